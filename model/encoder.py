@@ -1,0 +1,77 @@
+"""Token ids -> hidden vectors: embeddings, then Transformer layers; RoBERTa's without a pooler.
+
+Legend: B batch, S sequence, D width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from model.config import EncoderConfig
+from model.layers import Embeddings, Layer
+
+
+class Encoder(nn.Module):
+    """A bidirectional Transformer over padded rows; whoever owns it calls `initialize`."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+
+    def forward(self, input_ids_BS: Tensor, lengths_B: Tensor | None) -> Tensor:
+        """Hidden vectors [B, S, D]; what they are at pads has no meaning.
+
+        lengths_B: tokens of each row, pads follow them; None when every row is full. On a GPU give
+        None where it holds: asking the tensor would wait for the device, so it is not asked.
+        """
+        shown_B11S = _shown(lengths_B, input_ids_BS.shape[1])
+        hidden_BSD: Tensor = self.embeddings(input_ids_BS)
+        for layer in self.layers:
+            hidden_BSD = layer(hidden_BSD, shown_B11S)
+        return hidden_BSD
+
+    def compile_layers(self) -> None:
+        """Compile each layer in place: one graph for all of them. For GPUs, not for CPUs."""
+        for layer in self.layers:
+            layer.compile(dynamic=False)
+
+
+def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
+    """Set every parameter of an encoder and its heads; equal seeds give equal weights anywhere.
+
+    | parameter                          | law                                                |
+    |------------------------------------|----------------------------------------------------|
+    | matrices, word, position, segment  | normal(0, initializer_range), cut nowhere          |
+    | rows of the word table that pad it | 0, and they stay 0                                 |
+    | biases                             | 0                                                  |
+    | weights of LayerNorm               | 1                                                  |
+
+    The row of the pad token is drawn like any other, where transformers has it 0: nothing ever
+    looks at a pad, so it trains as an output alone, like any id that does not occur.
+    Numbers are drawn on the CPU in the order of the parameters, whatever device they are on.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    norms = {id(part.weight) for part in module.modules() if isinstance(part, nn.LayerNorm)}
+    words = {id(part.words.weight) for part in module.modules() if isinstance(part, Embeddings)}
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.dim() == 1:
+                parameter.fill_(1.0 if id(parameter) in norms else 0.0)
+                continue
+            drawn = torch.empty(parameter.shape)
+            parameter.copy_(drawn.normal_(0, config.initializer_range, generator=generator))
+            if id(parameter) in words:
+                parameter[config.vocab_size :] = 0
+
+
+def _shown(lengths_B: Tensor | None, length: int) -> Tensor | None:
+    """True for tokens and False for pads [B, 1, 1, S], or None when there are no pads."""
+    if lengths_B is None:
+        return None
+    if lengths_B.device.type == "cpu" and bool((lengths_B == length).all()):
+        return None
+    places_S = torch.arange(length, device=lengths_B.device)
+    return (places_S < lengths_B[:, None])[:, None, None]

@@ -1,0 +1,92 @@
+"""Hidden vectors at predicted positions -> loss of each, without a second array of logits.
+
+Legend: K predicted positions, D width, V vocabulary, W vocabulary padded to a multiple of 128.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.config import EncoderConfig
+from model.layers import gelu
+
+CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
+"""Most bytes of float32 logits worked on at a time; on a CPU they should stay in its cache."""
+
+
+class MaskedLanguageHead(nn.Module):
+    """Which word is it: dense, GELU, LayerNorm, then the word table and a bias for each word."""
+
+    def __init__(self, config: EncoderConfig, words: nn.Embedding) -> None:
+        """words: the encoder's own word table [W, D], whose weight is tied."""
+        super().__init__()
+        self.dense = nn.Linear(config.width, config.width)
+        self.activation = gelu(config.activation)
+        self.norm = nn.LayerNorm(config.width, config.layer_norm_eps)
+        self.words = words.weight
+        self.bias = nn.Parameter(torch.zeros(config.padded_vocab_size))
+        self.vocab_size = config.vocab_size
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits [..., V] of hidden vectors [..., D]."""
+        transformed = self.norm(self.activation(self.dense(hidden)))
+        return F.linear(transformed, self.words, self.bias)[..., : self.vocab_size]
+
+    def forward(self, hidden_KD: Tensor, labels_K: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of each position in float32 [K], and whether its word was found [K]."""
+        transformed_KD = self.norm(self.activation(self.dense(hidden_KD)))
+        return word_losses(transformed_KD, self.words, self.bias, labels_K, self.vocab_size)
+
+
+def word_losses(
+    hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, vocab_size: int
+) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of softmax(hidden words^T + bias) over the first `vocab_size` words.
+
+    Returns losses [K] in float32 and whether the label was the likeliest word [K]. The gradient of
+    the padding words is exactly 0.
+    """
+    results = _WordLosses.apply(hidden_KD, words_WD, bias_W, labels_K, vocab_size)  # type: ignore[no-untyped-call]
+    return cast(tuple[Tensor, Tensor], results)
+
+
+class _WordLosses(torch.autograd.Function):
+    """Keeps one array [K, W]: logits become probabilities and then their gradient in place."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, size: int
+    ) -> tuple[Tensor, Tensor]:
+        logits_KW = torch.addmm(bias_W, hidden_KD, words_WD.T)
+        losses_K = torch.empty(len(labels_K), device=logits_KW.device)
+        found_K = torch.empty(len(labels_K), dtype=torch.bool, device=logits_KW.device)
+        chunk = max(1, CHUNK_BYTES[logits_KW.device.type] // (4 * size))
+        for start in range(0, len(labels_K), chunk):
+            part = slice(start, start + chunk)
+            logits, labels = logits_KW[part, :size], labels_K[part]
+            top, likeliest = logits.max(-1)
+            found_K[part] = likeliest == labels
+            shifted = logits.float() - top.float()[:, None]
+            of_label = shifted.gather(1, labels[:, None])[:, 0]
+            total = shifted.exp_().sum(-1)
+            losses_K[part] = total.log() - of_label
+            logits.copy_(shifted.div_(total[:, None]))
+        logits_KW[:, size:] = 0
+        ctx.probabilities = logits_KW
+        ctx.save_for_backward(hidden_KD, words_WD, labels_K)
+        ctx.mark_non_differentiable(found_K)
+        return losses_K, found_K
+
+    @staticmethod
+    def backward(ctx: Any, grad_K: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_KD, words_WD, labels_K = ctx.saved_tensors
+        assert ctx.probabilities is not None, "the loss has one backward pass, in place"
+        grad_KW, ctx.probabilities = ctx.probabilities, None
+        minus_one = torch.full_like(labels_K[:, None], -1, dtype=grad_KW.dtype)
+        grad_KW.scatter_add_(1, labels_K[:, None], minus_one)
+        grad_KW *= grad_K[:, None].to(grad_KW.dtype)
+        return grad_KW @ words_WD, grad_KW.T @ hidden_KD, grad_KW.sum(0), None, None

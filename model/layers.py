@@ -1,0 +1,113 @@
+"""The parts of a Transformer layer, normalised after each residual sum as in BERT.
+
+Legend: B batch, S sequence, D width, H heads, K head size, F feed-forward.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.config import EncoderConfig
+from model.dropout import Dropout
+from model.row_attention import row_attention
+
+
+class Embeddings(nn.Module):
+    """Sum of word, position and segment vectors, normalised."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.words = nn.Embedding(config.padded_vocab_size, config.width)
+        self.positions = nn.Embedding(config.positions + config.position_offset, config.width)
+        self.segments = nn.Embedding(config.segment_types, config.width)
+        self.norm = nn.LayerNorm(config.width, config.layer_norm_eps)
+        self.dropout = Dropout(config.dropout)
+        self.position_offset = config.position_offset
+
+    def forward(self, input_ids_BS: Tensor) -> Tensor:
+        """Vectors [B, S, D]; every token is in segment 0.
+
+        Positions count up over pads too: pads are at the end, where nothing looks at them.
+        """
+        length, device = input_ids_BS.shape[1], input_ids_BS.device
+        places_S = torch.arange(length, device=device) + self.position_offset
+        segments_1 = torch.zeros(1, dtype=torch.int64, device=device)
+        places_SD = self.positions(places_S) + self.segments(segments_1)
+        embedded_BSD: Tensor = self.dropout(self.norm(self.words(input_ids_BS) + places_SD))
+        return embedded_BSD
+
+
+class Attention(nn.Module):
+    """Every token looks at every token of its row; query, key and value are one projection."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.query_key_value = nn.Linear(config.width, 3 * config.width)
+        self.output = nn.Linear(config.width, config.width)
+        self.heads = config.heads
+        self.dropout = config.dropout
+
+    def forward(self, hidden_BSD: Tensor, shown_B11S: Tensor | None) -> Tensor:
+        """shown_B11S: True for tokens, False for pads; None when no row is padded."""
+        projected_BS3HK = self.query_key_value(hidden_BSD).unflatten(-1, (3, self.heads, -1))
+        dropout = self.dropout if self.training else 0.0
+        if dropout and hidden_BSD.device.type == "cpu" and hidden_BSD.dtype == torch.float32:
+            mixed_BSD = row_attention(projected_BS3HK, _lengths(hidden_BSD, shown_B11S), dropout)
+        else:
+            query_BHSK, key_BHSK, value_BHSK = projected_BS3HK.permute(2, 0, 3, 1, 4)
+            mixed_BHSK = F.scaled_dot_product_attention(
+                query_BHSK, key_BHSK, value_BHSK, shown_B11S, dropout
+            )
+            mixed_BSD = mixed_BHSK.transpose(1, 2).flatten(2)
+        output_BSD: Tensor = self.output(mixed_BSD)
+        return output_BSD
+
+
+class FeedForward(nn.Module):
+    """Two matrices with a GELU between them, token by token."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.inner = nn.Linear(config.width, config.feed_forward)
+        self.outer = nn.Linear(config.feed_forward, config.width)
+        self.activation = gelu(config.activation)
+
+    def forward(self, hidden_BSD: Tensor) -> Tensor:
+        """Vectors [B, S, D] again, through [B, S, F]."""
+        changed_BSD: Tensor = self.outer(self.activation(self.inner(hidden_BSD)))
+        return changed_BSD
+
+
+class Layer(nn.Module):
+    """Attention, then feed-forward; each is dropped out, added to its input and normalised."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.attention_norm = nn.LayerNorm(config.width, config.layer_norm_eps)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_norm = nn.LayerNorm(config.width, config.layer_norm_eps)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, hidden_BSD: Tensor, shown_B11S: Tensor | None) -> Tensor:
+        """shown_B11S: True for tokens, False for pads; None when no row is padded."""
+        mixed_BSD = self.dropout(self.attention(hidden_BSD, shown_B11S))
+        hidden_BSD = self.attention_norm(hidden_BSD + mixed_BSD)
+        changed_BSD = self.dropout(self.feed_forward(hidden_BSD))
+        normed_BSD: Tensor = self.feed_forward_norm(hidden_BSD + changed_BSD)
+        return normed_BSD
+
+
+def gelu(activation: Literal["gelu", "gelu_tanh"]) -> nn.GELU:
+    """The non-linearity by its name in `EncoderConfig`."""
+    return nn.GELU(approximate={"gelu": "none", "gelu_tanh": "tanh"}[activation])
+
+
+def _lengths(hidden_BSD: Tensor, shown_B11S: Tensor | None) -> list[int]:
+    if shown_B11S is None:
+        return [hidden_BSD.shape[1]] * hidden_BSD.shape[0]
+    return [int(length) for length in shown_B11S.sum(-1).flatten()]

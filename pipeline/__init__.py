@@ -1,0 +1,1 @@
+"""Tenfold: from raw text to pretrained BERT-family encoders."""

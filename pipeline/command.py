@@ -1,0 +1,82 @@
+"""What the commands share: their common arguments and where results go by default."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import NoReturn
+
+from pipeline.errors import ConfigError
+from pipeline.recipes import RECIPES, recipe
+from pipeline.run import Run
+from pipeline.settings import override
+
+DEFAULT_RECIPE = "roberta_base"
+
+
+class Parser(argparse.ArgumentParser):
+    """Arguments whose mistakes end as every other one: one line, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say the mistake and where help is."""
+        raise ConfigError(f"{message}; {self.prog} --help shows what there is")
+
+
+def data_root() -> Path:
+    """Where tokenizers and shards go: $TENFOLD_ROOT, or `data` in the current directory."""
+    return Path(os.environ.get("TENFOLD_ROOT", "data"))
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """--corpus, --input and how to read plain text and JSON."""
+    parser.add_argument(
+        "--corpus",
+        required=True,
+        metavar="NAME",
+        help="wikipedia, bookcorpus, cc-news, openwebtext, stories, sample (comes with the code), "
+        "or a path",
+    )
+    parser.add_argument(
+        "--input",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="the corpus's files, directories or globs: JSONL (.gz .zst .xz), Parquet, plain text, "
+        "wikiextractor JSON",
+    )
+    parser.add_argument(
+        "--text-field",
+        default="",
+        metavar="FIELD",
+        help="field or column that holds the text (default: the first of text, body, content)",
+    )
+    parser.add_argument(
+        "--plain-text",
+        default="",
+        choices=["file", "blank_lines"],
+        help="plain text files: one document a file, or documents parted by blank lines "
+        "(default: file for wikipedia and bookcorpus, else blank_lines)",
+    )
+
+
+def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
+    """--recipe and --set."""
+    parser.add_argument(
+        "--recipe",
+        default=DEFAULT_RECIPE,
+        metavar="NAME",
+        help=f"{', '.join(RECIPES)} (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="change a setting of the recipe, e.g. data.sequence_length=128; may be repeated",
+    )
+
+
+def chosen_recipe(name: str, settings: list[str]) -> Run:
+    """The recipe with its settings changed; ConfigError for unknown names and illegal values."""
+    return override(recipe(name), settings)

@@ -1,0 +1,208 @@
+"""Finished parts -> a prepared directory: final names, merged validation, documents, the manifest.
+
+Every step can be repeated: train files move by rename, everything else is written anew from parts,
+which stay until the manifest is there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.data import shards
+from pipeline.data.files import sync_directory, whole_file, write_whole
+from pipeline.data.masking import Masking
+from pipeline.data.shards import MaskFile, Shard
+from pipeline.data.splits import DOCUMENTS_SCHEMA, Counts, Job, Task, part_marker, task_marker
+from pipeline.errors import DataError
+
+VALIDATION_ROWS = 32_768
+"""Rows of a validation shard: splits hold few each, so theirs are put together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A finished part as its marker describes it."""
+
+    stem: str
+    corpus: str
+    shards: list[dict[str, Any]]
+    counts: Counts
+
+    def of(self, split: str) -> list[dict[str, Any]]:
+        """Its shard of one split, if it has one."""
+        return [entry for entry in self.shards if entry["split"] == split]
+
+
+def read_parts(directory: Path, tasks: list[Task]) -> list[Part]:
+    """The parts of all tasks, in order; every task must be finished."""
+    parts = []
+    for task in tasks:
+        for number in range(json.loads(task_marker(directory, task.number).read_bytes())):
+            marker = part_marker(directory, task.number, number)
+            content = json.loads(marker.read_bytes())
+            parts.append(
+                Part(
+                    marker.name.removesuffix(".json"),
+                    content.pop("corpus"),
+                    content.pop("shards"),
+                    Counts(**content),
+                )
+            )
+    return parts
+
+
+def check_bad_records(parts: list[Part], most: float) -> None:
+    """DataError when more than the share `most` of all records could not be used."""
+    total = Counts()
+    for part in parts:
+        total.add(part.counts)
+    bad = sum(total.bad.values())
+    records = total.documents + sum(total.dropped.values()) + bad
+    if bad > most * records:
+        raise DataError(
+            f"{total.bad_example} ({bad:,} of {records:,} records cannot be used, more than "
+            f"--max-bad-fraction {most}); mend the input or allow more"
+        )
+    if not any(part.of(shards.TRAIN) for part in parts):
+        raise DataError("the input holds no text to train on; give more documents")
+
+
+def place_train_shards(work: Path, output: Path, parts: list[Part]) -> list[Shard]:
+    """Rename the parts' train files to their final, consecutive names."""
+    placed: list[Shard] = []
+    for part in parts:
+        for entry in part.of(shards.TRAIN):
+            stem = f"{shards.TRAIN}-{len(placed):05d}"
+            masks = []
+            for duplicate, mask in enumerate(entry["masks"]):
+                name = f"{stem}.mask-{duplicate}.arrow"
+                _move(work / mask["file"], output / name)
+                masks.append(MaskFile(**(mask | {"file": name})))
+            _move(work / entry["file"], output / f"{stem}.arrow")
+            placed.append(Shard(**(entry | {"file": f"{stem}.arrow", "masks": tuple(masks)})))
+    sync_directory(output)
+    return placed
+
+
+def merge_validation_shards(
+    work: Path, output: Path, parts: list[Part], job: Job, masking: Masking
+) -> list[Shard]:
+    """Put the parts' validation rows together, in order, in shards of one corpus each."""
+    merged: list[Shard] = []
+    for group in _groups(parts):
+        stem = f"{shards.VALIDATION}-{len(merged):05d}"
+        table = pa.concat_tables([shards.read_table(work / entry["file"]) for entry in group])
+        ids, offsets = shards.ragged(table["input_ids"])
+        masks = shards.write_masks(
+            output,
+            stem,
+            masking,
+            range(shards.stored_masks(job.data.duplicates, shards.VALIDATION)),
+            ids,
+            offsets,
+            str(table["corpus"][0]),
+            table["sequence"].to_numpy(),
+            job.compression,
+        )
+        content = shards.encode_table(table, job.compression)
+        written = shards.write_file(output / f"{stem}.arrow", content)
+        merged.append(
+            Shard(
+                **written,
+                split=shards.VALIDATION,
+                sequences=len(offsets) - 1,
+                tokens=len(ids),
+                masks=tuple(MaskFile(**mask) for mask in masks),
+            )
+        )
+    return merged
+
+
+def write_documents(work: Path, output: Path, parts: list[Part]) -> None:
+    """documents.parquet: one row a document, part by part, train before validation."""
+    with (
+        whole_file(output / "documents.parquet") as temporary,
+        pq.ParquetWriter(temporary, DOCUMENTS_SCHEMA) as writer,
+    ):
+        for part in parts:
+            writer.write_table(pq.read_table(work / f"{part.stem}.documents.parquet"))
+
+
+def mismatches(work: Path) -> list[str]:
+    """Documents for which gigatoken's ids were wrong, so that `tokenizers` made their split's."""
+    return [path.read_text() for path in sorted(work.glob("task-*.mismatch"))]
+
+
+def other_files(output: Path) -> dict[str, dict[str, Any]]:
+    """Size and hash of the files that are not shards, for the manifest."""
+    paths = [output / "documents.parquet", *sorted((output / "tokenizer").iterdir())]
+    return {
+        path.relative_to(output).as_posix(): {
+            "bytes": path.stat().st_size,
+            "xxh3_64": shards.hash_file(path),
+        }
+        for path in paths
+    }
+
+
+def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]:
+    """Per corpus what the manifest says of it; licences: in the corpora's order."""
+    counts: dict[str, Any] = {}
+    for corpus, licence in licences.items():
+        total = Counts()
+        mine = [part for part in parts if part.corpus == corpus]
+        for part in mine:
+            total.add(part.counts)
+        entries = [entry for part in mine for entry in part.shards]
+        counts[corpus] = {
+            "documents": total.documents,
+            "validation_sequences": _sum(entries, shards.VALIDATION, "sequences"),
+            "sequences": sum(entry["sequences"] for entry in entries),
+            "tokens": sum(entry["tokens"] for entry in entries),
+            "bytes": total.bytes,
+            "dropped": total.dropped,
+            "bad": total.bad,
+            "licence": licence,
+        }
+    return counts
+
+
+def publish(output: Path, manifest: shards.Manifest, work: Path) -> None:
+    """Write the manifest, which makes the directory whole, then remove what was only for work."""
+    write_whole(output / shards.MANIFEST, manifest.to_json())
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _sum(entries: list[dict[str, Any]], split: str, key: str) -> int:
+    return sum(entry[key] for entry in entries if entry["split"] == split)
+
+
+def _groups(parts: list[Part]) -> Iterator[list[dict[str, Any]]]:
+    """Validation entries of one corpus, up to VALIDATION_ROWS rows at a time."""
+    group: list[dict[str, Any]] = []
+    corpus = ""
+    for part in parts:
+        for entry in part.of(shards.VALIDATION):
+            rows = sum(member["sequences"] for member in group) + entry["sequences"]
+            if group and (part.corpus != corpus or rows > VALIDATION_ROWS):
+                yield group
+                group = []
+            corpus = part.corpus
+            group.append(entry)
+    if group:
+        yield group
+
+
+def _move(source: Path, target: Path) -> None:
+    if source.exists():
+        source.replace(target)
+    elif not target.exists():
+        raise DataError(f"{source} is gone; remove {target.parent} and run pipeline.prepare again")

@@ -1,0 +1,84 @@
+"""An iterator run ahead of its reader by one thread."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Generator
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class _Buffer(Generic[Item]):
+    """Items between one writer and one reader.
+
+    A full buffer lets its writer go on only when half of it is used up: waking a thread for every
+    item would make the reader wait for the interpreter's lock every time.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.items: deque[Item] = deque()
+        self.changed = threading.Condition()
+        self.ended = False
+        self.error: BaseException | None = None
+
+    def put(self, item: Item) -> bool:
+        """Add an item when there is room; False when nobody will read it."""
+        with self.changed:
+            if len(self.items) >= self.depth:
+                self.changed.wait_for(lambda: self.ended or len(self.items) <= self.depth // 2)
+            if not self.items:
+                self.changed.notify()
+            self.items.append(item)
+            return not self.ended
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Nothing more is written, because of `error`, or nothing more is read."""
+        with self.changed:
+            self.ended = True
+            self.error = error
+            self.changed.notify()
+
+    def get(self) -> Generator[Item, None, None]:
+        """The items as they come; raises the writer's error after the last."""
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: self.items or self.ended)
+                if not self.items:
+                    break
+                item = self.items.popleft()
+                if len(self.items) == self.depth // 2:
+                    self.changed.notify()
+            yield item
+        if self.error is not None:
+            raise self.error
+
+
+def in_background(source: Generator[Item, None, None], depth: int) -> Generator[Item, None, None]:
+    """The items of `source`, computed by a thread at most `depth` >= 1 items ahead.
+
+    An error in `source` is raised here, after the items before it. Closing this generator (or
+    dropping it) closes `source` and joins the thread.
+    """
+    buffer: _Buffer[Item] = _Buffer(depth)
+
+    def work() -> None:
+        error: BaseException | None = None
+        try:
+            for item in source:
+                if not buffer.put(item):
+                    break
+            source.close()
+        except BaseException as raised:  # the reader raises it again, where it can be handled
+            error = raised
+        buffer.end(error)
+
+    thread = threading.Thread(target=work, name="in_background", daemon=True)
+    thread.start()
+    try:
+        yield from buffer.get()
+    finally:
+        buffer.end()
+        thread.join()

@@ -1,0 +1,309 @@
+"""Addresses of rows and masks in memory -> the arrays of a batch, one pass over the bytes of a row.
+
+`resolve` finds each row in the Arrow buffers of its record batch, checks that what it finds is
+possible (a damaged file gives an error, not a wild read) and counts its predictions; `decode`
+widens the ids and writes what the masks say. Neither copies a buffer or calls Python for a row.
+
+Legend: n rows, B rows of a batch, S sequence length, K = B x max_predictions slots.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import carray  # type: ignore[attr-defined]
+
+from pipeline.data.bits import popcount, trailing_zeros
+from pipeline.data.memory import (
+    fetch,
+    load_int8,
+    load_int32,
+    load_uint8,
+    load_uint16,
+    load_uint32,
+    load_uint64,
+    uint16_pointer,
+    uint32_pointer,
+)
+
+IntArray = npt.NDArray[np.int64]
+
+COLUMNS = (
+    *("input_ids", "document_starts", "second_segment", "pair_label", "sequence"),
+    *("positions", "actions", "random_ids"),
+)
+"""The columns of rows and of masks that `resolve` reads, in this order."""
+COLUMN_FIELDS = 3
+"""Of each column of a record batch: address of its offsets or 0, of its data, number of items."""
+
+# What `resolve` says of a row. A row of zeros stands for no row: two special tokens of weight 0.
+IDS, TOKENS, BITMAP, ACTIONS, RANDOM_IDS, PREDICTIONS, SEQUENCE = range(7)
+STARTS, DOCUMENTS, SECOND, LABEL = range(7, 11)
+RECORD_FIELDS = 11
+
+AHEAD = 2
+"""Rows between asking for a row's bytes and their use."""
+
+WHOLE, BAD_ROW, BAD_MASK = 0, 1, 2
+"""Verdicts of `resolve`."""
+
+_INPUT_IDS, _DOCUMENT_STARTS, _SECOND_SEGMENT, _PAIR_LABEL, _SEQUENCE = 0, 3, 6, 9, 12
+_POSITIONS, _ACTIONS, _RANDOM_IDS = 0, 3, 6
+_ONE = np.uint64(1)
+_LOW_BITS = np.uint64(0x5555555555555555)
+
+
+@numba.njit(cache=True, nogil=True)
+def _item_range(columns: IntArray, column: int, row: int) -> tuple[int, int]:
+    """First item and number of items of a list or binary value; -1 when they cannot be right."""
+    first = np.int64(load_int32(columns[column] + 4 * row))
+    stop = np.int64(load_int32(columns[column] + 4 * row + 4))
+    if first < 0 or stop < first or stop > columns[column + 2]:
+        return 0, -1
+    return first, stop - first
+
+
+@numba.njit(cache=True, nogil=True)
+def _word(address: int, size: int) -> np.uint64:
+    """The next 8 bytes, or fewer when only `size` are left, as a little-endian word."""
+    word: np.uint64 = np.uint64(0)
+    if size >= 8:
+        word = load_uint64(address)
+        return word
+    for byte in range(size):
+        word |= np.uint64(load_uint8(address + byte)) << np.uint64(8 * byte)
+    return word
+
+
+@numba.njit(cache=True, nogil=True)
+def _resolve_row(
+    columns: IntArray, row: int, id_bytes: int, length: int, details: bool, record: IntArray
+) -> bool:
+    first, tokens = _item_range(columns, _INPUT_IDS, row)
+    if tokens < 2 or tokens > length:
+        return False
+    record[IDS] = columns[_INPUT_IDS + 1] + first * id_bytes
+    record[TOKENS] = tokens
+    record[STARTS:] = 0
+    if not details:
+        return True
+    first, documents = _item_range(columns, _DOCUMENT_STARTS, row)
+    record[STARTS] = columns[_DOCUMENT_STARTS + 1] + first * 2
+    record[DOCUMENTS] = documents
+    record[SECOND] = load_uint16(columns[_SECOND_SEGMENT + 1] + 2 * row)
+    record[LABEL] = load_int8(columns[_PAIR_LABEL + 1] + row)
+    return documents >= 0 and documents <= tokens
+
+
+@numba.njit(cache=True, nogil=True)
+def _resolve_mask(columns: IntArray, row: int, id_bytes: int, slots: int, record: IntArray) -> bool:
+    first, size = _item_range(columns, _POSITIONS, row)
+    if size != (record[TOKENS] + 7) // 8:
+        return False
+    record[BITMAP] = columns[_POSITIONS + 1] + first
+    predictions = np.uint64(0)
+    for byte in range(0, size, 8):
+        predictions += popcount(_word(record[BITMAP] + byte, size - byte))
+    record[PREDICTIONS] = np.int64(predictions)
+    beyond = np.int64(load_uint8(record[BITMAP] + size - 1)) >> (record[TOKENS] - 8 * (size - 1))
+    first, size = _item_range(columns, _ACTIONS, row)
+    if beyond != 0 or record[PREDICTIONS] > slots or size != (record[PREDICTIONS] + 3) // 4:
+        return False
+    record[ACTIONS] = columns[_ACTIONS + 1] + first
+    if record[PREDICTIONS] & 3 != 0:
+        last = np.int64(load_uint8(record[ACTIONS] + size - 1))
+        if last >> (2 * (record[PREDICTIONS] & 3)) != 0:
+            return False
+    randoms = np.uint64(0)
+    for byte in range(0, size, 8):
+        codes = _word(record[ACTIONS] + byte, size - byte)
+        randoms += popcount(codes & ~(codes >> _ONE) & _LOW_BITS)
+    first, size = _item_range(columns, _RANDOM_IDS, row)
+    record[RANDOM_IDS] = columns[_RANDOM_IDS + 1] + first * id_bytes
+    whole: bool = size == np.int64(randoms)
+    return whole
+
+
+@numba.njit(cache=True, nogil=True)
+def _fetch_offsets(columns: IntArray, row: int, every: bool) -> None:
+    """Ask for the offsets of a row to come, of `every` column or only of the first."""
+    for column in range(0, columns.size if every else COLUMN_FIELDS, COLUMN_FIELDS):
+        if columns[column] != 0:
+            fetch(columns[column] + 4 * row)
+
+
+@numba.njit(cache=True, nogil=True)
+def resolve(
+    blocks: IntArray,
+    rows: IntArray,
+    row_columns: IntArray,
+    mask_columns: IntArray,
+    id_bytes: int,
+    length: int,
+    slots: int,
+    details: bool,
+    stored: bool,
+    records: IntArray,
+) -> tuple[int, int]:
+    """Fill `records` [n, RECORD_FIELDS] for rows `rows` [n] of record batches `blocks` [n].
+
+    row_columns, mask_columns: [blocks, columns x COLUMN_FIELDS] addresses, those of `blocks` known;
+    id_bytes: 2 or 4; length: most tokens of a row; slots: most predictions of a row;
+    details: fill in the fields from STARTS on; stored: those of masks, else SEQUENCE, and
+    `mask_columns` is not read. Returns a verdict and the first item it holds for.
+    """
+    for item in range(blocks.size):
+        block = blocks[item]
+        if item + AHEAD < blocks.size:
+            _fetch_offsets(row_columns[blocks[item + AHEAD]], rows[item + AHEAD], details)
+            if stored:
+                _fetch_offsets(mask_columns[blocks[item + AHEAD]], rows[item + AHEAD], True)
+            else:
+                fetch(row_columns[blocks[item + AHEAD], _SEQUENCE + 1] + 8 * rows[item + AHEAD])
+        found = _resolve_row(
+            row_columns[block], rows[item], id_bytes, length, details, records[item]
+        )
+        if not found:
+            return BAD_ROW, item
+        if not stored:
+            sequence = load_uint64(row_columns[block, _SEQUENCE + 1] + 8 * rows[item])
+            records[item, SEQUENCE] = np.int64(sequence)
+        elif not _resolve_mask(mask_columns[block], rows[item], id_bytes, slots, records[item]):
+            return BAD_MASK, item
+    return WHOLE, 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _widen(address: int, count: int, wide: bool, out: IntArray) -> None:
+    """Copy `count` ids at `address`, uint32 when `wide` else uint16, to the head of `out`."""
+    if wide:
+        wide_ids = carray(uint32_pointer(address), count)
+        for index in range(count):
+            out[index] = wide_ids[index]
+    else:
+        ids = carray(uint16_pointer(address), count)
+        for index in range(count):
+            out[index] = ids[index]
+
+
+@numba.njit(cache=True, nogil=True)
+def _fetch_row(record: IntArray, wide: bool) -> None:
+    """Ask for the bytes of a row ahead of their use: rows lie far apart."""
+    size = record[TOKENS] * (4 if wide else 2)
+    for byte in range(0, size, 64):
+        fetch(record[IDS] + byte)
+    fetch(record[BITMAP])
+    fetch(record[ACTIONS])
+    fetch(record[RANDOM_IDS])
+
+
+@numba.njit(cache=True, nogil=True)
+def decode(
+    records: IntArray,
+    wide: bool,
+    specials: IntArray,
+    length: int,
+    integers: IntArray,
+    weights: npt.NDArray[np.float32],
+) -> int:
+    """Write the batch of `records` [B, RECORD_FIELDS] and return its number of predictions.
+
+    wide: ids are uint32; specials: ids of bos, pad, eos and mask; length: S. Outputs, one after the
+    other: in integers input_ids [B, S] padded, lengths [B], positions [K] (row x S + place) and
+    labels [K], used slots first, then 0; in weights those of slots [K] and of rows [B], 0 for an
+    empty record.
+    """
+    rows = records.shape[0]
+    slots = weights.size - rows
+    input_ids = integers[: rows * length]
+    lengths = integers[rows * length : rows * length + rows]
+    positions = integers[integers.size - 2 * slots : integers.size - slots]
+    labels = integers[integers.size - slots :]
+    slot = 0
+    for row in range(rows):
+        record = records[row]
+        tokens = record[TOKENS]
+        if row + AHEAD < rows:
+            _fetch_row(records[row + AHEAD], wide)
+        out = input_ids[row * length : (row + 1) * length]
+        weights[slots + row] = 1 if tokens > 0 else 0
+        if tokens > 0:
+            _widen(record[IDS], tokens, wide, out)
+            slot = _apply_mask(
+                record, wide, specials[3], row * length, slot, out, positions, labels
+            )
+        else:
+            tokens = 2
+            out[0] = specials[0]
+            out[1] = specials[2]
+        out[tokens:] = specials[1]
+        lengths[row] = tokens
+    weights[:slot] = 1
+    weights[slot:slots] = 0
+    positions[slot:] = 0
+    labels[slot:] = 0
+    return slot
+
+
+@numba.njit(cache=True, nogil=True)
+def _apply_mask(
+    record: IntArray,
+    wide: bool,
+    mask: int,
+    base: int,
+    slot: int,
+    out: IntArray,
+    positions: IntArray,
+    labels: IntArray,
+) -> int:
+    """Fill slots from `slot` on for one row, put what its mask shows in `out`; the next slot."""
+    size = (record[TOKENS] + 7) // 8
+    first = slot
+    for byte in range(0, size, 8):
+        bits = _word(record[BITMAP] + byte, size - byte)
+        while bits != 0:
+            place = 8 * byte + np.int64(trailing_zeros(bits))
+            bits &= bits - _ONE
+            positions[slot] = base + place
+            labels[slot] = out[place]
+            out[place] = mask
+            slot += 1
+    # Most actions are [MASK]: only the others are looked at one by one.
+    random_id = record[RANDOM_IDS]
+    size = (record[PREDICTIONS] + 3) // 4
+    for byte in range(0, size, 8):
+        codes = _word(record[ACTIONS] + byte, size - byte)
+        at = first + 4 * byte
+        bits = codes & ~(codes >> _ONE) & _LOW_BITS
+        while bits != 0:
+            place = positions[at + (np.int64(trailing_zeros(bits)) >> 1)] - base
+            bits &= bits - _ONE
+            out[place] = load_uint32(random_id) if wide else load_uint16(random_id)
+            random_id += 4 if wide else 2
+        bits = (codes >> _ONE) & ~codes & _LOW_BITS
+        while bits != 0:
+            chosen = at + (np.int64(trailing_zeros(bits)) >> 1)
+            bits &= bits - _ONE
+            out[positions[chosen] - base] = labels[chosen]
+    return slot
+
+
+@numba.njit(cache=True, nogil=True)
+def document_ends(records: IntArray) -> npt.NDArray[np.int32]:
+    """cu_seqlens [documents + 1]: running token counts at the ends of the documents of the rows.
+
+    Counts go over the rows' own tokens only, row after row; padding is not counted. A row without
+    `document_starts` is one document. Empty records count as two tokens, as `decode` fills them.
+    """
+    ends = np.zeros(records.shape[0] + records[:, DOCUMENTS].sum() + 1, np.int32)
+    used = 1
+    total = 0
+    for row in range(records.shape[0]):
+        for document in range(1, records[row, DOCUMENTS]):
+            ends[used] = total + np.int64(load_uint16(records[row, STARTS] + 2 * document))
+            used += 1
+        total += max(2, records[row, TOKENS])
+        ends[used] = total
+        used += 1
+    return ends[:used]

@@ -1,0 +1,148 @@
+"""Words of 64 bits in compiled code: counting bits, bytes eight at a time, a hash to draw from.
+
+A bitmap is an array of words; position i is bit i mod 64 of word i / 64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import types
+from numba.extending import intrinsic
+
+Bytes = npt.NDArray[np.uint8]
+
+U = np.uint64  # an unsigned index skips numba's test for negative ones: twice the speed
+EVERY_ONE = U(0x0101010101010101)
+EVERY_HIGH_BIT = U(0x8080808080808080)
+EVERY_BIT = U(0xFFFFFFFFFFFFFFFF)
+GOLDEN = U(0x9E3779B97F4A7C15)  # odd, near 2^64 / golden ratio: the step of a counter to mix
+
+
+def _popcount(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+def _trailing_zeros(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
+
+    return types.uint64(types.uint64), generate
+
+
+popcount = cast(Callable[[np.uint64], np.uint64], intrinsic(_popcount))
+"""Number of set bits; for use in compiled code."""
+trailing_zeros = cast(Callable[[np.uint64], np.uint64], intrinsic(_trailing_zeros))
+"""Index of the lowest set bit, undefined for 0; for use in compiled code."""
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def mix(word: np.uint64) -> np.uint64:
+    """splitmix64's finalizer (Steele et al. 2014): a bijection that looks random."""
+    word = (word ^ (word >> U(30))) * U(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> U(27))) * U(0x94D049BB133111EB)
+    mixed: np.uint64 = word ^ (word >> U(31))
+    return mixed
+
+
+@numba.njit(cache=True, nogil=True)
+def word_at(array: Bytes, at: int) -> np.uint64:
+    """Eight bytes as one little-endian number; compiles to a single load."""
+    word: np.uint64 = U(0)
+    for k in range(U(8)):
+        word |= U(array[U(at) + k]) << (k * U(8))
+    return word
+
+
+@numba.njit(cache=True, nogil=True)
+def equal_bytes(word: np.uint64, pattern: np.uint64) -> np.uint64:
+    """High bit of each byte that is equal in both; above an equal byte, also if it differs by 1."""
+    differ = word ^ pattern
+    equal: np.uint64 = (differ - EVERY_ONE) & ~differ & EVERY_HIGH_BIT
+    return equal
+
+
+@numba.njit(cache=True, nogil=True)
+def between(index, start, stop):  # type: ignore[no-untyped-def]
+    """The bits of word `index` of a bitmap that lie in [start, stop), which it meets."""
+    low = max(0, start - (index << 6))
+    high = min(64, stop - (index << 6))
+    return (EVERY_BIT << U(low)) & (EVERY_BIT >> U(64 - high))
+
+
+@numba.njit(cache=True, nogil=True)
+def _window(start, stop):  # type: ignore[no-untyped-def]
+    """The bits of [start, stop) in the word of `start` and in the next; of at most 64 bits."""
+    shift = U(start & 63)
+    bits = EVERY_BIT >> U(64 - (stop - start))
+    return bits << shift, (bits >> U(1)) >> (U(63) - shift)
+
+
+@numba.njit(cache=True, nogil=True)
+def any_in(bitmap, start, stop):  # type: ignore[no-untyped-def]
+    """Whether a bit of [start, stop) is set; the bitmap has a word to spare."""
+    if stop - start <= 64:  # nearly always: without a loop, whose end no processor foresees
+        low, high = _window(start, stop)
+        index = U(start >> 6)
+        return (bitmap[index] & low) | (bitmap[index + U(1)] & high) != 0
+    for index in range(start >> 6, ((stop - 1) >> 6) + 1):
+        if bitmap[U(index)] & between(index, start, stop):
+            return True
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def all_in(bitmap, start, stop):  # type: ignore[no-untyped-def]
+    """Whether every bit of [start, stop) is set; the bitmap has a word to spare."""
+    if stop - start <= 64:
+        low, high = _window(start, stop)
+        index = U(start >> 6)
+        return (~bitmap[index] & low) | (~bitmap[index + U(1)] & high) == 0
+    for index in range(start >> 6, ((stop - 1) >> 6) + 1):
+        if ~bitmap[U(index)] & between(index, start, stop):
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def set_range(chosen, start, stop):  # type: ignore[no-untyped-def]
+    """Set the bits of [start, stop); the bitmap has a word to spare."""
+    if stop - start <= 64:
+        low, high = _window(start, stop)
+        index = U(start >> 6)
+        chosen[index] |= low
+        chosen[index + U(1)] |= high
+    else:
+        _add_slowly(chosen, start, stop, stop - start)
+
+
+@numba.njit(cache=True, nogil=True)
+def add_range(chosen, start, stop, most):  # type: ignore[no-untyped-def]
+    """Set the first `most` clear bits of [start, stop); returns how many that were; as above."""
+    if stop - start <= 64:
+        low, high = _window(start, stop)
+        index = U(start >> 6)
+        clear = popcount(low & ~chosen[index]) + popcount(high & ~chosen[index + U(1)])
+        if np.int64(clear) <= most:
+            chosen[index] |= low
+            chosen[index + U(1)] |= high
+            return np.int64(clear)
+    return _add_slowly(chosen, start, stop, most)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_slowly(chosen, start, stop, most):  # type: ignore[no-untyped-def]
+    added = 0
+    for position in range(start, stop):
+        bit = U(1) << U(position & 63)
+        if added < most and not chosen[U(position >> 6)] & bit:
+            chosen[U(position >> 6)] |= bit
+            added += 1
+    return added

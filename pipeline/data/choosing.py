@@ -1,0 +1,336 @@
+"""Compiled code that chooses the predicted positions of rows, one function a scheme.
+
+A row is given as the address of its ids, so that rows of a file in memory are read where they lie.
+What its masks have in common is found once: a bitmap of its text tokens, how many may be predicted
+(`find_text`), and for schemes of whole words where its words are (`find_words`). Then each
+`choose_*` fills a bitmap from a random stream and returns the stream after.
+
+Legend: n rows, S tokens of the longest row, a bitmap has position i at bit i mod 64 of word i / 64.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import carray  # type: ignore[attr-defined]
+
+from pipeline.data.bits import (
+    GOLDEN,
+    add_range,
+    all_in,
+    any_in,
+    between,
+    mix,
+    popcount,
+    set_range,
+    trailing_zeros,
+)
+from pipeline.data.memory import fetch, uint16_pointer, uint32_pointer
+
+_AHEAD = 2
+"""Rows between asking for a row's bytes and their use."""
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_ONE, _ZERO, _EVERY = np.uint64(1), np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
+_U = np.uint64  # an unsigned index skips numba's test for negative ones
+
+
+class Memory(NamedTuple):
+    """Where n rows of ids lie."""
+
+    addresses: npt.NDArray[np.int64]
+    """[n] of the first id of each row."""
+    tokens: npt.NDArray[np.int64]
+    """[n] ids of each row, special tokens included."""
+    wide: bool
+    """Ids are uint32, not uint16."""
+
+
+class Flags(NamedTuple):
+    """What is known of every id."""
+
+    special: npt.NDArray[np.bool_]
+    """[ids] never predicted."""
+    word_starts: npt.NDArray[np.bool_]
+    """[ids] begins a word."""
+    first: np.uint32
+    """Ids from `first` to `last` are text and no others are, when `first` <= `last`."""
+    last: np.uint32
+
+
+class Text(NamedTuple):
+    """The text tokens of n rows."""
+
+    bits: npt.NDArray[np.uint64]
+    """[n, S / 64 + 1] set for text, clear for special tokens and behind the row."""
+    budgets: npt.NDArray[np.int64]
+    """[n] positions to predict, or at most so many."""
+
+
+class Words(NamedTuple):
+    """Where n rows may be parted: before each word and before each special token."""
+
+    edges: npt.NDArray[np.uint16]
+    """Positions of all rows in order, and behind each row's the number of its tokens."""
+    offsets: npt.NDArray[np.int64]
+    """[n + 1] positions in `edges`."""
+    bits: npt.NDArray[np.uint64]
+    """[n, S / 64] set at the edges."""
+    ranks: npt.NDArray[np.uint16]
+    """[n, S / 64] edges of the row before each word of `bits`."""
+
+
+def find_text(memory: Memory, flags: Flags, rate_ppm: int, upwards: bool) -> Text:
+    """Text tokens, and the budget: rate x text tokens, the nearest count or upwards, at least 1."""
+    longest = int(memory.tokens.max(initial=0))
+    bits = np.zeros((len(memory.tokens), (longest + 63) // 64 + 1), np.uint64)
+    budgets = np.zeros(len(memory.tokens), np.int64)
+    _find_text(memory, flags, rate_ppm, 999_999 if upwards else 500_000, bits, budgets)
+    return Text(bits, budgets)
+
+
+def find_words(memory: Memory, flags: Flags, text: Text) -> Words:
+    """Edges: a word begins where an id's flag says so, and behind a special token."""
+    rows = len(memory.tokens)
+    words = Words(
+        np.empty(int(memory.tokens.sum()) + rows, np.uint16),
+        np.zeros(rows + 1, np.int64),
+        np.zeros_like(text.bits),
+        np.zeros(text.bits.shape, np.uint16),
+    )
+    _find_words(memory, flags, text.bits, words)
+    return words
+
+
+def no_words() -> Words:
+    """For schemes that choose single tokens."""
+    none = np.empty(0, np.uint16)
+    return Words(
+        none, np.zeros(0, np.int64), np.empty((0, 0), np.uint64), np.empty((0, 0), np.uint16)
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def scale(draw: np.uint64, limit: Any) -> np.uint64:
+    """A 32-bit draw to [0, limit)."""
+    return (draw * np.uint64(limit)) >> np.uint64(32)  # type: ignore[no-any-return]
+
+
+@numba.njit(cache=True, nogil=True)
+def draw_length(draw: np.uint64, thresholds: npt.NDArray[np.uint64]) -> int:
+    """A length in words, from 1, by a 32-bit draw; thresholds: ends of each length's draws."""
+    length = 1
+    for index in range(len(thresholds) - 1):
+        length += draw >= thresholds[_U(index)]
+    return length
+
+
+@numba.njit(cache=True, nogil=True)
+def _find_text(memory, flags, rate_ppm, rounding, bits, budgets):  # type: ignore[no-untyped-def]
+    size = 4 if memory.wide else 2
+    for row in range(len(budgets)):
+        if row + _AHEAD < len(budgets):
+            for byte in range(0, memory.tokens[row + _AHEAD] * size, 64):
+                fetch(memory.addresses[row + _AHEAD] + byte)
+        tokens = memory.tokens[row]
+        if memory.wide:
+            ids = carray(uint32_pointer(memory.addresses[row]), tokens)
+            text = _text_of(ids, flags.special, flags.first, flags.last, bits[row])
+        else:
+            narrow = carray(uint16_pointer(memory.addresses[row]), tokens)
+            first, last = np.uint16(flags.first), np.uint16(flags.last)
+            text = _text_of(narrow, flags.special, first, last, bits[row])
+        if text > 0:
+            budgets[row] = max(1, (text * rate_ppm + rounding) // 1_000_000)
+
+
+@numba.njit(cache=True, nogil=True)
+def _text_of(ids, special, first, last, bits):  # type: ignore[no-untyped-def]
+    """Fill a row's bitmap of text; returns how many tokens that is."""
+    text = np.uint64(0)
+    for word in range((len(ids) + 63) >> 6):
+        part = ids[word << 6 : min(len(ids), (word << 6) + 64)]
+        found = _ZERO
+        if first > last:
+            for bit in range(_U(len(part))):
+                known = min(_U(part[bit]), _U(len(special) - 1))  # a damaged file holds any id
+                found |= np.uint64(not special[known]) << bit
+        elif len(part) == 64 and _all_between(part, first, last):  # most words: text alone
+            found = _EVERY
+        else:
+            for bit in range(_U(len(part))):
+                found |= np.uint64((part[bit] >= first) & (part[bit] <= last)) << bit
+        bits[word] = found
+        text += popcount(found)
+    return np.int64(text)
+
+
+@numba.njit(cache=True, nogil=True)
+def _all_between(ids, first, last):  # type: ignore[no-untyped-def]
+    outside = False
+    for index in range(_U(64)):  # without an early end, so that registers take many ids at a time
+        outside |= (ids[index] < first) | (ids[index] > last)
+    return not outside
+
+
+@numba.njit(cache=True, nogil=True)
+def _find_words(memory, flags, text, words):  # type: ignore[no-untyped-def]
+    used = 0
+    for row in range(len(memory.tokens)):
+        tokens = memory.tokens[row]
+        if memory.wide:
+            ids = carray(uint32_pointer(memory.addresses[row]), tokens)
+            _flag(ids, flags.word_starts, words.bits[row])
+        else:
+            narrow = carray(uint16_pointer(memory.addresses[row]), tokens)
+            _flag(narrow, flags.word_starts, words.bits[row])
+        used = _list_edges(text[row], words.bits[row], words.ranks[row], tokens, words.edges, used)
+        words.offsets[row + 1] = used
+
+
+@numba.njit(cache=True, nogil=True)
+def _flag(ids, flags, bits):  # type: ignore[no-untyped-def]
+    last_known = _U(len(flags) - 1)
+    for word in range((len(ids) + 63) >> 6):
+        base = word << 6
+        found = _ZERO
+        for bit in range(min(64, len(ids) - base)):
+            known = min(_U(ids[_U(base + bit)]), last_known)
+            found |= np.uint64(flags[known]) << np.uint64(bit)
+        bits[word] = found
+
+
+@numba.njit(cache=True, nogil=True)
+def _list_edges(text, bits, ranks, tokens, edges, used):  # type: ignore[no-untyped-def]
+    """Turn a row's flags into edges and list them; returns the edges so far, of all rows."""
+    first = used
+    behind_special = _ONE  # what precedes a row is no text
+    for word in range((tokens + 63) >> 6):
+        ordinary = text[word]
+        found = bits[word] | ~ordinary | (~ordinary << _ONE) | behind_special
+        behind_special = ~ordinary >> np.uint64(63)
+        found &= between(word, 0, tokens)
+        bits[word] = found
+        ranks[word] = used - first
+        while found != 0:
+            edges[_U(used)] = np.uint16((word << 6) + np.int64(trailing_zeros(found)))
+            used += 1
+            found &= found - _ONE
+    edges[_U(used)] = np.uint16(tokens)
+    return used + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def choose_tokens(chosen, text, tokens, count, sixteenths, stream):  # type: ignore[no-untyped-def]
+    """Set `count` bits of `chosen`, a uniform subset of `text`; returns the stream after."""
+    words = (tokens + 63) >> 6
+    found = 0
+    for index in range(words):
+        bits = np.uint64(0)
+        if sixteenths > 0:
+            digit = trailing_zeros(np.uint64(sixteenths))
+            while digit < np.uint64(4):
+                stream += GOLDEN
+                if (np.uint64(sixteenths) >> digit) & np.uint64(1):
+                    bits |= mix(stream)
+                else:
+                    bits &= mix(stream)
+                digit += np.uint64(1)
+        chosen[index] = bits & text[index]
+        found += np.int64(popcount(chosen[index]))
+    while found < count:
+        stream += GOLDEN
+        draw = mix(stream)
+        for half in range(2):
+            position = scale((draw >> np.uint64(32 * half)) & _LOW_HALF, tokens)
+            word = position >> np.uint64(6)
+            bit = np.uint64(1) << (position & np.uint64(63))
+            if found < count and (text[word] & bit) and not (chosen[word] & bit):
+                chosen[word] |= bit
+                found += 1
+    while found > count:
+        stream += GOLDEN
+        rank = scale(mix(stream) >> np.uint64(32), found)
+        index = 0
+        while rank >= popcount(chosen[index]):
+            rank -= popcount(chosen[index])
+            index += 1
+        bits = chosen[index]
+        for _ in range(rank):
+            bits &= bits - np.uint64(1)
+        chosen[index] &= ~(np.uint64(1) << trailing_zeros(bits))
+        found -= 1
+    return stream
+
+
+@numba.njit(cache=True, nogil=True)
+def choose_ngrams(chosen, text, edges, budget, thresholds, order, stream):  # type: ignore[no-untyped-def]
+    """Words in random order, each with a drawn number of words from it on; at most `budget` bits.
+
+    An n-gram that is over the budget is shortened until it fits, or passed over when its first word
+    does not; one that meets a chosen position is passed over; a special token ends it.
+    edges: of the row; order: scratch, as long or longer. Returns the stream after and the bits set.
+    """
+    last = len(edges) - 1
+    for edge in range(_U(last)):
+        order[edge] = np.uint16(edge)
+    for word in range(len(text)):  # until the end: one look says of special and chosen positions
+        chosen[word] = ~text[word]
+    left = budget
+    tried = 0
+    while left > 0 and tried < last:
+        stream += GOLDEN
+        draw = mix(stream)
+        place = _U(tried) + scale(draw >> np.uint64(32), last - tried)
+        head = np.int64(order[place])
+        order[place] = order[_U(tried)]
+        tried += 1
+        start = np.int64(edges[_U(head)])
+        end = min(last, head + draw_length(draw & _LOW_HALF, thresholds))
+        stop = np.int64(edges[_U(end)])
+        if stop - start > left or any_in(chosen, start, stop):
+            while end > head and (stop - start > left or not all_in(text, start, stop)):
+                end -= 1
+                stop = np.int64(edges[_U(end)])
+            if end == head or any_in(chosen, start, stop):
+                continue
+        set_range(chosen, start, stop)
+        left -= stop - start
+    for word in range(len(text)):
+        chosen[word] &= text[word]
+    return stream, budget - left
+
+
+@numba.njit(cache=True, nogil=True)
+def choose_spans(  # type: ignore[no-untyped-def]
+    chosen, text, bits, ranks, edges, budget, thresholds, stream
+):
+    """Set `budget` bits: spans of a drawn number of words, from the word of a random position on.
+
+    A position that is chosen already, or no text, is drawn again, with its length. A special token
+    ends a span, and the budget ends the last one, within a word if need be.
+    """
+    last = len(edges) - 1
+    tokens = np.int64(edges[_U(last)])
+    chosen[:] = 0
+    left = budget
+    while left > 0:
+        stream += GOLDEN
+        draw = mix(stream)
+        anchor = scale(draw >> np.uint64(32), tokens)
+        index = anchor >> np.uint64(6)
+        bit = _ONE << (anchor & np.uint64(63))
+        if not text[index] & ~chosen[index] & bit:
+            continue
+        upto = bits[index] & (bit | (bit - _ONE))
+        head = np.int64(ranks[index]) + np.int64(popcount(upto)) - 1
+        start = np.int64(edges[_U(head)])
+        end = min(last, head + draw_length(draw & _LOW_HALF, thresholds))
+        stop = np.int64(edges[_U(end)])
+        while not all_in(text, start, stop):
+            end -= 1
+            stop = np.int64(edges[_U(end)])
+        left -= add_range(chosen, start, stop, left)
+    return stream

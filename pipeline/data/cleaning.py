@@ -1,0 +1,365 @@
+"""Document texts to one buffer of clean UTF-8: the spaces, lines and characters a model should see.
+
+What comes out has single spaces between words, a single newline between paragraphs, nothing before
+or after them, no control or invisible formatting characters, and is in Unicode form NFC:
+
+* CR LF, CR, VT, FF, NEL, U+2028 and U+2029 end a line as LF does; runs of newlines become one.
+* Tab, no-break space and every other Unicode space is a space; runs become one, at either end of a
+  line none.
+* Removed: other C0 and C1 controls, DEL, soft hyphen, zero-width space, word joiner, U+FEFF and
+  the marks that turn writing direction. ZWJ and ZWNJ are spelling in many scripts and stay.
+* Hard-wrapped lines are joined. A document is hard-wrapped when it has blank lines and, of its
+  lines with another right below (at least 5), 70 % have 40 to 100 bytes: then a line of 40 or more
+  bytes is joined to the line right below it; shorter ones, headings and most verse, are not.
+  A document without blank lines is hard-wrapped when all its lines (20 or more) have at most
+  100 bytes, 70 % have 40 to 100, and 70 % of these are full: the next line's first word would have
+  made them longer than the width, which 90 % of them keep to. Then the full lines are joined.
+  A joining space is left out behind a hyphen that has no space before it.
+
+Cleaning what is clean changes nothing. No NUL byte survives, so NUL ends each document.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, equal_bytes, word_at
+
+Offsets = npt.NDArray[np.int64]
+
+CLEANING_VERSION = 1
+"""Part of every shard's fingerprint: goes up when the same text comes out differently."""
+
+TAB, LF, VT, CR, SPACE, HYPHEN = 9, 10, 11, 13, 32, 45
+
+# What a byte of the input begins; a SPECIAL one may begin a space or a removed character.
+# UNSURE is plain, but NFC must be asked about the document.
+PLAIN, WHITE, NEWLINE, REMOVED, SPECIAL, UNSURE = 0, 1, 2, 3, 4, 5
+# White space seen since the last byte written.
+NONE, ONE_SPACE, ONE_NEWLINE, BLANK_LINE, NOTHING_YET = 0, 1, 2, 3, 4
+
+SHORTEST_WRAPPED, LONGEST_WRAPPED = 40, 100  # bytes in a hard-wrapped line
+MIN_WRAPPED_LINES = 5  # in a document with blank lines
+MIN_WRAPPED_LINES_UNMARKED = 20  # in a document without, where a list could look the same
+
+EVERY_SPACE = U(0x2020202020202020)
+EVERY_VT = U(0x0B0B0B0B0B0B0B0B)
+WORD = 8  # bytes of simple text looked at and copied at once
+
+
+@dataclass(frozen=True, slots=True)
+class CleanText:
+    """Cleaned documents in one buffer, each followed by one NUL byte."""
+
+    buffer: Bytes
+    """UTF-8."""
+    offsets: Offsets
+    """n + 1 positions: document i is `buffer[offsets[i] : offsets[i + 1] - 1]`."""
+
+    def texts(self) -> list[str]:
+        """The documents as strings."""
+        return [
+            self.buffer[start : stop - 1].tobytes().decode()
+            for start, stop in zip(self.offsets[:-1], self.offsets[1:], strict=True)
+        ]
+
+
+def clean(texts: list[str]) -> CleanText:
+    """Clean documents; one that was nothing but white space has zero length. Never fails.
+
+    A lone surrogate, which UTF-8 cannot hold, becomes "?".
+    """
+    cleaned, unsure = _clean_all([text.encode(errors="replace") for text in texts])
+    buffer, offsets = cleaned.buffer, cleaned.offsets
+    changed = {}
+    for index in np.flatnonzero(unsure).tolist():
+        document = buffer[offsets[index] : offsets[index + 1] - 1].tobytes()
+        settled = _settled(document)
+        if settled is not document:
+            changed[index] = settled
+    return _replace(cleaned, changed) if changed else cleaned
+
+
+def _settled(document: bytes) -> bytes:
+    """Put one cleaned document in NFC, and clean it until neither step changes anything."""
+    text = document.decode()
+    while not unicodedata.is_normalized("NFC", text):
+        document = unicodedata.normalize("NFC", text).encode()
+        document = _clean_all([document])[0].buffer[:-1].tobytes()
+        text = document.decode()
+    return document
+
+
+def _replace(cleaned: CleanText, changed: dict[int, bytes]) -> CleanText:
+    """The same documents but for those in `changed`, by index."""
+    start, stop = cleaned.offsets[:-1].tolist(), (cleaned.offsets[1:] - 1).tolist()
+    documents = [
+        changed[i] if i in changed else cleaned.buffer[start[i] : stop[i]].tobytes()
+        for i in range(len(start))
+    ]
+    offsets = np.zeros(len(documents) + 1, np.int64)
+    np.cumsum([len(document) + 1 for document in documents], out=offsets[1:])
+    return CleanText(np.frombuffer(bytearray(b"\0".join([*documents, b""])), np.uint8), offsets)
+
+
+def _clean_all(encoded: list[bytes]) -> tuple[CleanText, npt.NDArray[np.bool_]]:
+    """Run the kernel on UTF-8; also says of which documents NFC is not certain."""
+    source_offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=source_offsets[1:])
+    source = np.frombuffer(b"".join(encoded), np.uint8)
+    buffer = np.empty(source.size + len(encoded), np.uint8)
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    unsure = np.zeros(len(encoded), np.bool_)
+    size = _clean_documents(source, source_offsets, buffer, offsets, unsure, BYTE_KINDS)
+    return CleanText(buffer[:size], offsets), unsure
+
+
+def _byte_kinds() -> Bytes:
+    """Kind of each byte that can begin a character; continuation bytes are plain."""
+    kinds = np.full(256, PLAIN, np.uint8)
+    kinds[:SPACE] = REMOVED
+    kinds[127] = REMOVED
+    kinds[[TAB, SPACE]] = WHITE
+    kinds[LF : CR + 1] = NEWLINE
+    # Below U+0300, in U+0400-047F and U+4000-9FFF no character changes under NFC by itself or
+    # composes with the one before it.
+    kinds[0xCC:] = UNSURE
+    kinds[[0xD0, 0xD1]] = PLAIN
+    kinds[0xE4:0xEA] = PLAIN
+    # U+0080-00BF, U+1000-1FFF, U+2000-2FFF, U+3000-3FFF, U+F000-FFFF
+    kinds[[0xC2, 0xE1, 0xE2, 0xE3, 0xEF]] = SPECIAL
+    return kinds
+
+
+BYTE_KINDS = _byte_kinds()
+
+
+@numba.njit(cache=True, nogil=True)
+def _clean_documents(
+    source: Bytes,
+    source_offsets: Offsets,
+    buffer: Bytes,
+    offsets: Offsets,
+    unsure: npt.NDArray[np.bool_],
+    kinds: Bytes,
+) -> int:
+    """Write every document and its NUL; fills `offsets` and `unsure`, returns bytes written."""
+    histogram = np.zeros(LONGEST_WRAPPED + 1, np.int64)
+    end = 0
+    for i in range(offsets.size - 1):
+        begin = end
+        end, wrapped, marked, unsure[i] = _clean_document(
+            source, source_offsets[i], source_offsets[i + 1], buffer, begin, kinds
+        )
+        if marked:
+            end = _resolve_marks(buffer, begin, end, wrapped)
+        # Joining makes lines that no longer look wrapped; asking again makes that certain.
+        width = _wrapped_width(buffer, begin, end, histogram)
+        while width > 0:
+            _mark_full_lines(buffer, begin, end, width)
+            end = _resolve_marks(buffer, begin, end, True)
+            width = _wrapped_width(buffer, begin, end, histogram)
+        buffer[end] = 0
+        end += 1
+        offsets[i + 1] = end
+    return end
+
+
+@numba.njit(cache=True, nogil=True)
+def _clean_document(
+    source: Bytes, start: int, stop: int, buffer: Bytes, begin: int, kinds: Bytes
+) -> tuple[int, bool, bool, bool]:
+    """Clean one document to `buffer[begin:end]`, a VT for each newline that may be joined.
+
+    Returns end, whether the document is hard-wrapped, whether VTs were written, whether it has
+    characters that NFC may change.
+    """
+    read, write, line = start, begin, begin
+    pending, unsure = NOTHING_YET, False
+    below, wrapped_lines, blank_lines, marks = 0, 0, 0, 0
+    while read < stop:
+        if pending == NONE and read + WORD <= stop:
+            simple = _simple_bytes(source, read)
+            if simple > 0:
+                _copy_word(source, read, buffer, write)  # what is too much is overwritten
+                read += simple
+                write += simple
+                if buffer[U(write - 1)] == SPACE:  # what follows decides whether it stays
+                    write -= 1
+                    pending = ONE_SPACE
+                if simple == WORD:
+                    continue
+        byte = source[U(read)]
+        kind = kinds[byte]
+        width = 1
+        if kind == SPECIAL:
+            kind, width = _special(source, read)
+        if kind == UNSURE:
+            unsure = True
+            kind = PLAIN
+        if kind == PLAIN:
+            if pending != NONE:
+                if pending == ONE_SPACE:
+                    buffer[U(write)] = SPACE
+                    write += 1
+                elif pending != NOTHING_YET:
+                    length = write - line
+                    buffer[U(write)] = LF
+                    if pending == BLANK_LINE:
+                        blank_lines += 1
+                    else:
+                        below += 1
+                        wrapped_lines += SHORTEST_WRAPPED <= length <= LONGEST_WRAPPED
+                        if length >= SHORTEST_WRAPPED:
+                            buffer[U(write)] = VT
+                            marks += 1
+                    write += 1
+                    line = write
+                pending = NONE
+            buffer[U(write)] = byte
+            write += 1
+        elif kind == WHITE:
+            if pending == NONE:
+                pending = ONE_SPACE
+        elif kind == NEWLINE:
+            if byte == CR and read + 1 < stop and source[read + 1] == LF:
+                width = 2
+            if pending <= ONE_SPACE:
+                pending = ONE_NEWLINE
+            elif pending == ONE_NEWLINE:
+                pending = BLANK_LINE
+        read += width
+    enough = below >= MIN_WRAPPED_LINES and wrapped_lines * 10 >= below * 7
+    return write, enough and blank_lines > 0, marks > 0, unsure
+
+
+@numba.njit(cache=True, nogil=True)
+def _copy_word(array: Bytes, at: int, to: Bytes, write: int) -> None:
+    for k in range(U(WORD)):
+        to[U(write) + k] = array[U(at) + k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _simple_bytes(source: Bytes, at: int) -> int:
+    """How many of the next WORD bytes are printable ASCII without two spaces in a row."""
+    word = word_at(source, at)
+    # Flags control characters (borrow), 127 (carry), not ASCII. A borrow or carry disturbs only
+    # bytes above one that is flagged, and the lowest flag counts.
+    odd = ((word - EVERY_SPACE) | (word + EVERY_ONE) | word) & EVERY_HIGH_BIT
+    space = equal_bytes(word, EVERY_SPACE)
+    odd |= space & (space << U(8))
+    if odd == U(0):
+        return WORD
+    lowest = odd & (~odd + U(1))  # 2 ** (8 k + 7): the product's top byte is k
+    simple: int = np.int64(((lowest >> U(7)) * U(0x0001020304050607)) >> U(56))
+    return simple
+
+
+@numba.njit(cache=True, nogil=True)
+def _special(source: Bytes, at: int) -> tuple[int, int]:
+    """Kind and width in bytes of the character at a SPECIAL lead byte; 1 if it is kept."""
+    lead, second = source[at], source[at + 1]
+    if lead == 0xC2:
+        if second == 0xA0:
+            return WHITE, 2
+        if second == 0x85:
+            return NEWLINE, 2
+        if second <= 0x9F or second == 0xAD:
+            return REMOVED, 2
+        return PLAIN, 1
+    third = source[at + 2]
+    if lead == 0xE2 and second == 0x80:  # U+2000 to U+203F
+        if third <= 0x8A or third == 0xAF:
+            return WHITE, 3
+        if third == 0xA8 or third == 0xA9:
+            return NEWLINE, 3
+        if third == 0x8B or third == 0x8E or third == 0x8F or 0xAA <= third <= 0xAE:
+            return REMOVED, 3
+        return PLAIN, 1
+    elif lead == 0xE2 and second == 0x81:  # U+2040 to U+207F
+        if third == 0x9F:
+            return WHITE, 3
+        if third == 0xA0 or 0xA6 <= third <= 0xA9:
+            return REMOVED, 3
+    elif (lead == 0xE3 and second == 0x80 and third == 0x80) or (
+        lead == 0xE1 and second == 0x9A and third == 0x80
+    ):
+        return WHITE, 3  # U+3000, U+1680
+    elif lead == 0xEF and second == 0xBB and third == 0xBF:
+        return REMOVED, 3  # U+FEFF
+    return UNSURE, 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _resolve_marks(buffer: Bytes, begin: int, end: int, joins: bool) -> int:
+    """Turn each VT into a newline, or where lines are joined into a space; returns the new end."""
+    ending = SPACE if joins else LF
+    at, write = begin, begin
+    while at < end:
+        if at + WORD <= end and equal_bytes(word_at(buffer, at), EVERY_VT) == U(0):
+            _copy_word(buffer, at, buffer, write)
+            at += WORD
+            write += WORD
+            continue
+        for _ in range(min(WORD, end - at)):
+            byte = buffer[U(at)]
+            at += 1
+            if byte == VT:
+                byte = ending
+                if joins and buffer[write - 1] == HYPHEN and buffer[write - 2] != SPACE:
+                    continue
+            buffer[U(write)] = byte
+            write += 1
+    return write
+
+
+@numba.njit(cache=True, nogil=True)
+def _wrapped_width(buffer: Bytes, begin: int, end: int, histogram: Offsets) -> int:
+    """The width of a hard-wrapped text without blank lines, 0 if this is none."""
+    histogram[:] = 0
+    lines, line = 0, begin
+    for at in range(begin, end + 1):
+        if at - line > LONGEST_WRAPPED:
+            return 0
+        if at < end and buffer[at] == LF:
+            histogram[at - line] += 1
+            lines += 1
+            line = at + 1
+    wrapped = histogram[SHORTEST_WRAPPED:].sum()
+    if lines < MIN_WRAPPED_LINES_UNMARKED or wrapped * 10 < lines * 7:
+        return 0
+    width, seen = SHORTEST_WRAPPED, histogram[SHORTEST_WRAPPED]
+    while seen * 10 < wrapped * 9:
+        width += 1
+        seen += histogram[width]
+    full, line = 0, begin
+    for at in range(begin, end):
+        if buffer[at] == LF:
+            full += _is_full(buffer, line, at, end, width)
+            line = at + 1
+    return width if full * 10 >= wrapped * 7 else 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _mark_full_lines(buffer: Bytes, begin: int, end: int, width: int) -> None:
+    """Put a VT behind each full line."""
+    line = begin
+    for at in range(begin, end):
+        if buffer[at] == LF:
+            if _is_full(buffer, line, at, end, width):
+                buffer[at] = VT
+            line = at + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_full(buffer: Bytes, line: int, newline: int, end: int, width: int) -> bool:
+    """Whether a line of some length could not have taken the next line's first word."""
+    stop = newline + 1
+    while stop < end and buffer[stop] != SPACE and buffer[stop] != LF:
+        stop += 1
+    return newline - line >= SHORTEST_WRAPPED and stop - line > width

@@ -1,0 +1,172 @@
+"""Corpora by name: what files of each look like, and under which licence its text comes."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pipeline.data.documents import Source, sniff
+from pipeline.errors import ConfigError, DataError
+from pipeline.settings import nearest
+
+SAMPLE = "sample"
+_SAMPLE_FILES = Path(__file__).parent / "sample"
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """What `prepare` must know of a corpus before it opens a file."""
+
+    description: str
+    plain_text: Literal["file", "blank_lines"]
+    """In plain text files: one document a file, or documents parted by blank lines."""
+    licence: str
+    """Of the text, as its source states it."""
+
+
+CORPORA = {
+    "wikipedia": Corpus("encyclopedia articles, as wikiextractor writes them", "file", "CC BY-SA"),
+    "bookcorpus": Corpus("books, one a file", "file", "as each book's"),
+    "cc-news": Corpus("news articles, JSON lines", "blank_lines", "third-party pages"),
+    "openwebtext": Corpus("web pages, JSON lines", "blank_lines", "third-party pages"),
+    "stories": Corpus("stories, JSON lines", "blank_lines", "as each story's"),
+}
+"""Corpora whose files the user brings with `--input`."""
+
+SAMPLE_CORPORA = {
+    "articles": Corpus("Wikipedia articles", "file", "CC BY-SA 3.0"),
+    "books": Corpus("novels", "file", "public domain"),
+    "news": Corpus("Wikinews articles", "blank_lines", "CC BY 2.5"),
+    "web": Corpus("encyclopedia pages in a crawl's shape", "blank_lines", "CC BY-SA 3.0"),
+    "stories": Corpus("short stories", "blank_lines", "public domain"),
+}
+"""The members of `sample`: text that comes with the code (sample/CREDITS.md)."""
+
+
+def corpus_sources(
+    corpus: str, inputs: list[str], text_field: str = "", plain_text: str = ""
+) -> tuple[str, list[Source]]:
+    """The corpus's name and its files, in an order that does not depend on the machine.
+
+    corpus: a name of CORPORA, `sample`, or a path; inputs: files, directories or globs;
+    text_field and plain_text: override what the corpus says ("" for its own).
+    """
+    if corpus == SAMPLE:
+        if inputs:
+            raise ConfigError("--corpus sample brings its own files; drop --input")
+        sources: list[Source] = []
+        for name, member in SAMPLE_CORPORA.items():
+            files = _expand([str(_SAMPLE_FILES / name)])
+            sources += _sources(name, member, files, text_field, plain_text)
+        return corpus, sources
+    if "" in inputs or not corpus:
+        raise ConfigError("--corpus and --input want names; an empty one was given")
+    if corpus in CORPORA:
+        if not inputs:
+            raise ConfigError(
+                f"--corpus {corpus} needs its files: --input PATH... "
+                f"({CORPORA[corpus].description})"
+            )
+        return corpus, _sources(corpus, CORPORA[corpus], _expand(inputs), text_field, plain_text)
+    names = [*CORPORA, SAMPLE]
+    if not inputs and not (Path(corpus).exists() or _glob(corpus)):
+        raise ConfigError(
+            f"unknown corpus {corpus!r}, and no such path; did you mean "
+            f"{nearest(corpus, names)}? ({', '.join(names)}, or a path)"
+        )
+    name = Path(corpus).absolute().name.split(".")[0] if not inputs else corpus
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ConfigError(
+            f"--corpus {corpus} gives no name for directories; use --corpus NAME --input {corpus}"
+        )
+    for known in difflib.get_close_matches(name, names, 1, 0.8):
+        print(f"corpus {name} is read as your own; if you meant {known}, say --corpus {known}")
+    own = Corpus("the user's own", "blank_lines", "unknown")
+    return name, _sources(name, own, _expand(inputs or [corpus]), text_field, plain_text)
+
+
+def _sources(
+    name: str, corpus: Corpus, files: list[tuple[Path, str]], text_field: str, plain_text: str
+) -> list[Source]:
+    found = [
+        sniff(
+            str(path),
+            corpus=name,
+            name=label,
+            text_field=text_field,
+            plain_text="file" if (plain_text or corpus.plain_text) == "file" else "blank_lines",
+            forced_text=bool(plain_text),
+            licence=corpus.licence,
+        )
+        for path, label in files
+    ]
+    if not found:
+        raise DataError(
+            f"corpus {name}: the input holds no files; give files, directories or globs"
+        )
+    return found
+
+
+def _expand(inputs: list[str]) -> list[tuple[Path, str]]:
+    """Files under `inputs`, by label, which does not name the machine's directories.
+
+    An empty file that was named is an error further on; in a directory it is left out.
+    """
+    files: dict[str, Path] = {}
+    for given in inputs:
+        path = Path(given)
+        if path.is_dir():
+            found = [(file.relative_to(path).as_posix(), file) for file in _walk(path)]
+        else:
+            matches = [] if path.exists() else _glob(given)
+            found = [(file.name, file) for file in matches or [path]]
+        for label, file in found:
+            if label in files:
+                same = os.path.realpath(files[label]) == os.path.realpath(file)
+                raise DataError(
+                    f"{file} is given twice; give it once"
+                    if same
+                    else f"two input files are called {label}; give the directory that holds both"
+                )
+            if not label.isprintable():
+                raise DataError(f"input file {label!r} has a name that is not UTF-8; rename it")
+            files[label] = file
+    return [(files[label], label) for label in sorted(files)]
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    """Files that hold something, below a directory and directories linked there; none hidden."""
+    seen: set[str] = set()
+    for folder, folders, names in os.walk(directory, followlinks=True):
+        if os.path.realpath(folder) in seen:
+            raise DataError(f"{folder} is linked in a circle, or twice; remove the link")
+        seen.add(os.path.realpath(folder))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in names:
+            path = Path(folder, name)
+            if not name.startswith(".") and path.is_file() and path.stat().st_size:
+                yield path
+
+
+def _glob(pattern: str) -> list[Path]:
+    found = glob.glob(pattern, recursive=True)  # noqa: PTH207 (Path.glob takes no absolute pattern)
+    return [path for path in map(Path, sorted(found)) if path.is_file()]
+
+
+def describe_input(sources: list[Source]) -> str:
+    """What the files were taken for, in words, so that a wrong guess is seen."""
+    kinds = {"jsonl": "JSON lines", "parquet": "Parquet", "text": "plain text"}
+    counted = Counter(
+        kinds[source.format]
+        + (f" ({source.plain_text.replace('_', ' ')})" if source.format == "text" else "")
+        for source in sources
+    )
+    files = ", ".join(f"{count} {kind}" for kind, count in counted.items())
+    return f"{files}; {sum(source.size for source in sources) / 1e6:,.1f} MB"

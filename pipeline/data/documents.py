@@ -1,0 +1,386 @@
+"""Raw files to documents: JSON lines, Parquet and plain text, also compressed, cut in pieces.
+
+`sniff` tells from the content of a file what it is, `cut` divides it into pieces that can be read
+apart, `read` yields a piece's records. A record belongs to the piece in which it begins, so the
+pieces of a file together give each record once, wherever the cuts fall. A record that cannot be
+used is yielded as a BadRecord and reading goes on; a file that cannot be used is a DataError.
+Memory is bounded by one block and one document, whatever the size of the file.
+
+Ids are "name@position": for JSON lines and text the position in bytes (after decompression) at
+which the record begins, for Parquet the row.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from pipeline.data.cleaning import CLEANING_VERSION, CleanText, clean
+from pipeline.data.raw_bytes import (
+    BOM,
+    Compression,
+    count_lines,
+    first_line_start,
+    follows_blank_line,
+    parse_again,
+    read_blocks,
+    read_head,
+    require_regular,
+    sniff_compression,
+    sniff_text,
+)
+from pipeline.data.raw_parquet import group_bytes, read_rows, text_column
+from pipeline.errors import DataError
+
+__all__ = [
+    "CLEANING_VERSION", "READING_VERSION", "BadRecord", "CleanText", "Piece", "Record", "Source",
+    "clean", "cut", "read", "sniff",
+]  # fmt: skip
+
+READING_VERSION = 1
+"""Part of every shard's fingerprint: which records a file gives, in which order, with which ids."""
+
+Format = Literal["jsonl", "parquet", "text"]
+PlainText = Literal["file", "blank_lines"]
+
+TEXT_FIELDS = ("text", "body", "content")
+ORIGIN_FIELDS = ("url", "path", "id")
+MAX_DOCUMENT_BYTES = 1 << 28  # a longer one is a file that is not what it was taken for
+
+# The end of a line and the blank lines behind it; blank lines before a document.
+GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
+BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One raw file and how it is read."""
+
+    corpus: str
+    path: str
+    """Absolute."""
+    name: str
+    """Label in ids and messages, relative to what the user gave."""
+    size: int
+    """Bytes on disk."""
+    format: Format
+    compression: Compression
+    text_field: str
+    """Of JSON lines and Parquet; empty: the first of text, body, content that has a string."""
+    plain_text: PlainText
+    """Whether plain text is one document, or documents with blank lines between."""
+    licence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is read in one go: bytes [start, stop) of a plain file, row groups of Parquet."""
+
+    source: Source
+    start: int
+    stop: int
+    weight: int
+    """Bytes on disk that it stands for; the weights of a file's pieces add up to its size."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One document as read; not cleaned."""
+
+    id: str
+    """Unique in the corpus, and the same in every run."""
+    origin: str
+    """Its url, path or id field, or else the source's name."""
+    text: str
+
+
+@dataclass(slots=True)
+class BadRecord:
+    """A record that cannot be used."""
+
+    where: str
+    """name:line, for Parquet name:row, from 1."""
+    reason: str
+
+
+def sniff(
+    path: str | Path,
+    corpus: str,
+    name: str,
+    *,
+    text_field: str = "",
+    plain_text: PlainText = "file",
+    forced_text: bool = False,
+    licence: str = "",
+) -> Source:
+    """Tell what a file is from its content; DataError if it is missing, empty or unreadable.
+
+    forced_text: the user gave `plain_text`, so text that seems to be other data is still text.
+    """
+    path = Path(path).absolute()
+    require_regular(path)
+
+    def source(format: Format, compression: Compression) -> Source:
+        size = path.stat().st_size
+        return Source(
+            corpus, str(path), name, size, format, compression, text_field, plain_text, licence
+        )
+
+    compression = sniff_compression(str(path))
+    head = read_head(str(path), compression)
+    if not head:
+        raise DataError(f"{path} is empty; leave it out or fetch it again")
+    if head.startswith(b"PAR1") and not compression:
+        found = source("parquet", "")
+        text_column(found.path, _text_fields(found))
+        return found
+    return source(sniff_text(path, name, head, forced_text), compression)
+
+
+def cut(source: Source, piece_bytes: int) -> list[Piece]:
+    """Divide a file into pieces of about `piece_bytes`; some kinds of file are always one."""
+    if piece_bytes < 1:
+        raise ValueError(f"piece_bytes must be positive, not {piece_bytes}")
+    if source.format == "parquet":
+        return _cut_parquet(source, piece_bytes)
+    if source.compression or (source.format == "text" and source.plain_text == "file"):
+        return [Piece(source, 0, source.size, source.size)]
+    starts = range(0, source.size, piece_bytes)
+    stops = (min(start + piece_bytes, source.size) for start in starts)
+    return [Piece(source, start, stop, stop - start) for start, stop in zip(starts, stops)]
+
+
+def read(piece: Piece) -> Iterator[Record | BadRecord]:
+    """Yield the records that begin in a piece; DataError if the file is damaged or truncated."""
+    if piece.source.format == "parquet":
+        return _read_parquet(piece)
+    if piece.source.format == "jsonl":
+        return _read_json_lines(piece)
+    if piece.source.plain_text == "file":
+        return _read_whole_file(piece)
+    return _read_blank_line_documents(piece)
+
+
+def _text_fields(source: Source) -> tuple[str, ...]:
+    return (source.text_field,) if source.text_field else TEXT_FIELDS
+
+
+# --- JSON lines
+
+
+def _read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
+    source = piece.source
+    start = first_line_start(source.path, piece.start)
+    name, loads, where = source.name, orjson.loads, _Where(source, start)
+    names = _text_fields(source)
+    for position, number, lines in _line_blocks(piece, start):
+        for line in lines:
+            at, number = position, number + 1
+            position += len(line) + 1
+            try:
+                fields = loads(line)
+            except orjson.JSONDecodeError:
+                if not line.removeprefix(BOM).strip():
+                    continue
+                try:
+                    fields = parse_again(line)
+                except ValueError:
+                    reason = "invalid JSON" if _is_utf8(line) else "invalid UTF-8"
+                    yield BadRecord(where(number), reason)
+                    continue
+            text = _text(fields, names)
+            if text is None:
+                yield BadRecord(where(number), _why_no_text(fields, names))
+            else:
+                yield Record(f"{name}@{at}", _origin(fields) or name, text)
+
+
+def _text(fields: Any, names: tuple[str, ...]) -> str | None:
+    """The first named field that is a string."""
+    if isinstance(fields, dict):
+        for name in names:
+            text = fields.get(name)
+            if isinstance(text, str):
+                return text
+    return None
+
+
+def _why_no_text(fields: Any, names: tuple[str, ...]) -> str:
+    if not isinstance(fields, dict):
+        return "not a JSON object"
+    found = [fields[name] for name in names if name in fields]
+    if not found:
+        return "no text field"
+    return "null text" if found[0] is None else "text is not a string"
+
+
+def _origin(fields: dict[str, Any]) -> str:
+    """The url, metadata.url (Dolma's place for it), path or id of a document, or nothing."""
+    if origin := fields.get("url"):
+        return str(origin)
+    metadata = fields.get("metadata")
+    if isinstance(metadata, dict) and (origin := metadata.get("url")):
+        return str(origin)
+    return str(fields.get("path") or fields.get("id") or "")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes]]]:
+    """Lines that begin in [start, end of piece): position of the first, lines before it, lines."""
+    source, end = piece.source, _end(piece)
+    if start >= end:
+        return
+    position, lines_read, read_to = start, 0, start
+    parts: list[bytes] = []  # of a line that goes on in the next block
+    for block in read_blocks(source.path, source.compression, start, end):
+        # Behind the end only the line that began before it is wanted.
+        lines = block.split(b"\n", -1 if read_to < end else 1)
+        read_to += len(block)
+        if len(lines) == 1:
+            parts.append(block)
+            _check_length(source, sum(map(len, parts)))
+            continue
+        lines[0] = b"".join([*parts, lines[0]])
+        parts = [lines.pop()]
+        yield position, lines_read, lines
+        lines_read += len(lines)
+        position = read_to - len(parts[0])
+        if position >= end:
+            return
+    if any(parts):
+        yield position, lines_read, [b"".join(parts)]
+
+
+# --- plain text
+
+
+def _read_whole_file(piece: Piece) -> Iterator[Record | BadRecord]:
+    source = piece.source
+    parts, size = [], 0
+    for block in read_blocks(source.path, source.compression, piece.start, piece.stop):
+        parts.append(block)
+        size += len(block)
+        _check_length(source, size)
+    yield _decoded(b"".join(parts).removeprefix(BOM), 0, 0, _Where(source, 0))
+
+
+def _read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
+    source = piece.source
+    start, end = first_line_start(source.path, piece.start), _end(piece)
+    if start >= end:
+        return
+    inside = not follows_blank_line(source.path, start)
+    # A document from before ends at a gap, and the gap's first newline may be the one just behind.
+    position = start - inside
+    where = _Where(source, position)
+    buffer, lines = b"", 0
+    blocks = read_blocks(source.path, source.compression, position, end)
+    for block in itertools.chain(blocks, (b"",)):
+        # The empty block is the end of the file, which ends a document as a gap does.
+        buffer = buffer + block if block else buffer + b"\n\n"
+        if position == 0 and buffer.startswith(BOM):
+            buffer = buffer.replace(BOM, b"   ", 1)
+        begin = 0
+        for gap in GAP.finditer(buffer):
+            first = _first_text(buffer, begin)
+            if position + first >= end and not inside:
+                return
+            lines += buffer.count(b"\n", begin, first)
+            if first < gap.start() and not inside:
+                yield _decoded(buffer[first : gap.start()], position + first, lines, where)
+            lines += buffer.count(b"\n", first, gap.end())
+            inside, begin = False, gap.end()
+        position += begin
+        buffer = buffer[begin:]
+        if position + _first_text(buffer, 0) >= end and not inside:
+            return
+        _check_length(source, len(buffer))
+
+
+def _first_text(buffer: bytes, begin: int) -> int:
+    """Where the first line from `begin` on that is not blank begins."""
+    blank = BLANK_LINES.match(buffer, begin)
+    assert blank is not None  # it matches nothing, too
+    return blank.end()
+
+
+def _decoded(document: bytes, position: int, lines: int, where: _Where) -> Record | BadRecord:
+    """A document that begins at `position`, after so many lines of its piece."""
+    name = where.source.name
+    try:
+        return Record(f"{name}@{position}", name, document.strip().decode())
+    except UnicodeDecodeError as error:
+        number = lines + document.count(b"\n", 0, error.start) + 1
+        return BadRecord(where(number), "invalid UTF-8")
+
+
+def _end(piece: Piece) -> int:
+    """Records that begin before this position in the decompressed file are the piece's."""
+    return sys.maxsize if piece.source.compression else piece.stop
+
+
+def _check_length(source: Source, size: int) -> None:
+    if size > MAX_DOCUMENT_BYTES:
+        advice = "JSON lines need one object a line"
+        if source.format == "text":
+            advice = "if it holds many documents, have blank lines between them and say so"
+        raise DataError(
+            f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; {advice}"
+        )
+
+
+@dataclass(slots=True)
+class _Where:
+    """Names lines of a piece; those before it are counted when one is first asked for."""
+
+    source: Source
+    start: int
+    before: int = -1
+
+    def __call__(self, number: int) -> str:
+        """The piece's line `number`, from 1, as name:line of the file."""
+        if self.before < 0:
+            self.before = count_lines(self.source.path, self.start)
+        return f"{self.source.name}:{self.before + number}"
+
+
+# --- Parquet
+
+
+def _cut_parquet(source: Source, piece_bytes: int) -> list[Piece]:
+    pieces, start, before, read_to = [], 0, 0, 0
+    groups = group_bytes(source.path)
+    total = max(sum(groups), 1)
+    for group, size in enumerate(groups):
+        read_to += size
+        if read_to - before >= piece_bytes or group == len(groups) - 1:
+            weight = source.size * read_to // total - source.size * before // total
+            pieces.append(Piece(source, start, group + 1, weight))
+            start, before = group + 1, read_to
+    return pieces
+
+
+def _read_parquet(piece: Piece) -> Iterator[Record | BadRecord]:
+    source, groups = piece.source, range(piece.start, piece.stop)
+    column = text_column(source.path, _text_fields(source))
+    for row, text, origins in read_rows(source.path, groups, column, ORIGIN_FIELDS):
+        if isinstance(text, str):
+            origin = next((str(value) for value in origins if value), source.name)
+            yield Record(f"{source.name}@{row}", origin, text)
+        else:
+            reason = "null text" if text is None else "invalid UTF-8"
+            yield BadRecord(f"{source.name}:{row + 1}", reason)

@@ -1,0 +1,154 @@
+"""Compiled code that draws one duplicate of the masks of rows: positions, actions, random ids.
+
+A row's stream begins at its key and the duplicate, and gives in this order: the positions (see
+`choosing`), an action for each or for each span, and the random ids.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.bits import GOLDEN, mix, popcount, trailing_zeros
+from pipeline.data.choosing import choose_ngrams, choose_spans, choose_tokens, scale
+from pipeline.data.memory import store_uint64
+
+TOKENS, NGRAMS, SPANS = range(3)
+"""Ways to choose positions."""
+
+
+class Law(NamedTuple):
+    """A scheme's numbers as integers, for compiled code."""
+
+    choice: int
+    """TOKENS, NGRAMS or SPANS."""
+    sixteenths: int
+    """The rate, rounded down, for `choose_tokens`."""
+    thresholds: npt.NDArray[np.uint64]
+    """A uniform 32-bit draw below thresholds[k - 1] is a length of at most k words."""
+    mask_threshold: int
+    """A uniform 16-bit draw below this is [MASK], ..."""
+    random_threshold: int
+    """... below this a random id, else kept."""
+    pool: npt.NDArray[Any]
+    """What random ids are drawn from."""
+
+
+@numba.njit(cache=True, nogil=True)
+def draw(  # type: ignore[no-untyped-def]
+    tokens,
+    text,
+    words,
+    law,
+    keys,
+    duplicate,
+    positions,
+    position_offsets,
+    actions,
+    action_offsets,
+    random_ids,
+    random_offsets,
+    counts,
+):
+    """Fill the ragged columns of one duplicate, as `masking.Masks` describes them."""
+    chosen = np.zeros(text.bits.shape[1], np.uint64)
+    order = np.empty(64 * text.bits.shape[1], np.uint16)
+    drawn = 0
+    for row in range(len(counts)):
+        stream = mix(keys[row] + (duplicate + np.uint64(1)) * GOLDEN)
+        count = text.budgets[row]
+        if law.choice == TOKENS:
+            stream = choose_tokens(
+                chosen, text.bits[row], tokens[row], count, law.sixteenths, stream
+            )
+        else:
+            edges = words.edges[words.offsets[row] : words.offsets[row + 1]]
+            if law.choice == NGRAMS:
+                stream, count = choose_ngrams(
+                    chosen, text.bits[row], edges, count, law.thresholds, order, stream
+                )
+            else:
+                stream = choose_spans(
+                    chosen, text.bits[row], words.bits[row], words.ranks[row], edges, count,
+                    law.thresholds, stream,
+                )  # fmt: skip
+        counts[row] = count
+        _copy_bits(chosen, positions[position_offsets[row] : position_offsets[row + 1]])
+        start = action_offsets[row]
+        size = (count + 3) >> 2
+        action_offsets[row + 1] = start + size
+        packed = actions[start : start + size]
+        if law.choice == SPANS:
+            stream, randoms = _act_by_span(
+                packed, chosen, (tokens[row] + 63) >> 6, law.mask_threshold, law.random_threshold,
+                stream,
+            )  # fmt: skip
+        else:
+            stream, randoms = _act_by_token(
+                packed, count, law.mask_threshold, law.random_threshold, stream
+            )
+        for _ in range(randoms):
+            stream += GOLDEN
+            random_ids[drawn] = law.pool[scale(mix(stream) >> np.uint64(32), len(law.pool))]
+            drawn += 1
+        random_offsets[row + 1] = drawn
+
+
+@numba.njit(cache=True, nogil=True)
+def _copy_bits(chosen, positions):  # type: ignore[no-untyped-def]
+    whole = len(positions) >> 3
+    for word in range(whole):
+        store_uint64(positions.ctypes.data + 8 * word, chosen[word])
+    for byte in range(whole << 3, len(positions)):
+        positions[byte] = chosen[byte >> 3] >> np.uint64((byte & 7) << 3)
+
+
+@numba.njit(cache=True, nogil=True)
+def _act_by_token(actions, count, mask_threshold, random_threshold, stream):  # type: ignore[no-untyped-def]
+    """One action a position; returns the stream after, and how many are random ids."""
+    randoms = 0
+    # One random word decides four predicted positions: one byte of actions.
+    for byte in range(len(actions)):
+        stream += GOLDEN
+        word = mix(stream)
+        packed = 0
+        for slot in range(4):
+            draw = np.int64((word >> np.uint64(16 * slot)) & np.uint64(0xFFFF))
+            action = np.int64(draw >= mask_threshold) + np.int64(draw >= random_threshold)
+            packed |= action << (2 * slot)
+        if 4 * byte + 4 > count:
+            packed &= (1 << (2 * (count & 3))) - 1
+        randoms += np.int64(popcount(np.uint64(packed & ~(packed >> 1) & 0x55)))
+        actions[byte] = packed
+    return stream, randoms
+
+
+@numba.njit(cache=True, nogil=True)
+def _act_by_span(actions, chosen, words, mask_threshold, random_threshold, stream):  # type: ignore[no-untyped-def]
+    """One action a maximal run of `chosen`; returns as `_act_by_token`. actions: zeros."""
+    action = 0
+    slot = 0
+    randoms = 0
+    goes_on = False  # the word before ended inside a run
+    for index in range(words):
+        bits = chosen[index]
+        while bits != 0:
+            start = trailing_zeros(bits)
+            if not (goes_on and start == 0):
+                stream += GOLDEN
+                draw = np.int64(mix(stream) >> np.uint64(48))
+                action = np.int64(draw >= mask_threshold) + np.int64(draw >= random_threshold)
+            goes_on = False
+            clear = ~(bits >> start)
+            size = np.int64(trailing_zeros(clear)) if clear != 0 else 64
+            if action != 0:
+                randoms += size * (action & 1)
+                for at in range(slot, slot + size):
+                    actions[at >> 2] |= action << (2 * (at & 3))
+            slot += size
+            bits &= bits + (np.uint64(1) << start)
+        goes_on = chosen[index] >> np.uint64(63) != 0
+    return stream, randoms

@@ -1,0 +1,216 @@
+"""What preparing a corpus will give and take, from a few megabytes of it.
+
+Places at even distances are read, the same ones every time. What they hold goes through the real
+workers, in a directory that is removed again, and is scaled by the share of the files it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import lzma
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow.parquet as pq
+import zstandard
+
+from pipeline.data.assembly import read_parts
+from pipeline.data.documents import Piece, Record, Source, read, sniff
+from pipeline.data.raw_bytes import Compression
+from pipeline.data.splits import SPLIT_BYTES, Job, Task, Worker, cut_tasks
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.errors import DataError
+
+PLACES = 16
+"""Looked at in a corpus's files of a kind."""
+SAMPLE_BYTES = 4 << 20
+"""Read of a corpus's files of a kind, over all places."""
+_SIP_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """About a corpus, or several."""
+
+    documents: float
+    text: float
+    """Bytes of cleaned text."""
+    tokens: float
+    sequences: float
+    disk: float
+    """Bytes of shards with their masks."""
+    seconds: float
+    """Of one CPU."""
+
+    def times(self, factor: float) -> Estimate:
+        """As much of everything times `factor`."""
+        return replace(self, **{name: getattr(self, name) * factor for name in self.__slots__})
+
+    def plus(self, other: Estimate) -> Estimate:
+        """The sum of two."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in self.__slots__}
+        return replace(self, **sums)
+
+
+def estimate(sources: list[Source], job: Job, vocabulary: Vocabulary) -> dict[str, Estimate]:
+    """An estimate for each corpus; job: its directory does not matter, nothing goes there.
+
+    Files of a kind are a sample of their own: a byte of a packed one holds more text.
+    """
+    kinds: dict[tuple[str, str, str], list[Source]] = {}
+    for source in sources:
+        kinds.setdefault((source.corpus, source.format, source.compression), []).append(source)
+    found: dict[str, Estimate] = {}
+    worker = Worker.create(replace(job, thresholds=dict.fromkeys(job.corpora, 0)), vocabulary)
+    for (corpus, *_), alike in kinds.items():
+        with tempfile.TemporaryDirectory() as folder:
+            about = _try_out(worker, corpus, alike, Path(folder))
+        found[corpus] = found[corpus].plus(about) if corpus in found else about
+    for corpus, about in found.items():
+        if not about.documents:
+            raise DataError(
+                f"corpus {corpus}: none of the places that were tried holds text; give other files"
+                ", or name the field with --text-field"
+            )
+    return found
+
+
+def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -> Estimate:
+    """Prepare a sample of `sources` in `folder`, and scale what it gave."""
+    sample = folder / "sample.jsonl"
+    share = _write_sample(sources, sample)
+    if not sample.stat().st_size:
+        return Estimate(documents=0, text=0, tokens=0, sequences=0, disk=0, seconds=0)
+    tasks = cut_tasks([sniff(sample, corpus, f"sample of {corpus}", text_field="text")])
+    # The first time, code is compiled and the encoder learns the corpus's words.
+    for attempt in ("cold", "warm"):
+        (folder / attempt).mkdir()
+        worker.job = replace(worker.job, directory=folder / attempt)
+        measured = _measure(worker, tasks)
+    return measured.times(1 / share)
+
+
+def describe(found: dict[str, Estimate], output: Path, workers: int) -> list[str]:
+    """Lines for the user: what comes out, the room in `output`, the time on so many workers."""
+    total = functools.reduce(Estimate.plus, found.values())
+    named = [*found.items(), ("in all", total)] if len(found) > 1 else [*found.items()]
+    lines = [
+        f"{name}: about {about.documents:,.0f} documents, {about.text / 1e6:,.1f} MB of text, "
+        f"{about.tokens:,.0f} tokens in {about.sequences:,.0f} sequences"
+        for name, about in named
+    ]
+    home = next(path for path in (output, *output.absolute().parents) if path.exists())
+    free = shutil.disk_usage(home).free
+    enough = "" if total.disk < free else ": too little"
+    lines.append(f"disk: about {total.disk / 1e9:,.2f} GB, {free / 1e9:,.2f} are free{enough}")
+    minutes = round(total.seconds / workers / 60)
+    lines.append(
+        f"time: about {minutes // 60} h {minutes % 60:02d} min for {workers:,} workers, "
+        f"{total.text / total.seconds / 1e6:,.1f} MB/s each, if the disks keep up"
+    )
+    return lines
+
+
+def _measure(worker: Worker, tasks: list[Task]) -> Estimate:
+    began_at = time.process_time()  # of the CPU: whether disks keep up is another question
+    for task in tasks:
+        worker.do(task)
+    seconds = time.process_time() - began_at
+    parts = read_parts(worker.job.directory, tasks)
+    entries = [entry for part in parts for entry in part.shards]
+    files = [file for entry in entries for file in (entry, *entry["masks"])]
+    return Estimate(
+        documents=sum(part.counts.documents for part in parts),
+        text=sum(part.counts.bytes for part in parts),
+        tokens=sum(entry["tokens"] for entry in entries),
+        sequences=sum(entry["sequences"] for entry in entries),
+        disk=sum(file["bytes"] for file in files),
+        seconds=seconds,
+    )
+
+
+def _write_sample(sources: list[Source], path: Path) -> float:
+    """Write some documents as JSON lines; returns their share of the files' bytes."""
+    pieces = [piece for task in cut_tasks(sources, SPLIT_BYTES) for piece in task.pieces]
+    chosen = [pieces[i * len(pieces) // PLACES] for i in range(PLACES)]
+    if len(pieces) < PLACES:
+        chosen = pieces
+    quota = SAMPLE_BYTES // len(chosen)
+    taken = 0.0
+    with path.open("w") as file:
+        for piece in chosen:
+            for item in _beginning(piece, quota):
+                if isinstance(item, float):
+                    taken += item
+                else:
+                    print(json.dumps({"text": item.text}), file=file)
+    return taken / sum(source.size for source in sources)
+
+
+def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
+    """Records from the start of a piece, about `quota` bytes; then the bytes on disk they were."""
+    source = piece.source
+    can_be_cut = not source.compression and source.format != "parquet"
+    if can_be_cut and not (source.format == "text" and source.plain_text == "file"):
+        stop = min(piece.stop, piece.start + quota)
+        yield from _records(replace(piece, stop=stop))
+        yield float(stop - piece.start)
+        return
+    size, position = 0, 0
+    for record in _records(piece):
+        # Behind the quota one more is looked at, since it tells where the last one ended.
+        position = int(record.id.rpartition("@")[2])
+        if size >= quota:
+            yield _bytes_before(piece, position)
+            return
+        size += len(record.text)
+        yield record
+    yield float(piece.weight)
+
+
+def _records(piece: Piece) -> Iterator[Record]:
+    return (record for record in read(piece) if isinstance(record, Record))
+
+
+def _bytes_before(piece: Piece, position: int) -> float:
+    """Bytes on disk before a record, from the piece's start; position: as in the record's id."""
+    source = piece.source
+    if source.format == "parquet":
+        metadata: Any = pq.read_metadata(source.path)
+        rows = [metadata.row_group(group).num_rows for group in range(piece.stop)]
+        before = sum(rows[: piece.start])
+        return float(piece.weight * (position - before) / sum(rows[piece.start :]))
+    with Path(source.path).open("rb") as file:
+        sips = _Sips(file)
+        stream = _decompressed(sips, source.compression)
+        while position > 0 and (block := stream.read(min(position, 1 << 16))):
+            position -= len(block)
+        return float(sips.taken)
+
+
+def _decompressed(file: Any, compression: Compression) -> Any:
+    if compression == "gz":
+        return gzip.GzipFile(fileobj=file)
+    if compression == "xz":
+        return lzma.LZMAFile(file)
+    return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+
+
+class _Sips:
+    """A file read a little at a time, so that what was taken is what was needed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.taken = 0
+
+    def read(self, size: int = -1) -> bytes:
+        sip = self.file.read(min(size, _SIP_BYTES) if size >= 0 else _SIP_BYTES)
+        self.taken += len(sip)
+        return sip

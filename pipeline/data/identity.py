@@ -1,0 +1,68 @@
+"""What decides the bytes of shards, all of it, so that equal fingerprints mean equal shards."""
+
+from __future__ import annotations
+
+import unicodedata
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from pipeline.data import shards
+from pipeline.data.cleaning import CLEANING_VERSION
+from pipeline.data.documents import READING_VERSION, Source
+from pipeline.data.masking import GENERATOR_VERSION
+from pipeline.data.sentences import SENTENCES_VERSION
+from pipeline.data.sequences import PACKING_VERSION
+from pipeline.data.splits import SPLITS_VERSION
+from pipeline.data.tokens import gigatoken_version
+from pipeline.data.validation import VALIDATION_VERSION
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.run import Data, shard_settings
+
+_EDGE_BYTES = 1 << 16
+
+
+def shard_identity(
+    data: Data, sources: list[Source], vocabulary: Vocabulary, engine: str, compression: str
+) -> dict[str, Any]:
+    """Everything that decides what the shards hold; its fingerprint names the directory."""
+    return {
+        "schema": shards.SCHEMA_VERSION,
+        "data": shard_settings(data),
+        "tokenizer": vocabulary.sha256,
+        "engine": engine_versions(engine),
+        "compression": compression,
+        "files": [_file_identity(source) for source in sources],
+    }
+
+
+def engine_versions(engine: str) -> dict[str, Any]:
+    """What makes documents, ids, rows and masks; engine: gigatoken or tokenizers."""
+    ids = f"tokenizers {version('tokenizers')}"
+    return {
+        "ids": ids if engine == "tokenizers" else f"gigatoken {gigatoken_version()} and {ids}",
+        "unicode": unicodedata.unidata_version,  # for NFC and the classes of characters
+        "reading": READING_VERSION,
+        "cleaning": CLEANING_VERSION,
+        "validation": VALIDATION_VERSION,
+        "splits": SPLITS_VERSION,
+        "sentences": SENTENCES_VERSION,
+        "packing": PACKING_VERSION,
+        "masks": GENERATOR_VERSION,
+    }
+
+
+def _file_identity(source: Source) -> list[Any]:
+    """How a file is read, its size and a hash of its ends: to read 160 GB twice would be too much.
+
+    A change in the middle that keeps the size goes unseen here; `plan.json` of unfinished work has
+    the time of change too.
+    """
+    with Path(source.path).open("rb") as file:
+        head = file.read(_EDGE_BYTES)
+        file.seek(max(0, source.size - _EDGE_BYTES))
+        ends = xxhash.xxh3_64_hexdigest(head + file.read())
+    reading = [source.corpus, source.name, source.licence, source.text_field, source.plain_text]
+    return [*reading, source.size, ends]

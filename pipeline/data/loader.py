@@ -1,0 +1,400 @@
+"""Prepared datasets -> batches of torch tensors, the same sequences in a step on any ranks.
+
+An optimizer step reads the next G positions of the order (see order.py). They are dealt evenly:
+rank r of W takes positions [G r / W, G (r + 1) / W) of the step, in `accumulation` micro-batches
+of `per_device` rows; what does not divide is filled with rows of weight 0. State is one integer,
+the sequences consumed: a seek is an argument, and a run may change batch or world size there. A
+batch that grows asks for the step's number too.
+
+Legend: B rows of a micro-batch, S sequence length, K = B x max_predictions slots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from pipeline.data import batches
+from pipeline.data.background import in_background
+from pipeline.data.bijection import IntArray
+from pipeline.data.order import Located, Order, Share
+from pipeline.data.reading import READ_THREADS, Dataset
+from pipeline.data.shards import BATCH_ROWS
+from pipeline.errors import ConfigError, DataError
+
+READ_AHEAD = 1 / 4
+"""Share of a window whose record batches are read ahead, and two steps at least."""
+_STOP_BIT = 40
+PAIR_FORMATS = ("segment_pair", "sentence_pair")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One micro-batch of one rank. All integers are int64, all weights float32."""
+
+    step: int
+    micro_batch: int
+    input_ids: torch.Tensor
+    """[B, S] what the encoder sees: masked, padded with the pad id."""
+    lengths: torch.Tensor
+    """[B] tokens of each row; a filling row has two, <s> </s>."""
+    positions: torch.Tensor
+    """[K] predicted positions, row x S + place; used slots first, the rest 0."""
+    labels: torch.Tensor
+    """[K] the original ids there, unused slots 0."""
+    weights: torch.Tensor
+    """[K] 1 for used slots, 0 for the rest: sum the loss with these, never divide by K."""
+    row_weights: torch.Tensor
+    """[B] 1 for sequences, 0 for filling."""
+    predictions: int
+    """Used slots."""
+    tokens: int
+    """Tokens of all sequences, special tokens included, without filling and padding."""
+    samples: Located
+    """Where the sequences come from; filling is left out."""
+    cu_seqlens: torch.Tensor | None = None
+    """int32 [documents + 1]: ends of the documents in the rows' own tokens, row after row."""
+    segment_ids: torch.Tensor | None = None
+    """[B, S] 1 in segment B; only for formats that pair segments."""
+    pair_labels: torch.Tensor | None = None
+    """[B] 0 in order, 1 random next, -1 none; only for formats that pair segments."""
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on `device`; copies from pinned memory do not wait."""
+        names = ("input_ids", "lengths", "positions", "labels", "weights", "row_weights")
+        optional = ("cu_seqlens", "segment_ids", "pair_labels")
+        present = (*names, *(name for name in optional if getattr(self, name) is not None))
+        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in present}
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One rank's part of an optimizer step; known before its batches are decoded."""
+
+    number: int
+    """From 0 at the run's beginning; what a batch that grows goes by."""
+    consumed: int
+    """Sequences of all steps before this one."""
+    sequences: int
+    """Sequences of this step over all ranks; fewer than G only in the last step of one pass."""
+    predictions: int
+    """This rank's predicted tokens, for `StepCount`."""
+    tokens: int
+    """This rank's tokens."""
+    samples: Located
+    """This rank's sequences, in the order of the micro-batches."""
+    accumulation: int
+    """Micro-batches of this step."""
+    batches: Iterator[Batch]
+    """They; to be used up before the next step's."""
+
+
+class Loader:
+    """Iterates one rank's steps or micro-batches, from any number of consumed sequences.
+
+    One iteration at a time: starting another one, or `close`, ends the one before.
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[Dataset],
+        order: Order,
+        share: Share,
+        *,
+        reader: Literal["mmap", "read"] = "mmap",
+        prefetch: int = 0,
+        documents: bool = False,
+        pin_memory: bool = False,
+    ) -> None:
+        """order: over `shard_rows` of the same datasets; prefetch: micro-batches decoded ahead
+        by a thread, 0 for none, best two steps' or more; documents: give `cu_seqlens`;
+        pin_memory: for copies to a GPU.
+
+        ConfigError or DataError when reader, order and compression do not go together.
+        """
+        self.datasets = tuple(datasets)
+        self.order = order
+        self.share = share
+        self.reader = reader
+        self.prefetch = prefetch
+        self.documents = documents
+        self.pin_memory = pin_memory
+        manifest = self.datasets[0].manifest
+        self.sequence_length = manifest.sequence_length
+        self.max_predictions = max(part.manifest.max_predictions for part in self.datasets)
+        self.pairs = manifest.data.get("format") in PAIR_FORMATS
+        names = ("bos", "pad", "eos", "mask")
+        self._specials = np.array([manifest.tokenizer[name] for name in names], np.int64)
+        self._running: Generator[Step | Batch, None, None] | None = None
+        self._check()
+
+    def steps(self, consumed: int = 0, number: int = 0) -> Iterator[Step]:
+        """This rank's steps from `consumed` sequences on; endless, but one pass in file order.
+
+        number: of the first one of them, counted from 0.
+        """
+        self.close()
+        events: Generator[Step | Batch, None, None] = self._events(consumed, number)
+        if self.prefetch:
+            events = in_background(events, self.prefetch)
+        self._running = events
+        return _Feed(events).steps()
+
+    def micro_batches(self, consumed: int = 0, number: int = 0) -> Iterator[Batch]:
+        """This rank's micro-batches from `consumed` sequences on, which step `number` begins."""
+        for step in self.steps(consumed, number):
+            yield from step.batches
+
+    def close(self) -> None:
+        """End the running iteration, its thread and its reads."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    def _check(self) -> None:
+        for dataset in self.datasets:
+            if dataset.id_type != self.datasets[0].id_type:
+                raise DataError(
+                    f"{dataset.directory} and {self.datasets[0].directory} have ids of different "
+                    "size; prepare both with one tokenizer"
+                )
+            if dataset.manifest.sequence_length != self.sequence_length:
+                raise DataError(
+                    f"{dataset.directory} has sequences of {dataset.manifest.sequence_length}, "
+                    f"{self.datasets[0].directory} of {self.sequence_length}; prepare both alike"
+                )
+            if dataset.manifest.compression == "none":
+                continue
+            if self.order.kind == "global":
+                raise DataError(
+                    f"{dataset.directory} is compressed, data.order=global needs single rows; "
+                    "set data.order=blocks and data.reader=read, or prepare without compression"
+                )
+            if self.reader == "mmap":
+                raise DataError(
+                    f"{dataset.directory} is compressed, data.reader=mmap needs it as it is; "
+                    "set data.reader=read, or prepare without compression"
+                )
+        if self.reader == "read" and self.order.kind == "global":
+            raise ConfigError(
+                "data.reader=read reads whole record batches, data.order=global needs single rows; "
+                "set data.order=blocks or data.reader=mmap"
+            )
+
+    def _events(self, consumed: int, number: int) -> Generator[Step | Batch, None, None]:
+        """Every step, then the next one (for its count), then the first one's micro-batches."""
+        pool = ThreadPoolExecutor(READ_THREADS) if self.reader == "read" else None
+        waiting: list[_Part] = []
+        try:
+            for part in self._parts(consumed, number, pool):
+                yield part.step
+                yield from self._decode(waiting)
+                waiting = [part]
+            yield from self._decode(waiting)
+        except DataError:  # the step before is whole: all ranks can end together after it
+            yield from self._decode(waiting)
+            raise
+        finally:
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)
+
+    def _parts(
+        self, consumed: int, number: int, pool: ThreadPoolExecutor | None
+    ) -> Iterator[_Part]:
+        """Steps with their rows in memory; with a pool, reading runs `READ_AHEAD` of them."""
+        ahead = 0
+        if pool is not None:
+            rows_ahead = READ_AHEAD * self.order.window * BATCH_ROWS
+            ahead = max(2, math.ceil(rows_ahead / self.share.sequences))
+        waiting: deque[tuple[int, int, int, Located]] = deque()
+        end = self.order.total_rows if self.order.kind == "sequential" else None
+        start = consumed
+        while waiting or end is None or start < end:
+            while len(waiting) <= ahead and (end is None or start < end):
+                sequences = self.share.sequences_of(number)
+                positions = self.share.positions(start, sequences)
+                samples = self.order.locate(
+                    positions if end is None else positions[positions < end]
+                )
+                waiting.append((number, start, sequences, samples))
+                if pool is not None:
+                    for dataset, duplicate, chosen in self._groups(samples):
+                        dataset.request(samples.row[chosen], duplicate, pool)
+                start, number = start + sequences, number + 1
+            yield self._resolve(*waiting.popleft(), pool)
+
+    def _groups(self, samples: Located) -> Iterator[tuple[Dataset, int, IntArray | slice]]:
+        """The samples of each dataset and mask duplicate."""
+        cycles = np.array([dataset.cycle for dataset in self.datasets])
+        duplicate = (samples.pass_number - 1) % cycles[samples.dataset]
+        keys = samples.dataset * int(cycles.max()) + duplicate
+        alike = keys.size > 0 and bool((keys == keys[0]).all())
+        found = keys[:1].tolist() if alike else np.unique(keys).tolist()
+        for key in found:
+            dataset, number = divmod(key, int(cycles.max()))
+            chosen = slice(None) if alike else np.flatnonzero(keys == key)
+            yield self.datasets[dataset], number, chosen
+
+    def _resolve(
+        self, number: int, consumed: int, sequences: int, samples: Located,
+        pool: ThreadPoolExecutor | None,
+    ) -> _Part:  # fmt: skip
+        accumulation = self.share.accumulation_of(sequences)
+        rows = accumulation * self.share.per_device
+        records = np.zeros((rows, batches.RECORD_FIELDS), np.int64)
+        held: list[object] = []
+        details = self.documents or self.pairs
+        for dataset, duplicate, chosen in self._groups(samples):
+            if pool is None:
+                part = dataset.records(samples.row[chosen], duplicate, details)
+            else:
+                keep = 2 * self.order.window
+                part = dataset.read_records(samples.row[chosen], duplicate, pool, keep, details)
+            records[: len(samples)][chosen] = part.fields
+            held.append(part.held)
+        if self.order.kind == "sequential":
+            sequences = min(sequences, self.order.total_rows - consumed)
+        step = Step(
+            number=number,
+            consumed=consumed,
+            sequences=sequences,
+            predictions=int(records[:, batches.PREDICTIONS].sum()),
+            tokens=int(records[:, batches.TOKENS].sum()),
+            samples=samples,
+            accumulation=accumulation,
+            batches=iter(()),
+        )
+        return _Part(step, records, tuple(held))
+
+    def _decode(self, parts: list[_Part]) -> Iterator[Batch]:
+        rows = self.share.per_device
+        for part in parts:
+            for micro_batch in range(part.step.accumulation):
+                chosen = slice(micro_batch * rows, (micro_batch + 1) * rows)
+                records, samples = part.records[chosen], part.step.samples[chosen]
+                yield self._batch(part.step, micro_batch, records, samples)
+
+    def _batch(self, step: Step, micro_batch: int, records: IntArray, samples: Located) -> Batch:
+        rows, length = len(records), self.sequence_length
+        slots = rows * self.max_predictions
+        # One block of memory for all integers and one for all weights: allocations cost as much as
+        # locating the rows.
+        ends = (rows * length, rows * (length + 1), rows * (length + 1) + slots)
+        integers = torch.empty(ends[2] + slots, dtype=torch.int64, pin_memory=self.pin_memory)
+        weights = torch.empty(slots + rows, dtype=torch.float32, pin_memory=self.pin_memory)
+        wide = self.datasets[0].id_type.itemsize == 4
+        predictions = batches.decode(
+            records, wide, self._specials, length, integers.numpy(), weights.numpy()
+        )
+        batch = Batch(
+            step=step.number,
+            micro_batch=micro_batch,
+            input_ids=integers[: ends[0]].view(rows, length),
+            lengths=integers[ends[0] : ends[1]],
+            positions=integers[ends[1] : ends[2]],
+            labels=integers[ends[2] :],
+            weights=weights[:slots],
+            row_weights=weights[slots:],
+            predictions=predictions,
+            tokens=int(records[:, batches.TOKENS].sum()),
+            samples=samples,
+        )
+        return self._with_options(batch, records) if self.documents or self.pairs else batch
+
+    def _with_options(self, batch: Batch, records: IntArray) -> Batch:
+        if self.documents:
+            batch = replace(batch, cu_seqlens=torch.from_numpy(batches.document_ends(records)))
+        if self.pairs:
+            second = torch.from_numpy(records[:, batches.SECOND])[:, None]
+            places = torch.arange(self.sequence_length)
+            inside = (places >= second) & (second > 0) & (places < batch.lengths[:, None])
+            labels = torch.from_numpy(
+                np.where(records[:, batches.TOKENS], records[:, batches.LABEL], -1)
+            )
+            batch = replace(batch, segment_ids=inside.long(), pair_labels=labels)
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A step's rows in memory: records [accumulation x B, fields], and who owns them."""
+
+    step: Step
+    records: IntArray
+    held: tuple[object, ...]
+
+
+class _Feed:
+    """Parts the one stream of events into steps and the micro-batches of each."""
+
+    def __init__(self, events: Generator[Step | Batch, None, None]) -> None:
+        self.events = events
+        self.waiting_steps: deque[Step] = deque()
+        self.waiting_batches: deque[Batch] = deque()
+
+    def steps(self) -> Iterator[Step]:
+        while self.waiting_steps or self._advance():
+            if self.waiting_steps:
+                step = self.waiting_steps.popleft()
+                yield replace(step, batches=self._batches(step))
+
+    def _batches(self, step: Step) -> Iterator[Batch]:
+        left = step.accumulation
+        while left and (self.waiting_batches or self._advance()):
+            # An earlier step's batches are here when its reader left them unused.
+            if (
+                self.waiting_batches
+                and (batch := self.waiting_batches.popleft()).step == step.number
+            ):
+                left -= 1
+                yield batch
+
+    def _advance(self) -> bool:
+        """Take one event; False when there are no more."""
+        event = next(self.events, None)
+        if isinstance(event, Step):
+            self.waiting_steps.append(event)
+        elif event is not None:
+            self.waiting_batches.append(event)
+        return event is not None
+
+
+class StepCount:
+    """The predicted tokens of a step over all ranks, and whether any rank wants to stop.
+
+    Both travel in one 8-byte all-reduce. Start it when a step is known, a step ahead of its use:
+    the result is then there when it is needed, and it is the same on every rank.
+    """
+
+    def __init__(
+        self, group: dist.ProcessGroup | None = None, device: torch.device | str = "cpu"
+    ) -> None:
+        """group: None for the default; device: where it reduces (NCCL: the rank's GPU)."""
+        self.group = group
+        self.device = device
+        self._started: deque[tuple[torch.Tensor, dist.Work | None]] = deque()
+
+    def start(self, predictions: int, stop: bool = False) -> None:
+        """Begin a step in which this rank has `predictions`; stop: this rank wants to stop."""
+        value = torch.tensor([predictions + (int(stop) << _STOP_BIT)], device=self.device)
+        work = None
+        if dist.is_available() and dist.is_initialized():
+            work = dist.all_reduce(value, group=self.group, async_op=True)
+        self._started.append((value, work))
+
+    def result(self) -> tuple[int, bool]:
+        """Predictions of all ranks and whether one wants to stop, for the oldest step started."""
+        value, work = self._started.popleft()
+        if work is not None:
+            work.wait()
+        total = int(value.item())
+        return total & ((1 << _STOP_BIT) - 1), total >> _STOP_BIT > 0

@@ -1,0 +1,307 @@
+"""Which tokens of a sequence are predicted, and what the encoder sees in their place.
+
+A mask is a pure function of (data seed, corpus name, sequence id, duplicate): every row has its own
+counter-based random stream, so masks do not depend on who draws them, in what order or how often,
+and can be drawn again: to verify a file, or in the loader, where epoch e draws duplicate e - 1.
+
+Special tokens are never predicted, and a word, an n-gram or a span ends at them. Of n text tokens
+at rate r:
+
+    scheme       predicts                                      how many
+    token        any subset, each equally likely               round(r n), at least 1: exactly
+    electra      the same, but shows no random ids             the same
+    whole_word   words in random order                         at most that, perhaps none
+    ngram        n-grams of words, p(n) = (1/n) / sum(1/k)     at most that, perhaps none
+    span         spans of words of truncated geometric length  ceil(r n): exactly
+
+A predicted token becomes [MASK] (80 %), a random ordinary id (10 %) or stays (10 %), drawn for each
+apart; in `span` once for a whole span, whose random ids are drawn apart. Where the rules are from:
+
+- token: BERT (Devlin et al. 2019, sec. 3.1), RoBERTa (Liu et al. 2019, sec. 2). electra: Clark et
+  al. 2020; its code draws positions with replacement, so it predicts fewer, ours without.
+- whole_word, ngram: google-research's code of BERT and ALBERT. Words in random order are the heads
+  of n-grams. One that does not fit in what is left of the budget is shortened, and passed over when
+  its head alone does not fit or when it meets a predicted position. So p(n) is the law of what is
+  drawn, not of what masks show, and a row of words longer than its budget predicts none.
+- span: facebookresearch's code of SpanBERT (Joshi et al. 2020, sec. 3.1). A random token's word is
+  the head of a span; spans that touch or overlap are one; the budget cuts the last, even in a word.
+
+How a uniform subset of fixed size comes at memory speed: 64 positions at a time get independent
+bits of probability floor(16 x rate) / 16 from a few random words; bits are then added or taken away
+at random until the count is right. Given its count, a set of independent bits is uniform, and
+adding or removing uniform members keeps it so. What remains is rounding: positions, lengths and ids
+are scaled from 32-bit draws (bias below 1e-4 of a part in 1,000) and 80/10/10 is kept to 1/65,536.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from pipeline.data import choosing
+from pipeline.data.bits import mix
+from pipeline.data.choosing import Flags, Memory, Text, Words
+from pipeline.data.drawing import NGRAMS, SPANS, TOKENS, Law, draw
+from pipeline.run import Data
+from pipeline.settings import parts_per_million
+
+GENERATOR_VERSION = 1
+"""Goes into the manifest: the same version draws the same masks for ever."""
+
+MASK, RANDOM, KEPT = 0, 1, 2
+"""Action codes of a predicted position (DESIGN: on disk)."""
+
+_CHOICE = {
+    "token": TOKENS,
+    "electra": TOKENS,
+    "whole_word": NGRAMS,  # of one word each
+    "ngram": NGRAMS,
+    "span": SPANS,
+}
+
+Ids = npt.NDArray[Any]
+"""Token ids: uint16, or uint32 above 65,536 ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """One duplicate of the masks of n rows: ragged columns as flat values and n + 1 offsets."""
+
+    positions: npt.NDArray[np.uint8]
+    """Bitmaps, ceil(tokens / 8) bytes a row, bit i (LSB first) set when position i is predicted."""
+    position_offsets: npt.NDArray[np.int32]
+    actions: npt.NDArray[np.uint8]
+    """2-bit codes of the predicted positions in order, LSB first, zero-padded to a byte."""
+    action_offsets: npt.NDArray[np.int32]
+    random_ids: Ids
+    """The ids of the code-1 positions in order."""
+    random_offsets: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int64]
+    """[n] predicted tokens of each row."""
+
+    @property
+    def predictions(self) -> int:
+        """Predicted tokens of all rows."""
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masking:
+    """A scheme with its numbers, for one vocabulary and one seed."""
+
+    scheme: str
+    """token, electra, whole_word, ngram or span."""
+    rate: float
+    """Share of the text tokens that are predicted."""
+    mask_share: float
+    """Share of the choices that fall on [MASK]."""
+    random_share: float
+    """Share of the choices that fall on a random id."""
+    lengths: tuple[float, ...]
+    """Probabilities of 1, 2, ... words for ngram and span; other schemes have none."""
+    special: npt.NDArray[np.bool_]
+    """One flag an id: never predicted, never drawn."""
+    word_starts: npt.NDArray[np.bool_]
+    """One flag an id: begins a word."""
+    seed: int
+    """The recipe's data seed."""
+
+    @classmethod
+    def of(
+        cls, data: Data, special: npt.NDArray[np.bool_], word_starts: npt.NDArray[np.bool_]
+    ) -> Masking:
+        """As a recipe's data section says; the flags are the vocabulary's."""
+        return cls(
+            scheme=data.masking,
+            rate=data.mask_rate,
+            mask_share=data.mask_token_share,
+            random_share=data.mask_random_share,
+            lengths=_word_lengths(data),
+            special=special,
+            word_starts=word_starts,
+            seed=data.seed,
+        )
+
+    @classmethod
+    def described(
+        cls,
+        description: Mapping[str, Any],
+        special: npt.NDArray[np.bool_],
+        word_starts: npt.NDArray[np.bool_],
+        seed: int,
+    ) -> Masking:
+        """The opposite of `describe`."""
+        return cls(
+            scheme=description["scheme"],
+            rate=description["rate"],
+            mask_share=description["split"][0],
+            random_share=description["split"][1],
+            lengths=tuple(description.get("lengths", ())),
+            special=special,
+            word_starts=word_starts,
+            seed=seed,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What the manifest says of it."""
+        described = {
+            "scheme": self.scheme,
+            "rate": self.rate,
+            "generator": GENERATOR_VERSION,
+            "split": [self.mask_share, self.random_share],
+        }
+        return described | ({"lengths": list(self.lengths)} if self.lengths else {})
+
+    def draw(
+        self,
+        ids: Ids,
+        row_offsets: npt.NDArray[np.int64],
+        corpus: str,
+        sequences: npt.NDArray[np.uint64],
+        duplicate: int,
+    ) -> Masks:
+        """Masks of n rows.
+
+        ids: all rows' tokens one after the other, special tokens included; row_offsets: n + 1
+        positions in ids; sequences: the n sequence ids; duplicate: from 0.
+        """
+        return next(self.draw_duplicates(ids, row_offsets, corpus, sequences, (duplicate,)))
+
+    def draw_duplicates(
+        self,
+        ids: Ids,
+        row_offsets: npt.NDArray[np.int64],
+        corpus: str,
+        sequences: npt.NDArray[np.uint64],
+        duplicates: range | tuple[int, ...],
+    ) -> Iterator[Masks]:
+        """`draw` for several duplicates, one at a time; what they share is computed once."""
+        ids = np.ascontiguousarray(ids)
+        memory = Memory(
+            ids.ctypes.data + row_offsets[:-1] * ids.itemsize,
+            np.diff(row_offsets),
+            ids.itemsize == 4,
+        )
+        root = corpus_root(self.seed, corpus)
+        yield from self.draw_in_memory(memory, stream_keys(root, sequences), duplicates)
+
+    def draw_in_memory(
+        self, memory: Memory, keys: npt.NDArray[np.uint64], duplicates: range | tuple[int, ...]
+    ) -> Iterator[Masks]:
+        """`draw_duplicates` of rows that lie anywhere in memory; keys: [n] of `stream_keys`.
+
+        Whoever calls keeps the rows' memory alive.
+        """
+        flags, law = self._tables
+        upwards = law.choice == SPANS
+        text = choosing.find_text(memory, flags, parts_per_million(self.rate), upwards)
+        by_words = law.choice != TOKENS
+        words = choosing.find_words(memory, flags, text) if by_words else choosing.no_words()
+        for duplicate in duplicates:
+            yield _draw_masks(memory, text, words, law, keys, duplicate)
+
+    @cached_property
+    def _tables(self) -> tuple[Flags, Law]:
+        """What compiled code asks of ids, and what it draws by."""
+        ordinary = np.flatnonzero(~self.special)
+        first, last = (int(ordinary[0]), int(ordinary[-1])) if len(ordinary) else (1, 0)
+        if last - first + 1 != len(ordinary):  # special ids in between: every id is looked up
+            first, last = 1, 0
+        flags = Flags(self.special, self.word_starts, np.uint32(first), np.uint32(last))
+        shares = np.cumsum(self.lengths or (1.0,))
+        mask_threshold = round(self.mask_share * 65536)
+        law = Law(
+            choice=_CHOICE[self.scheme],
+            sixteenths=parts_per_million(self.rate) * 16 // 1_000_000,
+            thresholds=np.round(shares / shares[-1] * 2.0**32).astype(np.uint64),
+            mask_threshold=mask_threshold,
+            random_threshold=mask_threshold + round(self.random_share * 65536),
+            pool=ordinary.astype(np.uint16 if len(self.special) <= 1 << 16 else np.uint32),
+        )
+        return flags, law
+
+
+def corpus_root(seed: int, corpus: str) -> np.uint64:
+    """What tells one corpus's streams from another's."""
+    root: np.uint64 = np.uint64(xxhash.xxh3_64_intdigest(f"{seed}/{corpus}".encode()))
+    return root
+
+
+def stream_keys(
+    root: np.uint64 | npt.NDArray[np.uint64], sequences: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint64]:
+    """The random-stream key of every sequence [n], shared by its duplicates.
+
+    root: `corpus_root` of all, or [n] of each.
+    """
+    return _mix_all(sequences.astype(np.uint64) ^ root)
+
+
+def _word_lengths(data: Data) -> tuple[float, ...]:
+    """`Masking.lengths` of a recipe's data section."""
+    if data.masking == "ngram":
+        likely = [1 / count for count in range(1, data.words.max_ngram + 1)]
+    elif data.masking == "span":
+        likely = [(1 - data.words.span_p) ** more for more in range(data.words.max_span)]
+    else:
+        return ()
+    return tuple(value / sum(likely) for value in likely)
+
+
+def _draw_masks(
+    memory: Memory,
+    text: Text,
+    words: Words,
+    law: Law,
+    keys: npt.NDArray[np.uint64],
+    duplicate: int,
+) -> Masks:
+    rows, most = len(keys), int(text.budgets.sum())
+    position_offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum((memory.tokens + 7) // 8, out=position_offsets[1:])
+    # The action and random-id columns get all the room that they can need, then what they use.
+    action_room = int(((text.budgets + 3) // 4).sum())
+    masks = Masks(
+        positions=np.empty(position_offsets[-1], np.uint8),
+        position_offsets=position_offsets,
+        actions=np.zeros(action_room, np.uint8),
+        action_offsets=np.zeros(rows + 1, np.int32),
+        random_ids=np.empty(most, law.pool.dtype),
+        random_offsets=np.zeros(rows + 1, np.int32),
+        counts=np.zeros(rows, np.int64),
+    )
+    draw(
+        memory.tokens,
+        text,
+        words,
+        law,
+        keys,
+        np.uint64(duplicate),
+        masks.positions,
+        masks.position_offsets,
+        masks.actions,
+        masks.action_offsets,
+        masks.random_ids,
+        masks.random_offsets,
+        masks.counts,
+    )
+    return replace(
+        masks,
+        actions=masks.actions[: masks.action_offsets[-1]],
+        random_ids=masks.random_ids[: masks.random_offsets[-1]].copy(),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _mix_all(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    mixed = np.empty_like(words)
+    for index in range(len(words)):
+        mixed[index] = mix(words[index])
+    return mixed

@@ -1,0 +1,87 @@
+"""Memory by its address, inside numba kernels: an item, an array, a cache line asked for.
+
+Arrow buffers of thousands of record batches are used in place through these; whoever calls them has
+checked the address and keeps its owner alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+
+
+def _load(item: Any) -> Any:
+    @intrinsic
+    def load(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = context.get_value_type(item)
+            return builder.load(builder.inttoptr(arguments[0], kind.as_pointer()), align=1)
+
+        return item(types.int64), generate
+
+    return load
+
+
+def _store(item: Any) -> Any:
+    @intrinsic
+    def store(typing_context: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = context.get_value_type(item)
+            where = builder.inttoptr(arguments[0], kind.as_pointer())
+            builder.store(arguments[1], where, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, item), generate
+
+    return store
+
+
+def _pointer(item: Any) -> Any:
+    @intrinsic
+    def pointer(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(item)(types.int64), generate  # type: ignore[no-untyped-call]
+
+    return pointer
+
+
+def _prefetch() -> Any:
+    @intrinsic
+    def fetch(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+            kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+            prefetch = builder.module.declare_intrinsic("llvm.prefetch", (byte,), kind)
+            read, second_level, data = number(0), number(2), number(1)
+            where = builder.inttoptr(arguments[0], byte)
+            builder.call(prefetch, [where, read, second_level, data])
+            return context.get_dummy_value()
+
+        return types.void(types.int64), generate
+
+    return fetch
+
+
+load_int8: Callable[[int], int] = _load(types.int8)
+"""The item at an address, aligned or not; so the five below."""
+load_uint8: Callable[[int], int] = _load(types.uint8)
+load_uint16: Callable[[int], int] = _load(types.uint16)
+load_int32: Callable[[int], int] = _load(types.int32)
+load_uint32: Callable[[int], int] = _load(types.uint32)
+load_uint64: Callable[[int], Any] = _load(types.uint64)
+
+store_uint64: Callable[[int, Any], None] = _store(types.uint64)
+"""Put an item at an address, aligned or not."""
+
+uint16_pointer: Callable[[int], Any] = _pointer(types.uint16)
+"""An address as what `numba.carray` takes; so the one below."""
+uint32_pointer: Callable[[int], Any] = _pointer(types.uint32)
+
+fetch: Callable[[int], None] = _prefetch()
+"""Ask for the cache line at an address; harmless when nothing is there."""

@@ -1,0 +1,341 @@
+"""(seed, pass, position) -> (dataset, row): the order of samples, computed and never stored.
+
+A run reads positions 0, 1, 2, ... for ever; `Order.locate` says which row of which dataset stands
+at each. It is a pure function, so the state of a loader is one integer and a seek costs nothing:
+
+- `global`: every pass is a keyed bijection of all rows.
+- `blocks`: record batches are permuted, `window` neighbours in that order form a window, and rows
+  are permuted inside it. A reader then needs two windows of record batches at a time.
+- `sequential`: file order, one pass; for validation.
+
+Several datasets mix by size (one concatenation: one pass counter for all) or by weight (cycles of
+4,096 samples with an integer quota for each dataset, so every dataset counts its own passes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numba
+import numpy as np
+
+from pipeline.data.bijection import MAX_COUNT, ROUNDS, IntArray, image, round_keys, sides
+from pipeline.data.shards import BATCH_ROWS
+from pipeline.errors import ConfigError
+
+ORDER_VERSION = 1
+"""Changes whenever the same seed would give another order; a run that resumes must find its own."""
+CYCLE = 4096
+"""Samples over which a mixture by weight gives every dataset exactly its quota."""
+
+Kind = Literal["global", "blocks", "sequential"]
+
+# What a bijection is for: each use has its own keys.
+_ROWS, _BLOCKS, _WINDOW, _MIX = 0, 1, 2, 3
+
+
+@numba.njit(cache=True, nogil=True)
+def _permute_rows(
+    positions: IntArray, passes: IntArray, count: int, seed: int, stream: int
+) -> IntArray:
+    """Global order: the rows at `positions` [n] of passes `passes` [n]."""
+    rows = np.empty_like(positions)
+    keys = np.empty(ROUNDS, np.uint64)
+    tall, wide = sides(count)
+    keyed = np.int64(-1)
+    for item in range(positions.size):
+        if passes[item] != keyed:
+            keyed = passes[item]
+            round_keys(keys, seed, _ROWS, stream, keyed, 0)
+        rows[item] = image(positions[item], count, tall, wide, keys)
+    return rows
+
+
+@numba.njit(cache=True, nogil=True)
+def _block_span(block: int, block_starts: IntArray, row_starts: IntArray) -> tuple[int, int]:
+    """First row and number of rows of a block, from the first block and row of every shard."""
+    shard = np.searchsorted(block_starts, block, side="right") - 1
+    first = row_starts[shard] + (block - block_starts[shard]) * BATCH_ROWS
+    return first, min(BATCH_ROWS, row_starts[shard + 1] - first)
+
+
+@numba.njit(cache=True, nogil=True)
+def _window_starts(
+    block_starts: IntArray, row_starts: IntArray, window: int, seed: int, stream: int, number: int
+) -> IntArray:
+    """The position at which each window of pass `number` starts, and the end of the last."""
+    blocks = block_starts[-1]
+    starts = np.empty((blocks + window - 1) // window + 1, np.int64)
+    keys = np.empty(ROUNDS, np.uint64)
+    round_keys(keys, seed, _BLOCKS, stream, number, 0)
+    tall, wide = sides(blocks)
+    position = np.int64(0)
+    for index in range(blocks):
+        if index % window == 0:
+            starts[index // window] = position
+        block = image(index, blocks, tall, wide, keys)
+        position += _block_span(block, block_starts, row_starts)[1]
+    starts[-1] = position
+    return starts
+
+
+@numba.njit(cache=True, nogil=True)
+def _permute_in_windows(
+    positions: IntArray,
+    starts: IntArray,
+    block_starts: IntArray,
+    row_starts: IntArray,
+    window: int,
+    seed: int,
+    stream: int,
+    number: int,
+) -> IntArray:
+    """Blocks order: the rows at `positions` [n] of pass `number`; the window last used is kept."""
+    rows = np.empty_like(positions)
+    keys = np.empty(ROUNDS, np.uint64)
+    firsts = np.empty(window, np.int64)
+    ends = np.empty(window, np.int64)
+    current = np.int64(-1)
+    size = tall = wide = used = np.int64(0)
+    for item in range(positions.size):
+        position = positions[item]
+        if current < 0 or position < starts[current] or position >= starts[current + 1]:
+            current = np.searchsorted(starts, position, side="right") - 1
+            round_keys(keys, seed, _BLOCKS, stream, number, 0)
+            blocks = block_starts[-1]
+            block_tall, block_wide = sides(blocks)
+            used = min(window, blocks - current * window)
+            size = np.int64(0)
+            for slot in range(used):
+                block = image(current * window + slot, blocks, block_tall, block_wide, keys)
+                span = _block_span(block, block_starts, row_starts)
+                firsts[slot] = span[0]
+                size += span[1]
+                ends[slot] = size
+            round_keys(keys, seed, _WINDOW, stream, number, current)
+            tall, wide = sides(size)
+        index = image(position - starts[current], size, tall, wide, keys)
+        holder = np.searchsorted(ends[:used], index, side="right")
+        rows[item] = firsts[holder] + index - (ends[holder - 1] if holder > 0 else 0)
+    return rows
+
+
+@numba.njit(cache=True, nogil=True)
+def _cycle_slots(quotas: IntArray, seed: int, number: int) -> IntArray:
+    """[CYCLE, 2] for each slot of cycle `number`: its dataset, and that one's slots before it."""
+    slots = np.empty((CYCLE, 2), np.int64)
+    keys = np.empty(ROUNDS, np.uint64)
+    round_keys(keys, seed, _MIX, 0, number, 0)
+    tall, wide = sides(CYCLE)
+    ends = np.cumsum(quotas)
+    seen = np.zeros(quotas.size, np.int64)
+    for slot in range(CYCLE):
+        dataset = np.searchsorted(ends, image(slot, CYCLE, tall, wide, keys), side="right")
+        slots[slot, 0] = dataset
+        slots[slot, 1] = seen[dataset]
+        seen[dataset] += 1
+    return slots
+
+
+def quotas(weights: tuple[float, ...]) -> IntArray:
+    """Samples of each dataset in a cycle of 4,096: shares rounded by the largest remainder.
+
+    ConfigError for a weight that is not positive or too small to have one sample in a cycle.
+    """
+    if not all(weight > 0 and np.isfinite(weight) for weight in weights):
+        raise ConfigError(f"mixture weights {list(weights)} must be positive numbers")
+    shares = np.asarray(weights, np.float64) / sum(weights) * CYCLE
+    counts = np.floor(shares).astype(np.int64)
+    by_remainder = np.argsort(counts - shares, kind="stable")
+    counts[by_remainder[: CYCLE - counts.sum()]] += 1
+    if counts.min() == 0:
+        raise ConfigError(
+            f"mixture weight {weights[int(counts.argmin())]} of {list(weights)} is below 1/{CYCLE} "
+            "of the whole, no sample in a cycle; give that dataset more weight or leave it out"
+        )
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Which rows stand at the n positions asked for."""
+
+    dataset: IntArray
+    """Index of the dataset [n]."""
+    pass_number: IntArray
+    """Which pass over its dataset (mixed by size: over all), from 1 [n]; decides the duplicate."""
+    row: IntArray
+    """Row of the dataset's split [n]."""
+
+    def __len__(self) -> int:
+        return self.row.size
+
+    def __getitem__(self, part: slice) -> Located:
+        return Located(self.dataset[part], self.pass_number[part], self.row[part])
+
+
+@dataclass(frozen=True, eq=False)
+class _Stream:
+    """Datasets that share a pass counter: their shards, one after the other."""
+
+    number: int
+    first_dataset: int
+    dataset_starts: IntArray
+    row_starts: IntArray
+    block_starts: IntArray
+    windows: dict[int, IntArray] = field(default_factory=dict)
+
+    def rows(self, order: Order, indices: IntArray) -> Located:
+        """The samples at running indices `indices` [n] of this stream."""
+        count = int(self.row_starts[-1])
+        earlier, positions = np.divmod(indices, count)
+        passes = earlier + 1
+        if order.kind == "sequential":
+            rows = positions
+        elif order.kind == "global":
+            rows = _permute_rows(positions, passes, count, order.seed, self.number)
+        else:
+            rows = np.empty_like(positions)
+            for number in np.unique(passes).tolist():
+                chosen = passes == number
+                rows[chosen] = self._in_windows(order, positions[chosen], number)
+        if self.dataset_starts.size == 2:
+            return Located(np.full_like(rows, self.first_dataset), passes, rows)
+        dataset = np.searchsorted(self.dataset_starts, rows, side="right") - 1
+        return Located(self.first_dataset + dataset, passes, rows - self.dataset_starts[dataset])
+
+    def _in_windows(self, order: Order, positions: IntArray, number: int) -> IntArray:
+        layout = (self.block_starts, self.row_starts, order.window, order.seed, self.number, number)
+        if number not in self.windows:
+            for passed in list(self.windows)[:-1]:
+                del self.windows[passed]
+            self.windows[number] = _window_starts(*layout)
+        return _permute_in_windows(positions, self.windows[number], *layout)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Order:
+    """The order of samples of one or more datasets; ConfigError for what makes none."""
+
+    kind: Kind
+    """`global`, `blocks` or `sequential`."""
+    seed: int
+    """The run's seed; the datasets' own seed (of their masks) is another."""
+    shard_rows: tuple[IntArray, ...]
+    """For each dataset the number of rows of each of its shards, in the manifest's order."""
+    weights: tuple[float, ...] = ()
+    """Share of each dataset in every 4,096 samples; empty: by size."""
+    window: int = 64
+    """Record batches that are mixed with each other, for `blocks`."""
+
+    def __post_init__(self) -> None:
+        if not self.shard_rows or min(int(rows.sum()) for rows in self.shard_rows) == 0:
+            raise ConfigError("a dataset without rows cannot be read; leave it out")
+        if self.total_rows > MAX_COUNT:
+            raise ConfigError(f"{self.total_rows} rows are more than 2^62")
+        if self.window < 1:
+            raise ConfigError(f"batch.order_window={self.window} must be at least 1")
+        if self.weights and len(self.weights) != len(self.shard_rows):
+            raise ConfigError(
+                f"{len(self.weights)} mixture weights for {len(self.shard_rows)} datasets; "
+                "give one for each"
+            )
+        if self.weights and self.kind == "sequential":
+            raise ConfigError(
+                "sequential order reads datasets one after the other; leave out the weights"
+            )
+
+    @cached_property
+    def total_rows(self) -> int:
+        """Rows of all datasets: one pass when they mix by size."""
+        return sum(int(rows.sum()) for rows in self.shard_rows)
+
+    def locate(self, positions: IntArray) -> Located:
+        """The samples at `positions` [n], each >= 0 and, for `sequential`, < total_rows."""
+        if not self._quotas.size:
+            return self._streams[0].rows(self, positions)
+        cycles, slots = np.divmod(positions, CYCLE)
+        found = Located(*(np.empty_like(positions) for _ in range(3)))
+        indices = np.empty_like(positions)
+        for cycle in np.unique(cycles).tolist():
+            chosen = cycles == cycle
+            table = self._slots(cycle)[slots[chosen]]
+            found.dataset[chosen] = table[:, 0]
+            indices[chosen] = table[:, 1] + cycle * self._quotas[table[:, 0]]
+        for stream in self._streams:
+            chosen = found.dataset == stream.number
+            part = stream.rows(self, indices[chosen])
+            found.pass_number[chosen], found.row[chosen] = part.pass_number, part.row
+        return found
+
+    @cached_property
+    def _quotas(self) -> IntArray:
+        return quotas(self.weights) if len(self.weights) > 1 else np.empty(0, np.int64)
+
+    @cached_property
+    def _streams(self) -> tuple[_Stream, ...]:
+        groups = [(rows,) for rows in self.shard_rows] if self._quotas.size else [self.shard_rows]
+        streams = []
+        for number, group in enumerate(groups):
+            shards = np.concatenate(group).astype(np.int64)
+            streams.append(
+                _Stream(
+                    number=number,
+                    first_dataset=number,
+                    dataset_starts=_starts(np.array([rows.sum() for rows in group])),
+                    row_starts=_starts(shards),
+                    block_starts=_starts(-(-shards // BATCH_ROWS)),
+                )
+            )
+        return tuple(streams)
+
+    @cached_property
+    def _cycles(self) -> dict[int, IntArray]:
+        return {}
+
+    def _slots(self, cycle: int) -> IntArray:
+        """The cycle's table of datasets and ranks; the last few are kept."""
+        if cycle not in self._cycles:
+            while len(self._cycles) >= 4:
+                del self._cycles[next(iter(self._cycles))]
+            self._cycles[cycle] = _cycle_slots(self._quotas, self.seed, cycle)
+        return self._cycles[cycle]
+
+
+def _starts(counts: IntArray) -> IntArray:
+    """[n+1] running sums from 0."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Which positions one rank reads, and in what pieces."""
+
+    sequences: int
+    """G: sequences of an optimizer step over all ranks; at first fewer, if it grows."""
+    per_device: int
+    """B: rows of a micro-batch."""
+    world_size: int = 1
+    rank: int = 0
+    growth: tuple[tuple[int, int], ...] = ()
+    """(sequences, first step that has more), in order, while the batch grows."""
+
+    def sequences_of(self, step: int) -> int:
+        """G of the step with this number, from 0."""
+        return next((sequences for sequences, end in self.growth if step < end), self.sequences)
+
+    def accumulation_of(self, sequences: int) -> int:
+        """Micro-batches of a step of so many, the same on every rank."""
+        return -(-sequences // (self.world_size * self.per_device))
+
+    @property
+    def accumulation(self) -> int:
+        """Micro-batches of a step that has grown up."""
+        return self.accumulation_of(self.sequences)
+
+    def positions(self, consumed: int, sequences: int) -> IntArray:
+        """Positions [about G / W] of this rank in the step of G that begins at `consumed`."""
+        bounds = [sequences * rank // self.world_size for rank in (self.rank, self.rank + 1)]
+        return np.arange(consumed + bounds[0], consumed + bounds[1])

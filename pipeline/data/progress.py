@@ -1,0 +1,51 @@
+"""How far the work is: a bar on a terminal, a line a minute in the log of a batch job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from tqdm import tqdm
+
+SECONDS_BETWEEN_LINES = 60.0
+
+Weighted = TypeVar("Weighted")
+
+
+def with_progress(
+    finished: Iterable[Weighted],
+    weight: Callable[[Weighted], int],
+    total: int,
+    done: int,
+    *,
+    in_log: bool,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Weighted]:
+    """Pass on what is finished and show how much of `total` that is, in bytes of text.
+
+    done: bytes that an earlier run had finished; in_log: print lines where there is no terminal,
+    for a job of hours that nobody watches. A pipe gets nothing otherwise.
+    """
+    bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc="preparing", disable=None)
+    began_at = shown_at = clock()
+    now_done = done
+    with bar:
+        for item in finished:
+            now_done += weight(item)
+            bar.update(weight(item))
+            now = clock()
+            if in_log and bar.disable and now - shown_at >= SECONDS_BETWEEN_LINES:
+                print(progress_line(total, now_done, done, now - began_at), flush=True)
+                shown_at = now
+            yield item
+
+
+def progress_line(total: int, now_done: int, done_before: int, seconds: float) -> str:
+    """Bytes done, their share, the rate of this run, and the time that the rest will take."""
+    rate = max((now_done - done_before) / max(seconds, 1e-9), 1e-9)
+    left = round((total - now_done) / rate / 60)
+    return (
+        f"preparing: {now_done / 1e9:,.2f} of {total / 1e9:,.2f} GB ({now_done / total:.0%}), "
+        f"{rate / 1e6:,.1f} MB/s, {left // 60} h {left % 60:02d} min left"
+    )

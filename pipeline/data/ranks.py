@@ -1,0 +1,269 @@
+"""The ranks of an MPI job as one team: the first gives out tasks, all do them.
+
+The talk is a star of small messages, with naps in between: MPI's own waiting would keep cores busy.
+The first rank talks in its main thread and does tasks in another. An error of any rank is told to
+the first, which says it and aborts all; a rank that dies ends the job, too (the launcher sees to
+it). Parts are whole or absent, so the next run goes on from what was finished.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+from pipeline.data.splits import Job, Task, Worker
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.errors import (
+    EXIT_BY_USER,
+    EXIT_USER_ERROR,
+    ConfigError,
+    PipelineError,
+    run_command,
+)
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+LAUNCHERS = {
+    # variables of size and rank: Open MPI's mpirun; MPICH's, Intel's and Cray's mpiexec and Slurm's
+    # pmi2; srun of any kind (not a batch script, which is one process whatever was allocated)
+    "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",
+    "PMI_SIZE": "PMI_RANK",
+    "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",
+}
+NAP_SECONDS = 0.005
+"""Between two looks for a message: a hundredth of a task's time."""
+_LAST_WORD_SECONDS = 2.0
+"""For the first rank to say what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """This process among those that a launcher started."""
+
+    comm: MPI.Intracomm
+    rank: int
+    size: int
+    hosts: int
+
+    @contextmanager
+    def leading(self) -> Iterator[None]:
+        """What the first rank does in here; then all leave. Errors are `run_together`'s."""
+        try:
+            yield
+        except SystemExit as stop:
+            if not stop.code:
+                self._dismiss()
+            raise
+        self._dismiss()
+
+    def team(self, job: Job, tasks: list[Task], vocabulary: Vocabulary) -> Iterator[Task]:
+        """Have all ranks make `tasks`, a new one for whoever is free; called by the first."""
+        waiting = deque(tasks)
+        inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        outbox: queue.SimpleQueue[Task | Exception] = queue.SimpleQueue()
+        work = threading.Thread(target=_work, args=(0, inbox.get, outbox.put), daemon=True)
+        work.start()
+
+        def give(rank: int, message: object) -> None:
+            if rank == 0:
+                inbox.put(message)
+            else:
+                self.comm.send(message, dest=rank)
+
+        for rank in range(min(self.size, len(tasks))):
+            give(rank, (job, vocabulary))
+            give(rank, waiting.popleft())
+        for _ in tasks:
+            rank, report = self._next_report(outbox)
+            if isinstance(report, Exception):
+                raise report
+            if waiting:
+                give(rank, waiting.popleft())
+            yield report
+
+    def follow(self) -> None:
+        """What every other rank does: tasks, until it is told to leave."""
+        # srun ends all when one ends; the exit code of an error is then everyone's.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_USER_ERROR))
+        try:
+            _work(self.rank, self._hear, lambda report: self.comm.send(report, dest=0))
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            time.sleep(_LAST_WORD_SECONDS)
+            sys.exit(EXIT_BY_USER)
+
+    def _hear(self) -> Any:
+        while not self.comm.iprobe(source=0):
+            time.sleep(NAP_SECONDS)
+        message = self.comm.recv(source=0)
+        if isinstance(message, int):
+            os._exit(message)
+        return message
+
+    def _next_report(
+        self, own: queue.SimpleQueue[Task | Exception]
+    ) -> tuple[int, Task | Exception]:
+        """Who has finished a task, and which, or what went wrong; own: of this rank's thread."""
+        from mpi4py import MPI
+
+        status = MPI.Status()
+        while True:
+            if self.comm.iprobe(status=status):
+                return status.Get_source(), self.comm.recv(source=status.Get_source())
+            try:
+                return 0, own.get(timeout=NAP_SECONDS)
+            except queue.Empty:
+                continue
+
+    def _dismiss(self) -> None:
+        for rank in range(1, self.size):
+            self.comm.send(None, dest=rank)
+
+
+def _work(
+    rank: int, receive: Callable[[], Any], report: Callable[[Task | Exception], None]
+) -> None:
+    """Receive a job with its vocabulary, then tasks until None; report each, or what went wrong."""
+    try:
+        if (beginning := receive()) is None:
+            return
+        job, vocabulary = beginning
+        with (job.directory / f"rank-{rank:05d}.log").open("a") as log:
+            _write(log, f"rank {rank}, process {os.getpid()} on {socket.gethostname()}")
+            worker = Worker.create(job, vocabulary)
+            task: Task
+            while (task := receive()) is not None:
+                began_at = time.monotonic()
+                worker.do(task)
+                first = task.pieces[0]
+                _write(
+                    log,
+                    f"task {task.number}, {first.source.name} from {first.start}, "
+                    f"{task.weight / 1e6:.1f} MB: {time.monotonic() - began_at:.1f} s",
+                )
+                report(task)
+    except (PipelineError, OSError) as error:
+        report(error)
+        receive()  # till the first rank ends all
+    except Exception:  # a mistake of ours; the first rank shows where
+        report(RuntimeError(f"rank {rank}:\n{traceback.format_exc()}"))
+        receive()
+
+
+def run_together(main: Callable[[], None]) -> None:
+    """`run_command` for what MPI may have started: with the error of one rank all end, at once."""
+    try:
+        run_command(main)
+    except SystemExit as stop:
+        if stop.code and _has_joined():
+            _end_all(stop.code if isinstance(stop.code, int) else 1)
+        raise
+    except BaseException:
+        if _has_joined():
+            traceback.print_exc()
+            _end_all(1)
+        raise
+
+
+def _has_joined() -> bool:
+    if "mpi4py.MPI" not in sys.modules:
+        return False
+    from mpi4py import MPI
+
+    return MPI.Is_initialized() and MPI.COMM_WORLD.size > 1
+
+
+def _end_all(code: int) -> NoReturn:
+    """End every rank so that the launcher's exit code is `code`.
+
+    mpiexec loses the codes of ranks that leave one by one, and keeps that of an abort. srun's is
+    the highest of all, which is 137 of those that an abort kills: there each is asked to leave.
+    """
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    sys.stdout.flush()
+    sys.stderr.flush()
+    by_srun = _number("SLURM_STEP_NUM_TASKS") > 0 and "PMI_HOSTNAME" not in os.environ
+    if not by_srun or comm.rank:
+        comm.Abort(code)
+        os._exit(code)  # an abort may come back
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(code))  # as soon as one has left
+    for rank in range(1, comm.size):
+        comm.send(code, dest=rank)
+    until = time.monotonic() + _LAST_WORD_SECONDS / 2
+    while time.monotonic() < until:  # MPI sends while it is called
+        comm.iprobe()
+        time.sleep(NAP_SECONDS)
+    os._exit(code)
+
+
+def announced_size() -> int:
+    """How many processes a launcher says it started; 1 without one."""
+    return max(1, *(_number(name) for name in LAUNCHERS))
+
+
+def join() -> Ranks | None:
+    """Meet the other ranks; None without a launcher, and then mpi4py is not even imported.
+
+    ConfigError, from the first process alone, when a launcher started several that cannot meet:
+    each would do all the work, and write over the others' files.
+    """
+    if announced_size() == 1:
+        return None
+    try:
+        return _join()
+    except ConfigError:
+        if any(_number(rank) > 0 for rank in LAUNCHERS.values()):
+            # Some launchers end all when one ends, and take the exit code from whom they ended.
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_USER_ERROR))
+            time.sleep(_LAST_WORD_SECONDS)
+            sys.exit(EXIT_USER_ERROR)
+        raise
+
+
+def _join() -> Ranks:
+    told = {name: _number(name) for name in LAUNCHERS if _number(name) > 1}
+    said = ", ".join(f"{name}={value}" for name, value in told.items())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of what is refused below
+            from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        # RuntimeError: mpi4py is there, and finds no MPI library
+        raise ConfigError(
+            f"a launcher started several processes ({said}), which need MPI: {error}; "
+            "pip install mpi4py and load your site's MPI, or use --part"
+        ) from error
+    comm = MPI.COMM_WORLD
+    if comm.size == 1 or comm.size not in told.values():
+        library = MPI.Get_library_version().strip().splitlines()[0].strip("\0 ,")
+        raise ConfigError(
+            f"a launcher started several processes ({said}), but MPI sees {comm.size}: it belongs "
+            f"to another MPI than mpi4py's ({library}); use that one's mpiexec, or srun --mpi=pmi2 "
+            "(MPICH) or --mpi=pmix (Open MPI), or --part"
+        )
+    hosts = comm.allgather(socket.gethostname())
+    return Ranks(comm, comm.rank, comm.size, len(set(hosts)))
+
+
+def _number(variable: str) -> int:
+    value = os.environ.get(variable, "")
+    return int(value) if value.isdecimal() else 0
+
+
+def _write(log: TextIO, text: str) -> None:
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, file=log, flush=True)

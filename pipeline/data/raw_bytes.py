@@ -1,0 +1,321 @@
+"""The bytes of a raw file: in blocks, decompressed on the way; what they are; where lines begin.
+
+A compressed file can hold several gzip members, zstd frames or xz streams. A file that ends too
+early or does not decompress is a DataError with its name. Memory is a few blocks.
+
+What a file is, its first 64 KiB tell. One damaged line does not make text of JSON lines, and what
+seems to be data of another shape is a DataError, for as text it would go into the corpus unnoticed.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import lzma
+import re
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import orjson
+import zstandard
+
+from pipeline.errors import DataError
+
+Compression = Literal["", "gz", "zst", "xz"]
+
+BLOCK_BYTES = 1 << 22
+OVERRUN_BYTES = 1 << 16  # read at once behind the wanted range, to finish its last record
+ZST_BYTES = 1 << 14  # compressed, at once: even zeros grow to no more than 512 MiB
+XZ_MAGIC = b"\xfd7zXZ\x00"
+XZ_BYTES = 1 << 20  # compressed, at once: what it grows to comes in blocks
+HEAD_BYTES = 1 << 16  # looked at to tell what a file is
+BOM = b"\xef\xbb\xbf"
+BLANK = b" \t\r\f\v"
+
+# What is recognised only to say so.
+JSON_ARRAY = "one JSON array, not one JSON object a line"
+UNREADABLE = {
+    rb"BZh": "bzip2",
+    rb"PK\x03\x04": "a zip archive",
+    rb"ARROW1": "an Arrow file",
+    rb"\xff\xfe|\xfe\xff": "UTF-16 text, not UTF-8",
+    rb"WARC/\d": "a WARC file",
+    rb"\s*<mediawiki": "a MediaWiki dump",
+    rb"\s*<doc id=": "wikiextractor output without --json",
+    rb"\s*\[\s*\{": JSON_ARRAY,
+}
+# A line that was meant to be an object, whole or not; `{{` and `{|` begin wiki text.
+OBJECT = re.compile(r"""\s*\{\s*(?:["'}]|\w+\s*:)""")
+DATA_NAME = re.compile(r"\.(json|jsonl|ndjson|csv|tsv)(?:\.(?:gz|zst|xz))*$", re.IGNORECASE)
+
+
+def require_regular(path: Path) -> None:
+    """DataError if there is no file, or if it is a directory, a device or a pipe."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        problem = "does not exist"
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+        if error.errno == errno.ELOOP:
+            problem = "is a symbolic link that leads back to itself"
+    else:
+        if stat.S_ISREG(mode):
+            return
+        problem = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+    raise DataError(f"{path} {problem}; give files of JSON lines, Parquet or plain text")
+
+
+def read_head(path: str, compression: Compression) -> bytes:
+    """The first HEAD_BYTES after decompression, and one more if that is not all there is."""
+    head = b""
+    for block in read_blocks(path, compression, 0, HEAD_BYTES + 1):
+        head += block
+        if len(head) > HEAD_BYTES:
+            break
+    return head[: HEAD_BYTES + 1]
+
+
+def sniff_compression(path: str) -> Compression:
+    """The compression a file's first bytes tell; DataError if it cannot be read."""
+    head = next(read_blocks(path, "", 0, 6), b"")
+    if head.startswith(b"\x1f\x8b"):
+        return "gz"
+    if head.startswith(XZ_MAGIC):
+        return "xz"
+    # A frame, or a skippable one, with which pzstd begins its files.
+    if head.startswith(b"\x28\xb5\x2f\xfd") or (
+        head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
+    ):
+        return "zst"
+    return ""
+
+
+def sniff_text(path: Path, name: str, head: bytes, forced: bool) -> Literal["jsonl", "text"]:
+    """JSON lines or plain text, by what `read_head` gave; DataError if it is something else.
+
+    forced: what is not clearly JSON is text because the user says so, whatever it seems to be.
+    """
+    whole = len(head) <= HEAD_BYTES
+    head = head.removeprefix(BOM)
+    for pattern, shape in UNREADABLE.items():
+        if re.match(pattern, head):
+            raise _unreadable(path, shape)
+    text = head.decode(errors="replace").lstrip("\ufeff \t\r\n")
+    if b"\0" in head or text.count("\ufffd") * 10 > len(head) * 3:
+        raise DataError(f"{path} is binary; give JSON lines, Parquet or UTF-8 text")
+    value = _first_value(text, whole)
+    over_lines = "\n" in value
+    cut_off = bool(value) and len(value) == len(text) and not whole
+    if value.startswith("[") and (over_lines or cut_off):
+        raise _unreadable(path, JSON_ARRAY)
+    *lines, last = text[len(value) if over_lines else 0 :].split("\n")
+    kinds = [_kind(line) for line in (*lines, last if whole else "") if line.strip()]
+    objects = kinds.count("object")
+    if over_lines and not objects:
+        raise _unreadable(path, "one JSON object over several lines, not one a line")
+    if objects and not (forced and objects * 2 < len(kinds)):
+        return "jsonl"
+    if OBJECT.match(text) or (OBJECT.match(last) and not whole):
+        return "jsonl"
+    if not forced:
+        _refuse_other_data(path, name, kinds)
+    return "text"
+
+
+def _unreadable(path: Path, shape: str) -> DataError:
+    return DataError(
+        f"{path} is {shape}, which cannot be read; convert it to JSON lines, Parquet or "
+        "UTF-8 text (JSON lines and text may be .gz, .zst or .xz)"
+    )
+
+
+def _first_value(text: str, whole: bool) -> str:
+    """The JSON object or array that `text` begins with, or its beginning if the head cuts it."""
+    if not text.startswith(("{", "[")):
+        return ""
+    try:
+        return text[: json.JSONDecoder().raw_decode(text)[1]]
+    except json.JSONDecodeError as error:
+        # Right up to the cut, which can be inside a string, an escape or a word such as `false`.
+        cut = error.msg.startswith("Unterminated string") or error.pos > len(text) - 8
+        return text if cut and not whole else ""
+    except (ValueError, RecursionError):  # an integer too long for Python; nested too deeply
+        return ""
+
+
+def _kind(line: str) -> str:
+    try:
+        value = parse_again(line.strip().encode())
+    except ValueError:
+        return "other"
+    if isinstance(value, dict) and value:
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    return "string" if isinstance(value, str) else "other"
+
+
+def _refuse_other_data(path: Path, name: str, kinds: list[str]) -> None:
+    """DataError if plain text seems to be data, by its lines or by its name."""
+    advice = (
+        "convert it to JSON lines, one object with a text field a line, or if it is plain text "
+        "say so with --plain-text"
+    )
+    # Most lines of a novel can be strings, for such is speech in quotes, but hardly all of them.
+    arrays = kinds.count("array")
+    if arrays * 2 > len(kinds) or (arrays + kinds.count("string")) * 20 > len(kinds) * 19:
+        raise DataError(f"{path} seems to be JSON lines of arrays or strings; {advice}")
+    # The path can be where a link led, and the name what the user called it.
+    if found := DATA_NAME.search(name) or DATA_NAME.search(path.name):
+        kind = found[1].lower()
+        problem = "JSON, but no line is an object" if "json" in kind else "a table"
+        raise DataError(f"{path} seems to be {problem} (it is a .{kind} file); {advice}")
+
+
+def parse_again(line: bytes) -> Any:
+    """Parse a line that `orjson.loads` may have refused; ValueError if it is really broken.
+
+    A byte order mark, from joined files, and NaN and Infinity, which Python's json writes, are let
+    pass; the constants become None. orjson judges all the rest, lone surrogates among them.
+    """
+    line = line.removeprefix(BOM)
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        if b"NaN" not in line and b"Infinity" not in line:
+            raise
+    try:
+        value = json.loads(line.decode(), parse_constant=lambda constant: None)
+        return orjson.loads(json.dumps(value))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def read_blocks(path: str, compression: Compression, start: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes of a file from `start` on, to its end; none of the blocks is empty.
+
+    An uncompressed file has a block boundary at `end` and small blocks behind it, for readers that
+    must finish a record. A compressed one is always read from its beginning.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            if compression == "gz":
+                with gzip.GzipFile(fileobj=file) as members:
+                    yield from iter(lambda: members.read(BLOCK_BYTES), b"")
+            elif compression == "xz":
+                yield from _xz_blocks(file)
+            elif compression == "zst":
+                yield from _zst_blocks(file)
+            else:
+                file.seek(start)
+                yield from _plain_blocks(file, end - start)
+    except EOFError as error:
+        raise DataError(f"{path} is truncated; fetch it again") from error
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        raise DataError(f"{path} is damaged ({error}); fetch it again") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
+    while wanted > 0 and (block := file.read(min(BLOCK_BYTES, wanted))):
+        wanted -= len(block)
+        yield block
+    size = OVERRUN_BYTES
+    while block := file.read(size):
+        yield block
+        size = min(2 * size, BLOCK_BYTES)
+
+
+def _zst_blocks(file: BinaryIO) -> Iterator[bytes]:
+    """Every frame; zstandard's own reader takes a truncated file for a whole one."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)  # zstd --long=31
+    parts: list[bytes] = []
+    size, frame = 0, None
+    while data := file.read(ZST_BYTES):
+        while data:
+            frame = frame or decompressor.decompressobj()
+            parts.append(frame.decompress(data))
+            size += len(parts[-1])
+            data = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+            if size >= BLOCK_BYTES:
+                yield b"".join(parts)
+                parts, size = [], 0
+    if size:
+        yield b"".join(parts)
+    if frame is not None:
+        raise EOFError
+
+
+def _xz_blocks(file: BinaryIO) -> Iterator[bytes]:
+    """Every stream; LZMAFile takes whatever is no stream behind one for the end of the file."""
+    data = file.read(XZ_BYTES)
+    while data:
+        if len(data) < len(XZ_MAGIC):
+            data += file.read(len(XZ_MAGIC))
+        if not XZ_MAGIC.startswith(data[: len(XZ_MAGIC)]):
+            raise lzma.LZMAError("Something else behind a stream")
+        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        while not stream.eof:
+            if stream.needs_input:
+                data = data or file.read(XZ_BYTES)
+                if not data:
+                    raise EOFError
+            if block := stream.decompress(data, BLOCK_BYTES):
+                yield block
+            data = b""
+        data, padding = stream.unused_data, 0
+        while data := data or file.read(XZ_BYTES):
+            zeros = len(data) - len(data.lstrip(b"\0"))
+            padding += zeros
+            data = data[zeros:]
+            if data:
+                break
+        if padding % 4:
+            raise lzma.LZMAError("Padding is not a multiple of four bytes")
+
+
+def first_line_start(path: str, position: int) -> int:
+    """Where the first line begins at or behind `position` of an uncompressed file."""
+    if position == 0:
+        return 0
+    position -= 1  # a newline there makes the position a line's beginning
+    for block in read_blocks(path, "", position, position):
+        newline = block.find(b"\n")
+        if newline >= 0:
+            return position + newline + 1
+        position += len(block)
+    return position
+
+
+def follows_blank_line(path: str, line: int) -> bool:
+    """Whether the line before the one at `line` is blank; the start of a file counts as that."""
+    end = line - 1  # the newline between them
+    with Path(path).open("rb") as file:
+        while end > 0:
+            start = end - OVERRUN_BYTES
+            start = start if start > len(BOM) else 0
+            file.seek(start)
+            text = file.read(end - start)
+            text = (text.removeprefix(BOM) if start == 0 else text).rstrip(BLANK)
+            if text:
+                return text.endswith(b"\n")
+            end = start
+    return True
+
+
+def count_lines(path: str, end: int) -> int:
+    """Newlines before position `end` of an uncompressed file."""
+    lines = 0
+    for block in read_blocks(path, "", 0, end):
+        if end <= 0:
+            break
+        lines += block.count(b"\n")
+        end -= len(block)
+    return lines

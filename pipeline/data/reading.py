@@ -1,0 +1,286 @@
+"""A prepared directory -> where its rows and masks lie in memory.
+
+`Dataset` is one split of one directory. Its files are touched when a sample in them is asked for:
+
+- mapped (`data.reader=mmap`): a shard is mapped once and stays so; the page cache does the rest.
+- read (`data.reader=read`): record batches are read whole, ahead of their use and by several
+  threads, decompressed when the shards are, and dropped when newer ones take their place.
+
+Either way the result is a table of addresses for `batches.resolve`; no row passes through Python.
+Masks are files like the rows, or (`data.mask_mode=per-epoch`) drawn from the rows where they lie:
+what a stored duplicate of that number would hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.data import batches
+from pipeline.data.choosing import Memory
+from pipeline.data.columns import Columns, Layout
+from pipeline.data.masking import Masking, corpus_root, stream_keys
+from pipeline.data.shards import (
+    BATCH_ROWS,
+    TRAIN,
+    Manifest,
+    Shard,
+    check_size,
+    corpus_of,
+    masks_schema,
+    read_manifest,
+    rows_schema,
+)
+from pipeline.data.verification import masking_of
+from pipeline.data.vocabulary import read_vocabulary
+from pipeline.errors import DataError
+
+IntArray = npt.NDArray[np.int64]
+
+READ_THREADS = 8
+"""Concurrent reads of a process: hides the latency of a network file system."""
+KEPT_BLOCKS = 1 << 16
+"""Record batches of masks whose addresses are kept, two duplicates at least."""
+_NEVER = 1 << 32
+"""Epochs until drawn masks repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Where n rows lie in memory."""
+
+    fields: IntArray
+    """What `batches.decode` reads [n, RECORD_FIELDS]."""
+    held: tuple[object, ...]
+    """Owners of that memory: it is theirs for as long as this object lives."""
+
+
+class Dataset:
+    """One split of one prepared directory: rows, and the mask duplicates that are asked for."""
+
+    def __init__(
+        self,
+        directory: Path,
+        manifest: Manifest,
+        shards: Sequence[Shard],
+        masking: Masking | None = None,
+    ) -> None:
+        """Use `Dataset.open`, which checks the directory first; masking: draws what has no file."""
+        self.directory = directory
+        self.manifest = manifest
+        self.masking = masking
+        self.shards = tuple(shards)
+        self.shard_rows: IntArray = np.array([shard.sequences for shard in self.shards], np.int64)
+        """Rows of each shard [shards], for `Order`."""
+        self.id_type = np.dtype(np.uint16 if manifest.tokenizer["size"] <= 1 << 16 else np.uint32)
+        self._layout = Layout.of(self.shard_rows)
+        files = [(shard.file, shard.bytes) for shard in self.shards]
+        self._rows = Columns(directory, files, self._layout, _needed(rows_schema(self.id_type)))
+        self._masks: dict[int, Columns] = {}
+        self._roots = np.zeros(len(self.shards), np.uint64)
+        """Each shard's `corpus_root`; 0 where no row was asked for yet."""
+
+    @classmethod
+    def open(cls, directory: Path, split: str = "train", check_sizes: bool = True) -> Dataset:
+        """A split of a directory that `pipeline.prepare` or `stage` made.
+
+        DataError when a file is missing or (check_sizes: one look at every file's size, for one
+        process of a run) not as long as the manifest says. A duplicate may be absent as a whole.
+        """
+        manifest = read_manifest(directory)
+        if not manifest.of(split):
+            splits = sorted({shard.split for shard in manifest.shards})
+            raise DataError(
+                f"{directory} has no {split} rows, only {splits}; prepare more documents"
+            )
+        masking = None
+        if split == TRAIN and manifest.duplicates == 0:
+            masking = masking_of(directory, manifest, read_vocabulary(directory / "tokenizer"))
+        dataset = cls(directory, manifest, manifest.of(split), masking)
+        present = {path.name for path in directory.iterdir()}
+        for duplicate in range(-1, dataset.stored):
+            files = dataset._files(duplicate)
+            if duplicate >= 0 and not any(name in present for name, _ in files):
+                continue
+            for name, size in files:
+                if check_sizes or name not in present:
+                    check_size(directory, name, size)
+        return dataset
+
+    def by_corpus(self) -> dict[str, Dataset]:
+        """The shards of each corpus, by their first row: a shard of validation rows has one."""
+        found: dict[str, list[Shard]] = {}
+        for shard in self.shards:
+            found.setdefault(corpus_of(self.directory / shard.file), []).append(shard)
+        return {
+            name: Dataset(self.directory, self.manifest, own, self.masking)
+            for name, own in found.items()
+        }
+
+    @property
+    def stored(self) -> int:
+        """Mask files of each shard."""
+        return len(self.shards[0].masks)
+
+    @property
+    def cycle(self) -> int:
+        """Epochs after which masks repeat: epoch e has duplicate (e - 1) mod `cycle`."""
+        return self.stored if self.masking is None else _NEVER
+
+    @property
+    def mean_predictions(self) -> float:
+        """Predicted tokens a row: of the stored masks, or of the first rows' when none are."""
+        if self.masking is None:
+            total = sum(mask.predictions for shard in self.shards for mask in shard.masks)
+            return total / (self.stored * int(self.shard_rows.sum()))
+        first = self.records(np.arange(min(BATCH_ROWS, self.shards[0].sequences)), 0)
+        return float(first.fields[:, batches.PREDICTIONS].mean())
+
+    def records(self, rows: IntArray, duplicate: int, details: bool = False) -> Records:
+        """Rows `rows` [n] with masks `duplicate`, mapped; details: see `batches.resolve`."""
+        blocks, inside = self._layout.locate(rows)
+        self._rows.map(blocks)
+        if self.masking is not None:
+            return self._drawn(blocks, inside, duplicate, details, self._rows)
+        masks = self._masks_of(duplicate)
+        masks.map(blocks)
+        return Records(self._resolve(blocks, inside, masks, details), (self._rows, masks))
+
+    def request(self, rows: IntArray, duplicate: int, pool: ThreadPoolExecutor) -> None:
+        """Start reading what `read_records` of the same rows will need."""
+        blocks, _ = self._layout.locate(rows)
+        self._rows.request(blocks, pool)
+        if self.masking is None:
+            self._masks_of(duplicate).request(blocks, pool)
+
+    def read_records(
+        self,
+        rows: IntArray,
+        duplicate: int,
+        pool: ThreadPoolExecutor,
+        keep: int,
+        details: bool = False,
+    ) -> Records:
+        """Rows `rows` [n] with masks `duplicate`, read; `keep`: other record batches that stay."""
+        blocks, inside = self._layout.locate(rows)
+        held = self._rows.wait(blocks, pool, keep)
+        if self.masking is not None:
+            return self._drawn(blocks, inside, duplicate, details, held)
+        masks = self._masks_of(duplicate)
+        both = (held, masks.wait(blocks, pool, keep))
+        return Records(self._resolve(blocks, inside, masks, details), both)
+
+    def _drawn(
+        self, blocks: IntArray, inside: IntArray, duplicate: int, details: bool, held: object
+    ) -> Records:
+        """Rows with masks drawn now; held: owners of the rows' memory."""
+        assert self.masking is not None
+        fields = self._resolve(blocks, inside, None, details)
+        size = self.id_type.itemsize
+        tokens = fields[:, batches.TOKENS].copy()
+        memory = Memory(fields[:, batches.IDS].copy(), tokens, size == 4)
+        keys = stream_keys(self._roots_of(blocks), fields[:, batches.SEQUENCE].view(np.uint64))
+        masks = next(self.masking.draw_in_memory(memory, keys, (duplicate,)))
+        for field, column, offsets in (
+            (batches.BITMAP, masks.positions, masks.position_offsets),
+            (batches.ACTIONS, masks.actions, masks.action_offsets),
+            (batches.RANDOM_IDS, masks.random_ids, masks.random_offsets),
+        ):
+            fields[:, field] = offsets[:-1]
+            fields[:, field] *= column.itemsize
+            fields[:, field] += column.ctypes.data
+        fields[:, batches.PREDICTIONS] = masks.counts
+        return Records(fields, (held, masks))
+
+    def _roots_of(self, blocks: IntArray) -> npt.NDArray[np.uint64]:
+        """`corpus_root` of each record batch."""
+        shards = self._layout.shards_of(blocks)
+        for shard in np.unique(shards[self._roots[shards] == 0]).tolist():
+            name = corpus_of(self.directory / self.shards[shard].file)
+            self._roots[shard] = corpus_root(self.manifest.seed, name)
+        return self._roots[shards]
+
+    def _files(self, duplicate: int) -> list[tuple[str, int]]:
+        """Name and size of each shard's mask file, or for duplicate -1 of its file of rows."""
+        if duplicate < 0:
+            return [(shard.file, shard.bytes) for shard in self.shards]
+        return [
+            (shard.masks[duplicate].file, shard.masks[duplicate].bytes) for shard in self.shards
+        ]
+
+    def _masks_of(self, duplicate: int) -> Columns:
+        if duplicate not in self._masks:
+            files = self._files(duplicate)
+            if not (self.directory / files[0][0]).exists():
+                raise DataError(
+                    f"{self.directory} holds no masks of duplicate {duplicate} ({files[0][0]}); "
+                    f"stage duplicate {duplicate} too"
+                )
+            # Two duplicates are in use while a pass ends; of a small dataset, many in one step.
+            kept = max(2, KEPT_BLOCKS // self._rows.blocks)
+            for passed in list(self._masks)[: max(0, len(self._masks) + 1 - kept)]:
+                del self._masks[passed]
+            schema = _needed(masks_schema(self.id_type))
+            self._masks[duplicate] = Columns(self.directory, files, self._layout, schema)
+        return self._masks[duplicate]
+
+    def _resolve(
+        self, blocks: IntArray, inside: IntArray, masks: Columns | None, details: bool
+    ) -> IntArray:
+        records = np.empty((len(blocks), batches.RECORD_FIELDS), np.int64)
+        verdict, item = batches.resolve(
+            blocks,
+            inside,
+            self._rows.addresses,
+            self._rows.addresses if masks is None else masks.addresses,
+            self.id_type.itemsize,
+            self.manifest.sequence_length,
+            self.manifest.max_predictions,
+            details,
+            masks is not None,
+            records,
+        )
+        if verdict != batches.WHOLE:
+            columns = self._rows if verdict == batches.BAD_ROW or masks is None else masks
+            raise DataError(
+                f"{columns.path_of(int(blocks[item]))} is damaged: row {inside[item]} of record "
+                f"batch {blocks[item]} (of the split) cannot be right; copy the file again"
+            )
+        return records
+
+
+def check_datasets(
+    datasets: Sequence[Dataset], settings: Mapping[str, object], tokenizer_sha256: str = ""
+) -> None:
+    """DataError unless every dataset was prepared with the run's settings and one tokenizer.
+
+    settings: `pipeline.run.shard_settings` of the run's data section; tokenizer_sha256: of the
+    tokenizer that the run began with, "" for a new run, which takes the first dataset's.
+    """
+    expected = tokenizer_sha256 or datasets[0].manifest.tokenizer["sha256"]
+    whose = "the run's" if tokenizer_sha256 else f"that of {datasets[0].directory}"
+    for dataset in datasets:
+        prepared = dataset.manifest.data
+        for name, value in settings.items():
+            if prepared.get(name) != value:
+                raise DataError(
+                    f"{dataset.directory} was prepared with data.{name}={prepared.get(name)}, the "
+                    f"run asks {value}; run pipeline.prepare with the run's settings or change them"
+                )
+        found = dataset.manifest.tokenizer["sha256"]
+        if found != expected:
+            raise DataError(
+                f"{dataset.directory} was prepared with tokenizer sha256 {found[:16]}, {whose} is "
+                f"{expected[:16]}; prepare all datasets of a run with one tokenizer"
+            )
+
+
+def _needed(schema: pa.Schema) -> pa.Schema:
+    """The columns that `batches.resolve` reads."""
+    return pa.schema([field for field in schema if field.name in batches.COLUMNS])

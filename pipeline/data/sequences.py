@@ -1,0 +1,249 @@
+"""Documents as token ids -> rows of at most `sequence_length` tokens (FULL-SENTENCES).
+
+RoBERTa (Liu et al. 2019, sec. 4.2): "Each input is packed with full sentences sampled contiguously
+from one or more documents, such that the total length is at most 512 tokens. Inputs may cross
+document boundaries. When we reach the end of one document, we begin sampling sentences from the
+next document and add an extra separator token between documents."
+
+A row is `<s> text </s>` with one more `</s>` between two documents. Nothing is dropped: the last
+row of a split may be short, and a sentence with more tokens than a row has room for is cut at the
+last word start that fits (any token, when the last 32 start no word).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.masking import Ids
+
+PACKING_VERSION = 1
+_LOOK_BACK = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Packed sequences in order."""
+
+    ids: Ids
+    """All rows' tokens one after the other, special tokens included."""
+    offsets: npt.NDArray[np.int64]
+    """[rows + 1] positions in `ids`."""
+    document_starts: npt.NDArray[np.uint16]
+    """Positions inside each row where a document, or what a row holds of it, begins; 0 first."""
+    document_offsets: npt.NDArray[np.int32]
+    """[rows + 1] positions in `document_starts`."""
+    first_row: npt.NDArray[np.int64]
+    """[documents] the row in which each document begins."""
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def text_tokens(self) -> int:
+        """Ordinary tokens: rows less `<s>`, closing `</s>` and separators between documents."""
+        return len(self.ids) - len(self) - len(self.document_starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Documents as ids, with the places where they may be parted."""
+
+    ids: Ids
+    document_offsets: npt.NDArray[np.int64]
+    """[documents + 1] positions in `ids`; no document is empty."""
+    sentence_starts: npt.NDArray[np.int64]
+    """Sorted positions in `ids`, each document's first token included."""
+
+
+def token_positions(
+    byte_positions: npt.NDArray[np.int64],
+    ids: Ids,
+    byte_lengths: npt.NDArray[np.uint16],
+    byte_offsets: npt.NDArray[np.int64],
+    token_offsets: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Byte positions in a cleaned buffer -> the first tokens that begin there or later.
+
+    byte_lengths: [vocabulary] bytes that each id stands for; byte_offsets and token_offsets:
+    [documents + 1] where each document begins in the buffer and in `ids`. A byte position inside a
+    token moves to the next token, and is left out when its document has none.
+    """
+    out = np.empty(len(byte_positions), np.int64)
+    used = _align(byte_positions, ids, byte_lengths, byte_offsets, token_offsets, out)
+    return out[:used]
+
+
+def select(tokens: Tokens, chosen: npt.NDArray[np.bool_]) -> Tokens:
+    """The documents of `tokens` for which `chosen` [documents] is True."""
+    return Tokens(*_select(tokens.ids, tokens.document_offsets, tokens.sentence_starts, chosen))
+
+
+def pack_full_sentences(
+    tokens: Tokens, word_starts: npt.NDArray[np.bool_], sequence_length: int, bos: int, eos: int
+) -> Rows:
+    """FULL-SENTENCES rows of `tokens`; word_starts: [vocabulary] ids that begin a word."""
+    count = len(tokens.document_offsets) - 1
+    room = sequence_length - 2
+    most_rows = len(tokens.sentence_starts) + len(tokens.ids) // max(1, room - _LOOK_BACK) + 1
+    ids = np.empty(len(tokens.ids) + 2 * most_rows + count, tokens.ids.dtype)
+    offsets = np.zeros(most_rows + 1, np.int64)
+    starts = np.empty(most_rows + count, np.uint16)
+    start_offsets = np.zeros(most_rows + 1, np.int32)
+    first_row = np.empty(count, np.int64)
+    rows = _pack(
+        tokens.ids,
+        tokens.document_offsets,
+        tokens.sentence_starts,
+        word_starts,
+        room,
+        bos,
+        eos,
+        ids,
+        offsets,
+        starts,
+        start_offsets,
+        first_row,
+    )
+    return Rows(
+        # views: what lies behind them was never touched, so it takes no memory
+        ids[: offsets[rows]],
+        offsets[: rows + 1],
+        starts[: start_offsets[rows]],
+        start_offsets[: rows + 1],
+        first_row,
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _select(ids, document_offsets, sentence_starts, chosen):  # type: ignore[no-untyped-def]
+    kept_ids = np.empty_like(ids)
+    kept_offsets = np.zeros(len(document_offsets), np.int64)
+    kept_starts = np.empty_like(sentence_starts)
+    documents = 0
+    write = 0
+    sentences = 0
+    sentence = 0
+    for document in range(len(chosen)):
+        begin = document_offsets[document]
+        end = document_offsets[document + 1]
+        while sentence < len(sentence_starts) and sentence_starts[sentence] < end:
+            if chosen[document]:
+                kept_starts[sentences] = sentence_starts[sentence] - begin + write
+                sentences += 1
+            sentence += 1
+        if chosen[document]:
+            kept_ids[write : write + end - begin] = ids[begin:end]
+            write += end - begin
+            documents += 1
+            kept_offsets[documents] = write
+    return kept_ids[:write], kept_offsets[: documents + 1], kept_starts[:sentences]
+
+
+@numba.njit(cache=True, nogil=True)
+def _align(byte_positions, ids, byte_lengths, byte_offsets, token_offsets, out):  # type: ignore[no-untyped-def]
+    used = 0
+    wanted = 0
+    for document in range(len(token_offsets) - 1):
+        byte = byte_offsets[document]
+        end = byte_offsets[document + 1]
+        token = token_offsets[document]
+        last = token_offsets[document + 1]
+        while wanted < len(byte_positions) and byte_positions[wanted] < end:
+            target = byte_positions[wanted]
+            while token < last and byte < target:
+                byte += byte_lengths[ids[token]]
+                token += 1
+            if token < last and (used == 0 or out[used - 1] < token):
+                out[used] = token
+                used += 1
+            wanted += 1
+    return used
+
+
+@numba.njit(cache=True, nogil=True)
+def _cut(ids, start, end, room, word_starts):  # type: ignore[no-untyped-def]
+    """Where to part ids[start:end] so that `room` tokens hold the first part; start: nowhere."""
+    if end - start <= room:
+        return end
+    for place in range(start + room, max(start, start + room - _LOOK_BACK), -1):
+        if word_starts[ids[place]]:
+            return place
+    return start
+
+
+@numba.njit(cache=True, nogil=True)
+def _pack(  # type: ignore[no-untyped-def]
+    source,
+    document_offsets,
+    sentence_starts,
+    word_starts,
+    room,
+    bos,
+    eos,
+    ids,
+    offsets,
+    starts,
+    start_offsets,
+    first_row,
+):
+    """Greedy packing into the output arrays; returns the number of rows."""
+    row = 0
+    used = 0  # tokens of the open row after <s>
+    write = 0
+    marks = 0
+    sentence = 0
+    for document in range(len(document_offsets) - 1):
+        begin = document_offsets[document]
+        stop = document_offsets[document + 1]
+        place = begin
+        while place < stop:
+            while sentence < len(sentence_starts) and sentence_starts[sentence] <= place:
+                sentence += 1
+            end = sentence_starts[sentence] if sentence < len(sentence_starts) else stop
+            end = min(end, stop)
+            # Parts of a sentence that is too long for any row fill the open row first.
+            while place < end:
+                separator = 1 if place == begin and used > 0 else 0
+                left = room - used - separator
+                cut = end
+                if end - place > room:
+                    cut = _cut(source, place, end, left, word_starts) if left > 0 else place
+                    if cut == place and used == 0:
+                        cut = place + room
+                if cut == place or cut - place > left:
+                    ids[write] = eos
+                    write += 1
+                    row += 1
+                    offsets[row] = write
+                    start_offsets[row] = marks
+                    used = 0
+                    continue
+                if separator:
+                    ids[write] = eos
+                    write += 1
+                    used += 1
+                if used == 0:
+                    ids[write] = bos
+                    write += 1
+                    starts[marks] = 0
+                    marks += 1
+                elif place == begin:
+                    starts[marks] = used + 1
+                    marks += 1
+                if place == begin:
+                    first_row[document] = row
+                ids[write : write + cut - place] = source[place:cut]
+                write += cut - place
+                used += cut - place
+                place = cut
+    if used > 0:
+        ids[write] = eos
+        write += 1
+        row += 1
+        offsets[row] = write
+        start_offsets[row] = marks
+    return row

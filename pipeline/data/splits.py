@@ -1,0 +1,385 @@
+"""The work of preparing, cut into tasks that do not depend on how many workers there are.
+
+A task is a run of pieces of one corpus's files. Doing it gives parts of at most `split_bytes` of
+cleaned text: one from a byte range of a plain file, several from a large compressed file, which can
+only be read from its start. A part is what is finished or not: its files, then its marker. Parts
+are independent, so they can be made in any order, anywhere, twice: the bytes are the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from pipeline.data import shards
+from pipeline.data.documents import BadRecord, Piece, Record, Source, clean, cut, read
+from pipeline.data.files import write_whole
+from pipeline.data.masking import Masking
+from pipeline.data.sentences import sentence_starts
+from pipeline.data.sequences import Tokens, pack_full_sentences, select, token_positions
+from pipeline.data.tokens import CHECKED_SHARE, Encoder, EngineMismatch, return_memory
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.errors import DataError
+from pipeline.run import Data
+
+SPLITS_VERSION = 1
+"""Goes into the fingerprint: where splits and parts end decides the rows and their ids."""
+BATCH_CHARACTERS = 1 << 22
+"""Text handled at a time: large enough for the kernels, small beside a worker's memory."""
+SPLIT_BYTES = 32 << 20
+"""Of text in a part: memory of a worker and size of a shard follow from it."""
+_MOST_PARTS = 1 << 15  # 1 TB of text in one compressed file
+_MOST_TASKS = 1 << 16  # 2 TB of text
+_RECORD_BYTES = 256  # what a record costs beside its text, about
+_EXPANSION = {"gz": 3, "zst": 3, "xz": 4, "parquet": 2}
+"""Bytes of text expected from a byte of file."""
+DOCUMENTS_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("corpus", pa.string()),
+        pa.field("origin", pa.string()),
+        pa.field("licence", pa.string()),
+        pa.field("first_sequence", pa.uint64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Pieces of one corpus, done by one worker."""
+
+    number: int
+    corpus: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def weight(self) -> int:
+        """Bytes of text it is expected to hold."""
+        return sum(piece_weight(piece) for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every task of one `prepare` has in common."""
+
+    directory: Path
+    """Where finished parts go."""
+    data: Data
+    """The recipe's data section."""
+    corpora: tuple[str, ...]
+    thresholds: dict[str, int]
+    """Per corpus: a document whose 64-bit hash is below goes to validation."""
+    split_bytes: int
+    compression: shards.Compression
+    engine: str
+    """gigatoken, checked against `tokenizers`, or tokenizers."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the input; added up over parts."""
+
+    documents: int = 0
+    bytes: int = 0
+    """Of cleaned text, UTF-8."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    bad: dict[str, int] = field(default_factory=dict)
+    bad_example: str = ""
+
+    def drop(self, reason: str) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def reject(self, record: BadRecord) -> None:
+        self.bad[record.reason] = self.bad.get(record.reason, 0) + 1
+        self.bad_example = self.bad_example or f"{record.where}: {record.reason}"
+
+    def add(self, other: Counts) -> None:
+        self.documents += other.documents
+        self.bytes += other.bytes
+        for mine, theirs in ((self.dropped, other.dropped), (self.bad, other.bad)):
+            for reason, count in theirs.items():
+                mine[reason] = mine.get(reason, 0) + count
+        self.bad_example = self.bad_example or other.bad_example
+
+
+def piece_weight(piece: Piece) -> int:
+    """Bytes of text a piece is expected to hold."""
+    packed = piece.source.compression or piece.source.format
+    return piece.weight * _EXPANSION.get(packed, 1)
+
+
+def cut_tasks(sources: list[Source], split_bytes: int = SPLIT_BYTES) -> list[Task]:
+    """Every source in tasks of about `split_bytes`; small files share one, corpora never do."""
+    tasks: list[Task] = []
+    pending: list[Piece] = []
+    weight = 0
+    for source in sources:
+        for piece in cut(source, split_bytes):
+            weight += piece_weight(piece)
+            if pending and (pending[0].source.corpus != source.corpus or weight > split_bytes):
+                tasks.append(Task(len(tasks), pending[0].source.corpus, tuple(pending)))
+                pending, weight = [], piece_weight(piece)
+            pending.append(piece)
+    if pending:
+        tasks.append(Task(len(tasks), pending[0].source.corpus, tuple(pending)))
+    if len(tasks) > _MOST_TASKS:
+        raise DataError(
+            f"{len(tasks):,} tasks, at most {_MOST_TASKS:,}; prepare the corpus in pieces"
+        )
+    return tasks
+
+
+def sequence_base(task: int, part: int, validation: bool) -> int:
+    """The first sequence id of a part's train or validation rows: split << 32."""
+    return ((task * _MOST_PARTS + part) * 2 + int(validation)) << 32
+
+
+@dataclass(slots=True)
+class Batch:
+    """Cleaned documents of one part, with what the files say of them."""
+
+    ids: list[str]
+    origins: list[str]
+    licences: list[str]
+    buffer: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    hashes: npt.NDArray[np.uint64]
+
+
+def read_batches(pieces: tuple[Piece, ...], seed: int, counts: Counts) -> Iterator[Batch]:
+    """Non-empty cleaned documents of `pieces` in order; what is dropped is counted in `counts`."""
+    records: list[Record] = []
+    licences: list[str] = []
+    size = 0
+    for piece in pieces:
+        for record in read(piece):
+            if isinstance(record, BadRecord):
+                counts.reject(record)
+                continue
+            records.append(record)
+            licences.append(piece.source.licence)
+            size += len(record.text) + _RECORD_BYTES
+            if size >= BATCH_CHARACTERS:
+                yield from _batch(records, licences, seed, counts)
+                records, licences, size = [], [], 0
+    yield from _batch(records, licences, seed, counts)
+
+
+def _batch(
+    records: list[Record], licences: list[str], seed: int, counts: Counts
+) -> Iterator[Batch]:
+    text = clean([record.text for record in records])
+    filled = np.diff(text.offsets) > 1  # an empty document is its NUL byte alone
+    for _ in range(len(records) - int(filled.sum())):
+        counts.drop("empty")
+    if not filled.any():
+        return
+    kept = np.flatnonzero(filled)
+    buffer, offsets = text.buffer, text.offsets
+    if len(kept) < len(records):
+        buffer = buffer[np.repeat(filled, np.diff(offsets))]
+        offsets = np.concatenate([[0], np.cumsum(np.diff(offsets)[kept])])
+    view = buffer.data
+    bounds = offsets.tolist()
+    hashes = [
+        xxhash.xxh3_64_intdigest(view[start : stop - 1], seed)
+        for start, stop in itertools.pairwise(bounds)
+    ]
+    yield Batch(
+        [records[index].id for index in kept],
+        [records[index].origin for index in kept],
+        [licences[index] for index in kept],
+        buffer,
+        offsets,
+        np.array(hashes, np.uint64),
+    )
+
+
+@dataclass(slots=True)
+class _Side:
+    """The documents of a part that go to train, or to validation, until they are packed."""
+
+    tokens: list[Tokens] = field(default_factory=list)
+    documents: list[list[str]] = field(default_factory=lambda: [[], [], []])
+
+    def add(self, tokens: Tokens, batch: Batch, chosen: npt.NDArray[np.bool_]) -> None:
+        if chosen.any():
+            self.tokens.append(tokens if chosen.all() else select(tokens, chosen))
+            for column, values in zip(self.documents, (batch.ids, batch.origins, batch.licences)):
+                column.extend(values[index] for index in np.flatnonzero(chosen))
+
+
+@dataclass(slots=True)
+class Worker:
+    """One process's tools, kept from task to task: the encoder's cache is worth half its speed."""
+
+    job: Job
+    vocabulary: Vocabulary
+    encoder: Encoder
+    masking: Masking
+
+    @classmethod
+    def create(cls, job: Job, vocabulary: Vocabulary) -> Worker:
+        masking = Masking.of(job.data, vocabulary.special, vocabulary.word_starts)
+        encoder = Encoder.create(vocabulary, fast=job.engine == "gigatoken")
+        return cls(job, vocabulary, encoder, masking)
+
+    def do(self, task: Task) -> None:
+        """Make every part of `task` that is not there yet, then its marker."""
+        directory = self.job.directory
+        if task_marker(directory, task.number).exists():
+            return
+        # Written before the task is redone: a restart must not trust gigatoken again.
+        distrust = directory / f"task-{task.number:06d}.mismatch"
+        if not distrust.exists():
+            try:
+                self._do(task, self.encoder)
+                return
+            except EngineMismatch as error:
+                for path in directory.glob(f"part-{task.number:06d}-*.json"):
+                    path.unlink()
+                write_whole(distrust, f"{task.pieces[0].source.name}: {error}".encode())
+        self._do(task, Encoder.create(self.vocabulary, fast=False))
+
+    def _do(self, task: Task, encoder: Encoder) -> None:
+        counts = Counts()
+        sides = (_Side(), _Side())
+        part = 0
+        for batch in read_batches(task.pieces, self.job.data.seed, counts):
+            if not self._marker(task, part).exists():
+                self._encode(batch, encoder, self.job.thresholds[task.corpus], sides)
+            counts.documents += len(batch.ids)
+            counts.bytes += int(batch.offsets[-1]) - len(batch.ids)
+            if counts.bytes >= self.job.split_bytes:
+                self._finish(task, part, counts, sides)
+                counts, sides, part = Counts(), (_Side(), _Side()), part + 1
+        self._finish(task, part, counts, sides)
+        write_whole(task_marker(self.job.directory, task.number), json.dumps(part + 1).encode())
+
+    def _encode(
+        self, batch: Batch, encoder: Encoder, threshold: int, sides: tuple[_Side, _Side]
+    ) -> None:
+        checked = (batch.hashes >> np.uint64(20)) % np.uint64(CHECKED_SHARE) == 0
+        ids, token_offsets = encoder.encode(batch.buffer, batch.offsets, checked)
+        starts = token_positions(
+            sentence_starts(batch.buffer, batch.offsets),
+            ids,
+            self.vocabulary.byte_lengths,
+            batch.offsets,
+            token_offsets,
+        )
+        tokens = Tokens(ids, token_offsets, starts)
+        validation = batch.hashes < np.uint64(threshold)
+        sides[0].add(tokens, batch, ~validation)
+        sides[1].add(tokens, batch, validation)
+
+    def _finish(self, task: Task, part: int, counts: Counts, sides: tuple[_Side, _Side]) -> None:
+        """Pack, mask and write one part; its marker last."""
+        if part >= _MOST_PARTS:
+            raise DataError(
+                f"{task.pieces[0].source.path} holds over {_MOST_PARTS:,} splits of "
+                f"{self.job.split_bytes:,} bytes; cut the file"
+            )
+        marker = self._marker(task, part)
+        if marker.exists():
+            return
+        stem = marker.name.removesuffix(".json")
+        entries = []
+        tables = []
+        for validation, side in enumerate(sides):
+            if not side.tokens:
+                continue
+            base = sequence_base(task.number, part, bool(validation))
+            split = shards.VALIDATION if validation else shards.TRAIN
+            entry, first_sequence = self._write(side, task.corpus, base, split, f"{stem}.{split}")
+            entries.append(entry)
+            columns = [
+                *side.documents[:1],
+                [task.corpus] * len(first_sequence),
+                *side.documents[1:],
+            ]
+            tables.append(pa.table([*columns, first_sequence], schema=DOCUMENTS_SCHEMA))
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.concat_tables(tables or [DOCUMENTS_SCHEMA.empty_table()]), sink)
+        write_whole(
+            self.job.directory / f"{stem}.documents.parquet", sink.getvalue(), lasting=False
+        )
+        summary = {
+            "corpus": task.corpus,
+            "shards": entries,
+            "documents": counts.documents, "bytes": counts.bytes, "dropped": counts.dropped,
+            "bad": counts.bad, "bad_example": counts.bad_example,
+        }  # fmt: skip
+        write_whole(marker, json.dumps(summary).encode())
+        return_memory()
+
+    def _write(
+        self, side: _Side, corpus: str, base: int, split: str, stem: str
+    ) -> tuple[dict[str, Any], npt.NDArray[np.uint64]]:
+        """Rows of one side, and masks of train; returns the manifest's entry and first sequences.
+
+        Validation gets its masks when the parts' few rows are put together.
+        """
+        data, vocabulary, compression = self.job.data, self.vocabulary, self.job.compression
+        tokens = _join(side.tokens)
+        side.tokens.clear()  # a part is held once at a time
+        rows = pack_full_sentences(
+            tokens, vocabulary.word_starts, data.sequence_length, vocabulary.bos, vocabulary.eos
+        )
+        del tokens
+        sequences = np.arange(base, base + len(rows), dtype=np.uint64)
+        entry = shards.write_file(
+            self.job.directory / f"{stem}.arrow",
+            shards.encode_rows(rows, corpus, list(self.job.corpora), sequences, compression),
+        )
+        entry |= {"split": split, "sequences": len(rows), "tokens": len(rows.ids), "masks": []}
+        if split == shards.TRAIN:
+            entry["masks"] = shards.write_masks(
+                self.job.directory,
+                stem,
+                self.masking,
+                range(shards.stored_masks(data.duplicates, split)),
+                rows.ids,
+                rows.offsets,
+                corpus,
+                sequences,
+                compression,
+            )
+        return entry, sequences[rows.first_row]
+
+    def _marker(self, task: Task, part: int) -> Path:
+        return part_marker(self.job.directory, task.number, part)
+
+
+def task_marker(directory: Path, task: int) -> Path:
+    """Exists when all parts of a task do; holds how many."""
+    return directory / f"task-{task:06d}.json"
+
+
+def part_marker(directory: Path, task: int, part: int) -> Path:
+    """Exists when all files of a part do; holds its counts and shard entries."""
+    return directory / f"part-{task:06d}-{part:04d}.json"
+
+
+def _join(pieces: list[Tokens]) -> Tokens:
+    if len(pieces) == 1:
+        return pieces[0]
+    bases = np.cumsum([0] + [len(piece.ids) for piece in pieces])
+    return Tokens(
+        np.concatenate([piece.ids for piece in pieces]),
+        np.concatenate(
+            [np.zeros(1, np.int64)]
+            + [piece.document_offsets[1:] + base for piece, base in zip(pieces, bases)]
+        ),
+        np.concatenate([piece.sentence_starts + base for piece, base in zip(pieces, bases)]),
+    )

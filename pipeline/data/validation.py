@@ -1,0 +1,69 @@
+"""Which documents are held out: chosen by what they say, before anything is packed or duplicated.
+
+A document goes to validation when the hash of its text is below its corpus's threshold, so copies
+of a document in a corpus are on the same side, and no worker needs to know what another one holds.
+Of a small corpus a larger share is held out: a copy of such a document in another corpus may be in
+train there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.documents import Source
+from pipeline.data.splits import Counts, cut_tasks, read_batches
+from pipeline.errors import DataError
+from pipeline.run import Data
+
+MINIMUM_DOCUMENTS = 10
+"""Held out of a corpus with ten times as many; a smaller one gives a tenth, at least one."""
+VALIDATION_VERSION = 1
+"""Goes into the fingerprint of shards."""
+_HOPELESS = 1000
+"""Records in a row without one that can be used."""
+
+
+def validation_thresholds(sources: list[Source], data: Data) -> dict[str, int]:
+    """Per corpus, the hash below which a document is held out.
+
+    Reads a corpus until `MINIMUM_DOCUMENTS` of its documents fall under `data.validation_fraction`:
+    then the fraction will do (about 2,000 documents at 0.005). A corpus that ends before is small,
+    and has a threshold of its own. DataError for a corpus without text.
+    """
+    corpora = dict.fromkeys(source.corpus for source in sources)
+    return {
+        corpus: _threshold([source for source in sources if source.corpus == corpus], data)
+        for corpus in corpora
+    }
+
+
+def _threshold(sources: list[Source], data: Data) -> int:
+    fraction = int(data.validation_fraction * 2.0**64)
+    counts = Counts()
+    seen: list[npt.NDArray[np.uint64]] = []
+    below = 0
+    for task in cut_tasks(sources):
+        for batch in read_batches(task.pieces, data.seed, counts):
+            seen.append(batch.hashes)
+            below += int((batch.hashes < np.uint64(fraction)).sum())
+            if below >= MINIMUM_DOCUMENTS:
+                return fraction
+        if not seen and sum(counts.bad.values()) >= _HOPELESS:
+            break
+    if not seen:
+        raise DataError(_why_no_text(sources, counts))
+    hashes = np.concatenate(seen)
+    wanted = min(MINIMUM_DOCUMENTS, max(1, len(hashes) // 10))
+    distinct = np.unique(hashes)
+    if len(distinct) == 1:
+        return 0  # a corpus of one document is for training
+    threshold = max(fraction, int(distinct[min(wanted, len(distinct) - 1) - 1]) + 1)
+    return min(threshold, int(distinct[-1]))  # one is always left to train on
+
+
+def _why_no_text(sources: list[Source], counts: Counts) -> str:
+    first = sources[0]
+    what = counts.bad_example or f"{first.path}: nothing but white space"
+    advice = "give other files" if first.format == "text" else "name the field with --text-field"
+    return f"corpus {first.corpus} has no text in {len(sources)} file(s): {what}; {advice}"

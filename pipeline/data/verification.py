@@ -1,0 +1,129 @@
+"""Is a shard what the manifest says: the same bytes, well-formed rows, masks that derive again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.data import shards
+from pipeline.data.masking import GENERATOR_VERSION, Masking, Masks
+from pipeline.data.shards import Manifest, Shard
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.errors import DataError
+
+
+def verify_files(directory: Path, manifest: Manifest) -> None:
+    """DataError naming the first file beside the shards that is not as the manifest says."""
+    for name, entry in manifest.files.items():
+        _verify_hash(shards.check_size(directory, name, entry["bytes"]), entry["xxh3_64"])
+
+
+def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: Vocabulary) -> None:
+    """DataError naming the file when a hash, a row or a mask of `shard` is not as it must be."""
+    for file in shard.files():
+        _verify_hash(shards.check_size(directory, file.file, file.bytes), file.xxh3_64)
+    table = shards.read_table(directory / shard.file)
+    ids, offsets = shards.ragged(table["input_ids"])
+    wrong = _wrong_rows(manifest, shard, vocabulary, ids, offsets) or _wrong_columns(table, ids)
+    if wrong:
+        raise DataError(f"{directory / shard.file}: {wrong}; run pipeline.prepare again")
+    stored = shards.stored_masks(manifest.duplicates, shard.split)
+    if len(shard.masks) != stored:
+        raise DataError(
+            f"{directory / shard.file} has {len(shard.masks)} masks, the manifest says {stored}; "
+            "run pipeline.prepare again"
+        )
+    drawn = masking_of(directory, manifest, vocabulary).draw_duplicates(
+        ids, offsets, str(table["corpus"][0]), table["sequence"].to_numpy(), range(stored)
+    )
+    for mask, expected in zip(shard.masks, drawn):
+        if mask.predictions != expected.predictions:
+            raise DataError(
+                f"{directory / mask.file}: the manifest's count of predictions is wrong"
+            )
+        _verify_masks(directory / mask.file, shards.read_table(directory / mask.file), expected)
+
+
+def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Masking:
+    """What draws a directory's masks, stored or not, again; vocabulary: the directory's."""
+    if manifest.masking["generator"] != GENERATOR_VERSION:
+        raise DataError(
+            f"masks of {directory} are drawn by generator {manifest.masking['generator']}, this "
+            f"version has {GENERATOR_VERSION}; use the version that made it, or prepare it again"
+        )
+    return Masking.described(
+        manifest.masking, vocabulary.special, vocabulary.word_starts, manifest.seed
+    )
+
+
+def _verify_hash(path: Path, expected: str) -> None:
+    found = shards.hash_file(path)
+    if found != expected:
+        raise DataError(
+            f"{path} is damaged: xxh3_64 {found}, the manifest says {expected}; copy it again"
+        )
+
+
+def _wrong_rows(
+    manifest: Manifest,
+    shard: Shard,
+    vocabulary: Vocabulary,
+    ids: npt.NDArray[Any],
+    offsets: npt.NDArray[np.int64],
+) -> str:
+    """What is wrong with the tokens of the rows, or nothing."""
+    lengths = np.diff(offsets)
+    if len(lengths) != shard.sequences or len(ids) != shard.tokens:
+        return f"{len(lengths):,} rows and {len(ids):,} tokens, the manifest says otherwise"
+    if lengths.max() > manifest.sequence_length or lengths.min() < 3:
+        return f"a row has {lengths.max()} or {lengths.min()} tokens"
+    if ids.max() >= vocabulary.size:
+        return f"a row holds id {ids.max()}, the tokenizer has {vocabulary.size}"
+    if (ids[offsets[:-1]] != vocabulary.bos).any() or (
+        ids[offsets[1:] - 1] != vocabulary.eos
+    ).any():
+        return "a row does not begin with <s> or end with </s>"
+    if np.count_nonzero(ids == vocabulary.bos) != len(lengths):
+        return "a row holds <s> inside"
+    if np.isin(ids, [vocabulary.mask, vocabulary.pad, vocabulary.unk]).any():
+        return "a row holds <mask>, <pad> or <unk>"
+    return ""
+
+
+def _wrong_columns(table: pa.Table, ids: npt.NDArray[Any]) -> str:
+    """What is wrong with the columns beside the tokens, or nothing."""
+    if len(table["corpus"].unique()) != 1:
+        return "corpora are mixed"
+    sequences = table["sequence"].to_numpy()
+    if (sequences[1:] <= sequences[:-1]).any():
+        return "sequence ids do not ascend"
+    starts, mark_offsets = shards.ragged(table["document_starts"])
+    _, offsets = shards.ragged(table["input_ids"])
+    if (starts[mark_offsets[:-1]] != 0).any():
+        return "a row's first document does not begin at 0"
+    inner = np.delete(np.arange(len(starts)), mark_offsets[:-1])
+    rows = np.searchsorted(mark_offsets, inner, side="right") - 1
+    places = offsets[rows] + starts[inner]
+    if (starts[inner] <= starts[inner - 1]).any() or (places >= offsets[rows + 1] - 1).any():
+        return "document starts do not ascend inside a row"
+    if len(inner) and len(np.unique(ids[places - 1])) != 1:
+        return "a document is not parted from the one before"
+    return ""
+
+
+def _verify_masks(path: Path, stored: pa.Table, expected: Masks) -> None:
+    columns = {
+        "positions": (expected.positions, expected.position_offsets),
+        "actions": (expected.actions, expected.action_offsets),
+        "random_ids": (expected.random_ids, expected.random_offsets),
+    }
+    for name, (values, offsets) in columns.items():
+        found, found_offsets = shards.ragged(stored[name])
+        if not (np.array_equal(found, values) and np.array_equal(found_offsets, offsets)):
+            raise DataError(
+                f"{path}: {name} are not what its key draws; run pipeline.prepare again"
+            )

@@ -1,0 +1,140 @@
+"""OUT/.work, where finished parts wait for each other, and who may be in it.
+
+A `prepare` that does everything holds the directory alone. One that does a share (`--part i/n`)
+holds it with the others, and asks to have it alone when its share is done: only the last one gets
+that, so exactly one puts the parts together, and nobody writes meanwhile. The kernel forgets the
+locks of whoever dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from pipeline.data.files import write_whole
+from pipeline.errors import DataError
+
+WORK = ".work"
+_LOCK = "lock"
+
+
+@dataclass(slots=True)
+class WorkDirectory:
+    """OUT/.work while this process holds it."""
+
+    path: Path
+    lock: TextIO
+    has_locks: bool
+    """False on a file system that knows no locks."""
+
+    def take_alone(self) -> bool:
+        """From now on nobody else is here, unless somebody is: then False, and we are out, too.
+
+        To change a lock is to let go of it first; of several that do so at once, one gets it.
+        """
+        if not self.has_locks:
+            return False
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+@contextmanager
+def work_directory(
+    output: Path,
+    fingerprint: str,
+    plan: dict[str, Any],
+    is_done: Callable[[], bool],
+    *,
+    shared: bool = False,
+) -> Iterator[WorkDirectory | None]:
+    """OUT/.work, held, and known to be of this fingerprint and plan; None when `output` is whole.
+
+    plan: what must not change between a run and its restart, as JSON; shared: others that do a
+    share of the same work may be there. DataError when `output` is something else, in use, or
+    cannot be written.
+    """
+    directory = output / WORK
+    # In this order: others may begin, or finish, between any two of these looks.
+    foreign = output.is_dir() and any(path != directory for path in output.iterdir())
+    if foreign and not directory.exists() and not is_done():
+        raise DataError(f"--output {output} holds other files; name a new directory")
+    work = _enter(output, directory, is_done, shared)
+    if work is None:
+        yield None
+        return
+    with work.lock:
+        _check_plan(directory, {"fingerprint": fingerprint} | plan)
+        yield work
+
+
+def _enter(
+    output: Path, directory: Path, is_done: Callable[[], bool], shared: bool
+) -> WorkDirectory | None:
+    """Hold the directory. Its last holder may finish, and so remove it, while we wait."""
+    while not is_done():
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = (directory / _LOCK).open("w")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise DataError(
+                f"cannot write to {output}: {error.strerror}; name another --output"
+            ) from error
+        with ExitStack() as unless_held:
+            unless_held.enter_context(lock)
+            has_locks = _lock(lock, output, shared)
+            if is_done():
+                return None
+            unless_held.pop_all()
+            return WorkDirectory(directory, lock, has_locks)
+    return None
+
+
+def _lock(lock: TextIO, output: Path, shared: bool) -> bool:
+    """Lock the open file; False on a file system without locks."""
+    operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(lock, operation | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        if not shared:
+            raise DataError(f"another pipeline.prepare is writing {output}; wait for it") from error
+        # Mostly a part that looks whether all are done, for a moment.
+        print(f"waiting for another pipeline.prepare that holds {output}", flush=True)
+        fcntl.flock(lock, operation)
+    except OSError:
+        # Parts appear by rename, so two runs only waste work.
+        advice = "start one prepare at a time" if not shared else "no part will know it is the last"
+        print(f"note: {output} lies on a file system without locks; {advice}", flush=True)
+        return False
+    return True
+
+
+def _check_plan(directory: Path, content: dict[str, Any]) -> None:
+    """Write the plan, or compare it with the one that is there; one at a time."""
+    path = directory / "plan.json"
+    with (directory / "plan.lock").open("w") as lock:
+        wait_for(lock)
+        if not path.exists():
+            write_whole(path, json.dumps(content).encode())
+        elif json.loads(path.read_bytes()) != content:
+            raise DataError(
+                f"{directory.parent} holds unfinished work of another recipe, input, tokenizer or "
+                f"version; remove {directory} to begin anew, or name another --output"
+            )
+
+
+def wait_for(lock: TextIO) -> None:
+    """Wait until this process alone has `lock`; on a file system without locks, hope."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError:
+        return

@@ -1,0 +1,143 @@
+"""How good is a model: `python -m pipeline.evaluate RUN --data SHARDS`.
+
+Scores a run, or a folder in Hugging Face's format, on held-out sequences with their first masks.
+Loss is also given at the positions that show [MASK] alone: where a word is kept, or replaced by
+another, guessing is another task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from model.objectives import MaskedLanguageModel
+from pipeline.command import Parser
+from pipeline.data.reading import Dataset, check_datasets
+from pipeline.data.shards import VALIDATION
+from pipeline.data.vocabulary import read_vocabulary
+from pipeline.errors import ConfigError, DataError, run_command
+from pipeline.training.evaluation import (
+    corpus_fields,
+    evaluate_corpora,
+    pseudo_perplexity,
+    unmasked,
+    validation_loader,
+    validation_loaders,
+)
+from pipeline.training.saved import CONFIG, load_folder, load_run, place
+
+ROWS = 32
+"""Sequences that pass through the model at a time."""
+
+
+def main() -> None:
+    arguments = _parse()
+    if arguments.pseudo_perplexity < 0:
+        raise ConfigError(f"--pseudo-perplexity {arguments.pseudo_perplexity}: 0 or more")
+    model, name, sha256 = load_model(arguments.model)
+    datasets = [Dataset.open(path, VALIDATION, False) for path in arguments.data]
+    check_datasets(datasets, {}, sha256)
+    check_lengths(model, datasets)
+    result = score(model, datasets, arguments.pseudo_perplexity)
+    if arguments.json:
+        print(json.dumps({"model": name} | result))
+    else:
+        report(name, result)
+
+
+def load_model(path: Path) -> tuple[MaskedLanguageModel, str, str]:
+    """The model, what to call it, and the sha256 of its tokenizer ("" when it brings none)."""
+    if (path / CONFIG).exists():
+        has_tokenizer = (path / "tokenizer.json").exists()
+        return load_folder(path), str(path), read_vocabulary(path).sha256 if has_tokenizer else ""
+    saved, messages = load_run(path)
+    for message in messages:
+        print(f"checkpoints: {message}")
+    return saved.model, f"{saved.directory} step {saved.step:,}", saved.tokenizer_sha256
+
+
+def check_lengths(model: MaskedLanguageModel, datasets: list[Dataset]) -> None:
+    """DataError for sequences or ids beyond what the model has."""
+    for dataset in datasets:
+        length, ids = dataset.manifest.sequence_length, dataset.manifest.tokenizer["size"]
+        if length > model.config.positions or ids > model.config.vocab_size:
+            raise DataError(
+                f"{dataset.directory} has sequences of {length} and {ids:,} ids, the model "
+                f"{model.config.positions} positions and {model.config.vocab_size:,} ids; "
+                "prepare shards for this model"
+            )
+
+
+def score(model: MaskedLanguageModel, datasets: list[Dataset], sequences: int) -> dict[str, Any]:
+    """Scores on the validation rows; sequences: how many to mask token by token, 0 for none."""
+    device = place(model)
+    scores = evaluate_corpora(model, validation_loaders(datasets, ROWS), device)
+    assert scores is not None
+    predictions = sum(part.predictions for part in scores.values())
+    result: dict[str, Any] = corpus_fields(scores, "") | {"predictions": predictions}
+    if sequences:
+        tokenizer = datasets[0].manifest.tokenizer
+        special = {int(tokenizer[name]) for name in ("bos", "pad", "eos", "unk", "mask")}
+        found = unmasked(validation_loader(datasets, ROWS), sequences)
+        value, tokens = pseudo_perplexity(model, found, special, tokenizer["mask"], ROWS, device)
+        result |= {
+            "pseudo_perplexity": value,
+            "pseudo_perplexity_tokens": tokens,
+            "pseudo_perplexity_sequences": len(found),
+        }
+    return result
+
+
+def report(name: str, result: dict[str, Any]) -> None:
+    """The scores in words."""
+    print(f"{name}: {result['predictions']:,} predicted tokens of held-out sequences")
+    print(f"  loss                {result['loss']:.4f} nats")
+    print(f"  loss at [MASK]      {result['mask_loss']:.4f} nats")
+    print(f"  accuracy            {result['accuracy']:.2%}")
+    print(f"  perplexity          {result['perplexity']:,.2f}")
+    for name, loss in result.items():
+        if name.startswith("loss/"):
+            corpus = name.removeprefix("loss/")
+            print(f"  {corpus:<19} {loss:.4f} nats, {result[f'accuracy/{corpus}']:.2%} accuracy")
+    if "pseudo_perplexity" in result:
+        print(
+            f"  pseudo-perplexity   {result['pseudo_perplexity']:,.2f} "
+            f"({result['pseudo_perplexity_sequences']:,} sequences, "
+            f"{result['pseudo_perplexity_tokens']:,} tokens masked one at a time)"
+        )
+
+
+def _parse() -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m pipeline.evaluate",
+        description="Score a model on held-out sequences: loss, accuracy, perplexity.",
+    )
+    parser.add_argument(
+        "model",
+        type=Path,
+        metavar="MODEL_OR_RUN",
+        help="directory of a run, RUN/STEP, or a folder with config.json and model.safetensors",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="DIR",
+        help="shards made by pipeline.prepare with the model's tokenizer",
+    )
+    parser.add_argument(
+        "--pseudo-perplexity",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also mask every token of N sequences in turn (default: none)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,93 @@
+"""RUN -> a folder that transformers loads: `python -m pipeline.export RUN --output DIR`.
+
+The folder is written under another name, loaded with transformers, compared with our model on
+held-out sequences, and only then gets its name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from pipeline.command import Parser
+from pipeline.data.reading import Dataset, check_datasets
+from pipeline.data.shards import VALIDATION
+from pipeline.errors import CheckpointError, ConfigError, run_command
+from pipeline.run import shard_settings
+from pipeline.training.evaluation import validation_loader
+from pipeline.training.record import Record, read_record
+from pipeline.training.saved import SavedRun, check_folder, load_run, write_folder
+
+ROWS = 8
+"""Held-out sequences on which logits are compared."""
+
+
+def main() -> None:
+    arguments = _parse()
+    output: Path = arguments.output
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        raise ConfigError(f"--output {output} exists already; name a new directory")
+    path: Path = arguments.run
+    saved, messages = load_run(path if arguments.step is None else path / str(arguments.step))
+    for message in messages:
+        print(f"checkpoints: {message}")
+    dataset = open_validation(saved, read_record(saved.directory), arguments.data)
+    difference = publish(saved, dataset, output)
+    print(
+        f"exported step {saved.step:,} of {saved.run.name}; transformers' logits differ from ours "
+        f"by at most {difference:.1g}"
+    )
+    print(f"{output}")
+
+
+def open_validation(saved: SavedRun, record: Record, given: Path | None) -> Dataset:
+    """The run's first dataset, where it was or where it is said to be now."""
+    directory = given or record.directories[0]
+    if given is None and not directory.is_dir():
+        raise ConfigError(
+            f"the data of {saved.directory} is not at {directory} any more; say where it is with "
+            "--data DIR"
+        )
+    dataset = Dataset.open(directory, VALIDATION, check_sizes=False)
+    check_datasets([dataset], shard_settings(saved.run.data), record.tokenizer_sha256)
+    return dataset
+
+
+def publish(saved: SavedRun, dataset: Dataset, output: Path) -> float:
+    """Write, check, rename; returns the largest difference of a logit."""
+    temporary = output.with_name(f".{output.name}.tmp")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        write_folder(saved.model, dataset.directory / "tokenizer", temporary)
+        difference = check_folder(temporary, saved.model, validation_loader([dataset], ROWS))
+        temporary.replace(output)
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write {output}: {error.strerror or error}; name another --output"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return difference
+
+
+def _parse() -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m pipeline.export",
+        description="Write a run's newest checkpoint as a folder that transformers' "
+        "AutoModelForMaskedLM and AutoTokenizer load. Refuses if logits differ from ours.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--step", type=int, help="another checkpoint than the newest one")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="the run's shards, if they are not where they were in training",
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,336 @@
+"""Look at shards: `python -m pipeline.inspect DIR [--sequence I] [--verify]`.
+
+Shows sequences as the encoder will see them, their masks side by side, and statistics over all
+rows; `--verify` reads every byte again, checks its hash and draws every mask anew. Where the loader
+draws masks as it reads, those of the first ten epochs are drawn and shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+from tqdm import tqdm
+
+from pipeline.command import Parser
+from pipeline.data import shards
+from pipeline.data.masking import KEPT, MASK, RANDOM
+from pipeline.data.shards import Manifest, Shard
+from pipeline.data.verification import masking_of, verify_files, verify_shard
+from pipeline.data.vocabulary import Vocabulary, read_vocabulary
+from pipeline.errors import ConfigError, DataError, run_command
+
+_CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}
+_DRAWN_EPOCHS = 10
+"""Shown when no masks are stored."""
+_Ragged = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+"""A binary column: flat bytes and [rows + 1] offsets."""
+_LEGEND = "M <mask>  R random id  K kept, predicted all the same  · not predicted"
+
+
+def main() -> None:
+    arguments = _parse()
+    directory: Path = arguments.directory
+    manifest = shards.read_manifest(directory)
+    shard, row = _locate(manifest, arguments.split, arguments.sequence)
+    for name, entry in manifest.files.items():
+        shards.check_size(directory, name, entry["bytes"])
+    for file in (file for member in manifest.shards for file in member.files()):
+        shards.check_size(directory, file.file, file.bytes)
+    vocabulary = read_vocabulary(directory / "tokenizer")
+    if vocabulary.sha256 != manifest.tokenizer["sha256"]:
+        raise DataError(
+            f"{directory / 'tokenizer'} is not the tokenizer these shards were made with (sha256 "
+            f"{vocabulary.sha256[:12]}, the manifest says {manifest.tokenizer['sha256'][:12]}); "
+            "copy it again"
+        )
+    if arguments.verify:  # before damaged rows are shown as if they were whole
+        verify(directory, manifest, vocabulary)
+    print_summary(directory, manifest)
+    print_statistics(measure(directory, manifest, vocabulary), manifest)
+    tokenizer = Tokenizer.from_str(vocabulary.tokenizer_json)
+    title = f"sequence {arguments.sequence} of {arguments.split}"
+    masks = list(read_masks(directory, manifest, shard, vocabulary))
+    print_sequence(directory, shard, row, masks, title, tokenizer, vocabulary, arguments.tokens)
+    if arguments.verify:
+        files = len(manifest.files) + sum(len(member.files()) for member in manifest.shards)
+        print(
+            f"\nverified: {files} files have their hashes, {manifest.totals['sequences']:,} rows "
+            f"are well formed, {_masks_in_words(manifest)} of each are as drawn"
+        )
+
+
+def print_summary(directory: Path, manifest: Manifest) -> None:
+    """What the directory is, and what was left out of it."""
+    totals = manifest.totals
+    size = sum(shard.bytes for shard in manifest.shards)
+    masks = sum(mask.bytes for shard in manifest.shards for mask in shard.masks)
+    print(f"{directory}")
+    print(
+        f"  recipe {manifest.engine['recipe']}, fingerprint {manifest.fingerprint}, "
+        f"seed {manifest.seed}"
+    )
+    print(
+        f"  tokenizer {manifest.tokenizer['kind']}, {manifest.tokenizer['size']:,} ids; "
+        f"ids by {manifest.engine['ids']}"
+    )
+    print(
+        f"  {totals['documents']:,} documents, {totals['sequences']:,} sequences, "
+        f"{totals['tokens']:,} tokens; {len(manifest.shards)} shards, "
+        f"{size / totals['tokens']:.2f} bytes a token, {_masks_in_words(manifest)} "
+        f"{masks / totals['tokens']:.2f}"
+    )
+    for name, corpus in manifest.corpora.items():
+        left_out = corpus["dropped"] | corpus["bad"]
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        print(
+            f"  {name:12} {corpus['documents']:>9,} documents {corpus['sequences']:>9,} sequences "
+            f"({corpus['validation_sequences']:,} held out) {corpus['tokens']:>13,} tokens, "
+            f"left out: {reasons or 'nothing'}"
+        )
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Sums over rows and duplicates."""
+
+    lengths: npt.NDArray[np.int64]
+    """[rows] tokens a row."""
+    documents: npt.NDArray[np.int64]
+    """[rows] documents, or parts of one, in a row."""
+    text_tokens: int
+    predictions: npt.NDArray[np.int64]
+    """[duplicates]"""
+    actions: npt.NDArray[np.int64]
+    """[duplicates, 3] predicted positions that are [MASK], random, kept."""
+    runs: int
+    """Stretches of predicted positions without a gap, of all duplicates."""
+
+
+def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Statistics:
+    """Count lengths, documents and actions of every row and mask."""
+    lengths, documents = [], []
+    text_tokens = runs = 0
+    duplicates = manifest.duplicates or _DRAWN_EPOCHS
+    predictions = np.zeros(duplicates, np.int64)
+    actions = np.zeros((duplicates, 4), np.int64)
+    bits = np.array([bin(byte).count("1") for byte in range(256)], np.int64)
+    codes = np.array([[(byte >> 2 * slot) & 3 for slot in range(4)] for byte in range(256)])
+    code_counts = np.stack([(codes == code).sum(1) for code in range(4)], 1)
+    bar = tqdm(manifest.shards, desc="reading", unit="shard", disable=None, leave=False)
+    for shard in bar:
+        table = shards.read_table(directory / shard.file)
+        ids, offsets = shards.ragged(table["input_ids"])
+        if ids.max(initial=0) >= vocabulary.size:
+            raise DataError(f"{directory / shard.file} is damaged: id {ids.max()}; copy it again")
+        lengths.append(np.diff(offsets))
+        documents.append(np.diff(shards.ragged(table["document_starts"])[1]))
+        text_tokens += int(np.count_nonzero(~vocabulary.special[ids]))
+        drawn = read_masks(directory, manifest, shard, vocabulary)
+        for duplicate, ((positions, _), (packed, _)) in enumerate(drawn):
+            found = np.bincount(positions, minlength=256) @ bits
+            predictions[duplicate] += found
+            runs += _count_runs(positions)
+            counted = np.bincount(packed, minlength=256) @ code_counts
+            counted[MASK] -= 4 * len(packed) - found  # the padding of each row's last byte is zeros
+            actions[duplicate] += counted
+    return Statistics(
+        np.concatenate(lengths),
+        np.concatenate(documents),
+        text_tokens,
+        predictions,
+        actions[:, :3],
+        runs,
+    )
+
+
+def read_masks(
+    directory: Path, manifest: Manifest, shard: Shard, vocabulary: Vocabulary
+) -> Iterator[tuple[_Ragged, _Ragged]]:
+    """Positions and actions of a shard's duplicates: stored, or of the first epochs when not."""
+    if manifest.duplicates:
+        for mask in shard.masks:
+            table = shards.read_table(directory / mask.file)
+            yield shards.ragged(table["positions"]), shards.ragged(table["actions"])
+        return
+    table = shards.read_table(directory / shard.file)
+    drawn = masking_of(directory, manifest, vocabulary).draw_duplicates(
+        *shards.ragged(table["input_ids"]),
+        str(table["corpus"][0]),
+        table["sequence"].to_numpy(),
+        range(_DRAWN_EPOCHS),
+    )
+    for masks in drawn:
+        yield (
+            (masks.positions, masks.position_offsets.astype(np.int64)),
+            (masks.actions, masks.action_offsets.astype(np.int64)),
+        )
+
+
+def print_statistics(statistics: Statistics, manifest: Manifest) -> None:
+    """Rates, lengths and fill; what each should be stands beside it."""
+    lengths, total = statistics.lengths, statistics.actions.sum(0)
+    rates = statistics.predictions / statistics.text_tokens
+    shares = total / total.sum()
+    split = manifest.masking["split"]
+    print("\nmasks")
+    print(
+        f"  predicted    {rates.mean():.4%} of text tokens (recipe {manifest.masking['rate']:.2%}, "
+        f"whole tokens a row), duplicates {rates.min():.4%} to {rates.max():.4%}"
+    )
+    if manifest.masking["scheme"] != "token":
+        print(
+            f"  scheme       {manifest.masking['scheme']}, on average "
+            f"{total.sum() / max(1, statistics.runs):.2f} predicted tokens without a gap"
+        )
+    print(
+        f"  of these     {shares[MASK]:.2%} <mask>, {shares[RANDOM]:.2%} random, "
+        f"{shares[KEPT]:.2%} kept (recipe {split[0]:.0%}, {split[1]:.0%}, {1 - sum(split):.0%})"
+    )
+    length = manifest.sequence_length
+    print("rows")
+    print(
+        f"  fill         {lengths.sum() / (len(lengths) * length):.2%} of {length} tokens a row; "
+        f"shortest {lengths.min()}, median {int(np.median(lengths))}, longest {lengths.max()}"
+    )
+    print(
+        f"  documents    {statistics.documents.mean():.2f} a row; "
+        f"{np.mean(statistics.documents > 1):.1%} of rows cross a document's end"
+    )
+    edges = np.linspace(0, length, 9).astype(int)
+    counts = np.histogram(lengths, bins=np.append(edges[:-1], length + 1))[0]
+    for low, high, count in zip(edges, edges[1:], counts):
+        bar = "█" * round(40 * count / counts.max())
+        print(f"  {low + (low > 0):>5} - {high:<5}{count:>10,} {bar}")
+
+
+def print_sequence(
+    directory: Path,
+    shard: Shard,
+    row: int,
+    masks: list[tuple[_Ragged, _Ragged]],
+    title: str,
+    tokenizer: Tokenizer,
+    vocabulary: Vocabulary,
+    limit: int,
+) -> None:
+    """One row: its text, and token by token what each duplicate does with it; limit 0: all."""
+    table = shards.read_table(directory / shard.file).slice(row, 1)
+    ids = np.array(table["input_ids"][0].as_py())
+    starts = table["document_starts"][0].as_py()
+    print(
+        f"\n{title}: {shard.file} row {row}, id {table['sequence'][0]}, corpus "
+        f"{table['corpus'][0]}, {len(ids)} tokens, {len(starts)} document(s)"
+    )
+    width = max(40, min(shutil.get_terminal_size((100, 20)).columns, 120))
+    for number, (start, stop) in enumerate(zip(starts, [*starts[1:], len(ids)])):
+        text = " ".join(tokenizer.decode(ids[start:stop].tolist()).split())
+        room = width - 14
+        shown = (
+            text if len(text) <= room else f"{text[: room // 2 - 2]} ... {text[-room // 2 + 3 :]}"
+        )
+        print(f"  document {number}: {shown}")
+    grid = np.stack([_row_actions(*duplicate, row, len(ids)) for duplicate in masks])
+    print(f"\n  {_LEGEND}")
+    print(f"  {'position  token':<30} " + " ".join(f"{k}" for k in range(len(grid))))
+    shown_tokens = len(ids) if limit == 0 else min(limit, len(ids))
+    for position in range(shown_tokens):
+        token = tokenizer.decode([int(ids[position])], skip_special_tokens=False)
+        token = token if not vocabulary.special[ids[position]] else f"<{token.strip('<>')}>"
+        mark = "|" if position in starts and position > 0 else " "
+        cells = " ".join(_CELLS[int(code)] for code in grid[:, position])
+        print(f"  {position:>5} {mark}  {token[:20]!r:<23}{cells}".rstrip())
+    if shown_tokens < len(ids):
+        print(f"  ... {len(ids) - shown_tokens} more tokens: --tokens 0 shows all")
+
+
+def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
+    """Hash every file and derive every mask again; DataError names the first that differs."""
+    verify_files(directory, manifest)
+    bar = tqdm(manifest.shards, desc="verifying", unit="shard", disable=None, leave=False)
+    for shard in bar:
+        verify_shard(directory, manifest, shard, vocabulary)
+
+
+def _masks_in_words(manifest: Manifest) -> str:
+    if manifest.duplicates:
+        return f"{manifest.duplicates} masks"
+    return "masks that are drawn anew every epoch, one stored for validation"
+
+
+def _count_runs(positions: npt.NDArray[np.uint8]) -> int:
+    """Maximal runs of set bits, of rows of bitmaps."""
+    bits = np.unpackbits(positions, bitorder="little")
+    begins = bits[1:] & ~bits[:-1]  # a row ends in a special token, so no run goes on in the next
+    return int(np.count_nonzero(begins)) + int(bits[:1].sum())
+
+
+def _row_actions(
+    positions: _Ragged, actions: _Ragged, row: int, tokens: int
+) -> npt.NDArray[np.int64]:
+    """[tokens] action of each position, -1 where nothing is predicted."""
+    bitmap, packed = (
+        values[offsets[row] : offsets[row + 1]] for values, offsets in (positions, actions)
+    )
+    chosen = np.flatnonzero(np.unpackbits(bitmap, bitorder="little")[:tokens])
+    codes = np.stack([(packed >> 2 * slot) & 3 for slot in range(4)], 1).ravel()[: len(chosen)]
+    found = np.full(tokens, -1)
+    found[chosen] = codes
+    return found
+
+
+def _locate(manifest: Manifest, split: str, index: int) -> tuple[Shard, int]:
+    count = sum(shard.sequences for shard in manifest.of(split))
+    if not 0 <= index < count:
+        raise ConfigError(f"--sequence {index}: {split} has {count:,} sequences, counted from 0")
+    for shard in manifest.of(split):
+        if index < shard.sequences:
+            return shard, index
+        index -= shard.sequences
+    raise AssertionError("index lies in no shard")
+
+
+def _parse() -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m pipeline.inspect",
+        description="Show what pipeline.prepare made: counts, mask rates, lengths, and a sequence "
+        "with its masks side by side.",
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR", help="a prepared directory")
+    parser.add_argument(
+        "--sequence", type=int, default=0, metavar="I", help="which sequence to show (default: 0)"
+    )
+    parser.add_argument(
+        "--split",
+        choices=[shards.TRAIN, shards.VALIDATION],
+        default=shards.TRAIN,
+        help="of which split (default: train)",
+    )
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        default=40,
+        metavar="N",
+        help="tokens of it to show with their masks, 0 for all (default: 40)",
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="read every file, check its hash, draw every mask again and compare",
+    )
+    arguments = parser.parse_args()
+    if arguments.tokens < 0:
+        raise ConfigError(f"--tokens {arguments.tokens}: give a number, or 0 for all")
+    return arguments
+
+
+if __name__ == "__main__":
+    run_command(main)
+    sys.exit(0)

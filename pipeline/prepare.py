@@ -1,0 +1,352 @@
+"""Raw text -> shards with ten masks: `python -m pipeline.prepare --corpus wikipedia --input DIR`.
+
+Plans splits that do not depend on the machine, lets workers make them, and puts the finished parts
+together. Workers are processes of this machine, or the ranks of an MPI job when srun or mpiexec
+starts it; `--part i/n` does a share. Kill it anywhere and run it again: what is finished is kept,
+the result is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from pipeline.command import (
+    Parser,
+    add_input_arguments,
+    add_recipe_arguments,
+    chosen_recipe,
+    data_root,
+)
+from pipeline.data import assembly, shards, splits
+from pipeline.data.corpora import corpus_sources, describe_input
+from pipeline.data.documents import Source
+from pipeline.data.estimate import describe, estimate
+from pipeline.data.files import remove_temporaries
+from pipeline.data.identity import engine_versions, shard_identity
+from pipeline.data.masking import Masking
+from pipeline.data.ranks import join, run_together
+from pipeline.data.validation import validation_thresholds
+from pipeline.data.vocabulary import (
+    Vocabulary,
+    read_vocabulary,
+    save_vocabulary,
+    train_byte_bpe,
+    trained_on,
+)
+from pipeline.data.work import WORK, WorkDirectory, wait_for, work_directory
+from pipeline.data.workers import Team, do_tasks, local_team, share, unfinished
+from pipeline.errors import ConfigError, DataError
+from pipeline.run import Data, Run, max_predictions, shard_settings
+from pipeline.settings import fingerprint
+from pipeline.train_tokenizer import sample_texts, train_tokenizer
+
+
+def main() -> None:
+    ranks = join()
+    if ranks is None:
+        arguments = _parse()
+        prepare(arguments, local_team(arguments.workers or _cores()))
+    elif ranks.rank:
+        ranks.follow()
+    else:
+        with ranks.leading():
+            arguments = _parse()
+            if arguments.workers:
+                raise ConfigError(
+                    f"--workers {arguments.workers}: under MPI every rank is one; leave it out, "
+                    "and start as many ranks as there are cores"
+                )
+            print(f"{ranks.size} ranks on {ranks.hosts} node(s)", flush=True)
+            arguments.workers = ranks.size
+            prepare(arguments, ranks.team, in_log=True)
+
+
+def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) -> None:
+    """All of it, from files to the manifest; `team` does the tasks."""
+    started_at = time.perf_counter()
+    run = chosen_recipe(arguments.recipe, arguments.set)
+    corpus, sources = corpus_sources(
+        arguments.corpus, arguments.input, arguments.text_field, arguments.plain_text
+    )
+    print(f"input: {describe_input(sources)}", flush=True)
+    if arguments.dry_run:
+        _estimate(arguments, sources, run.data)
+        return
+    vocabulary = find_vocabulary(arguments.tokenizer, sources, run.data)
+    identity = shard_identity(
+        run.data, sources, vocabulary, arguments.engine, arguments.compression
+    )
+    mark = fingerprint(identity)
+    output = arguments.output or data_root() / "shards" / f"{corpus}-{run.name}-{mark}"
+    if is_complete(output, mark):
+        return
+    thresholds = validation_thresholds(sources, run.data)
+    tasks = splits.cut_tasks(sources, splits.SPLIT_BYTES)
+    changed_at = max(Path(source.path).stat().st_mtime_ns for source in sources)
+    plan = {"tasks": len(tasks), "thresholds": thresholds, "changed_at": changed_at}
+    part = arguments.part
+    is_done = functools.partial(is_complete, output, mark)
+    with work_directory(output, mark, plan, is_done, shared=part is not None) as work:
+        if work is None:  # done by somebody who held the directory until now
+            return
+        job = splits.Job(
+            directory=work.path,
+            data=run.data,
+            corpora=tuple(thresholds),
+            thresholds=thresholds,
+            split_bytes=splits.SPLIT_BYTES,
+            compression=arguments.compression,
+            engine=arguments.engine,
+        )
+        mine = share(tasks, *part) if part else tasks
+        do_tasks(job, mine, vocabulary, team, in_log=in_log or part is not None)
+        if part and not _is_last(part, work, job, tasks):
+            return
+        parts = assembly.read_parts(work.path, tasks)
+        assembly.check_bad_records(parts, arguments.max_bad_fraction)
+        manifest = assemble(output, parts, job, run, vocabulary, sources, mark)
+    _report(output, manifest, time.perf_counter() - started_at)
+
+
+def _is_last(
+    part: tuple[int, int], work: WorkDirectory, job: splits.Job, tasks: list[splits.Task]
+) -> bool:
+    """Whether all parts are finished and it falls to this one to put them together."""
+    name = f"part {part[0]}/{part[1]} is finished"
+    if not work.has_locks:
+        print(f"{name}; run the command without --part when all parts are")
+    elif not work.take_alone():
+        print(f"{name}; others are at work, and the last one puts all of it together")
+    elif missing := len(unfinished(job, tasks)):
+        print(f"{name}; {missing:,} of {len(tasks):,} splits are for parts that must still run")
+    else:
+        return True
+    return False
+
+
+def is_complete(output: Path, mark: str) -> bool:
+    """Whether `output` holds these very shards; DataError when it holds others."""
+    if not (output / shards.MANIFEST).exists():
+        return False
+    found = shards.read_manifest(output).fingerprint
+    if found != mark:
+        raise DataError(
+            f"{output} was made by another recipe, input or tokenizer (fingerprint {found}, now "
+            f"{mark}); name another --output"
+        )
+    shutil.rmtree(output / WORK, ignore_errors=True)  # of a run that died when all was done
+    print(f"{output} is complete already; nothing to do")
+    return True
+
+
+def find_vocabulary(directory: Path | None, sources: list[Source], data: Data) -> Vocabulary:
+    """The tokenizer given, or the one under the data root, trained there first if it is missing."""
+    if directory is None:
+        directory = _tokenizer_home(data)
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / ".lock").open("w") as lock:
+            wait_for(lock)  # of two that begin together, one trains
+            if (directory / "tokenizer.json").exists():
+                about = trained_on(directory)
+                print(f"tokenizer: {directory}" + (f" (trained on {about})" if about else ""))
+            else:
+                print(f"tokenizer: none at {directory} yet; training it on this corpus", flush=True)
+                train_tokenizer(sources, data.vocab_size, data.sequence_length, directory)
+    vocabulary = read_vocabulary(directory)
+    if vocabulary.size < data.vocab_size:
+        print(
+            f"tokenizer: only {vocabulary.size:,} of data.vocab_size={data.vocab_size:,} tokens; "
+            "for a model to keep, give one trained on more text (pipeline.train_tokenizer)"
+        )
+    if vocabulary.size > data.vocab_size:
+        raise ConfigError(
+            f"tokenizer {directory} has {vocabulary.size:,} ids, the recipe data.vocab_size="
+            f"{data.vocab_size:,}; add --set data.vocab_size={vocabulary.size}"
+        )
+    return vocabulary
+
+
+def _tokenizer_home(data: Data) -> Path:
+    return data_root() / "tokenizers" / f"{data.tokenizer}-{data.vocab_size}"
+
+
+def assemble(
+    output: Path,
+    parts: list[assembly.Part],
+    job: splits.Job,
+    run: Run,
+    vocabulary: Vocabulary,
+    sources: list[Source],
+    mark: str,
+) -> shards.Manifest:
+    """Turn finished parts into the published directory."""
+    data, work = run.data, job.directory
+    for directory in (output, output / "tokenizer"):
+        remove_temporaries(directory)
+    placed = assembly.place_train_shards(work, output, parts)
+    masking = Masking.of(data, vocabulary.special, vocabulary.word_starts)
+    placed += assembly.merge_validation_shards(work, output, parts, job, masking)
+    assembly.write_documents(work, output, parts)
+    save_vocabulary(vocabulary, output / "tokenizer", data.sequence_length)
+    engine = {"recipe": run.name, "mismatches": assembly.mismatches(work)}
+    manifest = shards.Manifest(
+        schema_version=shards.SCHEMA_VERSION,
+        fingerprint=mark,
+        data=shard_settings(data),
+        masking=masking.describe(),
+        sequence_length=data.sequence_length,
+        max_predictions=max_predictions(data),
+        duplicates=data.duplicates,
+        seed=data.seed,
+        compression=job.compression,
+        engine=engine | engine_versions(job.engine),
+        tokenizer=vocabulary.describe(),
+        corpora=assembly.corpus_counts(parts, {s.corpus: s.licence for s in sources}),
+        totals={
+            "documents": sum(part.counts.documents for part in parts),
+            "sequences": sum(shard.sequences for shard in placed),
+            "tokens": sum(shard.tokens for shard in placed),
+        },
+        files=assembly.other_files(output),
+        shards=tuple(placed),
+    )
+    assembly.publish(output, manifest, work)
+    return manifest
+
+
+def _report(output: Path, manifest: shards.Manifest, seconds: float) -> None:
+    text = sum(corpus["bytes"] for corpus in manifest.corpora.values())
+    totals = manifest.totals
+    fill = totals["tokens"] / (totals["sequences"] * manifest.sequence_length)
+    held_out = sum(shard.sequences for shard in manifest.of(shards.VALIDATION))
+    print(
+        f"prepared {totals['documents']:,} documents, {text / 1e6:,.1f} MB of text -> "
+        f"{totals['sequences']:,} sequences ({held_out:,} for validation), "
+        f"{totals['tokens']:,} tokens, {fill:.1%} full, {manifest.duplicates or 'no'} masks each, "
+        f"in {seconds:,.1f} s"
+    )
+    for name, corpus in manifest.corpora.items():
+        left_out = corpus["dropped"] | corpus["bad"]
+        if left_out:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+            print(f"{name}: left out {reasons}")
+    for mismatch in manifest.engine["mismatches"]:
+        print(f"gigatoken differed from tokenizers, which made the split's ids instead: {mismatch}")
+    print(f"{output}")
+    print(f"next: python -m pipeline.inspect {output}")
+
+
+def _estimate(arguments: argparse.Namespace, sources: list[Source], data: Data) -> None:
+    """What --dry-run prints; nothing is written."""
+    home = _tokenizer_home(data)
+    if arguments.tokenizer or (home / "tokenizer.json").exists():
+        vocabulary = find_vocabulary(arguments.tokenizer, sources, data)
+    else:
+        print(f"tokenizer: none at {home} yet; one of a small sample serves for this estimate")
+        vocabulary = train_byte_bpe(
+            sample_texts(sources, 1 << 22, splits.Counts()), data.vocab_size
+        )
+    job = splits.Job(
+        directory=Path(),
+        data=data,
+        corpora=tuple(dict.fromkeys(source.corpus for source in sources)),
+        thresholds={},
+        split_bytes=splits.SPLIT_BYTES,
+        compression=arguments.compression,
+        engine=arguments.engine,
+    )
+    found = estimate(sources, job, vocabulary)
+    for line in describe(found, arguments.output or data_root(), arguments.workers or _cores()):
+        print(line)
+
+
+def _parse() -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m pipeline.prepare",
+        description="Turn raw text into Arrow shards with ten masks per sequence. The bare command "
+        "is complete: `--corpus sample` works offline, and trains a tokenizer if there is none. "
+        "Interrupted, it goes on where it was when run again.",
+    )
+    add_input_arguments(parser)
+    add_recipe_arguments(parser)
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="DIR",
+        help="folder with tokenizer.json, vocab.json + merges.txt, or encoder.json + vocab.bpe "
+        "(+ dict.txt for RoBERTa's ids); default: $TENFOLD_ROOT/tokenizers/<kind>-<size>",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="default: $TENFOLD_ROOT/shards/<corpus>-<recipe>-<fingerprint>; TENFOLD_ROOT is "
+        "./data unless set",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes (default: all cores; under srun or mpiexec: every rank is one)",
+    )
+    parser.add_argument(
+        "--part",
+        type=_part,
+        metavar="I/N",
+        help="do the I-th of N shares, 1/N to N/N, beside others that do theirs, as a job array "
+        "does; the last to finish puts all of it together",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say from a small sample what will come out, in which time and room; write nothing",
+    )
+    parser.add_argument(
+        "--compression",
+        choices=["none", "zstd"],
+        default="none",
+        help="none maps into memory; zstd is a third smaller and needs data.order=blocks to train",
+    )
+    parser.add_argument(
+        "--max-bad-fraction",
+        type=float,
+        default=0.01,
+        metavar="SHARE",
+        help="unusable records that are skipped and counted before it is an error (default: 0.01)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=["gigatoken", "tokenizers"],
+        default="gigatoken",
+        help="what makes ids: gigatoken, checked against tokenizers, or tokenizers alone (slow)",
+    )
+    arguments = parser.parse_args()
+    if not 0 <= arguments.max_bad_fraction < 1:
+        raise ConfigError(f"--max-bad-fraction {arguments.max_bad_fraction}: choose one in [0, 1)")
+    if arguments.workers is not None and arguments.workers < 1:
+        raise ConfigError(f"--workers {arguments.workers}: at least one is needed")
+    return arguments
+
+
+def _part(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise ConfigError(f"--part {text}: of N parts name one, 1/N to N/N, e.g. 1/4 to 4/4")
+    return int(number), int(count)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    run_together(main)
+    sys.exit(0)

@@ -1,0 +1,118 @@
+"""Train a vocabulary: `python -m pipeline.train_tokenizer --corpus sample --output DIR`.
+
+The text is a sample of the corpus with a fixed number of bytes: every split gives its share from
+its start, so the sample is the same on every machine, and no more than it is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from pipeline.command import Parser, add_input_arguments, add_recipe_arguments, chosen_recipe
+from pipeline.data.corpora import corpus_sources
+from pipeline.data.documents import Source
+from pipeline.data.splits import Counts, cut_tasks, read_batches
+from pipeline.data.vocabulary import Vocabulary, save_vocabulary, train_byte_bpe
+from pipeline.errors import ConfigError, DataError, run_command
+
+SAMPLE_BYTES = 1 << 30
+"""Of cleaned text. 50,265 tokens are settled well before; `tokenizers` needs about 5 GB for it."""
+
+
+def train_tokenizer(
+    sources: list[Source],
+    size: int,
+    sequence_length: int,
+    directory: Path,
+    sample_bytes: int = SAMPLE_BYTES,
+) -> Vocabulary:
+    """Train byte-level BPE on a sample of `sources`, save it; DataError when there is no text."""
+    counts = Counts()
+    vocabulary = train_byte_bpe(sample_texts(sources, sample_bytes, counts), size)
+    if counts.documents == 0:
+        example = f" (first bad record: {counts.bad_example})" if counts.bad else ""
+        raise DataError(f"the input holds no text to train a tokenizer on{example}")
+    corpora = ", ".join(dict.fromkeys(source.corpus for source in sources))
+    text = f"{corpora}: {counts.documents:,} documents, {counts.bytes / 1e6:,.1f} MB"
+    save_vocabulary(vocabulary, directory, sequence_length, trained_on=text)
+    print(f"tokenizer: trained byte-bpe with {vocabulary.size:,} tokens on {text} -> {directory}")
+    if counts.bad:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.bad.items())
+        print(f"tokenizer: left out {reasons}, first {counts.bad_example}")
+    return vocabulary
+
+
+def sample_texts(sources: list[Source], sample_bytes: int, counts: Counts) -> Iterator[str]:
+    """Cleaned documents from the start of every split, `sample_bytes` in all; counts: filled."""
+    tasks = cut_tasks(sources)
+    total = sum(task.weight for task in tasks)
+    for task in tqdm(tasks, desc="reading text to train on", unit="split", disable=None):
+        quota = max(1, sample_bytes * task.weight // max(total, 1))
+        taken = 0
+        for batch in read_batches(task.pieces, 0, counts):
+            bounds = batch.offsets.tolist()
+            for start, stop in itertools.pairwise(bounds):
+                counts.documents += 1
+                counts.bytes += stop - start - 1
+                taken += stop - start - 1
+                yield batch.buffer[start : stop - 1].tobytes().decode()
+                if taken >= quota:
+                    break
+            if taken >= quota:
+                break
+
+
+def main() -> None:
+    parser = Parser(
+        prog="python -m pipeline.train_tokenizer",
+        description="Train a vocabulary on a corpus. The result loads with "
+        "transformers.AutoTokenizer, and with pipeline.prepare --tokenizer DIR.",
+    )
+    add_input_arguments(parser)
+    add_recipe_arguments(parser)
+    parser.add_argument("--kind", choices=["byte-bpe"], help="kind of vocabulary (the recipe's)")
+    parser.add_argument(
+        "--vocab-size", type=int, help="tokens, special ones included (the recipe's)"
+    )
+    parser.add_argument(
+        "--sample-bytes",
+        type=float,
+        default=SAMPLE_BYTES,
+        metavar="N",
+        help="bytes of text to train on, e.g. 2e9 (default: 1 GiB)",
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
+    arguments = parser.parse_args()
+    settings = [*arguments.set]
+    if arguments.kind:
+        settings.append(f"data.tokenizer={arguments.kind}")
+    if arguments.vocab_size is not None:
+        settings.append(f"data.vocab_size={arguments.vocab_size}")
+    data = chosen_recipe(arguments.recipe, settings).data
+    if not 1 <= arguments.sample_bytes < 2**63:
+        raise ConfigError(f"--sample-bytes {arguments.sample_bytes}: choose a size, e.g. 1e9")
+    if (arguments.output / "tokenizer.json").exists():
+        raise ConfigError(
+            f"--output {arguments.output} holds a tokenizer already; name a new folder"
+        )
+    _, sources = corpus_sources(
+        arguments.corpus, arguments.input, arguments.text_field, arguments.plain_text
+    )
+    arguments.output.mkdir(parents=True, exist_ok=True)  # or fail before the work, not after
+    train_tokenizer(
+        sources,
+        data.vocab_size,
+        data.sequence_length,
+        arguments.output,
+        int(arguments.sample_bytes),
+    )
+
+
+if __name__ == "__main__":
+    run_command(main)
+    sys.exit(0)

@@ -1,0 +1,1 @@
+"""Shards -> a trained model: plan, DeepSpeed engine, optimizer, loop, checkpoints, metrics."""

@@ -1,0 +1,283 @@
+"""RUN/checkpoints -> the state of a run, for any ranks and ZeRO stage; saving.py writes it.
+
+    step-00000100/                     one checkpoint: every rank's three files (fragment_files.py)
+    step-00000100/state.json           the last to be written: step, settings, shapes, all files
+    latest                             the name of the newest one
+    .step-00000200.tmp/                a save under way, or what a crash left of one
+    .step-00000100.replaced/           the older of two of the same step, while the newer moves in
+
+`Checkpoint.read` gives any range of any parameter, whatever ranks and ZeRO stage wrote it.
+Only rank 0 looks for the checkpoint to use, reads all of it once, and tells the others. Every
+function with `ranks` ends the same way on all of them, with the same CheckpointError if it fails.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from pipeline.errors import CheckpointError, PipelineError
+from pipeline.training.fragment_files import (
+    KINDS,
+    PARAMETER_BYTES,
+    StoredFile,
+    StoredTensor,
+    check_file,
+    in_order,
+    read_index,
+    read_range,
+    unseal,
+)
+
+FORMAT = 1
+CHECKPOINTS = "checkpoints"
+LATEST = "latest"
+STATE = "state.json"
+STEP_NAME = re.compile(r"step-(\d{8,})")
+
+
+class Ranks(Protocol):
+    """What a collective function needs of the processes of a run; `Cluster` has it."""
+
+    @property
+    def rank(self) -> int:
+        """Of this process."""
+
+    @property
+    def world_size(self) -> int:
+        """How many there are."""
+
+    def gather(self, text: str) -> list[str]:
+        """The text of every rank, on every rank; nobody leaves before all have come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The one process of a command that is not distributed."""
+
+    rank: int = 0
+    world_size: int = 1
+
+    def gather(self, text: str) -> list[str]:
+        """Its own text."""
+        return [text]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What a run needs to go on from a checkpoint, besides tensors; state.json holds it."""
+
+    step: int
+    sequences: int
+    """Consumed so far, which is also where the data goes on."""
+    updates: int
+    """Made by the optimizer: `step` less the updates dropped for a non-finite gradient."""
+    counters: dict[str, int]
+    """Whatever else the loop counts across a resume."""
+    run: dict[str, Any]
+    """The whole Run."""
+    fingerprints: dict[str, str]
+    """Of the data and the tokenizer."""
+    world_size: int
+    stage: int
+    """ZeRO's, when it was written; of no consequence to a reader."""
+    shapes: dict[str, tuple[int, ...]]
+    """Of every logical parameter."""
+    versions: dict[str, str]
+
+    @property
+    def tensor_bytes(self) -> int:
+        """What the weights and both moments take on disk."""
+        return PARAMETER_BYTES * sum(math.prod(shape) for shape in self.shapes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A published checkpoint, open for reading."""
+
+    directory: Path
+    state: State
+    files: tuple[StoredFile, ...]
+    tensors: dict[tuple[str, str], list[StoredTensor]]
+    """(logical parameter, kind) -> its fragments in order."""
+    trusted: set[tuple[str, int]] = field(default_factory=set)
+    """(file, byte) of the fragments whose hash has been found right."""
+
+    def read(
+        self, name: str, start: int, stop: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Weights, exp_avg, exp_avg_sq: fp32 elements [start, stop) of a logical parameter."""
+        weight, exp_avg, exp_avg_sq = (self._read(name, kind, start, stop) for kind in KINDS)
+        return weight, exp_avg, exp_avg_sq
+
+    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Every logical parameter's name and whole fp32 weight, one at a time."""
+        for name, shape in self.state.shapes.items():
+            yield name, self._read(name, "weight", 0, math.prod(shape)).view(shape)
+
+    def _read(self, name: str, kind: str, start: int, stop: int) -> torch.Tensor:
+        if name not in self.state.shapes:
+            raise CheckpointError(f"{self.directory} has no parameter {name}")
+        numel = math.prod(self.state.shapes[name])
+        if not 0 <= start <= stop <= numel:
+            raise CheckpointError(
+                f"{self.directory} has {numel} elements of {name}, not [{start}, {stop})"
+            )
+        return read_range(self.directory, self.tensors[name, kind], start, stop, self.trusted)
+
+
+def step_name(step: int) -> str:
+    """The name of a step's directory."""
+    return f"step-{step:08d}"
+
+
+def choose(run_directory: Path) -> tuple[Path | None, list[str]]:
+    """The checkpoint to go on from, read through to its last byte, and what to tell the user.
+
+    The one that `latest` names, else the nearest before it, else the nearest after it. None when
+    the run has none yet; CheckpointError, naming each and why, when it has some but none is usable.
+    """
+    candidates, messages = _candidates(run_directory / CHECKPOINTS)
+    for directory in candidates:
+        try:
+            verify(directory)
+        except CheckpointError as error:
+            messages.append(str(error))
+        else:
+            if directory != candidates[0]:
+                messages.append(f"going on from {directory} instead")
+            return directory, messages
+    if not candidates and not messages:
+        return None, []
+    raise CheckpointError(
+        f"{run_directory} has no checkpoint that can be used: {'; '.join(messages)}; "
+        "copy a good one there, or start anew in another directory"
+    )
+
+
+def choose_from(path: Path) -> tuple[Path, list[str]]:
+    """The checkpoint that a user means by RUN, RUN/100, RUN/step-100 or the directory itself.
+
+    As `choose` for a RUN; CheckpointError when a single one that was named is not usable.
+    """
+    if (path / STATE).exists() or path.parent.name == CHECKPOINTS:
+        directory = path
+    elif (step := re.fullmatch(r"(?:step-)?(\d+)", path.name)) and not path.is_dir():
+        directory = path.parent / CHECKPOINTS / step_name(int(step[1]))
+    else:
+        found, messages = choose(path)
+        if found is None:
+            raise CheckpointError(f"{path} has no checkpoint; give RUN or RUN/STEP of a saved run")
+        return found, messages
+    if not directory.is_dir():
+        others = ", ".join(str(step) for step in saved_steps(directory.parent)) or "none"
+        raise CheckpointError(f"there is no checkpoint {directory}; saved steps: {others}")
+    verify(directory)
+    return directory, []
+
+
+def open_latest(run_directory: Path, ranks: Ranks) -> tuple[Checkpoint | None, list[str]]:
+    """`choose` on rank 0, opened on every rank; None when the run has none yet. Collective."""
+    return _open_chosen(lambda: choose(run_directory), ranks)
+
+
+def open_from(path: Path, ranks: Ranks) -> tuple[Checkpoint, list[str]]:
+    """`choose_from` on rank 0, opened on every rank. Collective."""
+    checkpoint, messages = _open_chosen(lambda: choose_from(path), ranks)
+    assert checkpoint is not None
+    return checkpoint, messages
+
+
+def open_checkpoint(directory: Path) -> Checkpoint:
+    """Open one checkpoint, with the sizes of its files checked, their content as it is read."""
+    path = directory / STATE
+    values = unseal(path)
+    if values.pop("format", None) != FORMAT:
+        raise CheckpointError(f"{path} is not of format {FORMAT}; use the version that wrote it")
+    files = tuple(StoredFile(**file) for file in values.pop("files"))
+    values["shapes"] = {name: tuple(shape) for name, shape in values["shapes"].items()}
+    if set(values) != {entry.name for entry in fields(State)}:
+        raise CheckpointError(f"{path} has other entries than this version writes")
+    state = State(**values)
+    for file in files:
+        check_file(directory, file, content=False)
+    tensors = [t for rank in range(state.world_size) for t in read_index(directory, rank).tensors]
+    try:
+        ordered = in_order(tensors, state.shapes)
+    except CheckpointError as error:
+        raise CheckpointError(f"{directory}: {error}") from error
+    return Checkpoint(directory, state, files, ordered)
+
+
+def verify(directory: Path) -> None:
+    """CheckpointError when one byte of a checkpoint is not as it was written."""
+    for file in open_checkpoint(directory).files:
+        check_file(directory, file, content=True)
+
+
+def _candidates(checkpoints: Path) -> tuple[list[Path], list[str]]:
+    """Published directories in the order in which to try them, and what is odd about them."""
+    steps = saved_steps(checkpoints)
+    newest_first = [steps[step] for step in sorted(steps, reverse=True)]
+    latest = checkpoints / LATEST
+    try:
+        name = latest.read_bytes().decode(errors="replace").removesuffix("\n")
+    except FileNotFoundError:
+        return newest_first, [f"{latest} is missing"] if steps else []
+    except OSError as error:
+        return newest_first, [f"cannot read {latest}: {error.strerror}"]
+    if checkpoints / name not in newest_first:
+        return newest_first, [f"{latest} names {name!r}, which is not there"]
+    place = newest_first.index(checkpoints / name)
+    newer = newest_first[:place][::-1]
+    messages = [f"{path} is newer than {latest}, which names {name}" for path in newer]
+    return newest_first[place:] + newer, messages
+
+
+def saved_steps(checkpoints: Path) -> dict[int, Path]:
+    """Published directories by step, ascending."""
+    try:
+        found = {path.name: path for path in checkpoints.iterdir()}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise CheckpointError(f"cannot read {checkpoints}: {error.strerror}") from error
+    steps = {int(m[1]): found[name] for name in found if (m := STEP_NAME.fullmatch(name))}
+    return dict(sorted(steps.items()))
+
+
+def _open_chosen(
+    chosen: Callable[[], tuple[Path | None, list[str]]], ranks: Ranks
+) -> tuple[Checkpoint | None, list[str]]:
+    def choice() -> tuple[str, list[str]]:
+        directory, messages = chosen() if ranks.rank == 0 else (None, [])
+        return str(directory or ""), messages
+
+    directory, messages = agree(ranks, choice)[0]
+    opened: list[Checkpoint] = []
+    if directory:
+        agree(ranks, lambda: opened.append(open_checkpoint(Path(directory))))
+    return (opened[0] if opened else None), messages
+
+
+def agree(ranks: Ranks, action: Callable[[], object]) -> list[Any]:
+    """What `action` returned on each rank, as JSON has it; its failure anywhere fails all."""
+    result, mistake = None, ""
+    try:
+        result = action()
+    except (OSError, PipelineError) as error:
+        mistake = str(error)
+    answers = [json.loads(text) for text in ranks.gather(json.dumps([mistake, result]))]
+    failed = [rank for rank, answer in enumerate(answers) if answer[0]]
+    if failed:
+        first = f"rank {failed[0]}: " if failed[0] else ""
+        others = f" (and ranks {', '.join(map(str, failed[1:]))})" if failed[1:] else ""
+        raise CheckpointError(first + answers[failed[0]][0] + others)
+    return [answer[1] for answer in answers]

@@ -1,0 +1,173 @@
+"""ds_configs/*.json and a Run -> the one dict that DeepSpeed is given.
+
+A ds file says how memory and speed are spent and may hold only `ALLOWED` keys: whatever could
+change what is learned belongs to Run and is written here, in `deepspeed_dict`. Not offered:
+predivide factors, quantised collectives, round_robin_gradients, NVMe (wrong, or not exact).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import ConfigError
+from pipeline.run import Run
+
+FOLDER = Path(__file__).parents[2] / "ds_configs"
+
+Choices = tuple[object, ...]
+OFFLOAD: dict[str, type | Choices] = {"device": ("none", "cpu"), "pin_memory": bool}
+ALLOWED: dict[str, type | Choices | dict[str, type | Choices]] = {
+    "stage": (0, 1, 2, 3),
+    "reduce_bucket_size": int,
+    "allgather_bucket_size": int,
+    "overlap_comm": bool,
+    "contiguous_gradients": bool,
+    "stage3_prefetch_bucket_size": int,
+    "stage3_param_persistence_threshold": int,
+    "stage3_max_live_parameters": int,
+    "stage3_max_reuse_distance": int,
+    "offload_optimizer": OFFLOAD,
+    "offload_param": OFFLOAD,
+}
+"""Keys of a file's zero_optimization section, with the type or the choices of their values."""
+
+OWNED_BY_RUN = {
+    "train_batch_size": "batch.sequences",
+    "train_micro_batch_size_per_gpu": "batch.per_device",
+    "gradient_accumulation_steps": "batch.sequences and batch.per_device, which it follows from",
+    "gradient_clipping": "optimizer.clip_norm",
+    "optimizer": "optimizer.kind and the settings beside it",
+    "scheduler": "schedule.kind and the settings beside it",
+    "bf16": "precision",
+    "fp16": "precision",
+    "torch_autocast": "precision",
+    "data_types": "precision",
+    "communication_data_type": "precision",
+    "seed": "seed",
+    "steps_per_print": "logging.every",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeepSpeedFile:
+    """A ds file that has been checked."""
+
+    name: str
+    zero: Mapping[str, Any]
+    """Its zero_optimization section."""
+
+    def stage(self, precision: str) -> int:
+        """The ZeRO stage that runs: stage 0 becomes 1 in bf16, where DeepSpeed 0.19.8 takes an
+        optimizer step with zero gradients while it starts, which moves the weights."""
+        stage = int(self.zero["stage"])
+        return max(stage, 1) if precision != "fp32" else stage
+
+    def advice(self, precision: str) -> str:
+        """What is not as the file says, or ""."""
+        if self.stage(precision) == self.zero["stage"]:
+            return ""
+        return f"{self.name} runs as ZeRO stage 1: DeepSpeed's stage 0 is exact in fp32 only"
+
+    def offloads(self) -> bool:
+        """Whether the optimizer's state lies in the memory of the host."""
+        return bool(self.zero.get("offload_optimizer", {}).get("device", "none") != "none")
+
+
+def read_deepspeed_file(name: str) -> DeepSpeedFile:
+    """A file of ds_configs by name (zero1), or any by path; ConfigError for a key not allowed."""
+    path = Path(name)
+    if not path.suffix:
+        path = FOLDER / f"{name}.json"
+        known = sorted(file.stem for file in FOLDER.glob("*.json"))
+        if not path.is_file():
+            raise ConfigError(f"no ds file is called {name}; choose one of {', '.join(known)}")
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{name} cannot be read as a ds file ({error}); give a JSON file"
+        ) from None
+    if not isinstance(content, dict) or not isinstance(content.get("zero_optimization"), dict):
+        raise ConfigError(
+            f'{name} has no section {{"zero_optimization": {{"stage": ...}}}}; add it'
+        )
+    for key in content:
+        if key != "zero_optimization":
+            raise ConfigError(f"{name}: {_why_not(key, ['zero_optimization'])}")
+    zero = _checked(content["zero_optimization"], ALLOWED, name)
+    if "stage" not in zero:
+        raise ConfigError(f"{name}: zero_optimization says no stage; add one of 0, 1, 2, 3")
+    _check_effects(zero, name)
+    return DeepSpeedFile(name, zero)
+
+
+def deepspeed_dict(
+    run: Run, file: DeepSpeedFile, *, rows: int, accumulation: int, world_size: int
+) -> dict[str, Any]:
+    """rows: of a micro-batch, filling included; accumulation: micro-batches of a step and rank."""
+    half = run.precision != "fp32"
+    stage = file.stage(run.precision)
+    zero = dict(file.zero) | {"stage": stage, "sub_group_size": 2**60}  # all weights in one group
+    if stage in (1, 2) and not file.offloads() and not (half and stage == 1):
+        zero["compute_grad_norm"] = False  # our optimizer does; the other cases cannot leave it out
+    return {
+        "train_batch_size": rows * accumulation * world_size,
+        "train_micro_batch_size_per_gpu": rows,
+        "gradient_accumulation_steps": accumulation,
+        "gradient_clipping": 0.0,  # our optimizer clips, alike at every stage
+        "communication_data_type": "fp32",
+        "data_types": {"grad_accum_dtype": "fp32"},
+        "bf16": {"enabled": half, "check_grad_overflow": False},  # ours checks
+        "zero_allow_untested_optimizer": True,  # tests/pipeline/training/test_optim.py
+        "zero_force_ds_cpu_optimizer": False,
+        "timers": {"throughput": {"enabled": False}},  # waits for the device twice a micro-batch
+        "zero_optimization": zero,
+    }
+
+
+def _checked(section: Mapping[str, Any], allowed: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The section with whole numbers as int; ConfigError for a key or value not allowed."""
+    result: dict[str, Any] = {}
+    for key, value in section.items():
+        kind = allowed.get(key)
+        if kind is None:
+            raise ConfigError(f"{place}: {_why_not(key, list(allowed))}")
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # 5e8 is a float in JSON
+        if isinstance(kind, dict):
+            if not isinstance(value, dict):
+                raise ConfigError(f"{place}: {key}={value!r} is no section; choose {{...}}")
+            value = _checked(value, kind, f"{place}: {key}")
+        elif isinstance(kind, tuple):
+            if isinstance(value, bool) or value not in kind:
+                choices = ", ".join(map(str, kind))
+                raise ConfigError(f"{place}: {key}={value!r} is not one of {choices}")
+        elif type(value) is not kind or (kind is int and value < 0):
+            wanted = "true or false" if kind is bool else "a whole number, 0 or more"
+            raise ConfigError(f"{place}: {key}={value!r} is not {wanted}")
+        result[key] = value
+    return result
+
+
+def _why_not(key: str, allowed: list[str]) -> str:
+    if key in OWNED_BY_RUN:
+        return f"key {key} belongs to the run; set {OWNED_BY_RUN[key]} there"
+    near = difflib.get_close_matches(key, allowed, 1)
+    hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(allowed)}"
+    return f"key {key} is not allowed in a ds file, which only says how memory is spent; {hint}"
+
+
+def _check_effects(zero: Mapping[str, Any], name: str) -> None:
+    """A setting that its stage does not read is an error."""
+    for key in zero:
+        least = 3 if key.startswith("stage3_") or key == "offload_param" else 1
+        if key != "stage" and zero["stage"] < least:
+            raise ConfigError(
+                f"{name}: {key} has no effect at stage {zero['stage']}; remove it, or use "
+                f"stage {least} or higher"
+            )

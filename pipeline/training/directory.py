@@ -1,0 +1,75 @@
+"""RUN: who may write into it, and the two marks that batch scripts look at.
+
+ready          processes of a job are there and handle signals
+INTERRUPTED    the last job was asked to stop and saved; start it again, and it goes on
+.slow-nodes    hosts that held the others up, one a line; best left out when it is started again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.data.files import write_whole
+from pipeline.errors import CheckpointError
+from pipeline.training.checkpoint import CHECKPOINTS, saved_steps
+from pipeline.training.file_system import check_renames
+from pipeline.training.lease import LEASE, hold
+from pipeline.training.metrics import CURVE, METRICS, TENSORBOARD
+from pipeline.training.publishing import remove_leftovers
+from pipeline.training.record import RECORD
+from pipeline.training.tracing import PROFILE
+
+READY = "ready"
+INTERRUPTED = "INTERRUPTED"
+SLOW_NODES = ".slow-nodes"
+OURS = {READY, INTERRUPTED, LEASE, CHECKPOINTS, RECORD, METRICS, TENSORBOARD, CURVE, PROFILE}
+
+
+@contextmanager
+def claim(run: Path) -> Iterator[None]:
+    """Make and hold RUN inside, for one process of a job; CheckpointError when that cannot be.
+
+    What a crash left behind is cleaned up; `mark_interrupted` is to be called inside.
+    """
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        others = sorted(
+            path.name
+            for path in run.iterdir()
+            if path.name not in OURS and not path.name.startswith(".")
+        )
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write to {run}: {error.strerror}; name another --output"
+        ) from error
+    if others and not (run / RECORD).exists():
+        raise CheckpointError(
+            f"--output {run} holds other files ({', '.join(others[:3])}); name a new directory"
+        )
+    with hold(run):
+        check_renames(run)
+        remove_leftovers(run)
+        (run / READY).unlink(missing_ok=True)
+        (run / SLOW_NODES).unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            (run / READY).unlink(missing_ok=True)
+
+
+def has_checkpoints(run: Path) -> bool:
+    """Whether there is something to go on from, damaged or not."""
+    return bool(saved_steps(run / CHECKPOINTS))
+
+
+def mark_ready(run: Path) -> None:
+    """Say that signals are handled from now on, and that an earlier interruption is over."""
+    (run / INTERRUPTED).unlink(missing_ok=True)
+    write_whole(run / READY, b"")
+
+
+def mark_interrupted(run: Path, step: int) -> None:
+    """Say that the run is saved and wants to be started again."""
+    write_whole(run / INTERRUPTED, f"step {step}\n".encode())

@@ -1,0 +1,275 @@
+"""The only file that knows DeepSpeed: starts it, and hides what of it is not ours to use.
+
+DeepSpeed gives ZeRO's memory layout and communication. Loss scaling, clipping, the learning rate,
+optimizers, checkpoints and logs are ours, so that they are the same at every stage.
+
+    for batch in step.batches:
+        losses = engine(batch...)
+        engine.backward(losses.sum, predictions of the global step)
+    engine.step(learning_rate)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import logging
+import math
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from pipeline.errors import ConfigError
+from pipeline.run import Run
+from pipeline.training.deepspeed_config import DeepSpeedFile, deepspeed_dict
+from pipeline.training.fragments import LogicalParameter, check_logical, cut, read_layout, verify
+from pipeline.training.meeting import fresh_store
+from pipeline.training.optim import LogicalOptimizer
+
+LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+TIMEOUT_VARIABLE = "TENFOLD_TIMEOUT_SECONDS"
+TIMEOUT_SECONDS = 1800.0
+"""How long a rank waits for another: longer than the slowest checkpoint or compilation."""
+TESTED_VERSION = "0.19.8"
+
+
+class Engine:
+    """A model under ZeRO: forward, backward and step."""
+
+    def __init__(
+        self, wrapped: Any, optimizer: LogicalOptimizer, accumulation: int, device: torch.device
+    ) -> None:
+        self._wrapped = wrapped
+        self.optimizer = optimizer
+        self.accumulation = accumulation
+        """Micro-batches of a step on each rank; may be changed between steps."""
+        self._divisor = accumulation
+        self.device = device
+        self.world_size = dist.get_world_size()
+        self.rank = dist.get_rank()
+        self.stage = int(wrapped.zero_optimization_stage())
+        self._micro_batches = 0
+
+    @property
+    def module(self) -> torch.nn.Module:
+        """The model itself; at stage 3 its weights are here only inside `whole_weights`."""
+        return self._wrapped.module  # type: ignore[no-any-return]
+
+    @property
+    def gradient_norm(self) -> float:
+        """Norm of the last step's global gradient before clipping; not finite: it was not used."""
+        return self.optimizer.gradient_norm
+
+    @property
+    def is_boundary(self) -> bool:
+        """Whether all micro-batches of a step have gone backward, so that `step` comes next."""
+        return self._micro_batches == self.accumulation
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """The model's forward pass."""
+        return self._wrapped(*inputs, **named)
+
+    def backward(self, loss_sum: torch.Tensor, global_count: int) -> None:
+        """Add the gradient of loss_sum / global_count, for this rank's next micro-batch.
+
+        loss_sum: over this micro-batch's predictions; global_count: the predictions of the whole
+        step on all ranks. DeepSpeed divides by micro-batches and ranks, which is undone here.
+        """
+        assert not self.is_boundary, "step() comes before the next micro-batch"
+        last = self._micro_batches + 1 == self.accumulation
+        self._wrapped.set_gradient_accumulation_boundary(last)
+        self._wrapped.backward(loss_sum * (self.world_size * self._divisor / global_count))
+        self._micro_batches += 1
+        if not self.is_boundary:
+            self._wrapped.step()  # only moves DeepSpeed's count of micro-batches
+
+    def step(self, learning_rate: float) -> bool:
+        """Update the weights; False when the gradient was not finite and nothing changed."""
+        assert self.is_boundary, f"{self._micro_batches} of {self.accumulation} micro-batches done"
+        before = self.optimizer.steps
+        self.optimizer.gradient_norm = math.inf  # some stages find that out before our optimizer
+        self.optimizer.param_groups[0]["lr"] = learning_rate
+        self._wrapped.step()
+        self._micro_batches = 0
+        return self.optimizer.steps > before
+
+    @torch.no_grad()
+    def refresh_model_weights(self) -> None:
+        """Make the model equal to the fp32 weights after these were written. Collective."""
+        zero = _zero(self._wrapped)
+        if zero is None:
+            return  # stage 0: they are one
+        if self.stage < 3:
+            zero.update_lp_params()
+            return
+        zero._partition_all_parameters()
+        for group in range(len(zero.fp16_groups)):
+            zero._reassign_or_swap_out_partitioned_parameters(group)
+        if zero.persistent_parameters:
+            zero.persistent_parameters[0].all_gather(zero.persistent_parameters)
+
+    @contextlib.contextmanager
+    def whole_weights(self) -> Iterator[Mapping[str, torch.nn.Parameter]]:
+        """The model's parameters, whole also at stage 3; not to be written to. Collective."""
+        with _deepspeed().zero.GatheredParameters(list(self.module.parameters())):
+            yield dict(self.module.named_parameters())
+
+    def close(self) -> None:
+        """Release DeepSpeed's hooks and buffers."""
+        self._wrapped.destroy()
+
+
+def initialize(
+    model: torch.nn.Module,
+    run: Run,
+    file: DeepSpeedFile,
+    logical: Sequence[LogicalParameter],
+    *,
+    rows: int,
+    accumulation: int,
+) -> Engine:
+    """The model, which is changed in place, under `file` with `run`'s optimizer; collective.
+
+    rows: of a micro-batch; accumulation: micro-batches of a step on each rank (both from the
+    loader's `Share`); after `init_distributed`. ConfigError when the optimizer could not be exact.
+    """
+    device = compute_device()
+    parameters = {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
+    check_logical(logical, parameters)
+    originals = {}
+    if run.precision != "fp32":
+        # DeepSpeed's fp32 weights are copies of its bf16 ones; ours start from what was given.
+        originals = {name: value.detach().clone() for name, value in parameters.items()}
+    optimizer = LogicalOptimizer(parameters, logical, run.optimizer)
+    settings = deepspeed_dict(
+        run, file, rows=rows, accumulation=accumulation, world_size=dist.get_world_size()
+    )
+    with _quiet():
+        wrapped, *_ = _deepspeed().initialize(
+            model=model, optimizer=optimizer, config=settings, dist_init_required=False
+        )
+    engine = Engine(wrapped, optimizer, accumulation, device)
+    zero = _zero(wrapped)
+    layout = read_layout(parameters, _flats(optimizer, zero), zero)
+    fragments = cut(layout, logical)
+    optimizer.bind(layout, fragments, device)
+    _start_from(originals, optimizer)
+    with engine.whole_weights() as weights:
+        verify(layout, fragments, logical, weights, device)
+    return engine
+
+
+def init_distributed() -> torch.device:
+    """Join the other ranks, or be the only one; what the launcher set says which. Idempotent.
+
+    ConfigError when only a part of LAUNCHER_VARIABLES is set.
+    """
+    present = [name for name in LAUNCHER_VARIABLES if name in os.environ]
+    if present and len(present) < len(LAUNCHER_VARIABLES) and "RANK" in present:
+        missing = ", ".join(name for name in LAUNCHER_VARIABLES if name not in present)
+        raise ConfigError(
+            f"the launcher set {', '.join(present)} but not {missing}; set these too, or start "
+            "with torchrun or deepspeed"
+        )
+    if "RANK" not in present:
+        os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
+    deepspeed = _deepspeed()
+    device = compute_device()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if not dist.is_initialized():
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        if os.environ["WORLD_SIZE"] == "1":
+            alone = dist.HashStore()  # type: ignore[attr-defined]  # needs no port
+            dist.init_process_group(backend, store=alone, rank=0, world_size=1)
+        else:
+            store, rank, world_size = fresh_store(timeout())
+            dist.init_process_group(
+                backend, store=store, rank=rank, world_size=world_size, timeout=timeout()
+            )
+    with _quiet():
+        deepspeed.init_distributed()
+    return device
+
+
+def timeout() -> timedelta:
+    """After how long a wait for another rank is an error; a batch script may want it sooner."""
+    given = os.environ.get(TIMEOUT_VARIABLE, str(TIMEOUT_SECONDS))
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"{TIMEOUT_VARIABLE}={given!r} is not a number of seconds; unset it")
+    return timedelta(seconds=seconds)
+
+
+def compute_device() -> torch.device:
+    """This rank's GPU, or the CPU where there is none."""
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cpu")
+
+
+def _start_from(originals: Mapping[str, torch.Tensor], optimizer: LogicalOptimizer) -> None:
+    records = {record.name: record for record in optimizer.logical}
+    with torch.no_grad():
+        for part in optimizer.fragments() if originals else ():
+            record = records[part.name]
+            first = record.start + part.start
+            whole = originals[record.parameter_name].reshape(-1)
+            part.weight.copy_(whole[first : first + part.weight.numel()])
+
+
+def _zero(wrapped: Any) -> Any:
+    """DeepSpeed's optimizer around ours, None at stage 0."""
+    return None if isinstance(wrapped.optimizer, LogicalOptimizer) else wrapped.optimizer
+
+
+def _flats(optimizer: LogicalOptimizer, zero: Any) -> list[torch.Tensor]:
+    """What DeepSpeed will have our optimizer step on."""
+    parts = getattr(zero, "fp32_partitioned_groups_flat", None)
+    if parts is None:
+        parts = [flat for group in optimizer.param_groups for flat in group["params"]]
+    return list(parts)
+
+
+@functools.cache
+def _deepspeed() -> Any:
+    """DeepSpeed, imported when first needed (it takes seconds) and made quiet."""
+    logging.disable(logging.WARNING)
+    try:
+        with _quiet():
+            import deepspeed
+    finally:
+        logging.disable(logging.NOTSET)
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    if deepspeed.__version__ != TESTED_VERSION:
+        print(
+            f"DeepSpeed {deepspeed.__version__} is not the tested {TESTED_VERSION}; "
+            "its layout is checked at start",
+            file=sys.stderr,
+        )
+    # On a CPU it would compile an extension for inference at start, and wait for ever when a killed
+    # process has left that compilation's lock; training does not use it.
+    deepspeed.ops.__dict__["__compatible_ops__"] = {}
+    return deepspeed
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without DeepSpeed's prints and its use of what torch has deprecated."""
+    warnings.filterwarnings(
+        "ignore", category=FutureWarning, message=".*(all_gather|reduce_scatter)_"
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield

@@ -1,0 +1,40 @@
+"""A training sequence in words, to be read before hours are spent on millions like it."""
+
+from __future__ import annotations
+
+import sys
+
+from tokenizers import Tokenizer
+
+from pipeline.data.loader import Batch, Loader
+
+
+def print_example(loader: Loader, sequences: int, step: int) -> None:
+    """One sequence of the next step as the encoder sees it; `sequences` are read so far."""
+    batch = next(loader.micro_batches(sequences, step))
+    tokenizer = Tokenizer.from_file(
+        str(loader.datasets[0].directory / "tokenizer" / "tokenizer.json")
+    )
+    print(f"  example: {describe_example(batch, tokenizer)}")
+    if step:
+        print(f"going on after step {step:,}")
+    sys.stdout.flush()
+
+
+def describe_example(batch: Batch, tokenizer: Tokenizer, tokens: int = 48) -> str:
+    """The first row of a batch: a predicted token as {what the encoder sees | the answer}."""
+    shown = batch.input_ids[0, : min(tokens, int(batch.lengths[0]))].tolist()
+    length = batch.input_ids.shape[1]
+    used = zip(batch.positions.tolist()[: batch.predictions], batch.labels.tolist(), strict=False)
+    answers = {place: label for place, label in used if place < min(length, len(shown))}
+
+    def text(ids: list[int]) -> str:
+        return str(tokenizer.decode(ids, skip_special_tokens=False))
+
+    parts: list[str] = []
+    start = 0
+    for place, label in sorted(answers.items()):
+        parts += [text(shown[start:place]), f" {{{text([shown[place]])} | {text([label])}}}"]
+        start = place + 1
+    parts.append(text(shown[start:]))
+    return " ".join("".join(parts).split())

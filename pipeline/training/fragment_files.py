@@ -1,0 +1,331 @@
+"""One rank's fragments <-> two safetensors files, and an index of what lies where in them.
+
+    weights-00003.safetensors    fp32 weights, tensors "NAME@START"
+    optimizer-00003.safetensors  both moments, tensors "NAME@START.exp_avg" and ".exp_avg_sq"
+    index-00003.json             both files' sizes and hashes, and one line of facts a tensor
+
+NAME is a logical parameter's Hugging Face name, START the fragment's first element in it. Fragments
+of any ranks put together are the whole parameter: `read_range` reads any part of it.
+
+We write the safetensors format ourselves: hashes are of the bytes in memory, so that what a disk
+makes of them is found later, and a copy of a fragment at a time is all the memory it takes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+import xxhash
+
+from pipeline.data.files import sync_directory
+from pipeline.errors import CheckpointError
+from pipeline.training.optim import FragmentState
+
+KINDS = ("weight", "exp_avg", "exp_avg_sq")
+"""What is stored of every element, each as fp32."""
+ITEM_BYTES = 4
+PARAMETER_BYTES = len(KINDS) * ITEM_BYTES
+CHUNK_BYTES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """One file of a checkpoint."""
+
+    file: str
+    bytes: int
+    xxh3_64: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTensor:
+    """One fragment's weights, or one of its moments."""
+
+    name: str
+    """Of the logical parameter."""
+    kind: str
+    """weight, exp_avg or exp_avg_sq."""
+    start: int
+    """First element, in the flattened logical parameter."""
+    numel: int
+    file: str
+    byte: int
+    """Where it begins in the file."""
+    xxh3_64: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What one rank wrote."""
+
+    files: tuple[StoredFile, ...]
+    tensors: tuple[StoredTensor, ...]
+
+
+def index_name(rank: int) -> str:
+    """The file name of a rank's index."""
+    return f"index-{rank:05d}.json"
+
+
+def file_names(rank: int) -> tuple[str, str]:
+    """The names of a rank's weights and moments."""
+    return f"weights-{rank:05d}.safetensors", f"optimizer-{rank:05d}.safetensors"
+
+
+def seal(values: Mapping[str, Any]) -> bytes:
+    """JSON whose last entry is the hash of all before it."""
+    body = json.dumps(values, indent=1, allow_nan=False)
+    digest = xxhash.xxh3_64_hexdigest(body.encode())
+    return json.dumps({**values, "xxh3_64": digest}, indent=1).encode() + b"\n"
+
+
+def unseal(path: Path) -> dict[str, Any]:
+    """The values of a sealed file; CheckpointError when one byte is not as it was written."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        values = json.loads(content)
+        if isinstance(values, dict) and "xxh3_64" in values:
+            del values["xxh3_64"]
+            if seal(values) == content:
+                return values
+    except ValueError:
+        pass
+    raise CheckpointError(f"{path} is damaged: its hash is not that of its content")
+
+
+def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> StoredFile:
+    """Write a file that is on disk when this returns."""
+    digest = xxhash.xxh3_64()
+    size = 0
+    try:
+        with path.open("wb") as file:
+            for part in parts:
+                file.write(part)
+                digest.update(part)
+                size += len(part)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise CheckpointError(f"cannot write {path}: {error.strerror}") from error
+    return StoredFile(file=path.name, bytes=size, xxh3_64=digest.hexdigest())
+
+
+def write_fragments(directory: Path, rank: int, fragments: Iterable[FragmentState]) -> None:
+    """Write a rank's three files, the index last: once it has its name, all are on disk."""
+    weights_name, optimizer_name = file_names(rank)
+    parts = sorted(
+        (part for part in fragments if part.weight.numel()),
+        key=lambda part: (part.name, part.start),
+    )
+    contents: dict[str, list[tuple[str, FragmentState, str]]] = {
+        weights_name: [(f"{part.name}@{part.start}", part, "weight") for part in parts],
+        optimizer_name: [
+            (f"{part.name}@{part.start}.{kind}", part, kind) for part in parts for kind in KINDS[1:]
+        ],
+    }
+    files, tensors = [], []
+    for name, entries in contents.items():
+        stored: list[StoredTensor] = []
+        files.append(write_synced(directory / name, _safetensors(name, entries, stored)))
+        tensors += stored
+    index = {"files": [asdict(file) for file in files], "tensors": [asdict(t) for t in tensors]}
+    unnamed = directory / f".{index_name(rank)}.tmp"
+    write_synced(unnamed, [seal(index)])
+    sync_directory(directory)
+    unnamed.rename(directory / index_name(rank))  # the last thing that can fail
+
+
+def read_index(directory: Path, rank: int) -> Index:
+    """A rank's index; CheckpointError when it is missing or damaged."""
+    values = unseal(directory / index_name(rank))
+    return Index(
+        tuple(StoredFile(**file) for file in values["files"]),
+        tuple(StoredTensor(**tensor) for tensor in values["tensors"]),
+    )
+
+
+def in_order(
+    tensors: Iterable[StoredTensor], shapes: Mapping[str, Sequence[int]]
+) -> dict[tuple[str, str], list[StoredTensor]]:
+    """(name, kind) -> its fragments by `start`.
+
+    CheckpointError unless they cover every element of every logical parameter exactly once.
+    """
+    found: dict[tuple[str, str], list[StoredTensor]] = {
+        (name, kind): [] for name in shapes for kind in KINDS
+    }
+    for tensor in tensors:
+        if (tensor.name, tensor.kind) not in found:
+            raise CheckpointError(f"{tensor.name} is no logical parameter of this run")
+        found[tensor.name, tensor.kind].append(tensor)
+    for (name, kind), parts in found.items():
+        parts.sort(key=lambda tensor: tensor.start)
+        end = 0
+        for tensor in parts:
+            if tensor.start != end:
+                times = "twice" if tensor.start < end else "by no rank"
+                raise CheckpointError(
+                    f"{kind} of {name} from element {min(tensor.start, end)} on was written {times}"
+                )
+            end += tensor.numel
+        if end != math.prod(shapes[name]):
+            raise CheckpointError(
+                f"{kind} of {name} has {end} elements, its shape is {tuple(shapes[name])}"
+            )
+    return found
+
+
+def read_range(
+    directory: Path,
+    tensors: Sequence[StoredTensor],
+    start: int,
+    stop: int,
+    trusted: set[tuple[str, int]],
+) -> torch.Tensor:
+    """Elements [start, stop) of one kind of a logical parameter, out of its ordered fragments.
+
+    A fragment's hash is checked the first time that any of it is read; `trusted` collects (file,
+    byte) of those found right. CheckpointError names the file that is damaged.
+    """
+    result = torch.empty(stop - start, dtype=torch.float32)
+    target = _bytes(result)
+    for tensor in tensors:
+        first, last = max(start, tensor.start), min(stop, tensor.start + tensor.numel)
+        if first < last:
+            window = target[(first - start) * ITEM_BYTES : (last - start) * ITEM_BYTES]
+            skip = (first - tensor.start) * ITEM_BYTES
+            try:
+                with (directory / tensor.file).open("rb") as file:
+                    _read_checked(file, tensor, skip, window, trusted)
+            except OSError as error:
+                raise CheckpointError(
+                    f"cannot read {directory / tensor.file}: {error.strerror}"
+                ) from error
+    return result
+
+
+def describe(path: Path) -> StoredFile:
+    """The record of a small file as it lies there."""
+    content = path.read_bytes()
+    digest = xxhash.xxh3_64_hexdigest(content)
+    return StoredFile(file=path.name, bytes=len(content), xxh3_64=digest)
+
+
+def check_file(directory: Path, stored: StoredFile, *, content: bool) -> None:
+    """CheckpointError unless the file has the size, and where asked the hash, that it should."""
+    path = directory / stored.file
+    try:
+        size = path.stat().st_size
+        if size != stored.bytes:
+            raise CheckpointError(f"{path} has {size} bytes, not {stored.bytes}")
+        if content:
+            with path.open("rb") as file:
+                found = _hash(file, stored.bytes)
+            if found != stored.xxh3_64:
+                raise CheckpointError(f"{path} is damaged: xxh3_64 {found}, not {stored.xxh3_64}")
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
+
+
+def divide(
+    fragments: Iterable[FragmentState], rank: int, world_size: int
+) -> Iterator[FragmentState]:
+    """A rank's share of fragments that all ranks have alike (stage 0): equal runs of elements."""
+    parts = list(fragments)
+    total = sum(part.weight.numel() for part in parts)
+    first, last = total * rank // world_size, total * (rank + 1) // world_size
+    place = 0
+    for part in parts:
+        size = part.weight.numel()
+        begin, end = max(first - place, 0), min(last - place, size)
+        if begin < end:
+            cut = (tensor[begin:end] for tensor in (part.weight, part.exp_avg, part.exp_avg_sq))
+            yield FragmentState(part.name, part.start + begin, *cut)
+        place += size
+
+
+def _safetensors(
+    file: str, entries: Sequence[tuple[str, FragmentState, str]], stored: list[StoredTensor]
+) -> Iterator[bytes | memoryview]:
+    """The parts of a safetensors file; what it holds is appended to `stored` as it goes."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    place = 0
+    for key, part, kind in entries:
+        size = getattr(part, kind).numel() * ITEM_BYTES
+        header[key] = {
+            "dtype": "F32",
+            "shape": [size // ITEM_BYTES],
+            "data_offsets": [place, place + size],
+        }
+        place += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    byte = 8 + len(text)
+    for _, part, kind in entries:
+        tensor: torch.Tensor = getattr(part, kind)
+        assert tensor.dtype == torch.float32 and tensor.dim() == 1
+        content = _bytes(tensor.detach().to("cpu").contiguous())
+        stored.append(
+            StoredTensor(
+                name=part.name,
+                kind=kind,
+                start=part.start,
+                numel=tensor.numel(),
+                file=file,
+                byte=byte,
+                xxh3_64=xxhash.xxh3_64_hexdigest(content),
+            )
+        )
+        yield content
+        byte += len(content)
+
+
+def _bytes(tensor: torch.Tensor) -> memoryview:
+    """The memory of a contiguous tensor on the CPU."""
+    content: memoryview = tensor.view(torch.uint8).numpy().data
+    return content
+
+
+def _read_checked(
+    file: BinaryIO,
+    tensor: StoredTensor,
+    skip: int,
+    window: memoryview,
+    trusted: set[tuple[str, int]],
+) -> None:
+    """Fill `window` with a fragment's bytes from `skip` on."""
+    whole = len(window) == tensor.numel * ITEM_BYTES
+    found = tensor.xxh3_64
+    if not whole and (tensor.file, tensor.byte) not in trusted:
+        file.seek(tensor.byte)
+        found = _hash(file, tensor.numel * ITEM_BYTES)
+    file.seek(tensor.byte + skip)
+    count = file.readinto(window)  # type: ignore[attr-defined]
+    if whole:
+        found = xxhash.xxh3_64_hexdigest(window)
+    if count != len(window) or found != tensor.xxh3_64:
+        raise CheckpointError(
+            f"{file.name} is damaged: {tensor.kind} of {tensor.name} from element {tensor.start} "
+            f"on has xxh3_64 {found}, not {tensor.xxh3_64}"
+        )
+    trusted.add((tensor.file, tensor.byte))
+
+
+def _hash(file: BinaryIO, size: int) -> str:
+    """xxh3_64 of the next `size` bytes."""
+    digest = xxhash.xxh3_64()
+    while size and (chunk := file.read(min(size, CHUNK_BYTES))):
+        digest.update(chunk)
+        size -= len(chunk)
+    return digest.hexdigest()

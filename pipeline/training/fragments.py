@@ -1,0 +1,290 @@
+"""Logical parameters -> where their elements lie in one rank's fp32 tensors, at any ZeRO stage.
+
+A layer's weight may be a slice of a fused tensor, and ZeRO cuts tensors without looking. Two ranks
+at stages 1 and 2:
+
+    parameters   |  query rows |  key rows  |  value rows  | bias |  embedding | padded rows |
+    flat tensor  |<------------- rank 0 ------------->|<---------- rank 1 ---------->|#######|
+    fragments    |   query     |    key     | value.. |.. value | bias | embedding  |
+
+Stage 0 has every parameter whole on every rank; stage 3 cuts each parameter on its own and leaves
+the rest of the last piece (#) uninitialised. What belongs to no logical parameter (padded
+vocabulary rows, #) has no fragment, so nothing ever reads or writes it.
+
+DeepSpeed's structures are read here and nowhere patched; `verify` compares what they say with the
+model's weights, so a layout that we misread (or that DeepSpeed misreports, as 0.19.8 does with
+round_robin_gradients) stops the run before its first step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from pipeline.errors import ConfigError
+
+
+class LogicalParameter(Protocol):
+    """What the optimizer treats as one weight: a contiguous range of a flattened parameter."""
+
+    @property
+    def name(self) -> str:
+        """Unique name."""
+
+    @property
+    def parameter_name(self) -> str:
+        """Name of the parameter, as in `model.named_parameters()`."""
+
+    @property
+    def start(self) -> int:
+        """First element, in the flattened parameter."""
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """Shape of the range."""
+
+    @property
+    def decay(self) -> bool:
+        """Whether weight decay applies."""
+
+    @property
+    def adapt(self) -> bool:
+        """Whether LAMB scales its update by the trust ratio."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of one parameter's elements in a flat tensor of this rank."""
+
+    parameter_name: str
+    start: int
+    """First element, in the flattened parameter."""
+    flat: int
+    """Which flat tensor."""
+    offset: int
+    """First element, in the flat tensor."""
+    numel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """This rank's fp32 weights: what the optimizer steps on, and which elements they are."""
+
+    flats: tuple[torch.Tensor, ...]
+    pieces: tuple[Piece, ...]
+    replicated: bool
+    """Every rank holds everything (stage 0), so that nothing is to be summed over ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A run of one logical parameter's elements in a flat tensor of this rank."""
+
+    logical: int
+    """Which logical parameter."""
+    start: int
+    """First element, in the flattened logical parameter."""
+    flat: int
+    offset: int
+    numel: int
+
+
+REFUSED: dict[str, Any] = {
+    "round_robin_gradients": False,  # DeepSpeed 0.19.8 reports the order before its reordering
+    "has_moe_layers": False,
+    "zenflow": False,
+    "swap_optimizer": False,  # NVMe: the flat tensors are empty between steps
+    "params_in_nvme_and_cpu": False,
+    "zero_hpz_partition_size": 1,
+    "model_parallel_world_size": 1,
+    "low_precision_master_weights_and_grads": False,
+}
+"""Attributes of DeepSpeed's optimizers, with the only value that is exact here."""
+
+
+def read_layout(
+    parameters: Mapping[str, torch.nn.Parameter], flats: Sequence[torch.Tensor], zero: Any
+) -> Layout:
+    """parameters: the trainable ones; flats: what the wrapped optimizer steps on, see there;
+    zero: DeepSpeed's wrapper, None at stage 0. ConfigError for a layout we do not support."""
+    if zero is None:
+        whole = [
+            Piece(name, 0, index, 0, parameter.numel())
+            for index, (name, parameter) in enumerate(parameters.items())
+        ]
+        return Layout(tuple(parameters.values()), tuple(whole), replicated=True)
+    for attribute, supported in REFUSED.items():
+        value = getattr(zero, attribute, supported)
+        if value != supported:
+            raise ConfigError(
+                f"{attribute}={value} is not supported with our optimizers, which need each "
+                f"weight's place in ZeRO's buffers; leave it at {supported}"
+            )
+    if len(flats) != 1:
+        raise ConfigError(
+            f"ZeRO cut the model into {len(flats)} groups, our optimizers step on one at once; "
+            "leave sub_group_size and the parameter groups alone"
+        )
+    cut = _stage_3 if hasattr(zero, "fp32_partitioned_groups_flat") else _stages_1_and_2
+    return Layout(tuple(flats), tuple(cut(parameters, zero)), replicated=False)
+
+
+def _stages_1_and_2(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> Iterator[Piece]:
+    """All parameters one after the other, cut into equal parts, one a rank."""
+    for name, parameter in parameters.items():
+        if not hasattr(parameter, "_hp_mapping"):
+            raise ConfigError(
+                f"DeepSpeed's {type(zero).__name__} says nothing about where {name} lies; "
+                "use ZeRO stage 0, 1, 2 or 3"
+            )
+        mapping = parameter._hp_mapping
+        if mapping is not None:
+            inside, place = mapping.lp_fragment_address, mapping.get_hp_fragment_address()
+            yield Piece(name, inside.start, 0, place.start, place.numel)
+
+
+def _stage_3(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> Iterator[Piece]:
+    """Each parameter cut into equal parts, one a rank; a rank's parts one after the other."""
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    offset = 0
+    for parameter in zero.fp16_groups[0]:
+        part = parameter.partition_numel()
+        start = dist.get_rank(parameter.ds_process_group) * part
+        numel = min(part, parameter.ds_numel - start)
+        if numel > 0:
+            yield Piece(names[id(parameter)], start, 0, offset, numel)
+        offset += part
+
+
+def full_numel(parameter: torch.nn.Parameter) -> int:
+    """Elements of a parameter, also while stage 3 has cut it up."""
+    return int(getattr(parameter, "ds_numel", parameter.numel()))
+
+
+def check_logical(
+    logical: Sequence[LogicalParameter], parameters: Mapping[str, torch.nn.Parameter]
+) -> None:
+    """ConfigError unless the ranges are apart, inside their parameters, and leave none out."""
+    names = [part.name for part in logical]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"two logical parameters are called {twice}; names must differ")
+    ends = dict.fromkeys(parameters, 0)
+    for part in sorted(logical, key=lambda part: part.start):
+        if part.parameter_name not in ends:
+            raise ConfigError(
+                f"logical parameter {part.name} is part of {part.parameter_name}, which is no "
+                "trainable parameter of the model"
+            )
+        end = part.start + math.prod(part.shape)
+        if part.start < ends[part.parameter_name]:
+            raise ConfigError(
+                f"logical parameter {part.name} begins at {part.start} in {part.parameter_name}, "
+                f"inside another one that ends at {ends[part.parameter_name]}"
+            )
+        size = full_numel(parameters[part.parameter_name])
+        if end > size:
+            raise ConfigError(
+                f"logical parameter {part.name} ends at {end}, {part.parameter_name} at {size}"
+            )
+        ends[part.parameter_name] = end
+    for name, end in ends.items():
+        if end == 0:
+            raise ConfigError(
+                f"parameter {name} belongs to no logical parameter and would never be trained; "
+                "name it, or set requires_grad=False"
+            )
+
+
+def cut(layout: Layout, logical: Sequence[LogicalParameter]) -> list[Fragment]:
+    """The fragments of this rank, in the order of the flat tensors."""
+    of_parameter: dict[str, list[int]] = {}
+    for index, part in enumerate(logical):
+        of_parameter.setdefault(part.parameter_name, []).append(index)
+    found = []
+    for piece in layout.pieces:
+        for index in of_parameter[piece.parameter_name]:
+            begin = logical[index].start
+            first = max(begin, piece.start)
+            last = min(begin + math.prod(logical[index].shape), piece.start + piece.numel)
+            if first < last:
+                offset = piece.offset + first - piece.start
+                found.append(Fragment(index, first - begin, piece.flat, offset, last - first))
+    return sorted(found, key=lambda fragment: (fragment.flat, fragment.offset))
+
+
+def limited(fragments: Sequence[Fragment], most: int) -> Iterator[Fragment]:
+    """The fragments in pieces of at most `most` elements."""
+    for part in fragments:
+        for first in range(0, part.numel, most):
+            numel = min(most, part.numel - first)
+            yield replace(part, start=part.start + first, offset=part.offset + first, numel=numel)
+
+
+def view(tensor: torch.Tensor, part: Fragment) -> torch.Tensor:
+    """A fragment's elements of a flat tensor."""
+    return tensor.detach().view(-1)[part.offset : part.offset + part.numel]
+
+
+def gaps(layout: Layout, fragments: Sequence[Fragment]) -> list[tuple[Piece, int, int]]:
+    """Runs (piece, first, last) of the flat tensors with weights of no logical parameter."""
+    found = []
+    for piece in layout.pieces:
+        place, end = piece.offset, piece.offset + piece.numel
+        for part in fragments:
+            if part.flat == piece.flat and place <= part.offset < end:
+                if part.offset > place:
+                    found.append((piece, place, part.offset))
+                place = part.offset + part.numel
+        if place < end:
+            found.append((piece, place, end))
+    return found
+
+
+@torch.no_grad()
+def verify(
+    layout: Layout,
+    fragments: Sequence[Fragment],
+    logical: Sequence[LogicalParameter],
+    weights: Mapping[str, torch.Tensor],
+    device: torch.device,
+) -> None:
+    """ConfigError naming a parameter whose place is wrong, on all ranks alike.
+
+    weights: the model's own, whole; device: where ranks can sum. Collective.
+    """
+    found = torch.zeros(3, len(logical), dtype=torch.float64)
+    for part in fragments:
+        record = logical[part.logical]
+        ours = view(layout.flats[part.flat], part)
+        first = record.start + part.start
+        theirs = weights[record.parameter_name].detach().view(-1)[first : first + part.numel]
+        found[0, part.logical] += part.numel
+        found[1, part.logical] += not torch.equal(ours.to(theirs), theirs)
+    first_of = {record.parameter_name: index for index, record in reversed([*enumerate(logical)])}
+    for piece, begin, end in gaps(layout, fragments):
+        rest = layout.flats[piece.flat].detach().view(-1)[begin:end]
+        found[2, first_of[piece.parameter_name]] += int(rest.count_nonzero())
+    found = found.to(device)
+    if dist.is_initialized():
+        dist.all_reduce(found)
+    ranks = dist.get_world_size() if dist.is_initialized() and layout.replicated else 1
+    for record, (covered, wrong, _) in zip(logical, found.T.tolist(), strict=True):
+        expected = ranks * math.prod(record.shape)
+        if wrong or covered != expected:
+            raise ConfigError(
+                f"{record.name} is not where DeepSpeed's structures say ({covered:.0f} of "
+                f"{expected} elements found, {wrong:.0f} pieces differ from the model's weights); "
+                "this DeepSpeed version or ZeRO setting is not supported"
+            )
+    for record, filled in zip(logical, found[2].tolist(), strict=True):
+        if filled:
+            raise ConfigError(
+                f"{record.parameter_name} has {filled:.0f} values other than zero outside its "
+                "logical parameters; they would never be trained, so padding must start at zero"
+            )

@@ -1,0 +1,61 @@
+"""A rank's share of the data, and a batch of it -> what the model takes, on the model's device.
+
+A GPU wants the same shapes at every step; a CPU wants no slots that count for nothing.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pipeline.data.loader import Batch, Loader
+from pipeline.data.order import Order, Share
+from pipeline.data.reading import Dataset
+from pipeline.run import Run
+from pipeline.training.cluster import Cluster
+from pipeline.training.plan import Plan
+from pipeline.training.schedule import growth
+
+Inputs = tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor, int]
+
+
+def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:
+    """The arguments of `MaskedLanguageModel.forward`; mask_id: the id of [MASK]."""
+    full = batch.tokens == batch.input_ids.numel()
+    batch = batch.to(device)
+    used = len(batch.positions)
+    if device.type == "cpu":
+        used = max(1, batch.predictions)  # used slots come first; one of weight 0 keeps the shape
+    return (
+        batch.input_ids,
+        None if full else batch.lengths,
+        batch.positions[:used],
+        batch.labels[:used],
+        batch.weights[:used],
+        mask_id,
+    )
+
+
+def train_loader(run: Run, plan: Plan, cluster: Cluster, train: tuple[Dataset, ...]) -> Loader:
+    """This rank's share of the training sequences."""
+    order = Order(
+        kind=run.data.order,
+        seed=run.seed,
+        shard_rows=tuple(dataset.shard_rows for dataset in train),
+        window=run.batch.order_window,
+    )
+    share = Share(
+        sequences=plan.sequences,
+        per_device=plan.rows,
+        world_size=cluster.world_size,
+        rank=cluster.rank,
+        growth=growth(run.batch),
+    )
+    return Loader(
+        train,
+        order,
+        share,
+        reader=run.data.reader,
+        prefetch=2 * plan.accumulation,
+        pin_memory=cluster.device.type == "cuda",
+    )

@@ -1,0 +1,279 @@
+"""The optimizer's arithmetic on a CPU: one compiled pass for the moments, the update and its norms.
+
+A step is bound by memory, so what counts is how often a tensor comes from there. A rank's fp32
+tensor goes through in chunks that stay in the cache: moments, update and both norms come from one
+reading of weight, gradient and moments (24 bytes read and written a parameter, and 4 for the
+update, in the gradient's place). With LAMB a second pass applies the update (12 bytes), once the
+norms of the whole weight are known; with AdamW the first applies it while it is in the cache.
+
+Work is handed out by pieces of a fragment, whose sums are kept apart and in float64: results do not
+depend on the number of threads. Threads wait for one another at the end of a pass only; PyTorch's
+wait after every operation on every block, which on a busy machine costs more than the arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numba
+import numpy as np
+import torch
+
+import pipeline.data  # noqa: F401  says where compiled kernels are kept
+from pipeline.training.fragments import Fragment, limited
+from pipeline.training.lamb import AdamStep
+
+PIECE = 2**18
+"""Most elements of a piece: one thread's smallest share of the work."""
+CHUNK = 2**11
+"""Elements between the two loops of a pass: weight, gradient and moments take 32 kB."""
+JOB = 2**21
+"""About as many elements as a thread takes at once: milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The pieces of one flat tensor, in order."""
+
+    flat: np.ndarray
+    mean: np.ndarray
+    square: np.ndarray
+    offsets: np.ndarray
+    numels: np.ndarray
+    decays: np.ndarray
+    jobs: tuple[tuple[int, int], ...]
+    """Ranges of pieces."""
+    first: int
+    """Place of the first piece among those of all flat tensors."""
+
+
+class CompiledUpdate:
+    """Updates fp32 tensors in the memory of the host."""
+
+    def __init__(
+        self,
+        flats: Sequence[torch.Tensor],
+        moments: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        fragments: Sequence[Fragment],
+        decays: Sequence[float],
+    ) -> None:
+        """decays: the weight decay of each logical parameter."""
+        pieces = [*limited(fragments, PIECE)]
+        self.owners = torch.tensor([piece.logical for piece in pieces], dtype=torch.long)
+        """The logical parameter of each piece, as the columns of `advance`'s result."""
+        self._squares = np.zeros((2, len(pieces)))
+        self._tables = []
+        for index, (flat, (mean, square)) in enumerate(zip(flats, moments, strict=True)):
+            own = [(place, piece) for place, piece in enumerate(pieces) if piece.flat == index]
+            if own:
+                numels = np.array([piece.numel for _, piece in own])
+                table = _Table(
+                    flat=_array(flat),
+                    mean=_array(mean),
+                    square=_array(square),
+                    offsets=np.array([piece.offset for _, piece in own]),
+                    numels=numels,
+                    decays=np.array([decays[piece.logical] for _, piece in own], np.float32),
+                    jobs=_jobs(numels),
+                    first=own[0][0],
+                )
+                self._tables.append((index, table))
+
+    def gradient_square(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The sum of squares over this rank's fragments, in float64. All take flat gradients."""
+
+        def work(gradient: np.ndarray, table: _Table, first: int, last: int) -> None:
+            sums = self._squares[0, table.first :]
+            _sum_squares(gradient, table.offsets, table.numels, first, last, sums)
+
+        self._in_threads(gradients, work)
+        return torch.tensor(self._squares[0].sum())
+
+    def advance(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
+        """Advance the moments, turn gradients into updates; [2, pieces] squares of w and u."""
+        self._pass(gradients, adam, False, 0.0)
+        return torch.from_numpy(self._squares)
+
+    def advance_and_apply(
+        self, gradients: Sequence[torch.Tensor], adam: AdamStep, rate: float
+    ) -> None:
+        """The whole step, where no norm is needed."""
+        self._pass(gradients, adam, True, rate)
+
+    def _pass(
+        self, gradients: Sequence[torch.Tensor], adam: AdamStep, at_once: bool, rate: float
+    ) -> None:
+        numbers = np.array(
+            [
+                adam.gradient_scale, 1 - adam.beta1, adam.beta2, 1 - adam.beta2,
+                1 / adam.correction1, adam.correction2**-0.5, adam.eps,
+            ],
+            np.float32,
+        )  # fmt: skip
+
+        def work(gradient: np.ndarray, table: _Table, first: int, last: int) -> None:
+            _advance(
+                table.flat, gradient, table.mean, table.square,
+                table.offsets, table.numels, table.decays, first, last,
+                numbers, at_once, np.float32(rate), self._squares[:, table.first :],
+            )  # fmt: skip
+
+        self._in_threads(gradients, work)
+
+    def apply(self, updates: Sequence[torch.Tensor], rates: Sequence[float]) -> None:
+        """w <- w - rate u; rates: by logical parameter."""
+        of_piece = np.array(rates, np.float32)[self.owners.numpy()]
+
+        def work(update: np.ndarray, table: _Table, first: int, last: int) -> None:
+            own = of_piece[table.first :]
+            _apply(table.flat, update, table.offsets, table.numels, first, last, own)
+
+        self._in_threads(updates, work)
+
+    def _in_threads(
+        self,
+        gradients: Sequence[torch.Tensor],
+        work: Callable[[np.ndarray, _Table, int, int], None],
+    ) -> None:
+        jobs = [
+            (_array(gradients[index]), table, *job)
+            for index, table in self._tables
+            for job in table.jobs
+        ]
+        threads = torch.get_num_threads()
+        if threads == 1:
+            for job in jobs:
+                work(*job)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            for done in [pool.submit(work, *job) for job in jobs]:
+                done.result()
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    return np.asarray(tensor.detach().view(-1).numpy())
+
+
+def _jobs(numels: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """Ranges of pieces of about JOB elements each."""
+    number = np.cumsum(numels) // JOB
+    starts = [0, *(np.flatnonzero(np.diff(number)) + 1), len(numels)]
+    return tuple((int(first), int(last)) for first, last in pairwise(starts))
+
+
+# numpy's errors: a zero may divide here, and a check for each would keep the loops from vectorising
+_compiled = numba.njit(
+    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
+)
+
+
+@_compiled
+def _advance(
+    flat: np.ndarray,
+    gradient: np.ndarray,
+    mean: np.ndarray,
+    square: np.ndarray,
+    offsets: np.ndarray,
+    numels: np.ndarray,
+    decays: np.ndarray,
+    first: int,
+    last: int,
+    numbers: np.ndarray,
+    at_once: bool,
+    rate: float,
+    squares: np.ndarray,
+) -> None:
+    """Pieces first to last; at_once: apply the update, and leave its norm."""
+    scratch = np.empty(CHUNK, np.float32)
+    for piece in range(first, last):
+        squares[0, piece] = squares[1, piece] = 0.0
+        end = offsets[piece] + numels[piece]
+        for start in range(offsets[piece], end, CHUNK):
+            stop = min(start + CHUNK, end)
+            weight = flat[start:stop]
+            grad = gradient[start:stop]
+            # not over the gradient at once: the loop is compiled for arrays that do not overlap
+            update = scratch[: stop - start]
+            _make_updates(
+                weight, grad, mean[start:stop], square[start:stop], update, decays[piece], numbers
+            )
+            if at_once:
+                _subtract(weight, update, rate)
+            else:
+                squares[0, piece] += _sum_of_squares(weight)
+                squares[1, piece] += _sum_of_squares(update)
+                grad[:] = update
+
+
+@_compiled
+def _make_updates(
+    weight: np.ndarray,
+    gradient: np.ndarray,
+    mean: np.ndarray,
+    square: np.ndarray,
+    update: np.ndarray,
+    decay: float,
+    numbers: np.ndarray,
+) -> None:
+    scale, share1, beta2, share2 = numbers[0], numbers[1], numbers[2], numbers[3]
+    factor1, factor2, eps = numbers[4], numbers[5], numbers[6]
+    for i in range(weight.size):
+        g = gradient[i] * scale
+        m = mean[i] + share1 * (g - mean[i])
+        v = beta2 * square[i] + share2 * g * g
+        mean[i] = m
+        square[i] = v
+        update[i] = m * factor1 / (np.sqrt(v) * factor2 + eps) + decay * weight[i]
+
+
+@_compiled
+def _sum_of_squares(values: np.ndarray) -> float:
+    quarter = values.size // 4
+    a = b = c = d = 0.0  # four sums: one alone would wait for each of its additions
+    for i in range(quarter):
+        first, second = np.float64(values[i]), np.float64(values[i + quarter])
+        third, fourth = np.float64(values[i + 2 * quarter]), np.float64(values[i + 3 * quarter])
+        a += first * first
+        b += second * second
+        c += third * third
+        d += fourth * fourth
+    for i in range(4 * quarter, values.size):
+        a += np.float64(values[i]) ** 2
+    return a + b + c + d
+
+
+@_compiled
+def _sum_squares(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    numels: np.ndarray,
+    first: int,
+    last: int,
+    squares: np.ndarray,
+) -> None:
+    for piece in range(first, last):
+        squares[piece] = _sum_of_squares(values[offsets[piece] : offsets[piece] + numels[piece]])
+
+
+@_compiled
+def _subtract(weight: np.ndarray, update: np.ndarray, rate: float) -> None:
+    for i in range(weight.size):
+        weight[i] -= rate * update[i]
+
+
+@_compiled
+def _apply(
+    flat: np.ndarray,
+    update: np.ndarray,
+    offsets: np.ndarray,
+    numels: np.ndarray,
+    first: int,
+    last: int,
+    rates: np.ndarray,
+) -> None:
+    for piece in range(first, last):
+        start, end = offsets[piece], offsets[piece] + numels[piece]
+        _subtract(flat[start:end], update[start:end], rates[piece])

@@ -1,0 +1,101 @@
+"""What the published LAMBs differ in, as data: the optimizer itself (optim.py) is one code path.
+
+All begin with Adam's moments m and v of the clipped gradient at update t, and end with one step:
+
+    u = m' / (sqrt(v') + eps) + weight_decay w        w <- w - rate' ratio u
+
+    variant    source                                    m', v'                    rate' / rate
+    paper      You et al. 2020, algorithm 2              m/(1-b1^t), v/(1-b2^t)    1
+    nvlamb     NVIDIA/apex FusedLAMB(use_nvlamb=True)    as paper                  1
+    albert     google-research/albert lamb_optimizer.py  m, v                      1
+    deepspeed  DeepSpeed 0.19.8 FusedLamb                m, v       sqrt(1-b2^t) / (1-b1^t)
+
+ratio = ||w|| / ||u||, 1 where a norm is 0; `deepspeed` keeps it in [0.01, 10]. Learning rates are
+not portable between them: at t = 10 the last factor is 0.15.
+
+Which weights the ratio is for, biases and LayerNorms or not, is `optimizer.adapt_vectors`. Google's
+code leaves out what does not decay. apex leaves it out too, unless use_nvlamb=True, and
+DeepSpeed nothing; so Run refuses those two variants without it: `nvlamb` would be `paper`. apex
+clips the global gradient's norm at 1 by itself; here `optimizer.clip_norm` does, for every variant.
+DeepSpeed's own development branch has since moved to the paper's bias correction.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.run import Optimizer
+
+
+@dataclass(frozen=True, slots=True)
+class AdamStep:
+    """The numbers of one update of m and v."""
+
+    beta1: float
+    beta2: float
+    eps: float
+    updates: float
+    """Updates made, this one included, which bias correction counts; infinite for no correction."""
+    gradient_scale: float
+    """Clips the gradient; 1 leaves it."""
+
+    @property
+    def correction1(self) -> float:
+        """m' = m / correction1."""
+        return 1.0 - math.pow(self.beta1, self.updates)
+
+    @property
+    def correction2(self) -> float:
+        """v' = v / correction2."""
+        return 1.0 - math.pow(self.beta2, self.updates)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a step is made of the moments."""
+
+    corrects: Literal["moments", "rate", "nothing"]
+    """Where the moments' bias towards their start at zero is corrected."""
+    least_ratio: float = 0.0
+    largest_ratio: float = math.inf
+
+    def adam_step(self, settings: Optimizer, updates: int, gradient_scale: float) -> AdamStep:
+        """Of update number `updates`, from 1."""
+        return AdamStep(
+            beta1=settings.beta1,
+            beta2=settings.beta2,
+            eps=settings.eps,
+            updates=updates if self.corrects == "moments" else math.inf,
+            gradient_scale=gradient_scale,
+        )
+
+    def rate(self, rate: float, adam: AdamStep, updates: int) -> float:
+        """rate' of the table above."""
+        if self.corrects != "rate":
+            return rate
+        return rate * math.sqrt(1 - adam.beta2**updates) / (1 - adam.beta1**updates)
+
+    def trust_ratio(self, weight_norm: float, update_norm: float) -> float:
+        """Of one logical parameter."""
+        if weight_norm == 0 or update_norm == 0:
+            return 1.0
+        return min(max(weight_norm / update_norm, self.least_ratio), self.largest_ratio)
+
+
+ADAMW = Rule("moments")
+"""Loshchilov & Hutter 2019: the same step, with ratio 1."""
+
+VARIANTS = {
+    "paper": Rule("moments"),
+    "nvlamb": Rule("moments"),
+    "albert": Rule("nothing"),
+    "deepspeed": Rule("rate", least_ratio=0.01, largest_ratio=10.0),  # its max_coeff, min_coeff
+}
+"""By optimizer.lamb_variant."""
+
+
+def rule_of(settings: Optimizer) -> Rule:
+    """The rule that a run asks for."""
+    return VARIANTS[settings.lamb_variant] if settings.kind == "lamb" else ADAMW

@@ -1,0 +1,169 @@
+"""RUN/lease.json: one job at a time writes a run directory.
+
+The holder touches the file every few seconds. Another job that finds it touched lately is refused,
+unless the holder is known to be gone: its process ended on this very machine, or both are the same
+Slurm job (a requeue). A holder that was replaced all the same, after a long stop, ends itself
+instead of writing over its successor's files. Ages are read off the file system's own clock;
+should that have been set back, the next job looks whether the lease is still touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pipeline.data.files import write_whole
+from pipeline.errors import EXIT_USER_ERROR, CheckpointError
+
+LEASE = "lease.json"
+HEARTBEAT_SECONDS = 10.0
+CLOCK_SECONDS = 1.0
+"""By which the clocks that stamp a file's touches may differ."""
+STALE_SECONDS = 60.0
+"""Age at which a lease counts as abandoned: several heartbeats, should a file system stall."""
+
+
+@contextmanager
+def hold(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Iterator[None]:
+    """Hold `run` inside; CheckpointError when a live job holds it."""
+    path = run / LEASE
+    token = uuid.uuid4().hex
+    with _one_at_a_time(run):
+        _refuse_if_live(path, heartbeat_seconds)
+        write_whole(path, json.dumps({"token": token} | _me(), indent=1).encode())
+    ended = threading.Event()
+    heart = threading.Thread(
+        target=_beat, args=(path, token, heartbeat_seconds, ended), name="lease", daemon=True
+    )
+    heart.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        heart.join()
+        if _read(path).get("token") == token:
+            path.unlink(missing_ok=True)
+
+
+def _refuse_if_live(path: Path, heartbeat_seconds: float) -> None:
+    holder = _read(path)
+    if not holder or _same_job(holder) or _ended_here(holder):
+        return
+    age = _age_seconds(path)
+    if age < -CLOCK_SECONDS:
+        age = 0.0 if _beats(path, 3 * heartbeat_seconds) else STALE_SECONDS
+    age = max(0.0, age)
+    if age < STALE_SECONDS:
+        job = f"Slurm job {holder['slurm_job']}, " if holder["slurm_job"] else ""
+        raise CheckpointError(
+            f"{path.parent} belongs to a live job ({job}process {holder['process']} on "
+            f"{holder['host']}, seen {age:.0f} s ago); wait for it, or name another --output"
+        )
+
+
+def _beats(path: Path, seconds: float) -> bool:
+    """Whether somebody touches a lease; for one of the future, as clocks were set back since."""
+    touched, ends_at = path.stat().st_mtime_ns, time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        time.sleep(seconds / 30)
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime_ns != touched:
+                return True
+    return False
+
+
+def _beat(path: Path, token: str, seconds: float, ended: threading.Event) -> None:
+    """Touch the lease until it ends; touching needs no space, so a full disk does not hinder it."""
+    while not ended.wait(seconds):
+        try:
+            holder = _read(path)
+            if holder.get("token", token) != token:
+                print(
+                    f"error: {path.parent} was taken over by process {holder['process']} on "
+                    f"{holder['host']}; this one stops without writing",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                os._exit(EXIT_USER_ERROR)
+            os.utime(path)
+        except OSError:
+            continue  # a stalled or remounting file system: the next beat may get through
+
+
+def _me() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "place": _place(),
+        "process": os.getpid(),
+        "process_started": _started(os.getpid()),
+        "slurm_job": os.environ.get("SLURM_JOB_ID", ""),
+    }
+
+
+def _same_job(holder: dict[str, Any]) -> bool:
+    return holder["slurm_job"] in {os.environ.get("SLURM_JOB_ID")} - {""}
+
+
+def _ended_here(holder: dict[str, Any]) -> bool:
+    """The holder ran where we can see processes, and it is not there any more."""
+    alive = _started(holder["process"]) == holder["process_started"]
+    return bool(holder["place"] == _place()) and not alive
+
+
+def _place() -> str:
+    """This boot of this machine and, in it, the container: where process numbers are the same."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return uuid.uuid4().hex  # unknown, so like no other
+
+
+def _started(process: int) -> str:
+    """When a process began, in the kernel's ticks; "" when there is none (a zombie is none)."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _age_seconds(path: Path) -> float:
+    """Seconds since the last touch, by the clock that stamps files there."""
+    probe = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        probe.touch()
+        return probe.stat().st_mtime - path.stat().st_mtime
+    except FileNotFoundError:
+        return STALE_SECONDS  # released meanwhile
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+@contextmanager
+def _one_at_a_time(run: Path) -> Iterator[None]:
+    """Two jobs that start at once look at the lease one after the other."""
+    descriptor = os.open(run, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks: the heartbeat finds the loser out
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

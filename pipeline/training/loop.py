@@ -1,0 +1,267 @@
+"""The training loop: optimizer steps, and what is done once in a while between them.
+
+Whatever is random in a micro-batch is drawn from (seed, step, rank, micro-batch), so a run that
+goes on from a checkpoint needs no random state, and repeats on a CPU what it would have done, to
+the bit. A step's count of predicted tokens travels while the step before it ends, and with it the
+question whether any rank was asked to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from pipeline.data.loader import Loader, Step, StepCount
+from pipeline.errors import CheckpointError, DataError
+from pipeline.run import Run
+from pipeline.training.checkpoint import State
+from pipeline.training.cluster import Cluster, StopRequest, spoken_once
+from pipeline.training.engine import Engine
+from pipeline.training.evaluation import Scores, corpus_fields, evaluate_corpora, evaluating
+from pipeline.training.fragment_files import divide
+from pipeline.training.inputs import model_inputs
+from pipeline.training.metrics import Metrics, Pace, peak_flops
+from pipeline.training.optim import FragmentState
+from pipeline.training.plan import Plan
+from pipeline.training.progress import Progress, state_of
+from pipeline.training.record import Record
+from pipeline.training.saving import Saver
+from pipeline.training.schedule import learning_rate
+from pipeline.training.stragglers import ForwardClock, Stragglers
+from pipeline.training.tracing import Trace
+from pipeline.training.watchdog import Watchdog
+
+MOST_SKIPPED = 10
+"""Steps in a row without a finite gradient after which the run is given up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Trainer:
+    """A run under way: what it is made of, and how far it is."""
+
+    record: Record
+    plan: Plan
+    cluster: Cluster
+    engine: Engine
+    loader: Loader
+    validation: dict[str, Loader]
+    """By corpus."""
+    stop: StopRequest
+    metrics: Metrics | None
+    """On the first rank only."""
+    progress: Progress
+    clock: ForwardClock
+    stragglers: Stragglers
+    saver: Saver
+    watchdog: Watchdog
+    trace: Trace
+    tokens: int = 0
+    """Of this rank, not in `progress` yet."""
+
+    @property
+    def run(self) -> Run:
+        """The settings."""
+        return self.record.run
+
+    def train(self, last_step: int) -> bool:
+        """Step until `last_step`, or until asked to stop; True when something is left to do.
+
+        Either way the run is saved at the end.
+        """
+        pace = Pace(self.progress.tokens)
+        counts = StepCount(self.cluster.control)
+        steps = self.loader.steps(self.progress.sequences, self.progress.step)
+        with self.cluster.agreed():
+            coming = next(steps)
+        counts.start(coming.predictions, self.stop.requested)
+        interrupted = self._owes_validation() and not self._validate()
+        with self._bar(last_step) as bar:
+            while True:
+                predictions, stopping = counts.result()
+                interrupted = interrupted or stopping
+                if interrupted or self.progress.step >= last_step:
+                    break
+                with pace.waiting():
+                    step, coming = coming, self._after(coming, steps)
+                sums = self._accumulate(step, predictions, pace)
+                counts.start(coming.predictions, self.stop.requested)
+                updated = self.engine.step(learning_rate(self.run, self.progress.step + 1))
+                self.progress = self.progress.after(step, predictions, updated)
+                self._give_up_if_lost()
+                pace.steps += 1
+                bar.update()
+                self.watchdog.beat()
+                self.trace.step(self.progress.step)
+                if self._due(self.run.logging.every) or self._due(self.run.validation.every):
+                    self._log(step, sums, predictions, pace, bar)
+                with pace.paused():
+                    if self._due(self.run.validation.every):
+                        interrupted = not self._validate()
+                    if self._due(self.run.checkpoint.every) and self.progress.step < last_step:
+                        self._save(self.saver.begin)
+        self.loader.close()
+        self.saver.finish()
+        if self.saver.saved_step != self.progress.step:
+            self._save(self.saver.save)
+        unfinished = self.progress.step < last_step or self._owes_validation()
+        with self.cluster.agreed():
+            if self.stop.mistake and unfinished:
+                raise self.stop.mistake
+        return interrupted and unfinished
+
+    def _after(self, step: Step, steps: Iterator[Step]) -> Step:
+        """The step after `step`; one without batches when its data are damaged."""
+        try:
+            return next(steps)
+        except DataError as error:
+            self.stop.mistake = error
+            return replace(step, predictions=0, batches=iter(()))
+
+    def _stops_between_batches(self) -> bool:
+        self.watchdog.beat()
+        return self.cluster.any(self.stop.requested)
+
+    def _accumulate(self, step: Step, predictions: int, pace: Pace) -> torch.Tensor:
+        """Forward and backward of this rank's micro-batches; their sums [4], without gradient."""
+        sums = torch.zeros(4, dtype=torch.float64, device=self.cluster.device)
+        mask_id = self.loader.datasets[0].manifest.tokenizer["mask"]
+        self.engine.accumulation = step.accumulation
+        for batch in pace.timed(self.watchdog.through(step.batches)):
+            torch.manual_seed(
+                noise_seed(self.run.seed, self.progress.step, self.cluster.rank, batch.micro_batch)
+            )
+            inputs = model_inputs(batch, self.cluster.device, mask_id)
+            with self.clock.running():
+                scored = self.engine(*inputs)
+            self.engine.backward(scored.loss_sum, predictions)
+            sums += torch.stack([part.detach() for part in scored])
+        self.tokens += step.tokens
+        return sums
+
+    def _log(self, step: Step, sums: torch.Tensor, predictions: int, pace: Pace, bar: tqdm) -> None:
+        """Write a line of metrics about the step just made."""
+        loss, correct, mask_loss, mask_count = self._total(sums)
+        forward_seconds = self.cluster.each(self.clock.take())
+        last = self.loader.order.locate(np.array([self.progress.sequences - 1]))
+        epoch, dataset = int(last.pass_number[0]), self.loader.datasets[int(last.dataset[0])]
+        speed = pace.report(self.progress.tokens)
+        peak = peak_flops(self.cluster.device)
+        if peak:
+            seconds = speed["step_seconds"] * self.cluster.world_size
+            flops = self.plan.step_flops * step.sequences / self.plan.sequences
+            speed["model_flops_utilization"] = flops / seconds / peak
+        line: dict[str, float | str] = {
+            "step": self.progress.step,
+            "loss": loss / predictions,
+            "mlm_loss": loss / predictions,
+            "mlm_accuracy": correct / predictions,
+            "mask_loss": mask_loss / max(1.0, mask_count),
+            "learning_rate": learning_rate(self.run, self.progress.step),
+            "grad_norm": self.engine.gradient_norm,
+            "sequences": self.progress.sequences,
+            "tokens": self.progress.tokens,
+            "predictions": self.progress.predictions,
+            "epoch": epoch,
+            "duplicate": (epoch - 1) % dataset.cycle,
+            "skipped_updates": self.progress.skipped,
+            **self.engine.optimizer.telemetry.report(),
+            **speed,
+            **self.stragglers.report(forward_seconds),
+        }
+        with self.cluster.agreed():
+            if self.metrics:
+                self.metrics.write(line)
+                if warning := self.stragglers.warning(forward_seconds):
+                    tqdm.write(warning)
+        bar.set_postfix_str(f"loss {loss / predictions:.3f}", refresh=False)
+
+    def _validate(self) -> bool:
+        """Score the held-out sequences; False when asked to stop before the end."""
+        parts = None
+        try:
+            with evaluating(self.engine.module):
+                parts = evaluate_corpora(
+                    self.engine,
+                    self.validation,
+                    self.cluster.device,
+                    total=self.cluster.total,
+                    stopped=self._stops_between_batches,
+                )
+        except DataError as error:
+            self.stop.mistake = error
+            self.cluster.any(True)  # what the others ask before this batch
+        if parts is None:
+            return False
+        scores = Scores.total(parts.values())
+        with self.cluster.agreed():
+            if self.metrics:
+                fields = corpus_fields(parts, "validation_")
+                self.metrics.write({"step": self.progress.step, **fields})
+                self.metrics.draw()
+                tqdm.write(
+                    f"step {self.progress.step:,}: validation loss {scores.loss:.4f}, at [MASK] "
+                    f"{scores.mask_loss:.4f}, accuracy {scores.accuracy:.2%}"
+                )
+        return True
+
+    def _save(self, save: Callable[[Iterable[FragmentState], State], None]) -> None:
+        """Save this step, at once or in the background."""
+        self._total(torch.zeros(4))
+        fragments = self.engine.optimizer.fragments()
+        if self.engine.stage == 0:
+            fragments = divide(fragments, self.cluster.rank, self.cluster.world_size)
+        state = state_of(self.progress, self.record, self.engine)
+        with self.cluster.agreed():
+            save(fragments, state)
+
+    def _total(self, sums: torch.Tensor) -> list[float]:
+        """The sums [4] over all ranks; the tokens of all ranks enter `progress` on the way."""
+        here = torch.tensor([self.tokens], dtype=torch.float64)
+        total = self.cluster.total(torch.cat([sums.cpu().double(), here])).tolist()
+        self.progress = replace(self.progress, tokens=self.progress.tokens + int(total[4]))
+        self.tokens = 0
+        return [float(part) for part in total[:4]]
+
+    def _due(self, every: int) -> bool:
+        return self.progress.step % every == 0 or self.progress.step == self.run.steps
+
+    def _owes_validation(self) -> bool:
+        """Whether the step just made or restored should have been validated and was not."""
+        if self.progress.step == 0 or not self._due(self.run.validation.every):
+            return False
+        return self.cluster.any(bool(self.metrics) and not self._validated())
+
+    def _validated(self) -> bool:
+        assert self.metrics
+        last = self.metrics.last
+        return last.get("step") == self.progress.step and "validation_loss" in last
+
+    def _give_up_if_lost(self) -> None:
+        if self.progress.skipped_in_a_row >= MOST_SKIPPED:
+            self.saver.finish()
+            good = f"step {self.saver.saved_step}" if self.saver.saved_step >= 0 else "none"
+            with spoken_once(self.cluster.rank):
+                raise CheckpointError(
+                    f"the gradient was not finite in {MOST_SKIPPED} steps in a row, up to step "
+                    f"{self.progress.step}; last checkpoint: {good}. Lower optimizer.peak_lr, and "
+                    f"fork an earlier checkpoint of {self.saver.checkpoints.parent} with --from"
+                )
+
+    def _bar(self, last_step: int) -> tqdm:
+        """A progress bar on the first rank's terminal, if it has one."""
+        return tqdm(
+            total=last_step,
+            initial=self.progress.step,
+            desc=self.run.name,
+            unit="step",
+            disable=True if self.cluster.rank else None,
+        )
+
+
+def noise_seed(*key: int) -> int:
+    """A seed for torch from (seed, step, rank, micro-batch): well apart for neighbours."""
+    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))

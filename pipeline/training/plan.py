@@ -1,0 +1,138 @@
+"""A Run, its data and its machines -> every number that follows from them.
+
+Nothing here is a setting. The global batch is dealt to the ranks, each rank's part is cut into
+micro-batches of equal size, at most `batch.per_device`, and what does not divide is filled with
+rows of weight 0: the plan says how many, so that nobody pays for them unknowingly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from model.config import EncoderConfig
+from model.flops import parameter_count, step_flops
+from pipeline.data.reading import Dataset
+from pipeline.errors import ConfigError
+from pipeline.run import Run
+from pipeline.training.schedule import sequences_until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one optimizer step and the whole run are made of."""
+
+    world_size: int
+    """Processes, one a device."""
+    zero_stage: int
+    """What ZeRO shares out: 0 nothing, 1 optimizer state, 2 gradients too, 3 weights too."""
+    sequences: int
+    """Sequences of a step, over all ranks; at first fewer when the batch grows."""
+    growing_steps: int
+    """Steps until it has grown up."""
+    rows: int
+    """Rows of a micro-batch."""
+    accumulation: int
+    """Micro-batches of a step on each rank."""
+    filling: int
+    """Rows of weight 0 in a step, over all ranks."""
+    parameters: int
+    """Trained numbers."""
+    step_flops: int
+    """Model FLOPs of a step, see `model.flops`."""
+    train_sequences: int
+    validation_sequences: int
+    epochs: float
+    """Passes over the data in the whole run."""
+    tokens: int
+    """Tokens read in the whole run, special tokens included; from the data's mean length."""
+
+    def lines(self) -> list[str]:
+        """The plan in words."""
+        growing = (
+            [f"grows: over the first {self.growing_steps:,} steps"] if self.growing_steps else []
+        )
+        share = self.filling / (self.filling + self.sequences)
+        filled = f", {self.filling} rows filled ({share:.1%} of the work)" if self.filling else ""
+        return [
+            f"model: {self.parameters:,} parameters, {self.step_flops / 1e12:,.3g} TFLOP a step",
+            f"step: {self.sequences:,} sequences = {self.world_size} ranks x {self.accumulation} "
+            f"micro-batches x {self.rows} rows{filled}; ZeRO stage {self.zero_stage}",
+            *growing,
+            f"run: {self.tokens:,} tokens, {self.epochs:,.2f} passes over "
+            f"{self.train_sequences:,} sequences; {self.validation_sequences:,} for validation",
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for run.json."""
+        return asdict(self)
+
+
+def make_plan(
+    run: Run,
+    world_size: int,
+    zero_stage: int,
+    train: Sequence[Dataset],
+    validation: Sequence[Dataset],
+) -> Plan:
+    """ConfigError when there are more ranks than sequences in a step."""
+    sequences = run.batch.sequences
+    for name in ("sequences", "first_sequences")[: 2 if run.batch.warmup_steps else 1]:
+        if (value := getattr(run.batch, name)) < world_size:
+            raise ConfigError(
+                f"batch.{name}={value} is smaller than the {world_size} ranks, some would have "
+                "nothing to do; raise it or start fewer"
+            )
+    accumulation, rows = micro_batches(sequences, world_size, run.batch.per_device)
+    rows_of = {
+        split: sum(int(d.shard_rows.sum()) for d in sets)
+        for split, sets in (("train", train), ("validation", validation))
+    }
+    mean_tokens = sum(shard.tokens for dataset in train for shard in dataset.shards) / max(
+        1, rows_of["train"]
+    )
+    mean_predictions = sum(
+        dataset.mean_predictions * int(dataset.shard_rows.sum()) for dataset in train
+    ) / max(1, rows_of["train"])
+    config = encoder_config(run)
+    total = sequences_until(run.batch, run.steps)
+    return Plan(
+        world_size=world_size,
+        zero_stage=zero_stage,
+        sequences=sequences,
+        growing_steps=run.batch.warmup_steps,
+        rows=rows,
+        accumulation=accumulation,
+        filling=rows * accumulation * world_size - sequences,
+        parameters=parameter_count(config),
+        step_flops=step_flops(
+            config,
+            sequences=sequences,
+            sequence_length=run.data.sequence_length,
+            predictions=round(sequences * mean_predictions),
+        ),
+        train_sequences=rows_of["train"],
+        validation_sequences=rows_of["validation"],
+        epochs=total / rows_of["train"],
+        tokens=round(total * mean_tokens),
+    )
+
+
+def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int, int]:
+    """How many micro-batches a rank has in a step, and the rows of each: the fewest that fit."""
+    share = -(-sequences // world_size)
+    accumulation = -(-share // per_device)
+    return accumulation, -(-share // accumulation)
+
+
+def encoder_config(run: Run) -> EncoderConfig:
+    """What the model room calls the encoder of a run."""
+    encoder = asdict(run.encoder)
+    return EncoderConfig(vocab_size=run.data.vocab_size, **encoder)
+
+
+def attention_name(run: Run, device_type: str) -> str:
+    """What computes attention in training, see `model.layers.Attention`."""
+    by_rows = device_type == "cpu" and run.precision == "fp32" and run.encoder.dropout > 0
+    return "row_attention" if by_rows else "scaled_dot_product_attention"

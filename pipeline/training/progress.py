@@ -1,0 +1,85 @@
+"""How far a run is, and the way between that and a checkpoint's state.
+
+Three numbers lead the run: step (schedule), sequences (data) and the optimizer's updates (bias
+correction). The others are counted for the reports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+import torch
+
+from pipeline.data.loader import Step
+from pipeline.errors import CheckpointError
+from pipeline.settings import to_dict
+from pipeline.training.checkpoint import Checkpoint, State
+from pipeline.training.engine import Engine
+from pipeline.training.record import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """All numbers are since the run began, over all ranks."""
+
+    step: int = 0
+    sequences: int = 0
+    """Consumed, which is where the data goes on."""
+    tokens: int = 0
+    predictions: int = 0
+    skipped: int = 0
+    """Steps whose gradient was not finite, and changed nothing."""
+    skipped_in_a_row: int = 0
+
+    @classmethod
+    def of(cls, state: State) -> Progress:
+        """That of a checkpoint."""
+        return cls(step=state.step, sequences=state.sequences, **state.counters)
+
+    def after(self, step: Step, predictions: int, updated: bool) -> Progress:
+        """One step later, but for its tokens."""
+        return replace(
+            self,
+            step=self.step + 1,
+            sequences=self.sequences + step.sequences,
+            predictions=self.predictions + predictions,
+            skipped=self.skipped + (not updated),
+            skipped_in_a_row=0 if updated else self.skipped_in_a_row + 1,
+        )
+
+
+def state_of(progress: Progress, record: Record, engine: Engine) -> State:
+    """What a checkpoint says besides tensors."""
+    counters = asdict(progress)
+    return State(
+        step=counters.pop("step"),
+        sequences=counters.pop("sequences"),
+        updates=engine.optimizer.steps,
+        counters=counters,
+        run=to_dict(record.run),
+        fingerprints=record.fingerprints,
+        world_size=engine.world_size,
+        stage=engine.stage,
+        shapes={part.name: tuple(part.shape) for part in engine.optimizer.logical},
+        versions=dict(record.versions),
+    )
+
+
+@torch.no_grad()
+def restore(engine: Engine, checkpoint: Checkpoint) -> None:
+    """Weights, moments and update count of a checkpoint. Collective."""
+    for part in engine.optimizer.logical:
+        saved = checkpoint.state.shapes.get(part.name)
+        if saved != tuple(part.shape):
+            raise CheckpointError(
+                f"{checkpoint.directory} has {part.name} of shape {saved}, the run's encoder needs "
+                f"{tuple(part.shape)}; fork with the encoder settings that it was trained with"
+            )
+    for fragment in engine.optimizer.fragments():
+        stop = fragment.start + fragment.weight.numel()
+        saved_parts = checkpoint.read(fragment.name, fragment.start, stop)
+        ours = (fragment.weight, fragment.exp_avg, fragment.exp_avg_sq)
+        for mine, saved_part in zip(ours, saved_parts, strict=True):
+            mine.copy_(saved_part)
+    engine.optimizer.steps = checkpoint.state.updates
+    engine.refresh_model_weights()

@@ -1,0 +1,79 @@
+"""Step -> learning rate and sequences: pure functions, so a resumed or forked run needs no state.
+
+After a rise from 0 to `peak` in `warmup_steps`, with `left` the share of what follows that is still
+to come:
+
+    linear               end + (peak - end) left                     (BERT, RoBERTa, ALBERT)
+    polynomial           end + (peak - end) left^power
+    inverse_sqrt         peak (warmup_steps / step)^(1/2), not below end     (Vaswani et al. 2017)
+    warmup_stable_decay  peak, then as polynomial in the last decay_steps       (Hu et al. 2024)
+    constant             peak
+
+A batch that grows does so in equal steps of `batch.first_sequences`, each held equally long.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from pipeline.run import Batch, Run
+
+
+def learning_rate(run: Run, step: int) -> float:
+    """The rate of the step-th update, counted from 1: the first one is above 0, the one at
+    `warmup_steps` is the peak, and what the last one is also holds after it."""
+    schedule = run.schedule
+    peak, end, warmup = run.optimizer.peak_lr, schedule.end_lr, schedule.warmup_steps
+    if step <= warmup:
+        return peak * step / warmup
+    step = min(step, run.steps)
+    match schedule.kind:
+        case "constant":
+            return peak
+        case "inverse_sqrt":
+            return max(end, peak * sqrt(warmup / step))
+        case "linear":
+            falling, power = run.steps - warmup, 1.0
+        case "polynomial":
+            falling, power = run.steps - warmup, schedule.power
+        case "warmup_stable_decay":
+            falling, power = schedule.decay_steps, schedule.power
+    left = min(1.0, (run.steps - step) / falling) if falling else 0.0
+    return float(end + (peak - end) * left**power)
+
+
+def growth(batch: Batch) -> tuple[tuple[int, int], ...]:
+    """How a batch grows: (sequences, first step that has more), before it is `batch.sequences`."""
+    if batch.warmup_steps == 0:
+        return ()
+    rises = -(-batch.sequences // batch.first_sequences) - 1
+    return tuple(
+        (rise * batch.first_sequences, -(-batch.warmup_steps * rise // rises))
+        for rise in range(1, rises + 1)
+    )
+
+
+def sequences_until(batch: Batch, steps: int) -> int:
+    """Sequences of the first `steps` optimizer steps."""
+    total = begun = 0
+    for sequences, end in growth(batch):
+        held = max(0, min(end, steps) - begun)
+        total, begun = total + held * sequences, begun + held
+    return total + (steps - begun) * batch.sequences
+
+
+def batch_advice(recipe: Run, run: Run) -> str:
+    """A warning for a recipe whose batch was changed and whose learning rate was not, or "".
+
+    The rule is LAMB's (You et al. 2020, sec. 4, recalled): the rate grows with the root of the
+    batch, and warm-up keeps its number of steps.
+    """
+    ratio = run.batch.sequences / recipe.batch.sequences
+    if ratio == 1 or run.optimizer.peak_lr != recipe.optimizer.peak_lr:
+        return ""
+    return (
+        f"batch.sequences={run.batch.sequences:,} is {ratio:.3g} x that of {recipe.name}, whose "
+        f"optimizer.peak_lr={recipe.optimizer.peak_lr:g} is meant for {recipe.batch.sequences:,}; "
+        f"by the square-root rule of You et al. (2020) try optimizer.peak_lr="
+        f"{recipe.optimizer.peak_lr * sqrt(ratio):.3g} with the same schedule.warmup_steps"
+    )

@@ -1,0 +1,82 @@
+"""What the optimizer did since the last line of metrics, in a few numbers a kind of weight.
+
+    clip_fraction               share of the updates whose gradient was clipped
+    trust_ratio_min_KIND, trust_ratio_median_KIND, trust_ratio_max_KIND
+                                of the last LAMB update, over the logical parameters of a kind that
+                                the ratio is for
+    relative_step_KIND          how far the last LAMB update moved a weight, by its norm: median
+                                over a kind, without weights that were zero
+
+KIND is one of KINDS. All comes from numbers that the step needed anyway and has on the host: no
+collective and no wait for the device more.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from pipeline.training.fragments import LogicalParameter
+
+KINDS = ("embedding", "attention", "feed_forward", "head", "norm", "bias")
+
+
+def kind_of(parameter_name: str) -> str:
+    """The kind of a weight, by the model's own names of its parts."""
+    module, _, last = parameter_name.rpartition(".")
+    if "norm" in module:
+        return "norm"
+    if last == "bias":
+        return "bias"
+    for part, kind in (("embedding", "embedding"), ("attention", "attention")):
+        if part in module:
+            return kind
+    return "feed_forward" if "feed_forward" in module else "head"
+
+
+class Telemetry:
+    """Collects from each update, and reports once in a while."""
+
+    def __init__(self, logical: Sequence[LogicalParameter], adapted: Sequence[bool]) -> None:
+        """adapted: whether LAMB's ratio is for a logical parameter."""
+        kinds = [kind_of(part.parameter_name) for part in logical]
+        members = {kind: [i for i, own in enumerate(kinds) if own == kind] for kind in KINDS}
+        self._members = {kind: places for kind, places in members.items() if places}
+        self._adapted = tuple(adapted)
+        self._updates = self._clipped = 0
+        self._rate = 0.0
+        self._ratios: Sequence[float] = ()
+        self._norms: Sequence[tuple[float, float]] = ()
+
+    def update(self, clipped: bool) -> None:
+        """Of either optimizer."""
+        self._updates += 1
+        self._clipped += clipped
+
+    def lamb(
+        self, rate: float, ratios: Sequence[float], norms: Sequence[tuple[float, float]]
+    ) -> None:
+        """Of a LAMB update; norms: ||w|| and ||u||."""
+        self._rate, self._ratios, self._norms = rate, ratios, norms
+
+    def report(self) -> dict[str, float]:
+        """The numbers above; what has not happened since the last report is left out."""
+        found: dict[str, float] = {}
+        if self._updates:
+            found["clip_fraction"] = self._clipped / self._updates
+        for kind, places in self._members.items() if self._ratios else ():
+            ratios = [self._ratios[place] for place in places if self._adapted[place]]
+            if ratios:
+                found[f"trust_ratio_min_{kind}"] = min(ratios)
+                found[f"trust_ratio_median_{kind}"] = statistics.median(ratios)
+                found[f"trust_ratio_max_{kind}"] = max(ratios)
+            steps = [self._relative_step(place) for place in places if self._norms[place][0]]
+            if steps:
+                found[f"relative_step_{kind}"] = statistics.median(steps)
+        self._updates = self._clipped = 0
+        self._ratios = ()
+        return found
+
+    def _relative_step(self, place: int) -> float:
+        weight, update = self._norms[place]
+        return self._rate * self._ratios[place] * update / weight

@@ -1,0 +1,60 @@
+"""`--profile`: a few steps -> RUN/profile/step-00000003.json.gz, which ui.perfetto.dev opens.
+
+Of the first rank, once the first steps, which compile and allocate, are made.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from torch.profiler import profile
+
+from pipeline.training.checkpoint import step_name
+
+PROFILE = "profile"
+WARM_UP_STEPS = 3
+TRACED_STEPS = 3
+
+
+class Trace:
+    """Records steps of one process, when `folder` says where to."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._made = 0
+        self._profile: profile | None = None
+
+    def step(self, number: int) -> None:
+        """Step `number` was made."""
+        if self._folder is None:
+            return
+        self._made += 1
+        if self._made == WARM_UP_STEPS:
+            self._profile = profile()  # of the CPU, and the GPU where there is one
+            self._profile.start()
+        elif self._profile and self._made == WARM_UP_STEPS + TRACED_STEPS:
+            self._profile.stop()
+            self._write(self._folder, number)
+            self._profile = None
+
+    def close(self) -> None:
+        """End a recording that is not complete."""
+        if self._profile:
+            self._profile.stop()
+            print(
+                f"warning: --profile needs {WARM_UP_STEPS + TRACED_STEPS} steps, the run made "
+                f"{self._made}; no trace was written",
+                file=sys.stderr,
+            )
+
+    def _write(self, folder: Path, last: int) -> None:
+        assert self._profile
+        path = folder / f"{step_name(last - TRACED_STEPS + 1)}.json.gz"
+        temporary = path.with_name(f".{path.name.removesuffix('.json.gz')}.tmp.json.gz")
+        try:
+            folder.mkdir(exist_ok=True)
+            self._profile.export_chrome_trace(str(temporary))
+            temporary.replace(path)
+        except OSError as error:  # a run is worth more than a look at it
+            print(f"warning: cannot write {path}: {error.strerror}", file=sys.stderr)

@@ -1,0 +1,86 @@
+"""A rank that hangs -> the stacks of all its threads on stderr, and the end of its process.
+
+A rank that waits for ever (a dead peer, a file server, a deadlock) keeps a whole job and its GPUs
+waiting with it. The launcher sees the process end and ends or restarts the others; those that wait
+for it show their own stacks, so the log says who was where.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TypeVar
+
+EXIT_HUNG = 70
+"""An internal failure, as batch systems count exit codes: not to be taken for a user's mistake."""
+PATIENCE = 10
+"""Times the longest silence so far: what is slow from the start is not hung."""
+
+T = TypeVar("T")
+
+
+class Watchdog:
+    """Watches this process inside `with`; `beat` says that something was finished."""
+
+    def __init__(self, rank: int, hang_seconds: float) -> None:
+        self._rank = rank
+        self._hang_seconds = hang_seconds
+        self._beats = 0
+        self._longest = 0.0
+        self._beaten_at = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._beaten_at = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def beat(self) -> None:
+        """Something was finished."""
+        now = time.monotonic()
+        self._longest = max(self._longest, now - self._beaten_at)
+        self._beaten_at = now
+        self._beats += 1
+
+    def through(self, items: Iterator[T]) -> Iterator[T]:
+        """The items, a beat each."""
+        for item in items:
+            self.beat()
+            yield item
+
+    def _watch(self) -> None:
+        # Counts its own wake-ups, so that a process that was stopped for an hour, and goes on,
+        # has not been silent for an hour.
+        pause = min(1.0, self._hang_seconds / 10)
+        silent, beats = 0.0, self._beats
+        while not self._ended.wait(pause):
+            silent = 0.0 if self._beats != beats else silent + pause
+            beats = self._beats
+            if silent >= max(self._hang_seconds, PATIENCE * self._longest):
+                self._end(silent)
+
+    def _end(self, silent: float) -> None:
+        print(
+            f"error: rank {self._rank} on {socket.gethostname()} has finished nothing for "
+            f"{silent:.0f} s, see where its threads are; it ends, run the same command again",
+            file=sys.stderr,
+            flush=True,
+        )
+        faulthandler.dump_traceback(all_threads=True)
+        os._exit(EXIT_HUNG)

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# What srun starts on the nodes, see common.sh.
+#
+#   rank.sh describe           this task's line of the rank table; makes the node's cache directory
+#   rank.sh rank COMMAND...    becomes the command, as one rank
+#   rank.sh agent COMMAND...   torch's launcher with its options: the ranks of this node
+set -euo pipefail
+
+describe() {
+  local gpu
+  mkdir -p "$TENFOLD_LOCAL"
+  # a name in /tmp that everybody can guess: somebody else's code must not be run from there
+  [ -O "$TENFOLD_LOCAL" ] || fail "TENFOLD_LOCAL=$TENFOLD_LOCAL on $(hostname) is not yours"
+  [ -z "${visible[*]}" ] || [ "$SLURM_LOCALID" -lt ${#visible[@]} ] ||
+    fail "task $SLURM_LOCALID of $(hostname) sees GPUs ${visible[*]} only; a rank must see those of" \
+      "all ranks there: ask for --gres=gpu:RANKS, not for --gpus-per-task"
+  gpu=$(nvidia-smi --query-gpu=name,uuid --format=csv,noheader 2>/dev/null |
+    sed -n "$((SLURM_LOCALID + 1))p") || true
+  printf '%5d  %-20s %5d  %s\n' "$SLURM_PROCID" "$(hostname)" "$SLURM_LOCALID" \
+    "${gpu:-${visible[SLURM_LOCALID]:-none}}"
+}
+
+fail() {
+  echo "error: $*" >&2
+  exit 2
+}
+
+# Until the command listens, a signal would kill it; so it does nothing, and is sent again later.
+ignore_signals() { trap '' USR1 TERM; }
+
+become_rank() {
+  export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+  ignore_signals
+  exec "$@"
+}
+
+# torch's launcher gives its ranks 30 s after TERM, and dies of USR1: the ranks get USR1 from here.
+run_agent() {
+  local agent command=("$1" "$2" "$3") # python -m torch.distributed.run
+  shift 3
+  command+=("--nnodes=$SLURM_NNODES" "--node-rank=$SLURM_NODEID" "--master-addr=$MASTER_ADDR"
+    "--master-port=$MASTER_PORT" "$@")
+  (ignore_signals && exec "${command[@]}") &
+  agent=$!
+  trap 'pass_on "$agent"' USR1 TERM
+  while kill -0 "$agent" 2>/dev/null; do wait "$agent" || true; done
+  wait "$agent"
+}
+
+pass_on() {
+  local ranks
+  read -ra ranks <"/proc/$1/task/$1/children" || true
+  [ ${#ranks[@]} -eq 0 ] || kill -USR1 "${ranks[@]}" 2>/dev/null || true
+}
+
+IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-}"
+mode=$1
+shift
+case $mode in
+describe) describe ;;
+rank) become_rank "$@" ;;
+agent) run_agent "$@" ;;
+esac

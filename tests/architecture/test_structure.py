@@ -1,0 +1,180 @@
+"""Rules that keep the house in order; each fails when someone drifts."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOP_LEVEL = {
+    "pyproject.toml", "README.md", "LICENSE", "Makefile", "pipeline", "model", "ds_configs",
+    "slurm", "tests", "docker",
+}  # fmt: skip
+SOURCES = sorted(
+    path for room in ("pipeline", "model") for path in (ROOT / room).rglob("*.py") if path.exists()
+)
+MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(path: Path) -> set[str]:
+    """Dotted names of every module a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name(path)} has a relative import"
+            found |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def uses(path: Path, package: str) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for module in imports(path))
+
+
+def test_top_level_is_fixed() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
+    found = {line.split("/")[0] for line in tracked if line and not line.startswith(".")}
+    assert found <= TOP_LEVEL
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_layers(path: Path) -> None:
+    """Data flows one way, and preparing needs no torch."""
+    module = name(path)
+    if module.startswith("model/"):
+        assert not uses(path, "pipeline") and not uses(path, "deepspeed")
+        assert not uses(path, "torch.distributed")
+    elif module.startswith("pipeline/data/"):
+        commands = {f"pipeline.{p.stem}" for p in (ROOT / "pipeline").glob("*.py")}
+        allowed = {"pipeline.errors", "pipeline.run", "pipeline.settings"}
+        assert not any(
+            uses(path, command) for command in commands - allowed - {"pipeline.__init__"}
+        )
+    may_use_torch = module in LOADER or module.startswith(("model/", "pipeline/training/"))
+    assert may_use_torch or not uses(path, "torch"), f"{module} imports torch"
+
+
+LOADER = {"pipeline/data/loader.py"}
+"""The only file of the data room that hands out tensors."""
+
+
+def test_preparing_works_without_torch() -> None:
+    """A process in which torch cannot be imported can import every command of this stage."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import pipeline.prepare, pipeline.train_tokenizer, pipeline.inspect, pipeline.recipes"
+    )
+    import sys
+
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+def test_one_file_imports_deepspeed() -> None:
+    assert len([path for path in SOURCES if uses(path, "deepspeed")]) <= 1
+
+
+def test_no_pickle_is_read() -> None:
+    for path in SOURCES:
+        assert not uses(path, "pickle"), f"{name(path)} imports pickle"
+        assert not re.search(r"torch\.load|allow_pickle", path.read_text()), name(path)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_sizes(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MOST_LINES, f"{name(path)} has over {MOST_LINES} lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert lines <= MOST_FUNCTION_LINES, f"{name(path)}:{node.name} has {lines} lines"
+        if isinstance(node, ast.ClassDef):
+            fields = [item for item in node.body if isinstance(item, ast.AnnAssign)]
+            assert len(fields) <= MOST_FIELDS, f"{name(path)}:{node.name} has {len(fields)} fields"
+
+
+def test_inheritance_is_one_deep() -> None:
+    ours = {
+        node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    # the error tree is the one exception: PipelineError -> its three kinds
+    for child, bases in ours.items():
+        for base in bases & set(ours) - {"PipelineError"}:
+            pytest.fail(f"{child} inherits from {base}; share by composition")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_docs(path: Path) -> None:
+    """Every module, public class and public function says what it is."""
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), f"{name(path)} has no docstring"
+    for node in _public(tree):
+        if node.name != "main":
+            assert ast.get_docstring(node), f"{name(path)}:{node.name} has no docstring"
+
+
+def _public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_test_files_mirror_sources(path: Path) -> None:
+    """One test file a source file, except where a command's test covers the parts it is made of."""
+    if path.stem == "__init__" or name(path) in COVERED_ELSEWHERE:
+        return
+    relative = path.relative_to(ROOT)
+    test = ROOT / "tests" / relative.parent / f"test_{path.stem}.py"
+    assert test.exists(), f"{name(path)} has no {name(test)}"
+
+
+COVERED_ELSEWHERE = {
+    "pipeline/command.py", "pipeline/data/assembly.py", "pipeline/data/splits.py",
+    "pipeline/data/validation.py",
+    "pipeline/data/identity.py",  # all of them: tests/pipeline/test_prepare.py
+    "pipeline/data/verification.py",  # tests/pipeline/test_inspect.py
+    "pipeline/data/bits.py",  # tests/pipeline/data/test_masking.py
+    "pipeline/data/batches.py", "pipeline/data/background.py",
+    "pipeline/data/columns.py", "pipeline/data/reading.py",  # tests/pipeline/data/test_loader.py
+}  # fmt: skip
+
+
+def test_one_owner_a_key() -> None:
+    """A setting of Run has no second name: no command has an option called like one."""
+    from pipeline.run import Run
+    from pipeline.settings import setting_types
+
+    leaves = {path.rsplit(".", 1)[-1].replace("_", "-") for path in setting_types(Run)}
+    derived = {"vocab-size", "kind", "tokenizer"}  # the contract of train_tokenizer and of prepare
+    for path in SOURCES:
+        options = set(re.findall(r'add_argument\(\s*"--([a-z-]+)"', path.read_text()))
+        assert not (options & leaves - derived), f"{name(path)} repeats {options & leaves}"
+
+
+def test_the_product_names_no_machine() -> None:
+    """No path of a developer's machine, no registry host."""
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    pattern = re.compile(
+        rb"/(?:home|root|work|Users)/[a-z][\w.-]*/|://[\w.]*(?:pypi|pythonhosted)\b"
+    )
+    for file in filter(None, tracked):
+        path = ROOT / file
+        if path.exists() and path.resolve() != Path(__file__).resolve():
+            assert not pattern.search(path.read_bytes()), file

@@ -1,0 +1,64 @@
+"""Peak memory of a prepare worker at two sizes of input: below 1 GB, and flat.
+
+    python -m tests.benchmarks.bench_memory [--megabytes 100 2000]
+
+One worker prepares a JSONL file of each size with RoBERTa's vocabulary; the peak is the kernel's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.benchmarks.text import write_jsonl
+from tests.benchmarks.vocabulary import bench_vocabulary
+
+_PEAK = """
+import re, sys
+from pipeline import prepare
+sys.argv[0] = "prepare"
+prepare.main()
+# not ru_maxrss: that begins with the memory of the process that started this one
+print("peak", re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, nargs="+", default=[100, 2000])
+    peaks = []
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        bench_vocabulary(work / "tokenizer")
+        for megabytes in parser.parse_args().megabytes:
+            path = work / f"{megabytes}.jsonl"
+            size = write_jsonl(path, megabytes * 1_000_000)
+            started = time.perf_counter()
+            result = subprocess.run(
+                [
+                    sys.executable, "-c", _PEAK, "--corpus", str(path), "--workers", "1",
+                    "--tokenizer", str(work / "tokenizer"),
+                    "--output", str(work / f"out-{megabytes}"),
+                ],
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            seconds = time.perf_counter() - started
+            found = re.search(r"peak (\d+)", result.stdout)
+            assert found
+            peaks.append(int(found[1]) / 1024)
+            print(
+                f"memory: {size / 1e6:,.0f} MB of JSONL: peak {peaks[-1]:,.0f} MB of one worker "
+                f"(goal < 1,000), {size / 1e6 / seconds:.1f} MB/s wall",
+                flush=True,
+            )
+            path.unlink()
+    print(f"memory: largest / smallest peak {max(peaks) / min(peaks):.2f} (goal: flat)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+"""What the design assumed of a GPU, measured in under ten minutes; a Markdown section on stdout.
+
+    python -m tests.benchmarks.gpu_gate [--shards DIR] [--append tests/benchmarks/RESULTS.md]
+
+DIR holds shards of 512 tokens made with roberta_base's data settings; without it the sample corpus
+is prepared first. --dry-run runs every part on the CPU at toy size: it shows that the code works,
+its figures mean nothing. Without a GPU: one line, exit code 2; a part that fails is named in the
+section, the rest goes on, exit code 1.
+
+Utilisation is model FLOPs (model/flops.py) over the dense bf16 peak of the data sheet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import gc
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import transformers
+from torch import Tensor
+
+from model.hugging_face import logical_parameters, to_hugging_face
+from model.objectives import MaskedLanguageModel
+from pipeline.data.loader import Batch, Loader
+from pipeline.data.order import Order, Share
+from pipeline.data.reading import Dataset
+from pipeline.run import Run
+from pipeline.training import engine as engines
+from pipeline.training.deepspeed_config import read_deepspeed_file
+from pipeline.training.inputs import model_inputs
+from pipeline.training.plan import encoder_config
+from pipeline.training.schedule import learning_rate
+from tests.benchmarks import gpu_parts
+from tests.benchmarks.gpu_parts import Gate, compile_layers, flops_of, table, utilisation
+
+BUDGET_SECONDS = 570
+"""Parts after this are left out, and the longer ones stop early."""
+
+
+@contextlib.contextmanager
+def training_data(gate: Gate, run: Run) -> Iterator[Loader]:
+    """The same steps for both sides."""
+    dataset = Dataset.open(gate.shards)
+    share = Share(sequences=run.batch.sequences, per_device=run.batch.per_device)
+    loader = Loader(
+        [dataset], Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,)), share,
+        prefetch=2 * share.accumulation, pin_memory=gate.device.type == "cuda",
+    )  # fmt: skip
+    yield loader
+    loader.close()
+
+
+def train(
+    gate: Gate,
+    run: Run,
+    micro_batch: Callable[[Batch, int], Tensor],
+    update: Callable[[float], object],
+    share: float,
+) -> tuple[list[float], float]:
+    """Losses of the steps, and sequences per second after the first tenth of them.
+
+    micro_batch: goes forward and backward, given the predictions of the whole step, and returns
+    the sum of losses; update: given the learning rate; share: of the time that is left.
+    """
+    until = time.perf_counter() + share * gate.left()
+    losses: list[Tensor] = []
+    started, begun = 0.0, 0
+    with training_data(gate, run) as loader:
+        for step in loader.steps():
+            sums = [micro_batch(batch, step.predictions) for batch in step.batches]
+            update(learning_rate(run, len(losses) + 1))
+            losses.append(torch.stack(sums).sum() / step.predictions)
+            if len(losses) == max(1, run.steps // 10):
+                gate.wait()
+                started, begun = time.perf_counter(), len(losses)
+            if len(losses) == run.steps or (len(losses) % 10 == 0 and time.perf_counter() > until):
+                break
+    gate.wait()
+    seconds = time.perf_counter() - started
+    return [float(loss) for loss in losses], (len(losses) - begun) * run.batch.sequences / seconds
+
+
+def train_ours(gate: Gate, run: Run) -> tuple[list[float], float]:
+    """Our engine: ZeRO-1, bf16, compiled layers."""
+    device = engines.init_distributed()
+    model = MaskedLanguageModel(encoder_config(run), seed=0)
+    logical = logical_parameters(model)
+    compile_layers(gate, model.to(device))
+    accumulation = Share(sequences=run.batch.sequences, per_device=gate.rows).accumulation
+    mask_id = Dataset.open(gate.shards).manifest.tokenizer["mask"]
+    engine = engines.initialize(
+        model, run, read_deepspeed_file("zero1"), logical,
+        rows=gate.rows, accumulation=accumulation,
+    )  # fmt: skip
+
+    def micro_batch(batch: Batch, predictions: int) -> Tensor:
+        scored = engine(*model_inputs(batch, device, mask_id))
+        engine.backward(scored.loss_sum, predictions)
+        return scored.loss_sum.detach()
+
+    found = train(gate, run, micro_batch, engine.step, 0.4)
+    engine.close()
+    return found
+
+
+def train_theirs(gate: Gate, run: Run) -> tuple[list[float], float]:
+    """transformers as its Trainer runs it with bf16: autocast, the head at every position."""
+    with torch.no_grad():
+        state, config = to_hugging_face(MaskedLanguageModel(encoder_config(run), seed=0))
+    config = {name: value for name, value in config.items() if name != "model_type"}
+    settings = transformers.RobertaConfig(**config, attn_implementation="sdpa")
+    model = transformers.RobertaForMaskedLM(settings).train()
+    model.load_state_dict(state, strict=False)
+    model.to(gate.device)
+    optimizer = adamw(model, run)
+
+    def micro_batch(batch: Batch, predictions: int) -> Tensor:
+        batch = batch.to(gate.device)
+        labels = torch.full_like(batch.input_ids, -100)
+        used = batch.predictions
+        labels.view(-1)[batch.positions[:used]] = batch.labels[:used]
+        places = torch.arange(labels.shape[1], device=gate.device)
+        shown = (places < batch.lengths[:, None]).long()
+        with torch.autocast(gate.device.type, torch.bfloat16):
+            loss = model(batch.input_ids, attention_mask=shown, labels=labels).loss
+        (loss * (used / predictions)).backward()
+        return loss.detach() * used
+
+    def update(rate: float) -> None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), run.optimizer.clip_norm)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return train(gate, run, micro_batch, update, 0.8)
+
+
+def adamw(model: torch.nn.Module, run: Run) -> torch.optim.Optimizer:
+    """PyTorch's fused AdamW with the run's settings."""
+    groups = [
+        {
+            "params": [part for part in model.parameters() if (part.dim() > 1) == matrices],
+            "weight_decay": run.optimizer.weight_decay if matrices else 0.0,
+        }
+        for matrices in (True, False)
+    ]
+    betas = (run.optimizer.beta1, run.optimizer.beta2)
+    return torch.optim.AdamW(groups, betas=betas, eps=run.optimizer.eps, fused=True)
+
+
+def training(gate: Gate) -> str:
+    """A short training of the first recipe on both sides: loss curves and speed."""
+    run = gate.run(gate.recipes[0])
+    ours, our_speed = train_ours(gate, run)
+    theirs, their_speed = train_theirs(gate, run)
+    common = min(len(ours), len(theirs))
+    every = max(1, common // 10)
+    marks = sorted({0, *range(every - 1, common, every), common - 1})
+    gaps = [abs(our - their) for our, their in zip(ours, theirs)]
+    predictions = round(gate.batch * run.data.sequence_length * run.data.mask_rate)
+    rate = flops_of(run, gate.batch, predictions) / gate.batch
+    speeds = [
+        [name, f"{speed:.0f}", utilisation(gate, speed * rate), str(len(losses))]
+        for name, speed, losses in (
+            ("ours", our_speed, ours), ("transformers + AdamW", their_speed, theirs)
+        )
+    ]  # fmt: skip
+    curves = [[str(mark + 1), f"{ours[mark]:.4f}", f"{theirs[mark]:.4f}"] for mark in marks]
+    return "\n\n".join(
+        [
+            f"{run.name}, bf16, AdamW on both sides, batch {gate.batch} in micro-batches of "
+            f"{gate.rows}, dropout 0.1, the same weights at the start, the same rows and masks in "
+            "the same order, data loading and optimizer steps included. Ours: engine under ZeRO-1, "
+            "layers compiled. Theirs: autocast, eager, head at every position, fused AdamW.",
+            table(["side", "sequences/s", "utilisation", "steps"], speeds),
+            f"Ratio {our_speed / their_speed:.2f}. Losses; mean gap of the last tenth "
+            f"{sum(gaps[-every:]) / every:.4f} (dropout draws differ):",
+            table(["step", "ours", "transformers"], curves),
+        ]
+    )
+
+
+PARTS: dict[str, Callable[[Gate], str]] = {
+    "Matrix products": gpu_parts.gemm_rates,
+    "Attention": gpu_parts.attention_backends,
+    "Compilation": gpu_parts.compile_or_not,
+    "Optimizer step": gpu_parts.optimizer_steps,
+    "Training beside transformers": training,
+    "Micro-batches": gpu_parts.micro_batch_sweep,
+}
+
+
+def measure(gate: Gate, parts: Mapping[str, Callable[[Gate], str]]) -> tuple[list[str], list[str]]:
+    """Every part's Markdown, and the names of those that failed or were left out."""
+    sections, lost = [], []
+    for title, part in parts.items():
+        started = time.perf_counter()
+        print(f"{title} ...", file=sys.stderr, flush=True)
+        if gate.left() < 10:
+            sections.append(f"### {title}\n\nLeft out: no time.")
+            lost.append(title)
+            continue
+        try:
+            text = part(gate)
+        except Exception as error:  # the machine is lent for minutes: the other parts are wanted
+            traceback.print_exc()
+            text = f"FAILED: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            lost.append(title)
+        gc.collect()
+        torch.cuda.empty_cache()
+        sections.append(f"### {title} ({time.perf_counter() - started:.0f} s)\n\n{text}")
+    return sections, lost
+
+
+def heading(gate: Gate, dry_run: bool) -> str:
+    """When, where and with what."""
+    device = "CPU, a DRY RUN: its figures mean nothing"
+    if gate.device.type == "cuda" and not dry_run:
+        properties = torch.cuda.get_device_properties(gate.device)
+        device = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
+    versions = {
+        "torch": torch.__version__,
+        "CUDA": torch.version.cuda or "none",
+        "DeepSpeed": version("deepspeed"),
+        "transformers": transformers.__version__,
+        "Python": platform.python_version(),
+    }
+    command = shlex.join(["python", "-m", "tests.benchmarks.gpu_gate", *sys.argv[1:]])
+    return (
+        f"## GPU gate, {datetime.date.today().isoformat()}\n\n{device}; "
+        + ", ".join(f"{name} {number}" for name, number in versions.items())
+        + f"; `{command}`"
+    )
+
+
+def prepared_sample(folder: Path, name: str) -> Path:
+    """The shipped sample as shards for a recipe."""
+    command = [sys.executable, "-m", "pipeline.prepare", "--corpus", "sample", "--recipe", name]
+    environment = os.environ | {"TENFOLD_ROOT": str(folder)}
+    subprocess.run(
+        [*command, "--output", str(folder / "shards")],
+        check=True, env=environment, stdout=sys.stderr,
+    )  # fmt: skip
+    return folder / "shards"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shards", type=Path, metavar="DIR", help="default: the sample corpus")
+    parser.add_argument("--append", type=Path, metavar="FILE", help="add the section to FILE too")
+    parser.add_argument("--dry-run", action="store_true", help="every part on the CPU, toy size")
+    options = parser.parse_args()
+    if not options.dry_run and not torch.cuda.is_available():
+        print("error: PyTorch finds no GPU here; run this where there is one, or use --dry-run",
+              file=sys.stderr)  # fmt: skip
+        sys.exit(2)
+    if options.dry_run:
+        torch.set_num_threads(1)
+    deadline = time.perf_counter() + BUDGET_SECONDS
+    transformers.logging.set_verbosity_error()
+    with tempfile.TemporaryDirectory() as folder:
+        first = "roberta_tiny" if options.dry_run else "roberta_base"
+        shards = options.shards or prepared_sample(Path(folder), first)
+        gate = Gate(
+            device=torch.device("cpu" if options.dry_run else "cuda"),
+            recipes=(first,) if options.dry_run else ("roberta_base", "roberta_large"),
+            micro_batches=((2, 4),) if options.dry_run else ((32, 66, 128, 132, 256), (32, 64, 66)),
+            rows=2 if options.dry_run else 64,
+            batch=4 if options.dry_run else 256,
+            steps=3 if options.dry_run else 300,
+            repeats=1 if options.dry_run else 10,
+            shards=shards,
+            deadline=deadline,
+        )
+        sections, lost = measure(gate, PARTS)
+    section = "\n\n".join([heading(gate, options.dry_run), *sections]) + "\n"
+    print(section)
+    if options.append:
+        with options.append.open("a") as file:
+            file.write(f"\n{section}")
+    if lost:
+        print(f"error: without {', '.join(lost)}; see above", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

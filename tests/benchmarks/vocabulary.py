@@ -1,0 +1,37 @@
+"""A 50,265-token vocabulary for benchmarks: RoBERTa's where we have it, else trained."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from pipeline.data.corpora import corpus_sources
+from pipeline.data.vocabulary import Vocabulary, read_vocabulary, save_vocabulary
+from pipeline.train_tokenizer import train_tokenizer
+
+
+def bench_vocabulary(directory: Path) -> Vocabulary:
+    """Save a vocabulary of RoBERTa's size in `directory` and return it."""
+    given = Path(os.environ.get("TENFOLD_TEST_DATA", "/nonexistent")) / "tokenizers"
+    if not given.is_dir():
+        return train_tokenizer(corpus_sources("sample", [])[1], 50_265, 512, directory)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(given / "roberta" / "roberta-base-vocab.json", Path(folder) / "vocab.json")
+        shutil.copy(given / "gpt2" / "vocab.bpe", Path(folder) / "merges.txt")
+        vocabulary = read_vocabulary(Path(folder))
+    save_vocabulary(vocabulary, directory, 512)
+    return vocabulary
+
+
+def gpt2_sized() -> tuple[PreTrainedTokenizerBase, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """The vocabulary for transformers, and its flags [ids]: special, and begins a word."""
+    with tempfile.TemporaryDirectory() as folder:
+        vocabulary = bench_vocabulary(Path(folder))
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        return tokenizer, vocabulary.special, vocabulary.word_starts

@@ -1,0 +1,43 @@
+"""The files themselves: Slurm accepts them, shellcheck has nothing to say, all keys are told."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import ROOT, Cluster
+
+BATCH_FILES = sorted((ROOT / "slurm").glob("*.sbatch"))
+SCRIPTS = [path for folder in ("slurm", "tests/cluster") for path in (ROOT / folder).glob("*.sh")]
+SHELL = [*SCRIPTS, *BATCH_FILES, ROOT / "slurm" / "site.env"]
+
+
+def name(path: Path) -> str:
+    return path.name
+
+
+@pytest.mark.parametrize("path", BATCH_FILES, ids=name)
+def test_slurm_accepts(path: Path, cluster: Cluster) -> None:
+    """With the resources that the file asks for, but for no more nodes than there are."""
+    result = cluster.sbatch("--test-only", "--nodes=2", path)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("path", SHELL, ids=name)
+def test_shellcheck(path: Path) -> None:
+    shellcheck = Path(sys.executable).with_name("shellcheck")
+    command = [shellcheck, "--external-sources", path.relative_to(ROOT)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+
+
+def test_every_setting_is_in_the_readme() -> None:
+    """Those that a batch file reads from the environment, and those of site.env."""
+    text = "".join(path.read_text() for path in SHELL)
+    settings = set(re.findall(r"\bTENFOLD_[A-Z_]+[A-Z]", text)) - {"TENFOLD_SITE_VERSION"}
+    readme = (ROOT / "slurm" / "README.md").read_text()
+    assert not {key for key in settings if f"`{key}`" not in readme}

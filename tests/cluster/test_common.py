@@ -1,0 +1,90 @@
+"""The parts of common.sh that no job on two small nodes shows: containers, long times."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import ROOT
+from tests.cluster.training import STEPS, Runs, last_step
+
+APPTAINER = """#!/bin/sh
+# Stands in for apptainer: runs the command here, with the code that an image would bring.
+echo "$@" >> {record}
+while [ "${{1%.sif}}" = "$1" ]; do shift; done
+shift
+[ -z "$PYTHONPATH" ] || echo "PYTHONPATH=$PYTHONPATH hides the image's code"
+[ "$1" != python ] || {{ shift; set -- {python} "$@"; }}
+PYTHONPATH={root} exec "$@"
+"""
+
+
+def bash(script: str, **environment: str) -> str:
+    """What a script prints that has common.sh's functions."""
+    result = subprocess.run(
+        ["bash", "-c", f". {ROOT}/slurm/common.sh; {script}"], text=True, capture_output=True,
+        env=os.environ | {"TENFOLD_HOME": str(ROOT)} | environment, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0 and not result.stderr, result.stderr
+    return result.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0:09", 9),
+        ("20:00", 1200),
+        ("1:02:08", 3728),
+        ("2-00:00:10", 172810),
+        ("UNLIMITED", 86400),
+        ("INVALID", 86400),
+    ],
+)
+def test_times_as_slurm_writes_them(text: str, expected: int) -> None:
+    assert bash(f"seconds {text}") == str(expected)
+
+
+def test_pyxis_gets_every_directory_at_its_own_path(tmp_path: Path) -> None:
+    script = (
+        "read_site; data=(/shards/a /shards/b); choose_python; "
+        'printf "%s\\n" "${container[@]}" "${python[@]}" "path ${PYTHONPATH:-unset}"'
+    )
+    printed = bash(
+        script, TENFOLD_IMAGE="registry#tenfold", TENFOLD_VENV="", TENFOLD_CONTAINER="pyxis",
+        TENFOLD_RUN=f"{tmp_path}/run", TENFOLD_LOCAL=f"{tmp_path}/local", TENFOLD_RECIPE="x",
+        TENFOLD_MOUNTS="/scratch", PYTHONPATH="/elsewhere",
+    )  # fmt: skip
+    directories = [ROOT, tmp_path / "local", tmp_path / "run", "/shards/a", "/shards/b", "/scratch"]
+    assert printed.splitlines() == [
+        "--container-image=registry#tenfold",
+        "--no-container-mount-home",
+        f"--container-workdir={ROOT}",
+        "--container-mounts=" + ",".join(f"{path}:{path}" for path in directories),
+        "python",
+        "path unset",
+    ]
+
+
+def test_apptainer_runs_every_rank(runs: Runs, tmp_path: Path) -> None:
+    """A stand-in for the program: the real one is in no Debian release that we test on."""
+    programs, record = tmp_path / "bin", tmp_path / "record"
+    programs.mkdir()
+    stand_in = programs / "apptainer"
+    stand_in.write_text(APPTAINER.format(record=record, python=sys.executable, root=ROOT))
+    stand_in.chmod(0o755)
+    image = tmp_path / "tenfold.sif"
+    image.touch()
+    run = tmp_path / "run"
+    job = runs.submit(
+        run, TENFOLD_VENV="", TENFOLD_IMAGE=str(image), PATH=f"{programs}:{os.environ['PATH']}"
+    )
+    assert job.end() == "COMPLETED", job.log()
+    assert last_step(run) == STEPS and "hides the image's code" not in job.log()
+    commands = [line for line in record.read_text().splitlines() if line.startswith("exec ")]
+    bound = f"{ROOT},{runs.folder}/local,{run},{runs.shards}"
+    assert all(line.startswith(f"exec --nv --bind {bound} {image} python ") for line in commands)
+    assert [" -m pipeline.train roberta_tiny " in line for line in commands] == [False, True, True]

@@ -1,0 +1,167 @@
+"""Preparing on two nodes, as one MPI job and as a job array, gives the bytes of a local run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import Cluster, Job
+from tests.pipeline.preparing import SMALL_SPLITS, contents, finish, many_documents, tiny
+
+BATCH_FILE = "slurm/prepare.sbatch"
+ONE_HOST = {"MPIR_CVAR_NOLOCAL": "1"}
+"""Both nodes are this machine: MPICH's shared memory of one must not be found by the other."""
+SMALL = ("--cpus-per-task=1", "--mem-per-cpu=500M", "--time=10")
+
+
+def environment(tokenizer: Path, output: Path) -> dict[str, str]:
+    """What a user exports to prepare the sample corpus."""
+    return {
+        "TENFOLD_VENV": sys.prefix,
+        "TENFOLD_CORPUS": "sample",
+        "TENFOLD_RECIPE": "roberta_tiny",
+        "TENFOLD_ROOT": str(output.parent),
+        # one for all tests: kernels are compiled once
+        "TENFOLD_LOCAL": str(output.parents[1] / "local"),
+        "TENFOLD_PREPARE_ARGS": f"--tokenizer {tokenizer} --output {output}",
+    } | ONE_HOST
+
+
+def test_mpi_on_two_nodes(
+    cluster: Cluster, prepared: Path, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    job = cluster.submit(
+        BATCH_FILE, "--nodes=2", "--ntasks-per-node=2", *SMALL,
+        **environment(tiny_tokenizer, output),
+    )  # fmt: skip
+    assert job.end() == "COMPLETED", job.log()
+    assert "4 ranks on 2 node(s)" in job.log()
+    assert contents(output) == contents(prepared)
+    again = cluster.submit(BATCH_FILE, *SMALL, "--ntasks-per-node=2",
+                           **environment(tiny_tokenizer, output))  # fmt: skip
+    assert again.end() == "COMPLETED" and "complete already" in again.log()
+
+
+def test_an_array_of_three_elements(
+    cluster: Cluster, prepared: Path, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """The third is held back until the others have left, and puts all together."""
+    output = tmp_path / "out"
+    first = cluster.submit(
+        BATCH_FILE, "--array=4-8:2%2", "--ntasks-per-node=1", *SMALL,
+        **environment(tiny_tokenizer, output),
+    )  # fmt: skip
+    elements = [Job(cluster, f"{first.id}_{number}") for number in (4, 6, 8)]  # type: ignore[arg-type]
+    assert [element.end() for element in elements] == ["COMPLETED"] * 3
+    logs = [element.log() for element in elements]
+    assert "".join(logs).count("prepared 344 documents") == 1, logs
+    assert contents(output) == contents(prepared)
+
+
+def test_a_killed_element_is_requeued(
+    cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """Slurm kills it and starts it again, and it does what it had not finished."""
+    corpus = many_documents(tmp_path / "in.jsonl")
+    small = ("--corpus", corpus, "--workers", 1)
+    local = finish(sys.executable, SMALL_SPLITS, *small, *tiny(tiny_tokenizer, tmp_path / "local"))
+    assert local.returncode == 0, local.stderr
+    command = " ".join(
+        map(str, (sys.executable, SMALL_SPLITS, *small, *tiny(tiny_tokenizer, tmp_path / "out")))
+    )
+    first = cluster.submit_command(
+        f"srun --mpi=none --ntasks=1 {command} --part $SLURM_ARRAY_TASK_ID/2", "--array=1-2",
+        "--requeue", "--open-mode=append",
+    )  # fmt: skip
+    victim, other = (Job(cluster, f"{first.id}_{number}") for number in (1, 2))  # type: ignore[arg-type]
+    work = tmp_path / "out" / ".work"
+    victim.until(lambda: len([*work.glob("task-*.json")]) >= 4)
+    assert cluster.run("scontrol", "requeue", victim.id).returncode == 0
+    assert other.end() == "COMPLETED", other.log()
+    assert victim.end() == "COMPLETED", victim.log()
+    assert victim.field("Restarts") == "1"
+    assert (victim.log() + other.log()).count("prepared 700 documents") == 1
+    assert contents(tmp_path / "out") == contents(tmp_path / "local")
+
+
+def test_a_killed_rank_ends_the_job_and_costs_its_split(
+    cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    corpus = many_documents(tmp_path / "in.jsonl")
+    arguments = ("--corpus", corpus, *tiny(tiny_tokenizer, tmp_path / "out"))
+    command = " ".join(map(str, (sys.executable, SMALL_SPLITS, *arguments)))
+    step = f"srun --kill-on-bad-exit=1 --mpi=pmi2 {command}"
+    options = ("--nodes=2", "--ntasks-per-node=1")
+    job = cluster.submit_command(step, *options, **ONE_HOST)
+    work = tmp_path / "out" / ".work"
+    job.until(lambda: len([*work.glob("task-*.json")]) >= 4)
+    for process in cluster.tasks("node02", job):
+        os.kill(process, signal.SIGKILL)
+    assert job.end(timeout=60) == "FAILED", job.log()
+    kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
+    assert 4 <= len(kept) < 40
+    again = cluster.submit_command(step, *options, **ONE_HOST)
+    assert again.end() == "COMPLETED", again.log()
+    whole = ("--corpus", corpus, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "local"))
+    assert finish(sys.executable, SMALL_SPLITS, *whole).returncode == 0
+    assert contents(tmp_path / "out") == contents(tmp_path / "local")
+
+
+@pytest.mark.parametrize("kind", ["none", "pmi2 without mpi4py's library"])
+def test_a_launcher_of_another_mpi_is_refused(
+    kind: str, cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """N processes that each believe to be alone would write the same files."""
+    told = environment(tiny_tokenizer, tmp_path / "out")
+    told["TENFOLD_MPI"] = "none" if kind == "none" else "pmi2"
+    if kind != "none":
+        told["MPI4PY_MPIABI"] = "openmpi"  # and there is no such library
+    job = cluster.submit(BATCH_FILE, "--nodes=2", "--ntasks-per-node=2", *SMALL, **told)
+    assert job.end() == "FAILED", job.log()
+    assert job.field("ExitCode") == "2:0"
+    (line,) = (line for line in job.log().splitlines() if line.startswith("error: "))
+    assert "a launcher started several processes" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_mistake_is_one_line_and_no_requeue(
+    cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    told = environment(tiny_tokenizer, tmp_path / "out")
+    for more, message in (
+        ({"TENFOLD_CORPUS": ""}, "TENFOLD_CORPUS is not set"),
+        ({"TENFOLD_CORPUS": "wikipedia"}, "--corpus wikipedia needs its files"),
+        ({"TENFOLD_PREPARE_ARGS": "--tokenizer /nonexistent"}, "no such directory"),
+    ):
+        job = cluster.submit(BATCH_FILE, "--ntasks-per-node=2", *SMALL, **told | more)
+        assert job.end() == "FAILED", job.log()
+        assert job.field("ExitCode") == "2:0", job.log()
+        (line,) = (line for line in job.log().splitlines() if line.startswith("error: "))
+        assert message in line and job.field("Restarts") == "0"
+
+
+def test_time_that_is_nearly_up_requeues(
+    cluster: Cluster, prepared: Path, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """What --signal sends a minute before the end; `scancel --batch` sends the same."""
+    output = tmp_path / "out"
+    job = cluster.submit(
+        BATCH_FILE, "--nodes=2", "--ntasks-per-node=1", *SMALL,
+        **environment(tiny_tokenizer, output),
+    )  # fmt: skip
+    job.until(lambda: "ranks on 2 node(s)" in job.log())
+    job.signal("USR1")
+    assert job.end() == "COMPLETED", job.log()
+    assert job.field("Restarts") == "1" and "time is nearly up; requeued" in job.log()
+    assert contents(output) == contents(prepared)
+
+
+def test_every_shape_of_it_could_be_submitted(cluster: Cluster) -> None:
+    for options in ([], ["--nodes=2"], ["--array=0-15"]):
+        result = cluster.sbatch("--test-only", *options, BATCH_FILE)
+        assert result.returncode == 0, result.stderr

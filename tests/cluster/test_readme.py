@@ -1,0 +1,82 @@
+"""slurm/README.md is true: its ten steps are run as they are written, then the chain of three."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import ROOT, Cluster, Job
+from tests.cluster.training import Runs, last_step
+
+README = (ROOT / "slurm" / "README.md").read_text()
+STEPS = re.findall(r"^(\d+)\. (.*?)(?=^\d+\. |^Steps )", README, re.M | re.S)
+COMMANDS = [
+    line[7:].strip() for _, text in STEPS for line in text.splitlines() if line[:7] == " " * 7
+]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What `git clone` and `make venv` leave."""
+    for name in ("pipeline", "model", "slurm", "ds_configs"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    return tmp_path
+
+
+def test_ten_steps(cluster: Cluster, runs: Runs, checkout: Path) -> None:
+    assert [number for number, _ in STEPS] == [str(n) for n in range(1, 11)]
+    assert COMMANDS[0].startswith("git clone ") and COMMANDS[1] == "make venv"
+    environment = {
+        "TENFOLD_ARGS": runs.arguments(), "TENFOLD_LOCAL": str(runs.folder / "local")
+    }  # fmt: skip
+    exports: list[str] = []
+    for command in COMMANDS[2:]:
+        if command.startswith("export "):
+            exports.append(command)
+            continue
+        script = f"cd {checkout}; " + "; ".join([*exports, command])
+        result = cluster.run("bash", "-e", "-c", script, **environment)
+        assert result.returncode == 0, command + result.stderr
+        if command.startswith("sbatch ") and "--test-only" not in command:
+            job = Job(cluster, int(result.stdout.split()[-1]))
+            assert job.end() == "COMPLETED", job.log()
+    run = checkout / "data" / "runs" / "roberta_tiny"
+    assert last_step(run) > 0
+    assert (run.with_name("roberta_tiny-export") / "model.safetensors").exists()
+    _chain(cluster, checkout, exports, environment)
+
+
+def _chain(
+    cluster: Cluster, checkout: Path, exports: list[str], environment: dict[str, str]
+) -> None:
+    """pipeline.sh finds shards and run complete, and exports once more."""
+    again = checkout / "again"
+    command = "slurm/pipeline.sh roberta_base --nodes=1 --ntasks-per-node=1 --gres=gpu:1"
+    script = "; ".join([f"cd {checkout}", *exports, command])
+    result = cluster.run("bash", "-e", "-c", script, **environment, TENFOLD_EXPORT=str(again))
+    assert result.returncode == 0, result.stderr
+    jobs = [Job(cluster, int(number)) for number in re.findall(r"\d+", result.stdout)]
+    assert len(jobs) == 3
+    assert [job.end() for job in jobs] == ["COMPLETED"] * 3, [job.log() for job in jobs]
+    assert "complete already" in jobs[0].log() and "nothing to do" in jobs[1].log()
+    assert (again / "model.safetensors").exists()
+
+
+def test_what_follows_a_failure_is_cancelled(cluster: Cluster, tmp_path: Path) -> None:
+    """Nothing waits for ever behind a job that has failed."""
+    result = cluster.run(
+        ROOT / "slurm" / "pipeline.sh", "roberta_large", "--nodes=1", "--ntasks-per-node=1",
+        f"--output={tmp_path}/%j.log", TENFOLD_VENV=sys.prefix, TENFOLD_ROOT=str(tmp_path),
+        TENFOLD_CORPUS="nothing-like-this",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    jobs = [Job(cluster, int(number)) for number in re.findall(r"\d+", result.stdout)]
+    assert [job.end() for job in jobs] == ["FAILED", "CANCELLED", "CANCELLED"]
+    assert "error: unknown corpus 'nothing-like-this'" in jobs[0].log()
+    unknown = cluster.run(ROOT / "slurm" / "pipeline.sh", "roberta_huge")
+    assert unknown.returncode == 2 and "error: no slurm/roberta_huge.sbatch" in unknown.stderr

@@ -1,0 +1,80 @@
+"""Small trainings as jobs: the batch file of the large model with a tiny one, on two CPU ranks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.slurm import Cluster, Job
+
+BATCH_FILE = "slurm/roberta_large.sbatch"
+STEPS = 40
+SETTINGS = {
+    "encoder.layers": 1, "encoder.width": 32, "encoder.feed_forward": 64,
+    "batch.sequences": 64, "batch.per_device": 8,
+    "steps": STEPS, "schedule.warmup_steps": 2,
+    "validation.every": 1000, "checkpoint.every": 1000, "logging.every": 1,
+}  # fmt: skip
+"""A second or two of steps on two ranks, dropout included, checkpoints only where it is stopped."""
+
+LEARNED = {
+    "step", "loss", "mlm_accuracy", "mask_loss", "learning_rate", "grad_norm", "sequences",
+    "tokens", "predictions", "epoch", "duplicate", "skipped_updates", "validation_loss",
+}  # fmt: skip
+"""What metrics.jsonl says that a second run must repeat; the rest is timings and hosts."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Submits trainings and reads what they leave."""
+
+    cluster: Cluster
+    shards: Path
+    folder: Path
+
+    def arguments(self, **settings: object) -> str:
+        """TENFOLD_ARGS of a small training; settings with dots as `__`."""
+        chosen = SETTINGS | {name.replace("__", "."): value for name, value in settings.items()}
+        return " ".join(f"--set {path}={value}" for path, value in chosen.items())
+
+    def environment(self, run: Path) -> dict[str, str]:
+        """What a user exports for a small training into `run`."""
+        return {
+            "TENFOLD_VENV": sys.prefix,
+            "TENFOLD_RECIPE": "roberta_tiny",
+            "TENFOLD_DATA": str(self.shards),
+            "TENFOLD_RUN": str(run),
+            "TENFOLD_LOCAL": str(self.folder / "local"),
+            "TENFOLD_ARGS": self.arguments(),
+        }
+
+    def submit(self, run: Path, *options: str, nodes: int = 2, gpus: int = 1, **more: str) -> Job:
+        """A small training; `more` is environment, over `environment`."""
+        return self.cluster.submit(
+            BATCH_FILE, f"--nodes={nodes}", "--ntasks-per-node=1", "--cpus-per-task=1",
+            "--mem=1G", f"--gres=gpu:{gpus}", *options, **self.environment(run) | more,
+        )  # fmt: skip
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """What the lines of RUN/metrics.jsonl say was learned; [] before there are any."""
+    path = run / "metrics.jsonl"
+    if not path.exists():
+        return []
+    whole = path.read_text().rpartition("\n")[0]
+    lines = [json.loads(line) for line in whole.splitlines()]
+    return [{key: line[key] for key in line.keys() & LEARNED} for line in lines]
+
+
+def last_step(run: Path) -> int:
+    """The last step that metrics.jsonl knows."""
+    return max((int(line["step"]) for line in metrics(run)), default=0)
+
+
+def weights(run: Path) -> dict[str, bytes]:
+    """The tensors of the newest checkpoint, as the bytes that are on disk."""
+    newest = run / "checkpoints" / (run / "checkpoints" / "latest").read_text().strip()
+    return {path.name: path.read_bytes() for path in sorted(newest.glob("*.safetensors"))}

@@ -1,0 +1,71 @@
+"""What tests share: a small vocabulary, a prepared sample, real data where there is some."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.corpora import corpus_sources
+from pipeline.data.vocabulary import Vocabulary, read_vocabulary
+from pipeline.train_tokenizer import train_tokenizer
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Tokenizers, golden ids and corpora that we may not ship; without them a test skips."""
+    folder = Path(os.environ.get("TENFOLD_TEST_DATA", "/nonexistent"))
+    if not folder.is_dir():
+        pytest.skip("TENFOLD_TEST_DATA names no folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Byte-level BPE with 2,048 ids, trained on the sample."""
+    folder = tmp_path_factory.mktemp("tokenizer") / "byte-bpe-2048"
+    _, sources = corpus_sources("sample", [])
+    train_tokenizer(sources, 2048, 128, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_vocabulary(tiny_tokenizer: Path) -> Vocabulary:
+    return read_vocabulary(tiny_tokenizer)
+
+
+@pytest.fixture(scope="session")
+def command() -> Command:
+    """Runs `python -m pipeline.NAME ARGUMENTS...` as a user does, output in a pipe."""
+
+    def run(name: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", f"pipeline.{name}", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=os.environ | environment,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def prepared(
+    tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path, command: Command
+) -> Path:
+    """The sample corpus, prepared for roberta_tiny. Tests must not write into it."""
+    output = tmp_path_factory.mktemp("shards") / "sample"
+    result = command(
+        "prepare", "--corpus", "sample", "--recipe", "roberta_tiny",
+        "--tokenizer", tiny_tokenizer, "--output", output,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return output

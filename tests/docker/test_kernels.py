@@ -1,0 +1,83 @@
+"""Kernels that came with the image serve whoever runs it, and nobody else's are ever run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+IMAGE_MODULE = Path(__file__).parents[2] / "docker" / "tenfold_kernels.py"
+PROGRAM = """
+import numba
+@numba.njit(cache=True)
+def double(x): return 2 * x
+print(double(21))
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """A directory like the image's: the module, a program, and its kernels compiled in advance."""
+    folder = tmp_path / "image"
+    folder.mkdir()
+    shutil.copy(IMAGE_MODULE, folder)
+    (folder / "program.py").write_text(PROGRAM)
+    start(folder, NUMBA_CACHE_DIR=str(folder / "kernels"), NUMBA_CACHE_LOCATOR_CLASSES="")
+    assert list((folder / "kernels").glob("*/*.nbc"))
+    return folder
+
+
+def start(image: Path, **environment: str) -> str:
+    settings = os.environ | {"NUMBA_CACHE_LOCATOR_CLASSES": "tenfold_kernels.Kernels"}
+    result = subprocess.run(
+        [sys.executable, image / "program.py"], text=True, capture_output=True, check=False,
+        env=settings | {"NUMBA_DEBUG_CACHE": "1", "PYTHONPATH": str(image)} | environment,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "42" in result.stdout
+    return result.stdout
+
+
+def test_are_copied_to_where_the_user_may_write(image: Path, tmp_path: Path) -> None:
+    said = start(image, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    assert "data loaded" in said and "data saved" not in said
+    assert not list((tmp_path / "cache").glob(".kernels-*")), "a copy was left half-way"
+
+
+def test_serve_where_nothing_but_temporary_files_can_be_written(
+    image: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "tmp").mkdir()
+    cache = tmp_path / "file" / "cache"  # below a file: nobody can write it, not even root
+    said = start(image, NUMBA_CACHE_DIR=str(cache), TMPDIR=str(tmp_path / "tmp"))
+    assert "data loaded" in said and "data saved" not in said
+    private = tmp_path / "tmp" / f"tenfold-kernels-{os.getuid()}"
+    assert private.stat().st_mode & 0o777 == 0o700
+
+
+def test_of_another_cpu_are_compiled_anew(image: Path, tmp_path: Path) -> None:
+    said = start(image, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_CPU_NAME="generic")
+    assert "data saved" in said
+    again = start(image, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_CPU_NAME="generic")
+    assert "data loaded" in again and "data saved" not in again
+
+
+def test_are_not_read_from_a_directory_that_others_can_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specification = importlib.util.spec_from_file_location("tenfold_kernels", IMAGE_MODULE)
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))
+    prepared = tmp_path / f"tenfold-kernels-{os.getuid()}"
+    prepared.mkdir()
+    prepared.chmod(0o777)
+    with pytest.raises(PermissionError, match="can be changed by somebody else"):
+        module.private_directory()

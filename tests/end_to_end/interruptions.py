@@ -1,0 +1,152 @@
+"""Kill or stop `pipeline.train` at many moments, start it again, compare with an undisturbed run.
+
+    python interruptions.py POINTS KILLS TERMS WORK_DIRECTORY ARGUMENTS...
+
+Dies at POINTS of all points at which something is written, synced or renamed for a checkpoint, by
+the writer's thread or the main one (-1: at every point). Then SIGKILL at KILLS random moments, and
+SIGTERM at TERMS. ARGUMENTS are pipeline.train's, without --output.
+
+After each death every checkpoint that has a name is whole, the same command goes on, and weights,
+moments and metrics at the end are those of a run that nobody disturbed, to the bit. SIGTERM, once
+RUN/ready is there, must end in exit code 75 and RUN/INTERRUPTED. Prints what was done.
+
+One process a run, forked from this one: Python and DeepSpeed start once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import torch
+
+from pipeline import train
+from pipeline.errors import EXIT_INTERRUPTED, run_command
+from pipeline.training.checkpoint import verify
+from tests.pipeline.training.points import Points
+
+POINTS, KILLS, TERMS = map(int, sys.argv[1:4])
+WORK = Path(sys.argv[4]).resolve()
+ARGUMENTS = sys.argv[5:]
+TIMES = ("step_seconds", "data_seconds", "tokens_per_second", "forward_seconds")
+
+
+def start(run: Path, die_at: int | None = None, count: Path | None = None) -> int:
+    """The process of a run under way. die_at: number of a point; count: file for their number."""
+    process = os.fork()
+    if process:
+        return process
+    try:
+        log = os.open(WORK / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        points = Points(-1 if die_at is None else die_at, only=run / "checkpoints")
+        if die_at is not None or count:
+            points.install()
+        sys.argv = ["train", *ARGUMENTS, "--output", str(run)]
+        train.main()
+    except SystemExit as stop:
+        if count:
+            count.write_text(str(points.passed))
+        os._exit(stop.code if isinstance(stop.code, int) else 1)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(1)
+
+
+def end(process: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def go_on(run: Path) -> None:
+    """The same command, to the end."""
+    code = end(start(run))
+    assert code == 0, f"going on failed with {code}: {(WORK / 'log').read_text()}"
+
+
+def found(run: Path) -> dict[str, Any]:
+    """What must not depend on interruptions: the last checkpoint's tensors, and the metrics."""
+    latest = (run / "checkpoints" / "latest").read_text().strip()
+    folder = run / "checkpoints" / latest
+    tensors = {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    kept = [{k: v for k, v in line.items() if not k.endswith(TIMES)} for line in lines]
+    return {"latest": latest, "metrics": kept, **tensors}
+
+
+def check(run: Path, expected: dict[str, Any], what: str) -> None:
+    for directory in (run / "checkpoints").glob("step-*"):
+        verify(directory)
+    go_on(run)
+    result = found(run)
+    wrong = [name for name in expected if result.get(name) != expected[name]]
+    assert not wrong, f"{what}: other {', '.join(wrong)} than undisturbed"
+    assert not (run / "INTERRUPTED").exists() and not list((run / "checkpoints").glob(".*"))
+    shutil.rmtree(run)
+
+
+def die_at_points(expected: dict[str, Any]) -> None:
+    count = WORK / "count"
+    assert end(start(WORK / "counted", count=count)) == 0
+    total = int(count.read_text())
+    number = total if POINTS < 0 else POINTS
+    for point in (total * (2 * turn + 1) // (2 * number) for turn in range(number)):
+        run = WORK / "run"
+        code = end(start(run, die_at=point))
+        assert code == 137, f"point {point} of {total}: {code}, {(WORK / 'log').read_text()}"
+        check(run, expected, f"point {point} of {total}")
+    print(number, "of", total, "points")
+
+
+def signal_at_moments(
+    expected: dict[str, Any], number: signal.Signals, count: int, seconds: float
+) -> None:
+    moments, saved = random.Random(number), 0
+    for _ in range(count):
+        run, moment = WORK / "run", moments.uniform(0.02, 1.1) * seconds
+        process = start(run)
+        time.sleep(moment)
+        ready = (run / "ready").exists()
+        os.kill(process, number)
+        code = end(process)
+        what = f"signal {number} after {moment:.2f} s, exit code {code}"
+        if number == signal.SIGTERM and ready and code != 0:
+            assert code == EXIT_INTERRUPTED, f"{what}: {(WORK / 'log').read_text()}"
+            assert (run / "INTERRUPTED").exists(), what
+            saved += 1
+        elif number == signal.SIGTERM:
+            assert code in (0, EXIT_INTERRUPTED, -number), what
+            assert (run / "INTERRUPTED").exists() == (code == EXIT_INTERRUPTED), what
+        check(run, expected, what)
+    print(count, number.name, f"in runs of {seconds:.1f} s;", saved, "saved and left")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for module in ("deepspeed", "torch.utils.tensorboard", "matplotlib.figure"):
+        importlib.import_module(module)  # once, before any fork
+
+    began = time.monotonic()
+    go_on(WORK / "undisturbed")
+    seconds = time.monotonic() - began
+    expected = found(WORK / "undisturbed")
+    if POINTS:
+        die_at_points(expected)
+    signal_at_moments(expected, signal.SIGKILL, KILLS, seconds)
+    signal_at_moments(expected, signal.SIGTERM, TERMS, seconds)
+
+
+if __name__ == "__main__":
+    run_command(main, at_once=True)

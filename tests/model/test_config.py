@@ -1,0 +1,25 @@
+"""The encoder's sizes are those that a run describes, under the same names."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+
+import pytest
+
+from model.config import EncoderConfig
+from pipeline.recipes.roberta import roberta_base
+from pipeline.run import Encoder
+from tests.model.conftest import TOY
+
+
+def test_has_the_fields_of_a_run_and_the_vocabulary() -> None:
+    ours = {field.name: field.type for field in fields(EncoderConfig)}
+    assert ours == {"vocab_size": "int"} | {field.name: field.type for field in fields(Encoder)}
+    run = roberta_base()
+    config = EncoderConfig(vocab_size=run.data.vocab_size, **asdict(run.encoder))
+    assert (config.width, config.vocab_size) == (768, 50_265)
+
+
+@pytest.mark.parametrize(("size", "padded"), [(50_265, 50_304), (2_048, 2_048), (2_049, 2_176)])
+def test_vocabulary_is_padded_to_a_multiple_of_128(size: int, padded: int) -> None:
+    assert replace(TOY, vocab_size=size).padded_vocab_size == padded

@@ -1,0 +1,58 @@
+"""The encoder: full rows need no mask, and initial weights follow their table and their seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from model.encoder import Encoder, initialize
+from model.objectives import MaskedLanguageModel
+from tests.model.conftest import TOY
+
+
+def test_full_rows_equal_no_lengths() -> None:
+    encoder = Encoder(TOY)
+    initialize(encoder, TOY, seed=0)
+    ids = torch.randint(5, 300, (2, 12))
+    full = encoder(ids, torch.tensor([12, 12]))
+    assert torch.equal(full, encoder(ids, None))
+    assert not torch.equal(full[1], encoder(ids, torch.tensor([12, 7]))[1])
+
+
+def test_a_short_row_equals_the_row_alone() -> None:
+    encoder = Encoder(TOY)
+    initialize(encoder, TOY, seed=0)
+    ids = torch.randint(5, 300, (2, 12))
+    both = encoder(ids, torch.tensor([12, 7]))
+    torch.testing.assert_close(both[1:, :7], encoder(ids[1:, :7], None), rtol=0, atol=1e-5)
+
+
+def test_initial_weights_follow_the_table() -> None:
+    model = MaskedLanguageModel(replace(TOY, width=128, feed_forward=512), seed=3)
+    norms = 0
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2:
+            drawn = parameter[: 300 if "words" in name else None]
+            if drawn.numel() > 10_000:
+                assert drawn.std().item() == pytest.approx(0.12, rel=0.03), name
+                assert drawn.mean().item() == pytest.approx(0.0, abs=0.01), name
+        elif "norm" in name and name.endswith("weight"):
+            assert torch.equal(parameter, torch.ones(128)), name
+            norms += 1
+        else:
+            assert not parameter.any(), name
+    assert norms == 2 * TOY.layers + 2
+    words = model.encoder.embeddings.words.weight
+    assert words.shape == (384, 128) and not words[300:].any() and words[:300].any(dim=1).all()
+
+
+def test_a_seed_fixes_the_weights() -> None:
+    torch.manual_seed(1)
+    first = MaskedLanguageModel(TOY, seed=3)
+    torch.manual_seed(2)
+    again, other = MaskedLanguageModel(TOY, seed=3), MaskedLanguageModel(TOY, seed=4)
+    for ours, same, different in zip(first.parameters(), again.parameters(), other.parameters()):
+        assert torch.equal(ours, same)
+        assert ours.dim() == 1 or not torch.equal(ours, different)

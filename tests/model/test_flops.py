@@ -1,0 +1,51 @@
+"""FLOPs and parameters, against published counts and against torch's own counter."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import prod
+
+import pytest
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from model.config import EncoderConfig
+from model.flops import parameter_count, step_flops
+from model.hugging_face import logical_parameters
+from pipeline.recipes.roberta import roberta_base, roberta_large
+from pipeline.run import Run
+from tests.model.conftest import MASK_ID, TOY, toy_batch, toy_model
+
+
+def config(run: Run) -> EncoderConfig:
+    return EncoderConfig(vocab_size=run.data.vocab_size, **asdict(run.encoder))
+
+
+def test_published_sizes() -> None:
+    assert parameter_count(config(roberta_base())) == 124_697_433
+    assert parameter_count(config(roberta_large())) == 355_412_057
+
+
+def test_parameters_of_a_built_model() -> None:
+    sizes = [prod(piece.shape) for piece in logical_parameters(toy_model())]
+    assert parameter_count(TOY) == sum(sizes)
+
+
+def test_a_sequence_of_roberta() -> None:
+    """0.308 and 1.029 TFLOP with 15 % predicted, by hand: layers x (24 D^2 + 4 S D) + head."""
+    base = step_flops(config(roberta_base()), sequences=1, sequence_length=512, predictions=77)
+    token, word = 12 * (24 * 768**2 + 4 * 512 * 768), 2 * (768**2 + 50_265 * 768)
+    assert base == 3 * (512 * token + 77 * word)
+    assert base == pytest.approx(0.308e12, rel=5e-3)
+    large = step_flops(config(roberta_large()), sequences=1, sequence_length=512, predictions=77)
+    assert large == pytest.approx(1.029e12, rel=5e-3)
+
+
+def test_equals_torchs_count_of_the_forward_pass() -> None:
+    """But for words that pad the vocabulary, which it counts and which are no model FLOPs."""
+    model, batch = toy_model(), toy_batch([40, 40, 40])
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        model(**batch, mask_id=MASK_ID)
+    ours = step_flops(TOY, sequences=3, sequence_length=40, predictions=8) // 3
+    padding = 2 * 8 * (384 - 300) * TOY.width
+    assert counter.get_total_flops() == ours + padding

@@ -1,0 +1,49 @@
+"""The loss and its gradient are those of torch's cross-entropy over the real words alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from model import heads
+from model.heads import word_losses
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 4 * 300 * 3, 1 << 24])
+def test_equals_cross_entropy(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+    monkeypatch.setitem(heads.CHUNK_BYTES, "cpu", chunk_bytes)
+    torch.manual_seed(0)
+    hidden = torch.randn(7, 16, requires_grad=True)
+    words = torch.randn(384, 16, requires_grad=True)
+    bias = torch.randn(384, requires_grad=True)
+    labels = torch.randint(300, (7,))
+    weights = torch.tensor([1.0, 1, 0.5, 1, 0, 2, 1])
+    logits = (hidden @ words.T + bias)[:, :300]
+    labels[3] = logits[3].argmax()
+    expected = F.cross_entropy(logits, labels, reduction="none")
+    gradients = torch.autograd.grad((expected * weights).sum(), (hidden, words, bias))
+
+    losses, found = word_losses(hidden, words, bias, labels, 300)
+    torch.testing.assert_close(losses, expected, rtol=1e-6, atol=1e-6)
+    assert torch.equal(found, logits.argmax(-1) == labels) and found[3]
+    ours = torch.autograd.grad((losses * weights).sum(), (hidden, words, bias))
+    for gradient, other in zip(ours, gradients):
+        torch.testing.assert_close(gradient, other, rtol=1e-5, atol=1e-5)
+    assert not ours[1][300:].any() and not ours[2][300:].any()
+
+
+def test_far_logits_stay_finite() -> None:
+    hidden, words = torch.tensor([[1.0]]), torch.tensor([[1e4], [-1e4]])
+    losses, _ = word_losses(hidden, words, torch.zeros(2), torch.tensor([1]), 2)
+    assert losses.tolist() == [2e4]
+
+
+def test_bfloat16_sums_in_float32() -> None:
+    torch.manual_seed(0)
+    hidden, words = torch.randn(5, 16).bfloat16(), torch.randn(384, 16).bfloat16()
+    labels = torch.randint(300, (5,))
+    losses, _ = word_losses(hidden, words, torch.zeros(384).bfloat16(), labels, 300)
+    expected = F.cross_entropy((hidden @ words.T)[:, :300].float(), labels, reduction="none")
+    assert losses.dtype == torch.float32
+    torch.testing.assert_close(losses, expected, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,183 @@
+"""Parity with transformers' RobertaForMaskedLM in both directions, through the production table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from model.hugging_face import from_hugging_face, logical_parameters, to_hugging_face
+from model.objectives import MaskedLanguageModel
+from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch, toy_model
+
+Pair = tuple[MaskedLanguageModel, Any]
+
+
+def exported() -> Pair:
+    """Our weights in theirs."""
+    model = toy_model()
+    state, config = to_hugging_face(model)
+    theirs = transformers.RobertaForMaskedLM(transformers.RobertaConfig(**config))
+    theirs.load_state_dict(state, strict=True)
+    return model, theirs
+
+
+def imported() -> Pair:
+    """Their weights in ours."""
+    config = to_hugging_face(toy_model())[1]
+    torch.manual_seed(5)
+    theirs = transformers.RobertaForMaskedLM(transformers.RobertaConfig(**config))
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return from_hugging_face(theirs.state_dict(), theirs.config.to_dict()), theirs
+
+
+def their_logits(theirs: Any, batch: dict[str, Tensor]) -> Tensor:
+    ids, lengths = batch["input_ids_BS"], batch["lengths_B"]
+    mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+    logits: Tensor = theirs(ids, attention_mask=mask).logits
+    return logits
+
+
+@pytest.mark.parametrize("rows", LENGTHS)
+@pytest.mark.parametrize("pair", [exported, imported])
+def test_logits_are_equal(pair: Callable[[], Pair], rows: str) -> None:
+    model, theirs = pair()
+    batch = toy_batch(LENGTHS[rows])
+    tokens = torch.arange(TOY.positions) < batch["lengths_B"][:, None]
+    with torch.no_grad():
+        expected = their_logits(theirs.eval(), batch)[tokens]
+        ours = model.eval().logits(batch["input_ids_BS"], batch["lengths_B"])[tokens]
+    assert expected.std() > 0.5
+    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", LENGTHS)
+@pytest.mark.parametrize("attention", ["torch's", "by rows"])
+@pytest.mark.parametrize("pair", [exported, imported])
+def test_gradients_are_equal(pair: Callable[[], Pair], attention: str, rows: str) -> None:
+    model, theirs = pair()
+    batch = toy_batch(LENGTHS[rows])
+    used = slice(0, 5)
+    logits = their_logits(theirs, batch).flatten(0, 1)[batch["positions_K"][used]]
+    loss = torch.nn.functional.cross_entropy(logits, batch["labels_K"][used], reduction="sum")
+    loss.backward()
+    if attention == "by rows":
+        for layer in model.encoder.layers:
+            layer.attention.dropout = 1e-9  # rounds to no drop at all
+    sums = model(**batch, mask_id=MASK_ID)
+    sums.loss_sum.backward()
+    torch.testing.assert_close(sums.loss_sum, loss, rtol=1e-5, atol=0)
+    ours, others = dict(model.named_parameters()), dict(theirs.named_parameters())
+    for piece in logical_parameters(model):
+        gradient = ours[piece.parameter_name].grad.flatten()  # type: ignore[union-attr]
+        gradient = gradient[piece.start : piece.start + prod(piece.shape)].view(piece.shape)
+        expected = others[piece.name].grad
+        torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-4, msg=piece.name)
+
+
+def test_a_saved_folder_loads(tmp_path: Path) -> None:
+    model, theirs = exported()
+    theirs.save_pretrained(tmp_path)
+    loaded, report = transformers.AutoModelForMaskedLM.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert not any(report.values()), report
+    batch = toy_batch(LENGTHS["short rows"])
+    tokens = torch.arange(TOY.positions) < batch["lengths_B"][:, None]
+    ours = model.eval().logits(batch["input_ids_BS"], batch["lengths_B"])
+    torch.testing.assert_close(
+        their_logits(loaded.eval(), batch)[tokens], ours[tokens], rtol=0, atol=1e-5
+    )
+    assert loaded.get_input_embeddings().weight.shape[0] == TOY.vocab_size
+
+
+def test_there_and_back_is_bit_equal() -> None:
+    model = toy_model(dropout=0.1)
+    back = from_hugging_face(*to_hugging_face(model))
+    assert back.config == model.config
+    for (name, ours), other in zip(model.named_parameters(), back.parameters()):
+        assert torch.equal(ours, other), name
+
+
+def test_their_names_and_count_are_theirs() -> None:
+    model, theirs = exported()
+    shapes = {name: tuple(parameter.shape) for name, parameter in theirs.named_parameters()}
+    assert {piece.name: piece.shape for piece in logical_parameters(model)} == shapes
+
+
+def test_every_number_is_in_one_logical_parameter() -> None:
+    model = toy_model()
+    counts = {name: torch.zeros(p.numel()) for name, p in model.named_parameters()}
+    for piece in logical_parameters(model):
+        counts[piece.parameter_name][piece.start : piece.start + prod(piece.shape)] += 1
+    for name, count in counts.items():
+        padding = {"encoder.embeddings.words.weight": 84 * 48, "head.bias": 84}.get(name, 0)
+        assert count[: len(count) - padding].eq(1).all(), name
+        assert count[len(count) - padding :].eq(0).all(), name
+
+
+def test_vectors_neither_decay_nor_adapt() -> None:
+    pieces = logical_parameters(toy_model())
+    assert all(piece.decay == piece.adapt == (len(piece.shape) == 2) for piece in pieces)
+    flags = {piece.name.rsplit("layer.1.")[-1]: piece.decay for piece in pieces}
+    assert flags["attention.self.key.weight"] and not flags["attention.self.key.bias"]
+    assert not flags["output.LayerNorm.weight"] and not flags["lm_head.bias"]
+    assert flags["roberta.embeddings.word_embeddings.weight"]
+    assert Counter(piece.decay for piece in pieces) == {True: 16, False: 26}
+
+
+def test_published_checkpoints_have_parts_that_are_not_needed() -> None:
+    state, config = to_hugging_face(toy_model())
+    state["roberta.pooler.dense.weight"] = torch.zeros(48, 48)
+    state["roberta.embeddings.position_ids"] = torch.arange(42)[None]
+    from_hugging_face(state, config)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lm_head.bias": None}, r"missing \['lm_head.bias'\]"),
+        ({"lm_head.gain": torch.zeros(1)}, r"unknown \['lm_head.gain'\]"),
+        ({"lm_head.layer_norm.bias": torch.zeros(3)}, r"layer_norm.bias has shape \(3,\)"),
+        ({"lm_head.decoder.weight": torch.zeros(300, 48)}, "only tied weights"),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(change: dict[str, Tensor | None], message: str) -> None:
+    state, config = to_hugging_face(toy_model())
+    changed = {name: value for name, value in (state | change).items() if value is not None}
+    with pytest.raises(ValueError, match=message):
+        from_hugging_face(changed, config)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "bert"}, "model_type=bert"),
+        ({"hidden_act": "relu"}, "hidden_act=relu"),
+        ({"attention_probs_dropout_prob": 0.3}, "attention_probs_dropout_prob=0.3"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
+        ({"hidden_size": None}, "lacks hidden_size"),
+    ],
+)
+def test_settings_that_cannot_be_loaded_are_named(change: dict[str, Any], message: str) -> None:
+    state, config = to_hugging_face(toy_model())
+    changed = {name: value for name, value in (config | change).items() if value is not None}
+    with pytest.raises(ValueError, match=message):
+        from_hugging_face(state, changed)
+
+
+@pytest.mark.parametrize("change", [{"activation": "gelu_tanh"}, {"position_offset": 0}])
+def test_what_roberta_cannot_be_is_not_exported(change: dict[str, Any]) -> None:
+    model = MaskedLanguageModel(replace(TOY, **change), seed=0)
+    with pytest.raises(ValueError, match=next(iter(change))):
+        to_hugging_face(model)

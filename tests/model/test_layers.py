@@ -1,0 +1,55 @@
+"""The layers: both attention paths agree, pads change nothing, GELU is the one that was asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from model.layers import Attention, Embeddings, Layer, gelu
+from tests.model.conftest import TOY
+
+
+@pytest.mark.parametrize("lengths", [[40, 40], [40, 17]], ids=["full", "short"])
+def test_the_dropout_path_agrees_with_torch(lengths: list[int]) -> None:
+    torch.manual_seed(0)
+    attention = Attention(TOY)
+    shown = (torch.arange(40) < torch.tensor(lengths)[:, None])[:, None, None]
+    hidden = torch.randn(2, 40, 48)
+    expected = attention(hidden, shown)
+    attention.dropout = 1e-9  # takes the other path, and rounds to no drop at all
+    tokens = shown[:, 0, 0]
+    torch.testing.assert_close(attention(hidden, shown)[tokens], expected[tokens])
+
+
+def test_pads_do_not_reach_tokens() -> None:
+    torch.manual_seed(0)
+    layer = Layer(TOY)
+    shown = (torch.arange(40) < 25)[None, None, None]
+    hidden = torch.randn(1, 40, 48)
+    other = hidden.clone()
+    other[:, 25:] = 9.0
+    assert torch.equal(layer(hidden, shown)[:, :25], layer(other, shown)[:, :25])
+    assert not torch.equal(layer(hidden, None)[:, :25], layer(other, None)[:, :25])
+
+
+def test_dropout_is_for_training_alone() -> None:
+    torch.manual_seed(0)
+    layer = Layer(replace(TOY, dropout=0.3))
+    hidden = torch.randn(2, 40, 48)
+    assert not torch.equal(layer(hidden, None), layer(hidden, None))
+    layer.eval()
+    assert torch.equal(layer(hidden, None), layer(hidden, None))
+
+
+def test_first_token_takes_the_row_of_the_offset() -> None:
+    embeddings = Embeddings(TOY)
+    embeddings(torch.zeros(1, 3, dtype=torch.int64)).square().sum().backward()
+    used = embeddings.positions.weight.grad.abs().sum(1).nonzero().flatten()  # type: ignore[union-attr]
+    assert used.tolist() == [2, 3, 4]
+
+
+def test_gelu_by_name() -> None:
+    assert gelu("gelu")(torch.tensor(1.0)).item() == pytest.approx(0.841345, abs=1e-6)
+    assert gelu("gelu_tanh")(torch.tensor(1.0)).item() == pytest.approx(0.841192, abs=1e-6)

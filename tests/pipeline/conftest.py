@@ -1,0 +1,118 @@
+"""Small runs on the sample corpus that several tests look at."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.pipeline import preparing
+
+WORKER = Path(__file__).with_name("train_worker.py")
+STEPS = 20
+SETTINGS = {
+    "encoder.layers": 1, "encoder.width": 32, "encoder.feed_forward": 64,
+    "encoder.dropout": 0.1, "encoder.initializer_range": 0.2,
+    "batch.sequences": 16, "batch.per_device": 16,
+    "steps": STEPS, "schedule.warmup_steps": 2, "optimizer.peak_lr": 0.02,
+    "validation.every": STEPS, "checkpoint.every": 10, "logging.every": 1,
+}  # fmt: skip
+"""A run of a second or two; with dropout unless a test says otherwise."""
+
+LONG = {"batch__sequences": 64, "batch__per_device": 8}
+"""For a run of some seconds, which can be interrupted."""
+
+Arguments = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Toy sizes gain nothing from threads, and lose much when others want the same cores."""
+    torch.set_num_threads(1)
+
+
+def started(*command: object) -> AbstractContextManager[subprocess.Popen[str]]:
+    """`preparing.started` with one thread a process."""
+    return preparing.started(*command, **environment())
+
+
+def launch(*command: object, timeout: int = 240) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    with started(*command) as process:
+        output, errors = process.communicate(timeout=timeout)
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+def environment() -> dict[str, str]:
+    """That of a user with one thread a process."""
+    beside = str(Path(sys.executable).parent)  # ninja, torchrun and deepspeed are there
+    return os.environ | {"OMP_NUM_THREADS": "1", "PATH": f"{beside}:{os.environ['PATH']}"}
+
+
+def torchrun(*arguments: object) -> list[object]:
+    """The command that starts two ranks."""
+    return [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
+        *arguments,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def arguments(prepared: Path) -> Arguments:
+    """arguments(run, extra..., **settings): of pipeline.train for a small run, dots as `__`."""
+
+    def build(run: Path, *extra: object, **settings: object) -> list[str]:
+        chosen = SETTINGS | {name.replace("__", "."): value for name, value in settings.items()}
+        parts = ["roberta_tiny", "--data", prepared, "--output", run, *extra]
+        for name, value in chosen.items():
+            parts += ["--set", f"{name}={value}"]
+        return list(map(str, parts))
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> Path:
+    """A folder of finished runs, named for ranks, rows of a micro-batch and what is special."""
+    folder = tmp_path_factory.mktemp("runs")
+    exact = {"encoder__dropout": 0}
+    grows = exact | {"batch__warmup_steps": 9, "batch__first_sequences": 4}
+
+    def jobs(name: str, *lists: list[str]) -> Path:
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(lists))
+        return path
+
+    two = jobs(
+        "two",
+        arguments(folder / "2x8", **exact),
+        arguments(folder / "2x4-zero3", "--ds", "zero3", **exact, batch__per_device=4),
+        arguments(folder / "2x3-zero0", "--ds", "zero0", **exact, batch__per_device=3),
+        arguments(folder / "moved", "--ds", "zero2", "--stop-at", 7, **exact),
+        arguments(
+            folder / "grown-moved", "--ds", "zero2", "--stop-at", 5, **grows, batch__per_device=3
+        ),
+        arguments(folder / "2x8-long", **LONG),
+    )
+    one = jobs(
+        "one",
+        arguments(folder / "1x16", **exact),
+        arguments(folder / "1x8", "--profile", **exact, batch__per_device=8),
+        arguments(folder / "1x5", **exact, batch__per_device=5),
+        arguments(folder / "moved", "--ds", "zero0", **exact),
+        arguments(folder / "grown", **grows),
+        arguments(folder / "grown-moved", "--ds", "zero0", **grows),
+        arguments(folder / "1x16-dropout"),
+        arguments(folder / "fork", "--from", folder / "1x16" / "10", steps=12, **exact),
+    )
+    for command in (torchrun(WORKER, two), [sys.executable, WORKER, one]):
+        result = launch(*command)
+        assert result.returncode == 0, result.stdout + result.stderr
+    return folder

@@ -1,0 +1,164 @@
+"""Prepared directories of random rows for the tests of what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+import pytest
+
+from pipeline.data import shards
+from pipeline.data.masking import Masking
+from pipeline.data.sequences import Rows
+
+LENGTH, SLOTS = 70, 10  # round(0.15 x 68)
+BOS, PAD, EOS, MASK = 0, 1, 2, 4
+TOKEN_MASKS = {"scheme": "token", "rate": 0.15, "split": [0.8, 0.1]}
+Prepare = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def prepare() -> Prepare:
+    """Writes a prepared directory: see `prepare_directory`."""
+    return prepare_directory
+
+
+@pytest.fixture(scope="session")
+def random_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three shards of 1,500, 1,024 and 300 rows with ten mask duplicates."""
+    return prepare_directory(tmp_path_factory.mktemp("plain") / "news")
+
+
+@pytest.fixture(scope="session")
+def compressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same rows and masks, compressed."""
+    return prepare_directory(tmp_path_factory.mktemp("zstd") / "news", compression="zstd")
+
+
+def prepare_directory(
+    directory: Path,
+    shard_rows: tuple[int, ...] = (1500, 1024, 300),
+    *,
+    duplicates: int = 10,
+    vocabulary: int = 1000,
+    compression: shards.Compression = "none",
+    seed: int = 0,
+    tokenizer: str = "aa" * 32,
+    pairs: bool = False,
+) -> Path:
+    """A prepared directory of random rows, 3 to LENGTH tokens long, some with several documents.
+
+    pairs: every row's second half is segment B, and its label is its number mod 2.
+    """
+    directory.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    id_type = np.dtype(np.uint16 if vocabulary <= 65_536 else np.uint32)
+    special = np.arange(vocabulary) < 5
+    scheme = Masking.described(TOKEN_MASKS, special, special, seed)
+    described, first = [], 0
+    for number, count in enumerate(shard_rows):
+        rows = random_rows(rng, count, vocabulary, id_type)
+        sequences = np.arange(first, first + count, dtype=np.uint64)
+        first += count
+        name = f"train-{number:05}"
+        content = shards.encode_rows(rows, "news", ["news"], sequences, compression)
+        if pairs:
+            content = shards.encode_table(in_pairs(shards_table(content)), compression)
+        bytes_, digest = write(directory / f"{name}.arrow", content)
+        masks = []
+        drawn = list(
+            scheme.draw_duplicates(rows.ids, rows.offsets, "news", sequences, range(duplicates))
+        )
+        for duplicate, mask in enumerate(drawn):
+            file = f"{name}.mask-{duplicate}.arrow"
+            size, hash_ = write(directory / file, shards.encode_masks(mask, compression))
+            masks.append(
+                shards.MaskFile(file=file, predictions=mask.predictions, bytes=size, xxh3_64=hash_)
+            )
+        described.append(
+            shards.Shard(
+                file=f"{name}.arrow",
+                split="train",
+                sequences=count,
+                tokens=len(rows.ids),
+                bytes=bytes_,
+                xxh3_64=digest,
+                masks=tuple(masks),
+            )
+        )
+    manifest = shards.Manifest(
+        schema_version=shards.SCHEMA_VERSION,
+        fingerprint="0",
+        data={
+            "format": "segment_pair" if pairs else "full_sentences",
+            "duplicates": duplicates,
+            "sequence_length": LENGTH,
+        },
+        masking=scheme.describe(),
+        sequence_length=LENGTH,
+        max_predictions=SLOTS,
+        duplicates=duplicates,
+        seed=seed,
+        compression=compression,
+        engine={},
+        tokenizer={
+            "sha256": tokenizer,
+            "kind": "byte-bpe",
+            "size": vocabulary,
+            "bos": BOS,
+            "pad": PAD,
+            "eos": EOS,
+            "unk": 3,
+            "mask": MASK,
+        },
+        corpora={},
+        totals={},
+        files={},
+        shards=tuple(described),
+    )
+    (directory / shards.MANIFEST).write_bytes(manifest.to_json())
+    return directory
+
+
+def shards_table(content: pa.Buffer) -> pa.Table:
+    return pa.ipc.open_file(content).read_all()
+
+
+def in_pairs(table: pa.Table) -> pa.Table:
+    """The same rows, cut in two segments."""
+    lengths = pc.list_value_length(table["input_ids"]).to_numpy()
+    columns = {
+        "second_segment": pa.array(lengths // 2, pa.uint16()),
+        "pair_label": pa.array(np.arange(len(lengths)) % 2, pa.int8()),
+    }
+    for name, column in columns.items():
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, table.schema.field(index), column)
+    return table
+
+
+def random_rows(
+    rng: np.random.Generator, count: int, vocabulary: int, id_type: np.dtype[Any]
+) -> Rows:
+    lengths = np.where(rng.random(count) < 0.5, LENGTH, rng.integers(3, LENGTH + 1, count))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = rng.integers(5, vocabulary, offsets[-1]).astype(id_type)
+    ids[offsets[:-1]], ids[offsets[1:] - 1] = BOS, EOS
+    starts = [[0, 20, 41] if length > 60 else [0] for length in lengths]
+    return Rows(
+        ids=ids,
+        offsets=offsets,
+        document_starts=np.concatenate(starts).astype(np.uint16),
+        document_offsets=np.cumsum([0, *map(len, starts)]).astype(np.int32),
+        first_row=np.zeros(count, np.int64),
+    )
+
+
+def write(path: Path, content: Any) -> tuple[int, str]:
+    path.write_bytes(content)
+    return content.size, shards.hash_file(path)

@@ -1,0 +1,204 @@
+"""Cleaning: a table of small cases, hard-wrapped texts, and a second cleaning changes nothing."""
+
+import json
+import random
+import re
+import sys
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.data import cleaning
+from pipeline.data.cleaning import BYTE_KINDS, PLAIN, clean
+
+CASES = {
+    "nothing": ("", ""),
+    "only white space": (" \t\r\n\u3000 \n", ""),
+    "plain": ("One two.", "One two."),
+    "outer white space": ("\n\n  One two. \n", "One two."),
+    "runs of spaces": ("One   two \t three.", "One two three."),
+    "spaces at line ends and starts": ("One. \n   Two.\t\nThree.", "One.\nTwo.\nThree."),
+    "blank lines": ("One.\n\n\nTwo.\n  \nThree.\nFour.", "One.\nTwo.\nThree.\nFour."),
+    "CR LF, CR": ("One.\r\nTwo.\rThree.\r\n\r\nFour.", "One.\nTwo.\nThree.\nFour."),
+    "NEL, U+2028, U+2029": ("One.\x85Two.\u2028Three.\u2029Four.", "One.\nTwo.\nThree.\nFour."),
+    "VT, FF": ("One.\x0bTwo.\x0cThree.", "One.\nTwo.\nThree."),
+    "no-break and thin spaces": ("a\u00a0b\u2009c\u202fd\u205fe\u3000f\u1680g", "a b c d e f g"),
+    "every space of U+2000": ("".join(map(chr, range(0x2000, 0x200B))) + "x\u2003\u2003y", "x y"),
+    "controls": ("a\x00b\x01c\x1fd\x7fe\x80f\x9fg", "abcdefg"),
+    "soft hyphen": ("co\u00adoper\u00adate", "cooperate"),
+    "zero width": ("a\ufeffb\u200bc\u2060d", "abcd"),
+    "direction marks": ("a\u200eb\u200fc\u202ad\u202ee\u2066f\u2069g", "abcdefg"),
+    "joiners stay": ("n\u200dn\u200cn", "n\u200dn\u200cn"),
+    "removed between spaces": ("a \u200b b", "a b"),
+    "removed at the ends": ("\ufeff a\u200b\n\u00ad", "a"),
+    "composed": ("e\u0301 A\u030a \u212b \uac00\u11a8", "\u00e9 \u00c5 \u00c5 \uac01"),
+    "composes once the marks are gone": (
+        "e\u200b\u0301 a\u00ad\u0301\u0323",
+        "\u00e9 \u1ea1\u0301",
+    ),
+    "special tokens are text": ("<s> [MASK] <mask> </s>", "<s> [MASK] <mask> </s>"),
+    "lone surrogate": ("a\ud800b", "a?b"),
+    "quotes, dashes, other scripts": ("“é” – 你好 привет 🙂👍🏽", "“é” – 你好 привет 🙂👍🏽"),
+    "space before !": ("a !b  !c", "a !b !c"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
+def test_clean(text: str, expected: str) -> None:
+    assert clean([text]).texts() == [expected]
+    # Anywhere in a word of the kernel, and behind text that it copies at once.
+    for size in range(18):
+        filler = "x" * size
+        got = clean([f"{filler}|{text}|{filler}"]).texts()[0]
+        inside = got.removeprefix(f"{filler}|").removesuffix(f"|{filler}").strip()
+        assert inside == expected
+
+
+def test_each_document_is_followed_by_one_nul() -> None:
+    cleaned = clean([" One. ", "", "T\0wo.", "\n"])
+    assert cleaned.buffer.tobytes() == b"One.\0\0Two.\0\0"
+    assert cleaned.offsets.tolist() == [0, 5, 6, 11, 12]
+    assert cleaned.buffer.dtype == np.uint8
+    assert cleaned.offsets.dtype == np.int64
+    assert clean([]).offsets.tolist() == [0]
+
+
+def test_a_document_that_nfc_changes_leaves_its_neighbours_alone() -> None:
+    cleaned = clean(["One.", "cafe\u0301", "Α and Ω", ""])
+    assert cleaned.buffer.tobytes().decode() == "One.\0caf\u00e9\0Α and Ω\0\0"
+    assert cleaned.buffer.flags.writeable
+
+
+LINE = "It was the best of times, it was the worst of times, it was the age"  # 68 bytes
+
+
+def test_hard_wrapped_lines_are_joined() -> None:
+    paragraph = "\r\n".join([LINE] * 4 + ["of wisdom."])
+    text = f"CHAPTER I\r\nThe Period\r\n\r\n{paragraph}\r\n\r\n{paragraph}\r\n"
+    joined = " ".join([LINE] * 4 + ["of wisdom."])
+    assert clean([text]).texts() == [f"CHAPTER I\nThe Period\n{joined}\n{joined}"]
+
+
+def test_verse_and_short_lines_in_a_hard_wrapped_text_keep_their_breaks() -> None:
+    prose = "\n".join([LINE] * 12)
+    verse = "Shall I compare thee to\na summer's day?"
+    assert clean([f"{prose}\n\n{verse}\n\n{prose}"]).texts() == [
+        "\n".join([prose.replace("\n", " "), verse, prose.replace("\n", " ")])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "joined"),
+    [("well-", "well-known"), ("he said--", "he said--known"), ("this -", "this - known")],
+)
+def test_a_joining_space_is_left_out_behind_a_hyphen(end: str, joined: str) -> None:
+    before = LINE[:50]
+    text = "\n".join([LINE] * 5 + [f"{before} {end}", "known"]) + "\n\nEnd."
+    assert clean([text]).texts()[0].endswith(f" {before} {joined}\nEnd.")
+
+
+def test_other_texts_keep_their_lines() -> None:
+    long = " ".join([LINE] * 2)
+    four = "\n".join([LINE] * 5) + "\n\nEnd."  # four lines with another below: one too few
+    assert clean([four]).texts() == [four.replace("\n\n", "\n")]
+    mixed = "\n".join([LINE] * 6 + [long] * 4) + "\n\nEnd."  # 6 of 9
+    assert clean([mixed]).texts() == [mixed.replace("\n\n", "\n")]
+    rng = random.Random(0)
+    short = [" ".join(["word"] * rng.randint(8, 19)) for _ in range(100)]  # 39 to 94 bytes
+    assert clean(["\n\n".join(short)]).texts() == ["\n".join(short)]
+    verse = ["a" * rng.randint(1, 9) + " of" * rng.randint(12, 15) for _ in range(100)]
+    assert clean(["\n".join(verse)]).texts() == ["\n".join(verse)]
+
+
+def wrap(words: list[str], width: int) -> str:
+    lines, line = [], ""
+    for word in words:
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return "\n".join([*lines, line])
+
+
+def test_text_wrapped_without_blank_lines_is_joined_where_lines_are_full() -> None:
+    rng = random.Random(1)
+    words = ["a" * rng.randint(1, 9) for _ in range(600)]
+    paragraphs = [words[:200], words[200:400], words[400:]]
+    text = "\n".join(wrap(paragraph, 70) for paragraph in paragraphs)
+    lines = clean([text]).texts()[0].split("\n")
+    assert len(text.split("\n")) > 45
+    assert lines == [" ".join(paragraph) for paragraph in paragraphs]
+
+
+# White space, removed characters, combining marks, jamo, letters: what the rules are about.
+ALPHABET = (
+    [" ", "\n", "\r", "\t", "\x85", "\x00", "\u00ad", "\u2028", "\u200b", "\u3000", "-"] * 3
+    + ["e", "a", "\u0301", "\u0323", "\u1100", "\u1161", "\u11a8", "\uac00", "\u0300", "é"] * 2
+    + ["\u212b", "\u0958", "\u0f71", "\u2000", "\U0001d15e", "Ω", "word", "\ud800", "\u0b47"]
+)
+
+
+def random_texts(count: int) -> list[str]:
+    rng = random.Random(2)
+    mixed = ["".join(rng.choices(ALPHABET, k=rng.randint(0, 60))) for _ in range(count)]
+    return mixed + [
+        "".join(chr(rng.randrange(sys.maxunicode + 1)) for _ in range(30)) for _ in range(count)
+    ]
+
+
+def clean_simply(text: str) -> str:
+    """The rules, but for hard-wrapped lines, in regular expressions."""
+    text = re.sub("\r\n|[\r\x0b\x0c\x85\u2028\u2029]", "\n", text)
+    text = re.sub("[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\ufeff\u200b\u2060]", "", text)
+    text = re.sub("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", "", text)
+    text = re.sub("[\t \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+", " ", text)
+    text = re.sub(" *\n[ \n]*", "\n", text).strip(" \n")
+    return unicodedata.normalize("NFC", text.encode(errors="replace").decode())
+
+
+def test_same_as_a_simple_version() -> None:
+    texts = random_texts(3000)
+    assert clean(texts).texts() == [clean_simply(text) for text in texts]
+
+
+def test_cleaning_twice_changes_nothing() -> None:
+    rng = random.Random(3)
+    texts = random_texts(1000)
+    # Lines of the lengths that the hard-wrap rules look at, with and without blank lines.
+    for endings in ([" y\n", "-\n", "\n"], [" y\n", "-\n", "\n", "\n\n"]) * 500:
+        lines = ["x" * rng.randint(30, 80) + rng.choice(endings) for _ in range(rng.randint(5, 60))]
+        texts.append("".join(lines))
+    once = clean(texts).texts()
+    assert clean(once).texts() == once
+    for text in once:
+        assert unicodedata.is_normalized("NFC", text)
+        assert not any(mark in text for mark in ("\0", "\r", "  ", "\n\n", " \n", "\n ", "\u00ad"))
+        assert text == text.strip(" \n")
+
+
+def test_cleaning_real_text_twice_changes_nothing() -> None:
+    sample = Path(cleaning.__file__).parent / "sample"
+    texts = [path.read_bytes().decode() for path in sorted(sample.glob("books/*"))]
+    texts += [
+        json.loads(line)[field]
+        for file, field in (("articles/wiki_00", "text"), ("stories/stories.jsonl", "body"))
+        for line in (sample / file).read_text(encoding="utf-8").splitlines()
+    ]
+    once = clean(texts).texts()
+    assert clean(once).texts() == once
+
+
+def test_characters_taken_for_nfc_stay_as_they_are_wherever_they_stand() -> None:
+    """The kernel sends a document to NFC only when it has a character outside this set."""
+    pairs = [unicodedata.decomposition(chr(code)).split() for code in range(sys.maxunicode + 1)]
+    composed_second = {int(pair[1], 16) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
+    composed_second |= set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))  # Hangul
+    spaces = {0x2000, 0x2001}  # decompose, and are white space here
+    for code in range(0x80, 0xA000):
+        lead = chr(code).encode()[0]
+        if BYTE_KINDS[lead] == PLAIN or lead == 0xC2 or 0x2000 <= code < 0x2040:
+            assert code in spaces or unicodedata.is_normalized("NFC", chr(code)), hex(code)
+            assert unicodedata.combining(chr(code)) == 0 and code not in composed_second, hex(code)

@@ -1,0 +1,99 @@
+"""Corpora by name and by path: which files, in which order, under which labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.corpora import SAMPLE_CORPORA, corpus_sources, describe_input
+from pipeline.errors import ConfigError, DataError
+
+LINE = '{"text": "One. Two."}\n'
+
+
+def test_the_sample_has_all_five_shapes() -> None:
+    name, sources = corpus_sources("sample", [])
+    assert name == "sample"
+    assert list(dict.fromkeys(source.corpus for source in sources)) == list(SAMPLE_CORPORA)
+    assert {source.compression for source in sources} >= {"", "gz", "zst"}
+    assert 2e6 < sum(source.size for source in sources) < 4e6
+
+
+def test_directories_are_searched_in_order_and_hidden_files_left(tmp_path: Path) -> None:
+    for file in ("b/2.jsonl", "b/10.jsonl", "a.jsonl", ".hidden/x.jsonl", "b/.y.jsonl"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(LINE)
+    _, sources = corpus_sources("cc-news", [str(tmp_path)])
+    assert [source.name for source in sources] == ["a.jsonl", "b/10.jsonl", "b/2.jsonl"]
+
+
+def test_globs_and_paths(tmp_path: Path) -> None:
+    for file in ("x1.jsonl", "x2.jsonl", "y.jsonl"):
+        (tmp_path / file).write_text(LINE)
+    name, sources = corpus_sources("mine", [str(tmp_path / "x*.jsonl")])
+    assert (name, [source.name for source in sources]) == ("mine", ["x1.jsonl", "x2.jsonl"])
+    name, sources = corpus_sources(str(tmp_path / "y.jsonl"), [])
+    assert (name, sources[0].name, sources[0].corpus) == ("y", "y.jsonl", "y")
+
+
+def test_plain_text_is_read_as_the_corpus_says(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
+    assert corpus_sources("bookcorpus", [str(tmp_path)])[1][0].plain_text == "file"
+    assert corpus_sources("stories", [str(tmp_path)])[1][0].plain_text == "blank_lines"
+    chosen = corpus_sources("stories", [str(tmp_path)], plain_text="file")
+    assert chosen[1][0].plain_text == "file"
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean cc-news"):
+        corpus_sources("cc_news", [])
+    with pytest.raises(ConfigError, match="needs its files"):
+        corpus_sources("stories", [])
+    with pytest.raises(DataError, match="no files"):
+        corpus_sources("stories", [str(tmp_path)])
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.jsonl").write_text(LINE)
+    with pytest.raises(DataError, match="two input files are called"):
+        corpus_sources("stories", [str(tmp_path / "a/x.jsonl"), str(tmp_path / "b/x.jsonl")])
+
+
+def test_linked_directories_are_read_and_circles_named(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "real").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(LINE)
+    (tmp_path / "real" / "b.jsonl").write_text(LINE)
+    (tmp_path / "in" / "part2").symlink_to(tmp_path / "real")
+    _, sources = corpus_sources("mine", [str(tmp_path / "in")])
+    assert [source.name for source in sources] == ["a.jsonl", "part2/b.jsonl"]
+    (tmp_path / "real" / "back").symlink_to(tmp_path / "in")
+    with pytest.raises(DataError, match="circle"):
+        corpus_sources("mine", [str(tmp_path / "in")])
+
+
+def test_the_order_of_arguments_does_not_matter(tmp_path: Path) -> None:
+    for file in ("b.jsonl", "a.jsonl"):
+        (tmp_path / file).write_text(LINE)
+    given = [str(tmp_path / "b.jsonl"), str(tmp_path / "a.jsonl")]
+    assert corpus_sources("mine", given) == corpus_sources("mine", given[::-1])
+
+
+def test_names_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(LINE)
+    with pytest.raises(DataError, match="given twice"):
+        corpus_sources("mine", [str(path), str(path)])
+    with pytest.raises(ConfigError, match="empty one"):
+        corpus_sources("mine", [""])
+    with pytest.raises(ConfigError, match="no name for directories"):
+        corpus_sources(str(tmp_path / "*.jsonl"), [])
+    corpus_sources("cc_news", [str(path)])
+    assert "if you meant cc-news" in capsys.readouterr().out
+
+
+def test_what_files_were_taken_for(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(LINE)
+    (tmp_path / "notes.md").write_text("One.\n")
+    text = describe_input(corpus_sources("wikipedia", [str(tmp_path)])[1])
+    assert text == "1 JSON lines, 1 plain text (file); 0.0 MB"

@@ -1,0 +1,122 @@
+"""`--dry-run` against what then comes out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from pipeline.data import estimate as module
+from pipeline.data import shards
+from pipeline.data.corpora import corpus_sources
+from pipeline.data.estimate import Estimate, describe, estimate
+from pipeline.data.splits import SPLIT_BYTES, Job
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.recipes import recipe
+from tests.conftest import Command
+from tests.pipeline.preparing import contents, tiny, write_jsonl
+
+WORDS = "the rain fell on an old house and nobody there minded it at all until dawn"
+
+
+def document(number: int) -> str:
+    """Between 20 and 300 words that repeat seldom, so that it packs like text."""
+    state = number + 1
+    words = []
+    for _ in range(20 + number * 7919 % 280):
+        state = state * 1103515245 + 12345 & 0x7FFFFFFF
+        words.append(WORDS.split()[state >> 16 & 15] + (str(state % 97) if state & 1024 else ""))
+    return " ".join(words).capitalize() + "."
+
+
+TEXTS = [document(number) for number in range(3000)]
+LINES = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)
+ZSTD = zstandard.ZstdCompressor(level=3)
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "plain.jsonl": lambda path: path.write_text(LINES),
+    "blank.txt": lambda path: path.write_text("\n\n".join(TEXTS)),
+    "packed.gz": lambda path: path.write_bytes(gzip.compress(LINES.encode())),
+    "packed.xz": lambda path: path.write_bytes(lzma.compress(LINES.encode())),
+    "packed.zst": lambda path: path.write_bytes(ZSTD.compress(LINES.encode())),
+    "table.parquet": lambda path: pq.write_table(
+        pa.table({"text": TEXTS}), path, row_group_size=1000
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_sample_tells_of_the_whole(
+    name: str, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of the text is read here, and of what is packed whole blocks of up to 128 KB."""
+    near = 0.2 if name.startswith("packed") else 0.1
+    monkeypatch.setattr(module, "SAMPLE_BYTES", len(LINES) // 4)
+    WRITERS[name](tmp_path / name)
+    _, sources = corpus_sources("news", [str(tmp_path / name)])
+    job = Job(
+        Path("/nonexistent"), recipe("roberta_tiny").data, ("news",), {}, SPLIT_BYTES, "none",
+        "gigatoken",
+    )  # fmt: skip
+    found = estimate(sources, job, tiny_vocabulary)["news"]
+    assert found.documents == pytest.approx(3000, rel=near)
+    assert found.text == pytest.approx(sum(map(len, TEXTS)), rel=near)
+    assert found.seconds > 0
+
+
+def test_books_are_looked_at_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number}.txt").write_text(document(5))
+    _, sources = corpus_sources("bookcorpus", [str(tmp_path)])
+    job = Job(
+        Path("/nonexistent"), recipe("roberta_tiny").data, ("bookcorpus",), {}, SPLIT_BYTES,
+        "none", "gigatoken",
+    )  # fmt: skip
+    found = estimate(sources, job, tiny_vocabulary)["bookcorpus"]
+    assert found.documents == pytest.approx(40)
+
+
+def test_the_command_says_it_and_writes_nothing(
+    prepared: Path, command: Command, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """The sample is small enough to be read whole, so the numbers are those of the shards."""
+    result = command(
+        "prepare", "--corpus", "sample", "--dry-run", "--workers", 4,
+        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    totals = shards.read_manifest(prepared).totals
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("in all:"))
+    words = line.replace(",", "").split()
+    assert int(words[words.index("documents") - 1]) == totals["documents"]
+    sequences = int(words[words.index("sequences") - 1])
+    assert sequences == pytest.approx(totals["sequences"], rel=0.01)
+    assert "for 4 workers" in result.stdout and "are free" in result.stdout
+    assert contents(tmp_path) == {}
+
+
+def test_without_a_tokenizer_a_small_one_serves(command: Command, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "in.jsonl", TEXTS[:200])
+    before = contents(tmp_path)
+    result = command(
+        "prepare", "--corpus", path, "--recipe", "roberta_tiny", "--dry-run",
+        TENFOLD_ROOT=str(tmp_path / "root"),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "tokenizer: none at" in result.stdout and "about 200 documents" in result.stdout
+    assert contents(tmp_path) == before and not (tmp_path / "root").exists()
+
+
+def test_room_and_time(tmp_path: Path) -> None:
+    about = Estimate(documents=1e6, text=4e9, tokens=1e9, sequences=2e6, disk=1e18, seconds=7200.0)
+    lines = describe({"news": about}, tmp_path / "not" / "there", 4)
+    assert lines[0].startswith("news: about 1,000,000 documents, 4,000.0 MB of text, 1,000,000,000")
+    assert lines[1].startswith("disk: about 1,000,000,000.00 GB, ") and "too little" in lines[1]
+    assert lines[2].startswith("time: about 0 h 30 min for 4 workers, 0.6 MB/s each")
+    assert len(lines) == 3

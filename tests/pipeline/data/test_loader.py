@@ -1,0 +1,477 @@
+"""Batches equal a slow decode, for any ranks, readers and seeks; what is damaged is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing as multiprocessing
+
+from pipeline.data import shards
+from pipeline.data.loader import Batch, Loader, StepCount
+from pipeline.data.masking import Masking
+from pipeline.data.order import Order, Share
+from pipeline.data.reading import Dataset, check_datasets
+from pipeline.errors import ConfigError, DataError
+
+Prepare = Callable[..., Path]
+LENGTH, SLOTS, BOS, PAD, EOS, MASK = 70, 10, 0, 1, 2, 4  # as conftest.py prepares
+
+
+def loader(
+    directories: Path | list[Path],
+    sequences: int = 48,
+    per_device: int = 8,
+    *,
+    kind: Any = "global",
+    world: tuple[int, int] = (1, 0),
+    weights: tuple[float, ...] = (),
+    window: int = 2,
+    **options: Any,
+) -> Loader:
+    """A loader of `directories` for rank world[1] of world[0]."""
+    listed = directories if isinstance(directories, list) else [directories]
+    datasets = [Dataset.open(directory) for directory in listed]
+    rows = tuple(dataset.shard_rows for dataset in datasets)
+    order = Order(kind=kind, seed=3, shard_rows=rows, weights=weights, window=window)
+    share = Share(sequences=sequences, per_device=per_device, world_size=world[0], rank=world[1])
+    return Loader(datasets, order, share, **options)
+
+
+def drawn(directory: Path, **options: Any) -> Loader:
+    """As `loader`, but the masks are drawn where `loader` reads them."""
+    source = loader(directory, **options)
+    manifest = source.datasets[0].manifest
+    special = np.arange(manifest.tokenizer["size"]) < 5
+    masking = Masking.described(manifest.masking, special, special, manifest.seed)
+    dataset = Dataset(directory, manifest, manifest.of("train"), masking)
+    return Loader([dataset], source.order, source.share, reader=source.reader)
+
+
+def take(source: Loader, count: int, consumed: int = 0, number: int = 0) -> list[Batch]:
+    found = [batch for _, batch in zip(range(count), source.micro_batches(consumed, number))]
+    source.close()
+    return found
+
+
+def slow_decode(directory: Path, row: int, duplicate: int) -> tuple[list[int], dict[int, int]]:
+    """What the encoder sees of a row, and its labels by position: one Python step a token."""
+    manifest = shards.read_manifest(directory)
+    for shard in manifest.shards:
+        if row < shard.sequences:
+            break
+        row -= shard.sequences
+    rows = shards.read_table(directory / shard.file).slice(row, 1).to_pylist()[0]
+    masks = shards.read_table(directory / shard.masks[duplicate].file).slice(row, 1).to_pylist()[0]
+    seen, labels = list(rows["input_ids"]), {}
+    randoms = iter(masks["random_ids"])
+    for position in range(len(seen)):
+        if masks["positions"][position // 8] >> position % 8 & 1:
+            number = len(labels)
+            action = masks["actions"][number // 4] >> 2 * (number % 4) & 3
+            labels[position] = seen[position]
+            seen[position] = [MASK, None, seen[position]][action] if action != 1 else next(randoms)
+    return seen, labels
+
+
+def assert_decoded(directory: Path, batch: Batch) -> None:
+    labels: dict[int, int] = {}
+    for row, (number, pass_number) in enumerate(zip(batch.samples.row, batch.samples.pass_number)):
+        seen, expected = slow_decode(directory, int(number), (int(pass_number) - 1) % 10)
+        assert batch.input_ids[row].tolist() == seen + [PAD] * (LENGTH - len(seen))
+        assert batch.lengths[row] == len(seen) and batch.row_weights[row] == 1
+        labels |= {row * LENGTH + position: label for position, label in expected.items()}
+    assert batch.predictions == len(labels)
+    assert batch.positions[: len(labels)].tolist() == list(labels)
+    assert batch.labels[: len(labels)].tolist() == list(labels.values())
+    assert batch.weights.sum() == len(labels) and batch.weights[: len(labels)].min() == 1
+    assert not batch.labels[len(labels) :].any() and not batch.positions[len(labels) :].any()
+    assert (
+        len(batch.positions)
+        == len(batch.labels)
+        == len(batch.weights)
+        == len(batch.lengths) * SLOTS
+    )
+
+
+def assert_same(one: Batch, other: Batch) -> None:
+    for field in dataclasses.fields(Batch):
+        left, right = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(left, torch.Tensor):
+            assert torch.equal(left, right), field.name
+        elif field.name == "samples":
+            assert np.array_equal(left.row, right.row)
+        else:
+            assert left == right, field.name
+
+
+@pytest.mark.parametrize("vocabulary", [1000, 70_000])
+def test_drawn_masks_are_those_of_stored_duplicates(
+    vocabulary: int, prepare: Prepare, tmp_path: Path
+) -> None:
+    """Over the end of a pass, from any place: epoch e draws what duplicate e - 1 holds."""
+    directory = prepare(tmp_path / "news", (300, 100), duplicates=3, vocabulary=vocabulary)
+    for consumed in (0, 384, 800):
+        both = zip(take(loader(directory), 12, consumed), take(drawn(directory), 12, consumed))
+        for stored, anew in both:
+            assert_same(stored, anew)
+
+
+def test_drawn_masks_never_repeat(prepare: Prepare, tmp_path: Path) -> None:
+    directory = prepare(tmp_path / "news", (48,), duplicates=2)
+    epochs = [take(drawn(directory), 6, 48 * epoch) for epoch in range(12)]
+    masked = {tuple(int(batch.positions.sum()) for batch in batches) for batches in epochs}
+    assert len(masked) == 12
+
+
+def test_drawn_masks_of_compressed_shards(compressed: Path) -> None:
+    options: dict[str, Any] = {"kind": "blocks", "reader": "read"}
+    stored, anew = loader(compressed, **options), drawn(compressed, **options)
+    for one, other in zip(take(stored, 12), take(anew, 12)):
+        assert_same(one, other)
+
+
+def test_a_batch_equals_a_slow_decode(random_shards: Path) -> None:
+    for batch in take(loader(random_shards), 3):
+        assert_decoded(random_shards, batch)
+        assert batch.input_ids.dtype == batch.positions.dtype == batch.labels.dtype == torch.int64
+        assert batch.weights.dtype == batch.row_weights.dtype == torch.float32
+
+
+def test_large_vocabularies_are_read_as_uint32(prepare: Prepare, tmp_path: Path) -> None:
+    directory = prepare(tmp_path / "news", (200,), vocabulary=70_000)
+    batch = take(loader(directory), 1)[0]
+    assert_decoded(directory, batch)
+    assert batch.labels.max() > 65_536
+
+
+def test_pass_e_reads_duplicate_e_less_one_mod_ten(prepare: Prepare, tmp_path: Path) -> None:
+    directory = prepare(tmp_path / "news", (20, 12))
+    source = loader(directory, sequences=8)  # 4 steps a pass
+    for number, batch in enumerate(take(source, 44)):
+        assert set(batch.samples.pass_number.tolist()) == {number // 4 + 1}
+        assert_decoded(directory, batch)  # decodes with duplicate (pass - 1) mod 10
+
+
+def test_one_step_may_span_many_passes(prepare: Prepare, tmp_path: Path) -> None:
+    """A toy corpus under a large batch: all ten duplicates are in use at once."""
+    directory = prepare(tmp_path / "news", (5,))
+    for reader, kind in (("mmap", "global"), ("read", "blocks")):
+        source = loader(directory, sequences=128, per_device=32, reader=reader, kind=kind)
+        for batch in take(source, 6):
+            assert_decoded(directory, batch)
+
+
+def test_a_step_holds_the_same_sequences_on_any_ranks(random_shards: Path) -> None:
+    def step_rows(world: int, per_device: int) -> list[list[int]]:
+        ranks = [
+            loader(random_shards, 48, per_device, world=(world, rank)) for rank in range(world)
+        ]
+        iterators = [rank.steps() for rank in ranks]
+        found = []
+        for _ in range(4):
+            parts = [next(iterator) for iterator in iterators]
+            rows = [batch.samples.row for part in parts for batch in part.batches]
+            found.append(np.concatenate(rows).tolist())
+            assert sum(len(part.samples) for part in parts) == parts[0].sequences == 48
+        return found
+
+    alone = step_rows(1, 48)
+    assert alone == step_rows(3, 5) == step_rows(8, 2) == step_rows(8, 4)
+
+
+def test_filling_rows_weigh_nothing(random_shards: Path) -> None:
+    source = loader(
+        random_shards, sequences=10, per_device=4, world=(2, 1)
+    )  # 5 rows in 2 x 4 slots
+    full, filled = take(source, 2)
+    assert full.row_weights.tolist() == [1, 1, 1, 1]
+    assert filled.row_weights.tolist() == [1, 0, 0, 0] and len(filled.samples) == 1
+    for row in (1, 2, 3):
+        assert filled.input_ids[row].tolist() == [BOS, EOS] + [PAD] * (LENGTH - 2)
+        assert filled.lengths[row] == 2
+    assert int(filled.positions.max()) < LENGTH
+    assert filled.tokens == int(filled.lengths[0])
+    empty = take(loader(random_shards, sequences=1, per_device=2, world=(4, 1)), 1)[0]
+    assert empty.predictions == empty.tokens == 0 and not empty.row_weights.any()
+
+
+@pytest.mark.parametrize("prefetch", [0, 5])
+def test_a_batch_that_grows(random_shards: Path, prefetch: int) -> None:
+    """Steps of 8, 8, 24, then 48 sequences in micro-batches of 8; the same from the middle on."""
+    source = loader(random_shards, prefetch=prefetch)
+    even = [row for batch in take(source, 12) for row in batch.samples.row.tolist()]
+    source.share = dataclasses.replace(source.share, growth=((8, 2), (24, 3)))
+    for number, consumed, sizes in ((0, 0, [8, 8, 24, 48]), (2, 16, [24, 48])):
+        steps = source.steps(consumed, number)
+        for size, step in zip(sizes, steps):
+            found = [row for batch in step.batches for row in batch.samples.row.tolist()]
+            assert (step.number, step.consumed, step.sequences) == (number, consumed, size)
+            assert step.accumulation == size / 8
+            assert found == even[consumed : consumed + size]
+            number, consumed = number + 1, consumed + size
+        source.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "reader"), [("global", "mmap"), ("blocks", "mmap"), ("blocks", "read")]
+)
+def test_a_seek_equals_reading_up_to_it(random_shards: Path, kind: str, reader: str) -> None:
+    source = loader(random_shards, sequences=40, per_device=40, kind=kind, reader=reader)
+    whole = take(source, 150)  # two passes of 2,824 rows
+    for step in (1, 70, 71, 149):
+        assert_same(take(source, 1, consumed=step * 40, number=step)[0], whole[step])
+    halved = loader(random_shards, sequences=20, per_device=20, kind=kind, reader=reader)
+    batch = take(halved, 1, consumed=40 * 70 + 20)[0]  # another batch size from there on
+    assert batch.samples.row.tolist() == whole[70].samples.row[20:].tolist()
+
+
+def test_a_mixture_reads_each_dataset_by_its_own_pass(
+    prepare: Prepare, random_shards: Path, tmp_path: Path
+) -> None:
+    small = prepare(tmp_path / "books", (100,), seed=1)
+    source = loader([random_shards, small], 512, 512, weights=(3.0, 1.0))
+    found = take(source, 8)
+    dataset = np.concatenate([batch.samples.dataset for batch in found])
+    assert np.bincount(dataset).tolist() == [3072, 1024]
+    assert found[-1].samples.pass_number[found[-1].samples.dataset == 1].max() == 11
+    for batch in (found[0], found[-1]):
+        for row in range(0, 512, 37):
+            origin = (random_shards, small)[batch.samples.dataset[row]]
+            duplicate = int(batch.samples.pass_number[row] - 1) % 10
+            seen, _ = slow_decode(origin, int(batch.samples.row[row]), duplicate)
+            assert batch.input_ids[row, : len(seen)].tolist() == seen
+
+
+def test_compressed_blocks_equal_plain_ones(random_shards: Path, compressed: Path) -> None:
+    plain = loader(random_shards, kind="blocks", reader="mmap")
+    read = loader(random_shards, kind="blocks", reader="read")
+    unpacked = loader(compressed, kind="blocks", reader="read", prefetch=3)
+    for one, two, three in zip(take(plain, 400), take(read, 400), take(unpacked, 400)):
+        assert_same(one, two)
+        assert_same(one, three)
+
+
+def test_what_does_not_go_together_is_named(random_shards: Path, compressed: Path) -> None:
+    with pytest.raises(DataError, match=r"data\.order=blocks .* or prepare without compression"):
+        loader(compressed)
+    with pytest.raises(DataError, match=r"set data\.reader=read"):
+        loader(compressed, kind="blocks")
+    with pytest.raises(ConfigError, match=r"set data\.order=blocks or data\.reader=mmap"):
+        loader(random_shards, reader="read")
+
+
+def test_validation_ends_after_one_pass_of_duplicate_0(random_shards: Path) -> None:
+    for options in ({}, {"reader": "read", "prefetch": 2}):
+        source = loader(random_shards, sequences=1000, per_device=500, kind="sequential", **options)
+        found = list(source.micro_batches())
+        assert [batch.samples.row.tolist() for batch in found] == [
+            *(list(range(start, start + 500)) for start in range(0, 2500, 500)),
+            list(range(2500, 2824)),
+        ]
+        assert [step.sequences for step in source.steps()] == [1000, 1000, 824]
+        assert found[-1].row_weights.sum() == 324
+        assert set(found[-1].samples.pass_number.tolist()) == {1}
+
+
+def test_documents_come_as_running_lengths(random_shards: Path) -> None:
+    batch = take(loader(random_shards, 10, 8, documents=True), 2)[
+        1
+    ]  # 2 sequences, 6 rows of filling
+    expected = [0]
+    for length in batch.lengths.tolist():
+        starts = [20, 41] if length > 60 else []
+        expected += [*(expected[-1] + start for start in starts), expected[-1] + length]
+    assert batch.cu_seqlens is not None and batch.cu_seqlens.dtype == torch.int32
+    assert batch.cu_seqlens.tolist() == expected
+
+
+def test_a_thread_ahead_changes_nothing(random_shards: Path) -> None:
+    for inline, ahead in zip(
+        take(loader(random_shards), 60), take(loader(random_shards, prefetch=4), 60)
+    ):
+        assert_same(inline, ahead)
+
+
+def test_a_thread_ends_with_its_iteration_and_hands_over_errors(
+    random_shards: Path, tmp_path: Path
+) -> None:
+    before = threading.active_count()
+    source = loader(random_shards, prefetch=2, kind="blocks", reader="read")
+    iteration = source.micro_batches()
+    next(iteration)
+    assert threading.active_count() > before
+    next(source.micro_batches())  # another iteration ends the one before
+    with pytest.raises(StopIteration):
+        while True:
+            next(iteration)
+    source.close()
+    assert threading.active_count() == before
+
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    for path in directory.glob("*.mask-1.arrow"):
+        path.unlink()
+    with pytest.raises(DataError, match=r"no masks of duplicate 1"):
+        for _ in loader(directory, prefetch=2).micro_batches():
+            pass
+    assert threading.active_count() == before
+
+
+def test_thousands_of_files_stay_few_open_ones(random_shards: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    source = loader(random_shards)
+    list(zip(range(360), source.micro_batches()))
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+def test_pairs_show_their_segments(prepare: Prepare, tmp_path: Path) -> None:
+    directory = prepare(tmp_path / "pairs", (100,), pairs=True)
+    batch = take(loader(directory, 10, 8), 2)[1]  # 2 sequences, 6 rows of filling
+    assert batch.segment_ids is not None and batch.pair_labels is not None
+    for row, length in enumerate(batch.lengths.tolist()):
+        filling = row >= 2
+        second = length if filling else length // 2
+        expected = [0] * second + [1] * (length - second) + [0] * (LENGTH - length)
+        assert batch.segment_ids[row].tolist() == expected
+        assert batch.pair_labels[row] == (-1 if filling else int(batch.samples.row[row]) % 2)
+
+
+def test_steps_know_their_counts_before_their_batches(random_shards: Path) -> None:
+    for prefetch in (0, 2):
+        steps = loader(random_shards, prefetch=prefetch).steps()
+        step = next(steps)
+        for following in (next(steps), next(steps), next(steps)):
+            found = list(step.batches)
+            assert step.predictions == sum(batch.predictions for batch in found) > 0
+            assert step.tokens == sum(batch.tokens for batch in found)
+            assert {batch.step for batch in found} == {step.number}
+            step = following
+
+
+def test_unused_batches_are_passed_over(random_shards: Path) -> None:
+    steps = loader(random_shards).steps()
+    next(next(steps).batches)
+    second = next(steps)
+    assert [batch.step for batch in second.batches] == [1] * 6
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_the_step_before_damaged_rows_is_whole(
+    random_shards: Path, tmp_path: Path, prefetch: int
+) -> None:
+    """All ranks can then end together, with that step made."""
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    steps = loader(directory, kind="sequential", prefetch=prefetch).steps(29 * 48, 29)
+    (directory / "train-00001.mask-0.arrow").unlink()  # from row 1,500 on, in the step after 30
+    first, second = next(steps), next(steps)
+    assert len(list(first.batches)) == 6
+    with pytest.raises(DataError, match=r"train-00001\.mask-0\.arrow is missing"):
+        next(steps)
+    assert [batch.step for batch in second.batches] == [30] * 6
+
+
+def test_a_missing_or_cut_file_is_named(random_shards: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    path = directory / "train-00001.mask-3.arrow"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"train-00001\.mask-3\.arrow is damaged"):
+        Dataset.open(directory)
+    path.unlink()
+    with pytest.raises(DataError, match=r"train-00001\.mask-3\.arrow is missing"):
+        Dataset.open(directory, check_sizes=False)
+    with pytest.raises(DataError, match="no validation rows"):
+        Dataset.open(random_shards, split="validation")
+
+
+@pytest.mark.parametrize("reader", ["mmap", "read"])
+@pytest.mark.parametrize("name", ["train-00001.arrow", "train-00001.mask-0.arrow"])
+def test_damaged_bytes_end_in_an_error(
+    random_shards: Path, tmp_path: Path, name: str, reader: str
+) -> None:
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    path = directory / name
+    content = np.fromfile(path, np.uint8)
+    content[: len(content) // 2] = 255
+    content.tofile(path)
+    with pytest.raises(DataError, match=name):
+        take(loader(directory, kind="blocks", reader=reader), 360)
+
+
+def test_offsets_that_point_elsewhere_end_in_an_error(random_shards: Path, tmp_path: Path) -> None:
+    """No wild read: every row is checked against the size of its buffers."""
+    for name, column in (("train-00000.arrow", 0), ("train-00000.mask-0.arrow", 2)):
+        directory = Path(shutil.copytree(random_shards, tmp_path / name))
+        table = shards.read_table(random_shards / name)
+        offsets = table.column(column).chunk(0).buffers()[1].to_pybytes()
+        content = (directory / name).read_bytes()
+        place = content.index(offsets[:400])
+        wrong = np.full(100, 2**30, np.int32).tobytes()
+        (directory / name).write_bytes(content[:place] + wrong + content[place + 400 :])
+        with pytest.raises(DataError, match=f"{name} is damaged: row"):
+            take(loader(directory), 60)
+
+
+def test_datasets_must_match_the_run(prepare: Prepare, random_shards: Path, tmp_path: Path) -> None:
+    other = prepare(tmp_path / "books", (20,), tokenizer="bb" * 32)
+    datasets = [Dataset.open(random_shards), Dataset.open(other)]
+    settings = {"duplicates": 10, "sequence_length": LENGTH}
+    check_datasets(datasets[:1], settings)
+    with pytest.raises(DataError, match=r"data\.duplicates=10, the run asks 5"):
+        check_datasets(datasets[:1], settings | {"duplicates": 5})
+    with pytest.raises(DataError, match=r"tokenizer sha256 bbbbbbbbbbbbbbbb, .* aaaaaaaaaaaaaaaa"):
+        check_datasets(datasets, settings)
+    with pytest.raises(DataError, match="the run's is cccc"):
+        check_datasets(datasets[:1], settings, "cc" * 32)
+
+
+def test_one_process_counts_alone() -> None:
+    count = StepCount()
+    count.start(7)
+    count.start(630_784, stop=True)
+    assert count.result() == (7, False)
+    assert count.result() == (630_784, True)
+
+
+def count_on_rank(rank: int, port: int, results: Any) -> None:
+    import torch.distributed as dist
+
+    store = dist.TCPStore("127.0.0.1", port, 2, rank == 0)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    count = StepCount()
+    count.start(100 + rank)
+    found = []
+    for step in range(1, 4):
+        count.start(step * (10**9 + rank), stop=(step == 2 and rank == 1))
+        found.append(count.result())
+    results.put((rank, [*found, count.result()]))
+    dist.destroy_process_group()
+
+
+def test_two_ranks_agree_on_count_and_stop() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    ranks = [context.Process(target=count_on_rank, args=(rank, port, results)) for rank in (0, 1)]
+    for rank in ranks:
+        rank.start()
+    try:
+        found = dict(results.get(timeout=60) for _ in ranks)
+    finally:
+        deadline = time.monotonic() + 10
+        for rank in ranks:
+            rank.join(timeout=max(0.0, deadline - time.monotonic()))
+            rank.kill()
+    expected = [(201, False)]
+    expected += [(step * (2 * 10**9 + 1), step == 2) for step in (1, 2, 3)]
+    assert found == {0: expected, 1: expected}

@@ -1,0 +1,53 @@
+"""Reads at an address equal numpy's, aligned or not."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numba import carray
+
+from pipeline.data import memory
+
+
+@numba.njit
+def read(address: int) -> tuple[int, int, int, int, int, int]:
+    memory.fetch(address + 64)
+    return (
+        memory.load_int8(address),
+        memory.load_uint8(address),
+        memory.load_uint16(address),
+        memory.load_int32(address),
+        memory.load_uint32(address),
+        memory.load_uint64(address),
+    )
+
+
+@numba.njit
+def total(address: int, count: int) -> tuple[int, int]:
+    small = carray(memory.uint16_pointer(address), count)
+    large = carray(memory.uint32_pointer(address), count // 2)
+    return small.sum(), large.sum()
+
+
+def test_items_are_read_where_they_are() -> None:
+    content = np.random.default_rng(0).integers(0, 256, 64).astype(np.uint8)
+    content[3] = 255  # a negative int8
+    for start in range(17):
+        types = (np.int8, np.uint8, np.uint16, np.int32, np.uint32, np.uint64)
+        expected = [int(np.frombuffer(content, kind, 1, start)[0]) for kind in types]
+        assert list(read(content.ctypes.data + start)) == expected
+
+
+def test_an_address_becomes_an_array() -> None:
+    content = np.arange(100, dtype=np.uint16)
+    wide = content.view(np.uint32)
+    assert total(content.ctypes.data, 100) == (content.sum(), wide.sum(dtype=np.uint64))
+
+
+def test_a_fetch_of_nothing_is_harmless() -> None:
+    @numba.njit
+    def fetch() -> None:
+        memory.fetch(0)
+        memory.fetch(1)
+
+    fetch()

@@ -1,0 +1,154 @@
+"""Sample order: passes are permutations, windows hold their blocks, mixtures keep their quotas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.data.order import CYCLE, Order, Share, quotas
+from pipeline.errors import ConfigError
+
+SHARDS = (np.array([2500, 1024, 7, 1500]), np.array([3000, 100]))
+SIZES = (5031, 3100)
+
+
+def locate(order: Order, start: int, stop: int) -> np.ndarray:
+    """[n, 3] dataset, pass and row."""
+    found = order.locate(np.arange(start, stop))
+    return np.stack([found.dataset, found.pass_number, found.row], axis=1)
+
+
+@pytest.mark.parametrize("kind", ["global", "blocks"])
+def test_every_pass_has_every_row_once_in_another_order(kind: str) -> None:
+    order = Order(kind=kind, seed=3, shard_rows=SHARDS[:1], window=2)  # type: ignore[arg-type]
+    count = SIZES[0]
+    passes = [locate(order, number * count, (number + 1) * count) for number in range(3)]
+    for number, found in enumerate(passes, start=1):
+        assert set(found[:, 0]) == {0} and set(found[:, 1]) == {number}
+        assert np.array_equal(np.sort(found[:, 2]), np.arange(count))
+    assert (passes[0][:, 2] == passes[1][:, 2]).mean() < 0.01
+    other = Order(kind=kind, seed=4, shard_rows=SHARDS[:1], window=2)  # type: ignore[arg-type]
+    assert (passes[0][:, 2] == locate(other, 0, count)[:, 2]).mean() < 0.01
+
+
+@pytest.mark.parametrize("weights", [(), (0.7, 0.3)])
+@pytest.mark.parametrize("kind", ["global", "blocks"])
+def test_any_seek_equals_reading_up_to_it(kind: str, weights: tuple[float, ...]) -> None:
+    layout = {"kind": kind, "seed": 9, "shard_rows": SHARDS, "weights": weights, "window": 3}
+    whole = locate(Order(**layout), 0, 40_000)  # type: ignore[arg-type]
+    for start in (1, 4095, 4096, 5031, 8131, 16_263, 39_000):
+        fresh = Order(**layout)  # type: ignore[arg-type]
+        assert np.array_equal(locate(fresh, start, start + 1000), whole[start : start + 1000])
+    scattered = np.random.default_rng(0).permutation(40_000)
+    found = Order(**layout).locate(scattered)  # type: ignore[arg-type]
+    assert np.array_equal(found.row, whole[scattered, 2])
+    assert np.array_equal(found.pass_number, whole[scattered, 1])
+
+
+def test_sizes_mix_as_one_concatenation() -> None:
+    order = Order(kind="global", seed=0, shard_rows=SHARDS)
+    assert order.total_rows == sum(SIZES)
+    found = locate(order, 0, sum(SIZES))
+    assert set(found[:, 1]) == {1}
+    for dataset, size in enumerate(SIZES):
+        assert np.array_equal(np.sort(found[found[:, 0] == dataset, 2]), np.arange(size))
+    share = (found[:1000, 0] == 0).mean()
+    assert abs(share - SIZES[0] / sum(SIZES)) < 0.08  # 5 standard deviations of 1,000 draws
+
+
+@pytest.mark.parametrize("kind", ["global", "blocks"])
+def test_weights_give_exact_quotas_and_own_passes(kind: str) -> None:
+    weights = (0.3, 0.7)
+    order = Order(kind=kind, seed=0, shard_rows=SHARDS, weights=weights)  # type: ignore[arg-type]
+    found = locate(order, 0, 8 * CYCLE)
+    for cycle in range(8):
+        part = found[cycle * CYCLE : (cycle + 1) * CYCLE, 0]
+        assert np.bincount(part).tolist() == [1229, 2867] == quotas(weights).tolist()
+    for dataset, size in enumerate(SIZES):
+        mine = found[found[:, 0] == dataset]
+        whole_passes = len(mine) // size
+        assert whole_passes >= 1
+        for number in range(whole_passes):
+            part = mine[number * size : (number + 1) * size]
+            assert set(part[:, 1]) == {number + 1}
+            assert np.array_equal(np.sort(part[:, 2]), np.arange(size))
+    # Slots of a dataset are spread over the cycle, not bunched.
+    halves = np.bincount(found[: CYCLE // 2, 0]) / np.bincount(found[:CYCLE, 0])
+    assert np.all(np.abs(halves - 0.5) < 0.07)
+    assert not np.array_equal(found[:CYCLE, 0], found[CYCLE : 2 * CYCLE, 0])
+
+
+def test_quotas_round_by_the_largest_remainder() -> None:
+    assert quotas((1.0, 1.0, 1.0)).tolist() == [1366, 1365, 1365]
+    assert quotas((2.0, 1.0)).tolist() == [2731, 1365]
+    assert quotas((1.0, 4095.0)).tolist() == [1, 4095]
+    for wrong in ((1.0, 0.0), (1.0, -1.0), (1.0, float("nan")), (1.0, 1e6)):
+        with pytest.raises(ConfigError, match="weight"):
+            quotas(wrong)
+
+
+def test_a_window_holds_the_rows_of_its_blocks() -> None:
+    rows = np.array([4096, 3000, 1024, 5000])
+    order = Order(kind="blocks", seed=5, shard_rows=(rows,), window=4)
+    sizes = np.array([1024] * 4 + [1024, 1024, 952] + [1024] + [1024] * 4 + [904])
+    block_of = np.repeat(np.arange(len(sizes)), sizes)
+    for number in range(2):
+        found = locate(order, number * rows.sum(), (number + 1) * rows.sum())[:, 2]
+        blocks = block_of[found]
+        seen: set[int] = set()
+        start = 0
+        while start < len(blocks):
+            window: list[int] = list(dict.fromkeys(blocks[start : start + 300].tolist()))
+            assert len(window) == min(4, len(sizes) - len(seen)) and not seen & set(window)
+            stop = start + int(sizes[window].sum())
+            assert np.array_equal(np.unique(blocks[start:stop]), np.sort(window))
+            assert np.abs(np.diff(found[start:stop])).mean() > 200  # rows are mixed, not in runs
+            seen |= set(window)
+            start = stop
+
+
+def test_sequential_is_file_order() -> None:
+    order = Order(kind="sequential", seed=0, shard_rows=SHARDS)
+    found = locate(order, 5029, 5033)
+    assert found.tolist() == [[0, 1, 5029], [0, 1, 5030], [1, 1, 0], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("kind", ["global", "blocks"])
+def test_ten_billion_rows_need_no_permutation(kind: str) -> None:
+    rows = np.full(500_000, 20_000)
+    order = Order(kind=kind, seed=1, shard_rows=(rows,))  # type: ignore[arg-type]
+    found = order.locate(np.arange(10**10 - 5000, 10**10 + 5000))
+    assert np.bincount(found.pass_number).tolist() == [0, 5000, 5000]
+    for half in (found.row[:5000], found.row[5000:]):
+        assert len(np.unique(half)) == 5000 and half.min() >= 0 and half.max() < 10**10
+
+
+def test_what_cannot_be_ordered_is_named() -> None:
+    with pytest.raises(ConfigError, match="without rows"):
+        Order(kind="global", seed=0, shard_rows=(np.array([0]),))
+    with pytest.raises(ConfigError, match="1 mixture weights for 2 datasets"):
+        Order(kind="global", seed=0, shard_rows=SHARDS, weights=(1.0,))
+    with pytest.raises(ConfigError, match="sequential"):
+        Order(kind="sequential", seed=0, shard_rows=SHARDS, weights=(1.0, 1.0))
+    with pytest.raises(ConfigError, match="order_window=0"):
+        Order(kind="blocks", seed=0, shard_rows=SHARDS, window=0)
+
+
+@pytest.mark.parametrize("sequences", [1, 7, 64, 100])
+@pytest.mark.parametrize(("world_size", "per_device"), [(1, 64), (3, 5), (8, 4), (16, 8)])
+def test_ranks_share_a_step_without_rest(sequences: int, world_size: int, per_device: int) -> None:
+    shares = [
+        Share(sequences=sequences, per_device=per_device, world_size=world_size, rank=rank)
+        for rank in range(world_size)
+    ]
+    parts = [share.positions(1000, sequences) for share in shares]
+    assert np.concatenate(parts).tolist() == list(range(1000, 1000 + sequences))
+    assert max(map(len, parts)) <= shares[0].accumulation * per_device
+    assert (shares[0].accumulation - 1) * per_device * world_size < sequences
+
+
+def test_a_step_that_grows() -> None:
+    share = Share(sequences=16, per_device=3, world_size=2, growth=((4, 2), (8, 3)))
+    assert [share.sequences_of(step) for step in range(5)] == [4, 4, 8, 16, 16]
+    assert [share.accumulation_of(sequences) for sequences in (4, 8, 16)] == [1, 2, 3]
+    assert share.positions(8, share.sequences_of(2)).tolist() == [8, 9, 10, 11]

@@ -1,0 +1,120 @@
+"""Lines of raw files; compressions and damaged files are tested through test_documents.py."""
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+from pipeline.data import raw_bytes
+from pipeline.data.raw_bytes import (
+    count_lines,
+    first_line_start,
+    follows_blank_line,
+    parse_again,
+    read_blocks,
+    read_head,
+)
+from pipeline.errors import DataError
+
+
+def write(folder: Path, content: bytes) -> str:
+    (folder / "file").write_bytes(content)
+    return str(folder / "file")
+
+
+@pytest.fixture(autouse=True, params=[1, 2, 1 << 16])
+def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw_bytes, "BLOCK_BYTES", request.param)
+    monkeypatch.setattr(raw_bytes, "OVERRUN_BYTES", request.param)
+
+
+def test_blocks_end_at_the_wanted_position(tmp_path: Path) -> None:
+    path = write(tmp_path, b"0123456789")
+    blocks = list(read_blocks(path, "", 2, 7))
+    assert b"".join(blocks) == b"23456789"
+    assert all(blocks)
+    read = [2 + sum(map(len, blocks[:n])) for n in range(len(blocks) + 1)]
+    assert 7 in read
+
+
+def test_first_line_start(tmp_path: Path) -> None:
+    path = write(tmp_path, b"ab\n\ncd")
+    starts = [first_line_start(path, position) for position in range(8)]
+    assert starts == [0, 3, 3, 3, 4, 6, 6, 6]
+
+
+def test_count_lines(tmp_path: Path) -> None:
+    path = write(tmp_path, b"ab\n\ncd\n")
+    assert [count_lines(path, position) for position in range(8)] == [0, 0, 0, 1, 2, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("before", "blank"),
+    [(b"", True), (b"\n", True), (b"ab\n", False), (b"ab\n\n", True), (b"ab\n \t\r\n", True),
+     (b"ab\n  c\n", False), (b" \n", True), (b"\xef\xbb\xbf\n", True), (b"ab \r\n", False)],
+)  # fmt: skip
+def test_follows_blank_line(tmp_path: Path, before: bytes, blank: bool) -> None:
+    assert follows_blank_line(write(tmp_path, before + b"text"), len(before)) is blank
+
+
+def test_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw_bytes, "HEAD_BYTES", 4)
+    for content, head in (
+        (b"", b""),
+        (b"0123", b"0123"),
+        (b"01234", b"01234"),
+        (b"0" * 9, b"00000"),
+    ):
+        assert read_head(write(tmp_path, content), "") == head
+        assert read_head(write(tmp_path, lzma.compress(content)), "xz") == head
+
+
+ONE, TWO = lzma.compress(b"One.\n" * 50), lzma.compress(b"Two.\n")
+
+
+@pytest.fixture(params=[1, 3, 1 << 20])
+def xz_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw_bytes, "XZ_BYTES", request.param)
+
+
+@pytest.mark.usefixtures("xz_bytes")
+@pytest.mark.parametrize("padding", [0, 4, 64])
+def test_xz_streams(tmp_path: Path, padding: int) -> None:
+    zeros = bytes(padding)
+    path = write(tmp_path, ONE + zeros + lzma.compress(b"") + TWO + zeros)
+    blocks = list(read_blocks(path, "xz", 0, 0))
+    assert b"".join(blocks) == b"One.\n" * 50 + b"Two.\n"
+    assert all(blocks)
+    assert max(map(len, blocks)) <= raw_bytes.BLOCK_BYTES
+
+
+@pytest.mark.usefixtures("xz_bytes")
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (ONE + b"\xff" + TWO[1:], "damaged"),
+        (ONE + TWO[:7] + b"\xff" + TWO[8:], "damaged"),
+        (ONE + bytes(12) + TWO[12:], "damaged"),
+        (ONE + b"x", "damaged"),
+        (ONE + bytes(4) + b"garbage", "damaged"),
+        (ONE + bytes(3), "damaged"),
+        (ONE + bytes(5) + TWO, "damaged"),
+        (ONE[:-1], "truncated"),
+        (ONE + TWO[:-1], "truncated"),
+        (ONE + TWO[:5], "truncated"),
+        (ONE + bytes(4) + TWO[:20], "truncated"),
+    ],
+)
+def test_xz_streams_that_are_damaged(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = write(tmp_path, content)
+    with pytest.raises(DataError, match=f"{path} is {problem}"):
+        list(read_blocks(path, "xz", 0, 0))
+
+
+def test_parse_again() -> None:
+    assert parse_again(b'\xef\xbb\xbf{"a": [NaN, -Infinity, 1.5, "NaN"]}') == {
+        "a": [None, None, 1.5, "NaN"]
+    }
+    for line in (b'{"a": 1', b'{"a": NaN', b'{"a": NaN, "b": "\\udc00"}', b"\xff NaN"):
+        with pytest.raises(ValueError):
+            parse_again(line)

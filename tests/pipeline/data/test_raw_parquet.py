@@ -1,0 +1,21 @@
+"""Rows of Parquet files; kinds of columns and damaged files are tested in test_documents.py."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.data.raw_parquet import group_bytes, read_rows, text_column
+
+
+def test_rows_of_some_groups(tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    table = pa.table({"id": list(range(7)), "text": list("abcdefg"), "n": [0] * 7})
+    pq.write_table(table, path, row_group_size=2)
+    assert text_column(path, ("body", "text")) == "text"
+    assert len(group_bytes(path)) == 4
+    assert all(size > 0 for size in group_bytes(path))
+    rows = list(read_rows(path, range(1, 3), "text", ("url", "id")))
+    assert rows == [(2, "c", (2,)), (3, "d", (3,)), (4, "e", (4,)), (5, "f", (5,))]
+    assert next(read_rows(path, range(3, 4), "text", ())) == (6, "g", ())
+    assert next(read_rows(path, range(3, 4), "text", ("text",))) == (6, "g", ("g",))

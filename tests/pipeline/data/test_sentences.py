@@ -1,0 +1,172 @@
+"""Sentence boundaries: F1 on labelled paragraphs, literal cases, what holds for any bytes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pipeline.data.sentences import sentence_starts
+
+LABELLED = Path(__file__).parents[2] / "golden" / "sentences.txt"
+FULL_WIDTH_ENDS = "。！？」』"
+
+
+def pack(documents: list[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    buffer = np.frombuffer(b"".join(document + b"\0" for document in documents), np.uint8)
+    return buffer, np.cumsum([0] + [len(document) + 1 for document in documents])
+
+
+def starts_of(document: bytes) -> list[int]:
+    return list(sentence_starts(*pack([document])))
+
+
+def split(text: str) -> list[str]:
+    raw = text.encode()
+    starts = starts_of(raw)
+    return [raw[a:b].decode() for a, b in zip(starts, [*starts[1:], len(raw)])]
+
+
+def labelled_paragraphs() -> list[list[str]]:
+    """Sentences of each paragraph, each with the space in front that belongs to it."""
+    lines = LABELLED.read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("#")).strip()
+    paragraphs = [block.splitlines() for block in text.split("\n\n")]
+    return [
+        [block[0]] + [b if a[-1] in FULL_WIDTH_ENDS else " " + b for a, b in pairwise(block)]
+        for block in paragraphs
+    ]
+
+
+def inner_boundaries(sentences: list[str]) -> set[int]:
+    return set(np.cumsum([len(sentence.encode()) for sentence in sentences])[:-1].tolist())
+
+
+def f1(paragraphs: list[list[str]]) -> float:
+    hits = errors = 0
+    for sentences in paragraphs:
+        expected = inner_boundaries(sentences)
+        found = set(starts_of("".join(sentences).encode())[1:])
+        hits += len(expected & found)
+        errors += len(expected ^ found)
+    return 2 * hits / (2 * hits + errors)
+
+
+def test_labelled_set_is_large_enough() -> None:
+    paragraphs = labelled_paragraphs()
+    assert len(paragraphs) >= 60
+    assert sum(len(sentences) for sentences in paragraphs) >= 250
+
+
+@pytest.mark.parametrize(
+    "part", [slice(None), slice(0, None, 2), slice(1, None, 2)], ids=["all", "tuned", "held_out"]
+)
+def test_f1_on_labelled_paragraphs(part: slice) -> None:
+    assert f1(labelled_paragraphs()[part]) >= 0.95
+
+
+# One string a case: "|" stands where a sentence begins.
+CASES = [
+    "He left.| She stayed.",
+    "He left.|\n",
+    "One.\n|Two.\n|Three",
+    "A title\n|Then text.| More.",
+    "It ended in 1990.| 42 people came.",
+    "Pi is 3.14 and version 2.0.1 is out.| Next.",
+    "See www.example.org/a.b or mail a.b@example.org.| Then call.",
+    "Mr. Smith met Dr. Jones.| Gen. Lee and St. John did not.",
+    "The next gen. Then came others.".replace(" Then", "| Then"),
+    "J. K. Rowling and George W. Bush met J.R.R. Tolkien.| They spoke.",
+    "She was taller than I.| He knew.",
+    "The architect I. M. Pei came.| He drew.",
+    "In the U.S. Army.| In the U.S.| The army left.",
+    "At 9 a.m. Monday it opened.| At 5 p.m.| Police came.",
+    "Acme Inc. makes rope.| He works at Acme Inc.| It makes rope.",
+    "Pens, ink, etc.| Paper is extra.",
+    "Metals (e.g. Sodium) and acids, i.e. Vinegar, cf. Table 2.| Done.",
+    "See No. 5, Fig. 2, vol. II and pp. 3-4.| He said no.| I agreed.",
+    "On Jan. 5 it snowed.| It was cold in Jan.| Nobody came.",
+    "A line of 1980s.| Houses stood there.| It was Ann's.| Nobody lived in it.",
+    "The rev. 1990 edition by the Rev. Smith.| It sold.",
+    "1. First do this.| 2. Then do that.| IV. The end.",
+    '"What?" he said.| "Go!"| She left.',
+    "“What?” Mary asked.| “Go!” I said.| “Why?”| He knew.",
+    'He said "stop."| She did not.',
+    "‘He said “Go.”’| They went.",
+    "He waited... and waited…| Then he left.",
+    "What?!| No!!!| Yes.",
+    "It is old.[1][2]| It is big.[citation needed]| It fell.",
+    "(He left.)| She stayed (for now).| Good.",
+    "He left.| (She stayed.)| “Good.”| — Said nobody.",
+    "Sales fell.| iPhone users wept.| eBay rose.",
+    "Yahoo! is old.",
+    "Costs rose.| $5 was too much.| €6 was worse.",
+    "¿Qué?| ¡Nada!| Ñandú.| Él no.",
+    "Он ушёл.| А. С. Пушкин остался.| Да?| Нет.",
+    "Έφυγε.| Ήταν νύχτα.",
+    "下雨了。|「走吧！」|他说。|什么?|没有。",
+    "「何？」と言った。|はい。|とても良い。",
+    "वह आया।| क्यों?| हाँ।|ठीक।",
+    "هل رأيت؟| لا.| نعم.",
+    "no capitals here. none at all! right?",
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_literal_cases(case: str) -> None:
+    expected = [part for part in case.split("|") if part != "\n"]
+    if case.endswith("|\n"):
+        expected[-1] += "\n"
+    assert split(case.replace("|", "")) == expected
+
+
+def test_empty_documents_have_no_sentence() -> None:
+    buffer, offsets = pack([b"", b"A. B", b"", b"", b"Go. Now.", b""])
+    assert list(sentence_starts(buffer, offsets)) == [1, 8, 11]
+    assert sentence_starts(*pack([])).size == 0
+    assert sentence_starts(*pack([b""])).size == 0
+    assert sentence_starts(*pack([b""])).dtype == np.int64
+
+
+def random_unicode(rng: np.random.Generator) -> bytes:
+    """Text dense in what the rules look at, mixed with any code point."""
+    common = list(".!?…。！？।؟ \n\"'“”‘’«»()[]-—1 2 IVaAéÉяЯ中と😀")
+    common += [". ", '." ', "Mr.", " The", "a.m."]
+    pieces = rng.choice(np.array(common, dtype=object), rng.integers(0, 60)).tolist()
+    points = rng.integers(1, 0x110000, rng.integers(0, 8)).tolist()
+    pieces += [chr(point) for point in points if not 0xD800 <= point < 0xE000]
+    rng.shuffle(pieces)
+    return "".join(pieces).encode()
+
+
+@pytest.mark.parametrize("kind", ["unicode", "bytes"])
+def test_invariants_on_random_documents(kind: str) -> None:
+    rng = np.random.default_rng(7)
+    if kind == "unicode":
+        documents = [random_unicode(rng) for _ in range(3000)]
+    else:
+        documents = [rng.bytes(rng.integers(0, 80)) for _ in range(3000)]
+    buffer, offsets = pack(documents)
+    starts = sentence_starts(buffer, offsets)
+    assert np.all(np.diff(starts) > 0)
+    owners = np.searchsorted(offsets, starts, side="right") - 1
+    assert np.all(starts < offsets[owners + 1] - 1)
+    for index, document in enumerate(documents):
+        found = (starts[owners == index] - offsets[index]).tolist()
+        assert found == starts_of(document)
+        assert found[:1] == ([0] if document else [])
+        if kind == "unicode":
+            assert all(document[at] & 0xC0 != 0x80 for at in found)
+
+
+def test_many_short_sentences_outgrow_the_first_array() -> None:
+    assert starts_of(b"A\n" * 5000) == list(range(0, 10000, 2))
+
+
+def test_writable_and_read_only_buffers_agree() -> None:
+    buffer, offsets = pack([b"Go. Now."])
+    assert list(sentence_starts(buffer.copy(), offsets)) == [0, 3]
+    assert list(sentence_starts(buffer, offsets)) == [0, 3]

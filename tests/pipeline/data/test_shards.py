@@ -1,0 +1,128 @@
+"""Shards and manifest: what is written is what is read, budgets hold, damage is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.data import shards
+from pipeline.data.masking import Masking
+from pipeline.data.sequences import Rows
+from pipeline.errors import DataError
+
+SPECIAL = np.zeros(50_265, np.bool_)
+SPECIAL[[0, 1, 2, 3, 50_264]] = True
+MASKING = Masking.described(
+    {"scheme": "token", "rate": 0.15, "split": [0.8, 0.1]}, SPECIAL, SPECIAL, seed=0
+)
+
+
+def make_rows(count: int, length: int, dtype: type = np.uint16) -> Rows:
+    rng = np.random.default_rng(0)
+    ids = rng.integers(5, 50_000, (count, length)).astype(dtype)
+    ids[:, 0], ids[:, -1] = 0, 2
+    return Rows(
+        ids.ravel(), np.arange(count + 1, dtype=np.int64) * length,
+        np.zeros(count, np.uint16), np.arange(count + 1, dtype=np.int32), np.zeros(1, np.int64),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_rows_and_masks_come_back(
+    compression: shards.Compression, dtype: type, tmp_path: Path
+) -> None:
+    rows = make_rows(1500, 60, dtype)
+    sequences = np.arange(7 << 32, (7 << 32) + 1500, dtype=np.uint64)
+    (tmp_path / "rows").write_bytes(
+        shards.encode_rows(rows, "b", ["a", "b"], sequences, compression)
+    )
+    table = shards.read_table(tmp_path / "rows")
+    ids, offsets = shards.ragged(table["input_ids"])
+    assert np.array_equal(ids, rows.ids) and ids.dtype == dtype
+    assert np.array_equal(offsets, rows.offsets)
+    assert table["sequence"].to_pylist() == sequences.tolist()
+    assert set(table["corpus"].to_pylist()) == {"b"} and set(table["pair_label"].to_pylist()) == {
+        -1
+    }
+    masks = MASKING.draw(rows.ids, rows.offsets, "b", sequences, 0)
+    (tmp_path / "masks").write_bytes(shards.encode_masks(masks, compression))
+    table = shards.read_table(tmp_path / "masks")
+    for column, values, offsets in (
+        ("positions", masks.positions, masks.position_offsets),
+        ("actions", masks.actions, masks.action_offsets),
+        ("random_ids", masks.random_ids, masks.random_offsets),
+    ):
+        found, found_offsets = shards.ragged(table[column])
+        assert np.array_equal(found, values) and np.array_equal(found_offsets, offsets)
+
+
+@pytest.mark.parametrize(("compression", "most"), [("none", 2.2), ("zstd", 1.45)])
+def test_ten_masks_cost_what_was_promised(compression: shards.Compression, most: float) -> None:
+    """Bytes a token at 512, everything counted."""
+    rows = make_rows(4096, 512)
+    sequences = np.arange(4096, dtype=np.uint64)
+    drawn = list(MASKING.draw_duplicates(rows.ids, rows.offsets, "a", sequences, range(10)))
+    size = sum(len(shards.encode_masks(masks, compression)) for masks in drawn)
+    assert size / len(rows.ids) <= most
+
+
+def test_a_slice_of_a_table_is_read_from_its_own_rows(tmp_path: Path) -> None:
+    rows = make_rows(1500, 60)
+    sequences = np.arange(1500, dtype=np.uint64)
+    (tmp_path / "rows").write_bytes(shards.encode_rows(rows, "a", ["a"], sequences, "none"))
+    table = shards.read_table(tmp_path / "rows")
+    ids, offsets = shards.ragged(table.slice(1000, 100)["input_ids"])
+    assert np.array_equal(ids, rows.ids[60_000:66_000]) and offsets[-1] == 6000
+
+
+def test_tables_are_cut_into_batches_of_1024(tmp_path: Path) -> None:
+    rows = make_rows(700, 60)
+    pieces = []
+    for number in range(3):
+        sequences = np.arange(700, dtype=np.uint64)
+        content = shards.encode_rows(rows, "ab"[number % 2], ["a", "b"], sequences, "none")
+        (tmp_path / "piece").write_bytes(content)
+        pieces.append(pa.ipc.open_file(pa.py_buffer(content)).read_all())
+    (tmp_path / "all").write_bytes(shards.encode_table(pa.concat_tables(pieces), "none"))
+    reader = pa.ipc.open_file(tmp_path / "all")
+    sizes = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
+    assert sizes == [1024, 1024, 52]
+    assert reader.read_all()["corpus"].to_pylist() == ["a"] * 700 + ["b"] * 700 + ["a"] * 700
+
+
+def test_the_manifest_comes_back(prepared: Path) -> None:
+    manifest = shards.read_manifest(prepared)
+    assert json.loads(manifest.to_json()) == json.loads((prepared / shards.MANIFEST).read_bytes())
+    assert manifest.sequence_length == 32 and manifest.duplicates == 10
+    assert manifest.totals["sequences"] == sum(shard.sequences for shard in manifest.shards)
+
+
+def test_damage_is_named(prepared: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such directory"):
+        shards.read_manifest(tmp_path / "nothing")
+    with pytest.raises(DataError, match="has not finished"):
+        shards.read_manifest(tmp_path)
+    copy = tmp_path / "copy"
+    shutil.copytree(prepared, copy)
+    text = (copy / shards.MANIFEST).read_text()
+    (copy / shards.MANIFEST).write_text(text[:500])
+    with pytest.raises(DataError, match=r"manifest\.json is damaged"):
+        shards.read_manifest(copy)
+    (copy / shards.MANIFEST).write_text(text.replace('"schema_version": 1', '"schema_version": 9'))
+    with pytest.raises(DataError, match="schema version 9"):
+        shards.read_manifest(copy)
+    file = shards.read_manifest(prepared).shards[0].file
+    (copy / file).write_bytes((copy / file).read_bytes()[:1000])
+    with pytest.raises(DataError, match=rf"{file} is damaged: 1,000 bytes"):
+        shards.check_size(copy, file, (prepared / file).stat().st_size)
+    with pytest.raises(DataError, match=f"{file} is damaged"):
+        shards.read_table(copy / file)
+    (copy / file).unlink()
+    with pytest.raises(DataError, match=f"{file} is missing"):
+        shards.check_size(copy, file, 1)

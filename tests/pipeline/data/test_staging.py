@@ -1,0 +1,65 @@
+"""A staged copy is the same, whole, and only what was asked for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.data import batches, shards
+from pipeline.data.reading import Dataset
+from pipeline.data.staging import stage
+from pipeline.errors import DataError
+
+
+def test_a_staged_copy_reads_the_same(random_shards: Path, tmp_path: Path) -> None:
+    copy = stage(random_shards, tmp_path, duplicates=[0])
+    assert copy == tmp_path / "news"
+    assert not list(copy.glob("*.mask-1.arrow")) and not list(copy.glob(".*"))
+    for path in copy.iterdir():
+        assert path.read_bytes() == (random_shards / path.name).read_bytes()
+    rows = np.array([0, 2823])
+    original = Dataset.open(random_shards).records(rows, 0).fields
+    sizes = [batches.TOKENS, batches.PREDICTIONS]
+    staged = Dataset.open(copy)
+    assert np.array_equal(staged.records(rows, 0).fields[:, sizes], original[:, sizes])
+    with pytest.raises(DataError, match=r"train-00000\.mask-1\.arrow.*stage duplicate 1 too"):
+        staged.records(rows, 1)
+    before = {path.name: path.stat().st_mtime_ns for path in copy.glob("*.mask-0.arrow")}
+    stage(random_shards, tmp_path, duplicates=[0, 1])
+    assert before == {path.name: path.stat().st_mtime_ns for path in copy.glob("*.mask-0.arrow")}
+    assert len(staged.records(rows, 1).fields) == 2
+
+
+def test_a_copy_of_other_data_is_not_mixed_in(
+    prepare: Callable[..., Path], random_shards: Path, tmp_path: Path
+) -> None:
+    stage(random_shards, tmp_path / "node", duplicates=[0])
+    other = prepare(tmp_path / "other" / "news", (100,))
+    with pytest.raises(DataError, match="holds a copy of other data"):
+        stage(other, tmp_path / "node", duplicates=[0])
+
+
+def test_staging_says_what_room_it_needs(
+    random_shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(DataError, match=r"0\.0 GB free, staging needs"):
+        stage(random_shards, tmp_path, duplicates=[0])
+
+
+def test_staging_refuses_what_is_not_the_same(random_shards: Path, tmp_path: Path) -> None:
+    damaged = Path(shutil.copytree(random_shards, tmp_path / "from" / "news"))
+    content = bytearray((damaged / "train-00002.arrow").read_bytes())
+    content[5000] ^= 1
+    (damaged / "train-00002.arrow").write_bytes(content)
+    with pytest.raises(DataError, match=r"train-00002\.arrow is damaged"):
+        stage(damaged, tmp_path / "to", duplicates=[0])
+    assert not (tmp_path / "to" / "news" / "train-00002.arrow").exists()
+    assert not (tmp_path / "to" / "news" / shards.MANIFEST).exists()
+    with pytest.raises(DataError, match="duplicates 0 to 9"):
+        stage(random_shards, tmp_path / "to", duplicates=[10])

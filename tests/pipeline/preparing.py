@@ -1,0 +1,65 @@
+"""What tests of `pipeline.prepare` share: small inputs, its arguments, and what it left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import xxhash
+
+ROOT = Path(__file__).parents[2]
+SMALL_SPLITS = ROOT / "tests" / "end_to_end" / "small_splits.py"
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+"""Of the MPI that comes with the environment, so that it is the one that mpi4py finds."""
+
+
+def contents(directory: Path) -> dict[str, str]:
+    """Hash of every file below a directory."""
+    return {
+        file.relative_to(directory).as_posix(): xxhash.xxh3_64_hexdigest(file.read_bytes())
+        for file in sorted(directory.rglob("*"))
+        if file.is_file()
+    }
+
+
+def tiny(tokenizer: Path, output: Path) -> list[object]:
+    return ["--recipe", "roberta_tiny", "--tokenizer", tokenizer, "--output", output]
+
+
+def write_jsonl(path: Path, texts: Sequence[object]) -> Path:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+def many_documents(path: Path, count: int = 700) -> Path:
+    """Text of about 500 bytes a document: with splits of 8 KB about 44 splits."""
+    texts = [f"Document {i} begins. " + f"It says {i} again. " * (i % 50) for i in range(count)]
+    return write_jsonl(path, texts)
+
+
+@contextmanager
+def started(*command: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A command under way; whatever is left of it and its children at the end is killed."""
+    process = subprocess.Popen(
+        list(map(str, command)), cwd=ROOT, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | environment,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def finish(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; one that hangs fails the test."""
+    with started(*command, **environment) as process:
+        out, errors = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)

@@ -1,0 +1,47 @@
+"""A user's mistake: one line, exit code 2, no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pipeline.errors import CheckpointError, ConfigError, DataError, run_command
+
+
+@pytest.mark.parametrize("kind", [ConfigError, DataError, CheckpointError])
+def test_a_mistake_is_one_line_and_exit_code_two(
+    kind: type[Exception], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def main() -> None:
+        raise kind("batch.sequences=0\nis out of range;  choose 1 or more")
+
+    with pytest.raises(SystemExit) as stop:
+        run_command(main)
+    assert stop.value.code == 2
+    out = capsys.readouterr()
+    assert out.err == "error: batch.sequences=0 is out of range; choose 1 or more\n"
+    assert out.out == ""
+
+
+def test_our_own_bugs_keep_their_traceback() -> None:
+    def main() -> None:
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError):
+        run_command(main)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [("pass", 0), ("sys.exit(75)", 75), ("raise DataError('x')", 2), ("raise KeyError", 1)],
+)
+def test_leaving_at_once_keeps_the_exit_code(body: str, code: int) -> None:
+    script = (
+        "import sys, atexit\nfrom pipeline.errors import DataError, run_command\n"
+        "atexit.register(print, 'clean-up')\n"
+        f"def main():\n    print('done')\n    {body}\nrun_command(main, at_once=True)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (code, "done\n")

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import evaluate
+from pipeline.errors import CheckpointError, DataError
+from pipeline.training.metrics import read_metrics
+from pipeline.training.saved import load_run, write_folder
+
+
+def scores(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> dict[str, Any]:
+    monkeypatch.setattr(sys, "argv", ["evaluate", *map(str, arguments), "--json"])
+    evaluate.main()
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
+    trained: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run = trained / "2x8"
+    found = scores(monkeypatch, capsys, run, "--data", prepared)
+    in_training = read_metrics(run)[-1]
+    for name in ("loss", "mask_loss", "accuracy", "perplexity"):
+        assert found[name] == pytest.approx(in_training[f"validation_{name}"], rel=1e-5)
+    write_folder(load_run(run)[0].model, prepared / "tokenizer", tmp_path / "model")
+    of_folder = scores(monkeypatch, capsys, tmp_path / "model", "--data", prepared)
+    assert of_folder | {"model": ""} == found | {"model": ""}
+
+
+def test_pseudo_perplexity_is_near_perplexity_for_a_model_that_ignores_context(
+    trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    found = scores(
+        monkeypatch, capsys, trained / "1x16", "--data", prepared, "--pseudo-perplexity", 4
+    )
+    assert found["pseudo_perplexity_sequences"] == 4
+    assert found["pseudo_perplexity_tokens"] > 100
+    assert 1 < found["pseudo_perplexity"] < 2048
+
+
+def test_words(
+    trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(
+        sys, "argv", ["evaluate", str(trained / "1x16" / "10"), "--data", str(prepared)]
+    )
+    evaluate.main()
+    output = capsys.readouterr().out
+    assert "step 10: " in output and "loss at [MASK]" in output and "  stories  " in output
+
+
+def test_what_cannot_be_scored(
+    trained: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
+        scores(monkeypatch, capsys, tmp_path, "--data", prepared)
+    with pytest.raises(DataError, match=r"holds no manifest.json"):
+        scores(monkeypatch, capsys, trained / "1x16", "--data", tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="no RoBERTa that can be loaded"):
+        scores(monkeypatch, capsys, tmp_path, "--data", prepared)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from pipeline import export
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.training import saved
+
+
+def run_export(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["export", *map(str, arguments)])
+    export.main()
+
+
+def test_transformers_loads_the_folder_and_fills_masks(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    folder = tmp_path / "model"
+    run_export(monkeypatch, trained / "1x16", "--output", folder)
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    assert isinstance(model, transformers.RobertaForMaskedLM)
+    fill = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer)
+    assert len(fill("The house was <mask> and old.", top_k=3)) == 3
+    ours = saved.load_run(trained / "1x16")[0].model
+    ids = torch.tensor([tokenizer("The house was <mask> and old.")["input_ids"]])
+    theirs = model.eval()(ids).logits
+    torch.testing.assert_close(ours.logits(ids, None), theirs, atol=1e-4, rtol=0)
+    assert load_file(folder / "model.safetensors")["lm_head.bias"].shape == (2048,)
+
+
+def test_an_earlier_step_and_a_checkpoint_of_two_ranks(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run_export(
+        monkeypatch, trained / "2x4-zero3", "--step", 10, "--output", tmp_path / "deep" / "model"
+    )
+    assert "exported step 10 of roberta_tiny" in capsys.readouterr().out
+    assert (
+        json.loads((tmp_path / "deep" / "model" / "config.json").read_text())["vocab_size"] == 2048
+    )
+
+
+def test_different_logits_are_refused_and_leave_nothing(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(model: object) -> tuple[object, object]:
+        weights, config = original(model)  # type: ignore[arg-type]
+        weights["lm_head.bias"] += 0.01
+        return weights, config
+
+    original = saved.to_hugging_face
+    monkeypatch.setattr(saved, "to_hugging_face", damaged)
+    with pytest.raises(CheckpointError, match=r"differ by 0.01, more than 0.0001"):
+        run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_exported(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mine").write_text("")
+    with pytest.raises(ConfigError, match="exists already"):
+        run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "model")
+    with pytest.raises(CheckpointError, match="saved steps"):
+        run_export(monkeypatch, trained / "1x16", "--step", 3, "--output", tmp_path / "other")
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
+        run_export(monkeypatch, tmp_path, "--output", tmp_path / "other")

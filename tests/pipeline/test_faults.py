@@ -1,0 +1,223 @@
+"""What happens when: a rank dies, a disk is full, a shard is damaged, time is up, somebody hangs.
+
+Each answer of the README's table "What happens when" names one of these tests, or another's.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.data import shards
+from pipeline.data.order import Order, Share
+from pipeline.data.reading import Dataset
+from pipeline.training.checkpoint import verify
+from tests.pipeline.conftest import (
+    LONG,
+    STEPS,
+    Arguments,
+    environment,
+    launch,
+    started,
+    torchrun,
+)
+from tests.pipeline.preparing import ROOT
+from tests.pipeline.test_train import lines, tensors, wait_for
+
+INTERRUPTIONS = Path(__file__).parents[1] / "end_to_end" / "interruptions.py"
+
+
+def command(arguments: list[str]) -> list[object]:
+    return [sys.executable, "-m", "pipeline.train", *arguments]
+
+
+def children(process: int) -> list[int]:
+    found = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(child) for child in found.split()]
+
+
+def rank_of(process: int) -> str:
+    variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    return next((v.decode()[5:] for v in variables if v.startswith(b"RANK=")), "")
+
+
+def interrupt(points: int, kills: int, terms: int, arguments: Arguments, folder: Path) -> str:
+    parts = arguments(folder, checkpoint__every=5)
+    place = parts.index("--output")
+    process = subprocess.run(
+        [sys.executable, INTERRUPTIONS, str(points), str(kills), str(terms), folder,
+         *parts[:place], *parts[place + 2 :]],
+        env=environment(), capture_output=True, text=True, check=False, timeout=7200,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
+
+
+def test_killed_and_stopped_at_some_moments(arguments: Arguments, tmp_path: Path) -> None:
+    """Every run goes on to the same bits; the long tail is in `make test-all`."""
+    said = interrupt(1, 1, 1, arguments, tmp_path)
+    assert "1 SIGKILL" in said and "1 SIGTERM" in said
+
+
+@pytest.mark.slow
+def test_killed_and_stopped_at_many_moments(arguments: Arguments, tmp_path: Path) -> None:
+    interrupt(40, 20, 20, arguments, tmp_path)
+
+
+def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
+    trained: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    launcher = torchrun("-m", "pipeline.train", *arguments(run, **LONG))
+    launcher.insert(launcher.index("--standalone"), "--max-restarts=1")
+    with started(*launcher) as process:
+        wait_for(run / "checkpoints" / "step-00000010", process)
+        (second,) = [child for child in children(process.pid) if rank_of(child) == "1"]
+        os.kill(second, signal.SIGKILL)
+        output, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, output + errors
+    assert "going on after step 10" in output
+    assert tensors(run, STEPS) == tensors(trained / "2x8-long", STEPS)
+    assert lines(run) == lines(trained / "2x8-long")
+
+
+def damage(directory: Path, sequences: int, step: int) -> Path:
+    """Break a mask that rank 1 of 2 reads at `step`, and nobody before; the file it is in."""
+    dataset = Dataset.open(directory)
+    order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
+    share = Share(sequences=sequences, per_device=8, rank=1, world_size=2)
+    used = order.locate(np.arange((step - 1) * sequences)).row
+    ends = np.cumsum(dataset.shard_rows)
+    for row in order.locate(share.positions((step - 1) * sequences, sequences)).row:
+        shard = int(np.searchsorted(ends, row, side="right"))
+        block, inside = divmod(
+            int(row - ends[shard] + dataset.shard_rows[shard]), shards.BATCH_ROWS
+        )
+        if inside and not np.isin([row - 1, row], used).any():
+            break
+    path = directory / dataset.shards[shard].masks[0].file
+    offsets = shards.read_table(path).column(2).chunk(block).buffers()[1].to_pybytes()
+    content = bytearray(path.read_bytes())
+    place = content.index(offsets[:2000]) + 4 * inside
+    content[place : place + 4] = (2**30).to_bytes(4, "little")
+    path.write_bytes(content)
+    return path
+
+
+def test_damaged_data_end_all_ranks_with_one_line_and_a_checkpoint(
+    prepared: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    copied = Path(shutil.copytree(prepared, tmp_path / "data"))
+    path = damage(copied, 16, step=8)
+    run = tmp_path / "run"
+    parts = arguments(run)
+    parts[parts.index("--data") + 1] = str(copied)
+    result = launch(*torchrun("-m", "pipeline.train", *parts))
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and f"rank 1: {path} is damaged: row" in errors[0], result.stderr
+    assert "Traceback" not in result.stderr.split("torch/distributed")[0]
+    assert re.findall(r"exitcode +: (\d+)", result.stderr) in (["2"], ["2", "2"])
+    *_, saved = sorted((run / "checkpoints").glob("step-*"))
+    verify(saved)
+    assert saved.name == "step-00000007"  # the last one with whole data
+    assert not (run / "INTERRUPTED").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("cannot mount a small disk here; test_saving.py plays a full one")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_is_told_and_training_goes_on(arguments: Arguments, small_disk: Path) -> None:
+    run, filler = small_disk / "run", small_disk / "filler"
+    parts = arguments(run, **LONG, checkpoint__every=2, checkpoint__keep=1)
+    with started(*command(parts)) as process:
+        wait_for(run / "checkpoints" / "latest", process)
+        free = os.statvfs(small_disk)
+        filler.write_bytes(bytes(free.f_bavail * free.f_frsize - 400_000))
+        assert process.stderr
+        warning = next(line for line in process.stderr if "was not saved" in line)
+        filler.unlink()
+        _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    expected = r"warning: step \d+ was not saved: .*(MB free|No space left).* training goes on"
+    assert re.search(expected, warning)
+    assert len(tensors(run, STEPS)) == 2
+    assert [line["step"] for line in lines(run)] == list(range(1, STEPS + 1))
+    names = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert names == ["latest", "step-00000020"]
+
+
+def test_hours_end_a_run_as_a_signal_does(arguments: Arguments, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    result = launch(*command(arguments(run, "--hours", 0.001)))
+    assert result.returncode == 75, result.stderr
+    assert (run / "INTERRUPTED").read_text() == "step 0\n"
+    assert tensors(run, 0)
+    assert launch(*command(arguments(run, "--hours", 0))).stderr == (
+        "error: --hours 0 is no time to train; give more than 0\n"
+    )
+
+
+def test_a_profile_shows_the_model_at_work(trained: Path) -> None:
+    (path,) = (trained / "1x8" / "profile").iterdir()
+    assert path.name == "step-00000004.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    assert {"aten::embedding", "aten::gelu"} <= {event.get("name") for event in events}
+
+
+@pytest.mark.slow
+def test_hours_are_kept_with_steps_made(arguments: Arguments, tmp_path: Path) -> None:
+    run, began = tmp_path / "run", time.monotonic()
+    parts = arguments(run, "--hours", 0.025, **LONG, steps=1_000_000)
+    result = launch(*command(parts))
+    assert result.returncode == 75, result.stderr
+    assert time.monotonic() - began < 90
+    assert int((run / "INTERRUPTED").read_text().split()[1]) > 0
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_ends_the_job(arguments: Arguments, tmp_path: Path) -> None:
+    """The other rank, which waits for it, shows where; the launcher ends both."""
+    run = tmp_path / "run"
+    settings = LONG | {"steps": 1_000_000, "logging__hang_seconds": 5}
+    with started(*torchrun("-m", "pipeline.train", *arguments(run, **settings))) as process:
+        wait_for(run / "metrics.jsonl", process)
+        (second,) = [child for child in children(process.pid) if rank_of(child) == "1"]
+        os.kill(second, signal.SIGSTOP)
+        _, errors = process.communicate(timeout=240)
+    assert process.returncode != 0
+    assert re.search(r"error: rank 0 on \S+ has finished nothing for \d+ s", errors)
+    assert "Current thread" in errors and "loop.py" in errors
+
+
+def test_every_answer_of_the_readme_is_a_test() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = re.search(r"## What happens when\n(.*?)\n## ", text, re.S)
+    assert table
+    rows = re.findall(r"^\| .* \|$", table[1], re.M)[1:]
+    assert len(rows) > 12
+    for row in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row)
+        assert named, row
+        for file, function in named:
+            assert f"\ndef {function}(" in (ROOT / file).read_text(), (file, function)

@@ -1,0 +1,138 @@
+"""`--part i/n`: shares done by processes that know nothing of each other, as in a job array."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pipeline import prepare
+from pipeline.errors import run_command
+from tests.pipeline.preparing import SMALL_SPLITS, contents, finish, many_documents, started, tiny
+
+PREPARE = (sys.executable, "-m", "pipeline.prepare", "--corpus", "sample", "--workers", 1)
+
+
+def test_parts_at_the_same_time(prepared: Path, tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """Three processes, of which exactly one puts all together."""
+    arguments = tiny(tiny_tokenizer, tmp_path / "out")
+    with ExitStack() as stack:
+        parts = [
+            stack.enter_context(started(*PREPARE, "--part", f"{number}/3", *arguments))
+            for number in (1, 2, 3)
+        ]
+        said = [part.communicate(timeout=120) for part in parts]
+    assert [part.returncode for part in parts] == [0, 0, 0], said
+    out = "".join(text for text, _ in said)
+    assert out.count("prepared 344 documents") == 1
+    assert out.count("the last one puts all of it together") + out.count("must still run") == 2
+    assert contents(tmp_path / "out") == contents(prepared)
+
+
+def test_parts_one_after_the_other_and_again(
+    prepared: Path, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """Where only one element of an array runs at a time; a finished one is harmless again."""
+    arguments = tiny(tiny_tokenizer, tmp_path / "out")
+    said = [
+        finish(*PREPARE, "--part", part, *arguments).stdout
+        for part in ("2/3", "2/3", "3/3", "1/3", "3/3")
+    ]
+    for text in said[:3]:
+        assert "of 5 splits are for parts that must still run" in text
+    assert "prepared 344 documents" in said[3]
+    assert "complete already" in said[4]
+    assert contents(tmp_path / "out") == contents(prepared)
+
+
+def test_the_plain_command_does_what_parts_left(
+    prepared: Path, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    arguments = tiny(tiny_tokenizer, tmp_path / "out")
+    assert finish(*PREPARE, "--part", "1/2", *arguments).returncode == 0
+    assert "prepared 344 documents" in finish(*PREPARE, *arguments).stdout
+    assert contents(tmp_path / "out") == contents(prepared)
+
+
+def test_a_killed_part_is_run_again(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """The others finish and leave; the part does what it still had to do, and the rest of it."""
+    corpus = many_documents(tmp_path / "in.jsonl")
+    small = (sys.executable, SMALL_SPLITS, "--corpus", corpus, "--workers", 1)
+    assert finish(*small, *tiny(tiny_tokenizer, tmp_path / "whole")).returncode == 0
+    arguments = tiny(tiny_tokenizer, tmp_path / "out")
+    work = tmp_path / "out" / ".work"
+    with (
+        started(*small, "--part", "1/2", *arguments) as killed,
+        started(*small, "--part", "2/2", *arguments) as other,
+    ):
+        while len([*work.glob("task-*.json")]) < 5:
+            assert killed.poll() is None
+            time.sleep(0.01)
+        killed.kill()
+        killed.communicate()
+        out, error = other.communicate(timeout=120)
+    assert other.returncode == 0, error
+    assert "parts that must still run" in out and not (tmp_path / "out" / "manifest.json").exists()
+    kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
+    # its second life is killed, too, when it has done some more
+    with started(*small, "--part", "1/2", *arguments) as again:
+        while len([*work.glob("part-*.json")]) < len(kept) + 2:
+            assert again.poll() is None
+            time.sleep(0.01)
+        again.kill()
+    assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
+    result = finish(*small, "--part", "1/2", *arguments)
+    assert "prepared 700 documents" in result.stdout, result.stderr
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_parts_that_all_need_a_tokenizer_train_one(tmp_path: Path) -> None:
+    command = (*PREPARE, "--recipe", "roberta_tiny", "--set", "data.duplicates=1")
+    with ExitStack() as stack:
+        parts = [
+            stack.enter_context(
+                started(*command, "--part", f"{number}/2", TENFOLD_ROOT=str(tmp_path))
+            )
+            for number in (1, 2)
+        ]
+        said = [part.communicate(timeout=120) for part in parts]
+    assert [part.returncode for part in parts] == [0, 0], said
+    out = "".join(text for text, _ in said)
+    assert out.count("training it on this corpus") == 1 and out.count("(trained on") == 1
+    assert out.count("prepared 344 documents") == 1
+    assert len([*tmp_path.glob("shards/*/manifest.json")]) == 1
+
+
+def test_without_locks_the_last_word_is_the_users(
+    prepared: Path,
+    tiny_tokenizer: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    arguments = ["--corpus", "sample", "--workers", "1"]
+    arguments += map(str, tiny(tiny_tokenizer, tmp_path / "out"))
+    for more in (["--part", "1/1"], []):
+        monkeypatch.setattr(sys, "argv", ["prepare", *arguments, *more])
+        run_command(prepare.main)
+        out = capsys.readouterr().out
+        assert ("run the command without --part" in out) == bool(more)
+        assert ("prepared 344 documents" in out) == (not more)
+    assert contents(tmp_path / "out") == contents(prepared)
+
+
+@pytest.mark.parametrize("part", ["0/4", "5/4", "1", "1/0", "a/b", "-1/4", ""])
+def test_a_part_there_is_not(part: str, tmp_path: Path) -> None:
+    result: subprocess.CompletedProcess[str] = finish(*PREPARE, f"--part={part}")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: --part {part}: ") and "1/4 to 4/4" in result.stderr

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from pipeline.errors import ConfigError
+from pipeline.settings import fingerprint, from_dict, nearest, override, setting_types, to_dict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Oven:
+    degrees: float
+    fan: bool
+    mode: Literal["bake", "grill"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cake:
+    name: str
+    eggs: int
+    oven: Oven
+
+    def __post_init__(self) -> None:
+        if self.eggs < 1:
+            raise ConfigError(f"eggs={self.eggs}; use at least one")
+
+
+CAKE = Cake(name="sponge", eggs=3, oven=Oven(degrees=180.0, fan=False, mode="bake"))
+PLAIN = {"name": "sponge", "eggs": 3, "oven": {"degrees": 180.0, "fan": False, "mode": "bake"}}
+
+
+def with_value(path: str, value: object) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(json.dumps(PLAIN))
+    *sections, name = path.split(".")
+    inner = plain
+    for section in sections:
+        inner = inner[section]
+    inner[name] = value
+    return plain
+
+
+def leaves(plain: dict[str, Any]) -> Iterator[object]:
+    for value in plain.values():
+        yield from leaves(value) if isinstance(value, dict) else [value]
+
+
+def test_round_trip_is_exact() -> None:
+    assert to_dict(CAKE) == PLAIN
+    assert from_dict(Cake, PLAIN) == CAKE
+    assert from_dict(Cake, json.loads(json.dumps(to_dict(CAKE)))) == CAKE
+
+
+def test_numbers_as_json_editors_write_them() -> None:
+    cake = from_dict(Cake, with_value("oven.degrees", 180) | {"eggs": 3.0})
+    assert cake == CAKE
+    assert [type(value) for value in leaves(to_dict(cake))] == [str, int, float, bool, str]
+
+
+@pytest.mark.parametrize(
+    "plain, message",
+    [
+        (with_value("egs", 3), "unknown setting egs; did you mean eggs?"),
+        (with_value("oven.fann", True), "unknown setting oven.fann; did you mean oven.fan?"),
+        (with_value("fan", True), "unknown setting fan; did you mean oven.fan?"),
+        (
+            {"name": "sponge", "oven": {"mode": "bake", "fan": True}},
+            "missing settings: eggs, oven.degrees; every setting must be given",
+        ),
+        (
+            with_value("oven", 180),
+            "oven is a section; set one of oven.degrees, oven.fan, oven.mode",
+        ),
+        (with_value("eggs", "3"), "eggs='3' has the wrong type; give a whole number"),
+        (with_value("eggs", 3.5), "eggs=3.5 has the wrong type; give a whole number"),
+        (with_value("eggs", True), "eggs=True has the wrong type; give a whole number"),
+        (with_value("name", None), "name=None has the wrong type; give text"),
+        (with_value("oven.fan", 1), "oven.fan=1 has the wrong type; give true or false"),
+        (
+            with_value("oven.degrees", float("nan")),
+            "oven.degrees=nan has the wrong type; give a finite number",
+        ),
+        (
+            with_value("oven.degrees", 10**400),
+            f"oven.degrees={10**400} has the wrong type; give a finite number",
+        ),
+        (
+            with_value("oven.mode", "fry"),
+            "oven.mode='fry' is not a choice; choose one of bake, grill",
+        ),
+        (
+            PLAIN | {"oven.fan": True},
+            "'oven.fan' is no name of a setting; nest settings in their sections",
+        ),
+        (with_value("eggs", 0), "eggs=0; use at least one"),
+    ],
+)
+def test_from_dict_refuses(plain: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        from_dict(Cake, plain)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    "assignment, path, value",
+    [
+        ("eggs=4", "eggs", 4),
+        ("eggs=1_000", "eggs", 1000),
+        ("eggs=1e3", "eggs", 1000),
+        ("eggs = 4", "eggs", 4),
+        ("oven.degrees=200", "oven.degrees", 200.0),
+        ("oven.degrees=1.5e2", "oven.degrees", 150.0),
+        ("oven.fan=true", "oven.fan", True),
+        ("oven.fan=False", "oven.fan", False),
+        ("oven.mode=grill", "oven.mode", "grill"),
+        ("name=7", "name", "7"),
+        ("name=a=b", "name", "a=b"),
+    ],
+)
+def test_override_reads_text_by_the_annotation(assignment: str, path: str, value: object) -> None:
+    changed = override(CAKE, [assignment])
+    assert changed == from_dict(Cake, with_value(path, value))
+    assert list(map(type, leaves(to_dict(changed)))) == [str, int, float, bool, str]
+
+
+def test_override_applies_all_before_checking_and_the_last_wins() -> None:
+    assert override(CAKE, ["eggs=0", "eggs=5"]).eggs == 5
+    assert override(CAKE, []) == CAKE
+    assert CAKE.eggs == 3
+
+
+@pytest.mark.parametrize(
+    "assignment, message",
+    [
+        ("eggs", "cannot read the setting 'eggs'; write path=value"),
+        ("oven=1", "oven is a section; set one of oven.degrees, oven.fan, oven.mode"),
+        ("ovn.degres=1", "unknown setting ovn.degres; did you mean oven.degrees?"),
+        ("eggs=1.5", "eggs=1.5 has the wrong type; give a whole number"),
+        ("eggs=many", "eggs='many' has the wrong type; give a whole number"),
+        ("eggs=inf", "eggs=inf has the wrong type; give a whole number"),
+        ("oven.degrees=inf", "oven.degrees=inf has the wrong type; give a finite number"),
+        ("oven.degrees=hot", "oven.degrees='hot' has the wrong type; give a finite number"),
+        ("oven.fan=1", "oven.fan='1' has the wrong type; give true or false"),
+        ("oven.mode=fry", "oven.mode='fry' is not a choice; choose one of bake, grill"),
+        ("eggs=0", "eggs=0; use at least one"),
+    ],
+)
+def test_override_refuses(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        override(CAKE, [assignment])
+    assert str(error.value) == message
+
+
+def test_setting_types_lists_leaves_in_field_order() -> None:
+    assert list(setting_types(Cake)) == ["name", "eggs", "oven.degrees", "oven.fan", "oven.mode"]
+
+
+def test_fingerprint_is_of_the_values_alone() -> None:
+    # Canonical text: {"eggs":3,"name":"sponge","oven":{"degrees":180.0,"fan":false,"mode":"bake"}}
+    assert fingerprint(CAKE) == "c4a9ccd3534272e2"
+    assert fingerprint(PLAIN) == fingerprint(CAKE)
+    assert fingerprint(dict(reversed(PLAIN.items()))) == fingerprint(CAKE)
+    assert fingerprint(override(CAKE, ["eggs=4"])) != fingerprint(CAKE)
+    assert fingerprint({"ä": 1}) != fingerprint({"a": 1})
+
+
+def test_nearest_looks_at_the_whole_and_at_the_last_part() -> None:
+    names = ["steps", "schedule.warmup_steps", "validation.every", "checkpoint.every"]
+    assert nearest("warmup_steps", names) == "schedule.warmup_steps"
+    assert nearest("optimizer.warmup_steps", names) == "schedule.warmup_steps"
+    assert nearest("checkpoints.every", names) == "checkpoint.every"
+    assert nearest("stepps", names) == "steps"

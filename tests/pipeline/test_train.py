@@ -1,0 +1,402 @@
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import accumulate
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline import train
+from pipeline.errors import CheckpointError, ConfigError, DataError, run_command
+from pipeline.training.cluster import Cluster
+from pipeline.training.directory import claim
+from pipeline.training.metrics import read_metrics
+from tests.pipeline.conftest import LONG, STEPS, Arguments, launch, started, torchrun
+
+TIMES = {
+    "step_seconds", "data_seconds", "tokens_per_second",
+    "slowest_rank", "slowest_host", "slowest_ratio",
+}  # fmt: skip
+
+
+def job(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> train.Job:
+    monkeypatch.setattr(sys, "argv", ["train", *arguments])
+    return train.read_job(train.parse())
+
+
+def refused(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """What the command ends in, with nothing else said."""
+    monkeypatch.setattr(sys, "argv", ["train", *arguments])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
+    with pytest.raises(SystemExit) as ended:
+        run_command(train.main)
+    output, errors = capsys.readouterr()
+    assert ended.value.code == 2 and output == "" and errors.count("\n") == 1
+    return errors
+
+
+def alone() -> Cluster:
+    return Cluster(0, 1, torch.device("cpu"), None)  # type: ignore[arg-type]
+
+
+def lines(run: Path) -> list[dict[str, Any]]:
+    """Metrics without what a clock says."""
+    return [
+        {name: value for name, value in line.items() if name not in TIMES}
+        for line in read_metrics(run)
+    ]
+
+
+def tensors(run: Path, step: int) -> dict[str, bytes]:
+    folder = run / "checkpoints" / f"step-{step:08d}"
+    return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        if process.poll() is not None:
+            pytest.fail(f"ended before {path.name}: {process.communicate()}")
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_the_loss_curve_does_not_depend_on_ranks_micro_batches_or_stage(trained: Path) -> None:
+    reference = lines(trained / "1x16")
+    assert [line["step"] for line in reference] == list(range(1, STEPS + 1))
+    assert reference[-1]["loss"] < reference[0]["loss"] - 0.3
+    for other in ("1x8", "1x5", "2x8", "2x4-zero3", "2x3-zero0", "moved"):
+        for expected, found in zip(reference, lines(trained / other), strict=True):
+            assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5), other
+            assert found["mask_loss"] == pytest.approx(expected["mask_loss"], rel=1e-5), other
+            assert found["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-3), other
+            for count in ("sequences", "tokens", "predictions", "epoch", "learning_rate"):
+                assert found[count] == expected[count], other
+
+
+def test_a_batch_that_grows_does_so_across_ranks_stages_and_a_resume(trained: Path) -> None:
+    once, moved = lines(trained / "grown"), lines(trained / "grown-moved")
+    sizes = [4] * 3 + [8] * 3 + [12] * 3 + [16] * 11
+    assert [line["sequences"] for line in moved] == list(accumulate(sizes))
+    assert [line["predictions"] for line in once] == [line["predictions"] for line in moved]
+    losses = [[line["loss"] for line in run] for run in (once, moved)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_a_run_has_what_it_promises(trained: Path) -> None:
+    run = trained / "2x8"
+    names = {"run.json", "metrics.jsonl", "checkpoints", "tensorboard", "loss.png"}
+    assert {path.name for path in run.iterdir()} == names
+    assert (run / "checkpoints" / "latest").read_text() == "step-00000020\n"
+    record = json.loads((run / "run.json").read_text())
+    assert record["run"]["batch"]["sequences"] == record["run"]["batch"]["per_device"] == 16
+    assert record["plan"]["world_size"] == 2 and record["plan"]["rows"] == 8
+    assert record["attention"] == "scaled_dot_product_attention"
+    assert record["versions"]["deepspeed"] and record["data"][0]["fingerprint"]
+    last = read_metrics(run)[-1]
+    assert last["validation_loss"] == pytest.approx(last["loss"], abs=1)
+    assert last["validation_mask_loss"] > 0 and 0 <= last["validation_accuracy"] <= 1
+    assert last["tokens"] > last["sequences"] == 20 * 16
+    assert list((run / "tensorboard").iterdir())
+
+
+def test_a_fork_goes_on_from_another_run_under_its_own_schedule(trained: Path) -> None:
+    forked, source = lines(trained / "fork"), lines(trained / "1x16")
+    assert [line["step"] for line in forked] == [11, 12]
+    assert forked[0]["loss"] == source[10]["loss"]  # the same weights and the same data
+    assert forked[0]["learning_rate"] != source[10]["learning_rate"]
+    begun_from = json.loads((trained / "fork" / "run.json").read_text())["begun_from"]
+    assert begun_from.endswith("1x16/checkpoints/step-00000010")
+
+
+def test_killed_and_resumed_is_bit_identical(
+    trained: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "pipeline.train", *arguments(run)]
+    with started(*command) as process:
+        wait_for(run / "checkpoints" / "step-00000010", process)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert not tensors(run, STEPS)
+    with (run / "metrics.jsonl").open("a") as file:  # lines after the checkpoint, one cut short
+        file.write('{"step": 11, "loss": 1.0}\n{"step": 12, "lo')
+    result = launch(*command)
+    assert result.returncode == 0, result.stderr
+    assert tensors(run, STEPS) == tensors(trained / "1x16-dropout", STEPS)
+    assert lines(run) == lines(trained / "1x16-dropout")
+    assert launch(*command).stdout.strip() == f"{run} is at step 20 already; nothing to do"
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(
+    trained: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    run, original = tmp_path / "run", trained / "1x16-dropout"
+    shutil.copytree(original, run)
+    damaged = run / "checkpoints" / "step-00000020" / "weights-00000.safetensors"
+    content = bytearray(damaged.read_bytes())
+    content[-1000] ^= 1
+    damaged.write_bytes(content)
+    result = launch(sys.executable, "-m", "pipeline.train", *arguments(run))
+    assert result.returncode == 0, result.stderr
+    assert f"{damaged} is damaged" in result.stderr
+    assert "going on after step 10" in result.stdout
+    assert tensors(run, STEPS) == tensors(original, STEPS)
+    assert lines(run) == lines(original)
+
+
+def test_a_fork_with_other_data_reads_them_from_their_beginning() -> None:
+    counters = {"tokens": 9, "predictions": 3, "skipped": 0, "skipped_in_a_row": 0}
+    state = SimpleNamespace(step=5, sequences=80, counters=counters, fingerprints={"data-0": "a"})
+    checkpoint: Any = SimpleNamespace(state=state)
+    same: Any = SimpleNamespace(fingerprints={"data-0": "a"})
+    other: Any = SimpleNamespace(fingerprints={"data-0": "b"})
+    assert train.begin(checkpoint, same, True).sequences == 80
+    assert train.begin(checkpoint, other, True).sequences == 0
+    assert train.begin(checkpoint, other, True).step == 5
+    assert train.begin(None, other, False).step == 0
+
+
+def test_sigterm_saves_and_the_same_command_goes_on(
+    trained: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    parts = ["-m", "pipeline.train", *arguments(run, **LONG)]
+    with started(*torchrun(*parts)) as process:
+        wait_for(run / "metrics.jsonl", process)
+        assert (run / "ready").exists()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=120)
+    assert (run / "INTERRUPTED").exists(), errors
+    assert "pipeline/" not in errors, "a rank ended with a traceback"
+    launcher = Path(sys.executable).with_name("deepspeed")
+    result = launch(launcher, "--num_gpus", 2, "--module", *parts[1:])
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert not (run / "INTERRUPTED").exists() and not (run / "ready").exists()
+    assert lines(run) == lines(trained / "2x8-long")
+    assert tensors(run, STEPS) == tensors(trained / "2x8-long", STEPS)
+
+
+def test_a_signal_during_start_is_not_lost(arguments: Arguments, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with started(sys.executable, "-m", "pipeline.train", *arguments(run)) as process:
+        wait_for(run / "ready", process)
+        process.send_signal(signal.SIGUSR1)
+        output, errors = process.communicate(timeout=120)
+    assert process.returncode == 75, errors
+    assert (run / "INTERRUPTED").read_text() == "step 0\n"
+    assert "saved; run the same command again" in output
+    assert tensors(run, 0)
+
+
+def test_a_live_run_is_refused_with_one_line(arguments: Arguments, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with claim(run):
+        result = launch(sys.executable, "-m", "pipeline.train", *arguments(run))
+    assert result.returncode == 2
+    assert re.fullmatch(r"error: \S+ belongs to a live job .*\n", result.stderr), result.stderr
+
+
+def test_fewer_sequences_than_ranks_end_all_ranks_with_one_line(
+    arguments: Arguments, tmp_path: Path
+) -> None:
+    result = launch(
+        *torchrun("-m", "pipeline.train", *arguments(tmp_path / "run", batch__sequences=1))
+    )
+    assert result.returncode != 0
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert errors == [
+        "error: batch.sequences=1 is smaller than the 2 ranks, some would have nothing to do; "
+        "raise it or start fewer"
+    ]
+    assert "Traceback" not in result.stderr.split("torch/distributed")[0]
+
+
+def test_dry_run_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: Arguments,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "0")
+    train.dry_run(job(monkeypatch, arguments(run, "--dry-run", batch__per_device=3)))
+    output = capsys.readouterr().out
+    assert "16 sequences = 4 ranks x 2 micro-batches x 2 rows; ZeRO stage 1" in output
+    assert "'gradient_accumulation_steps': 2" in output
+    assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("extra", "settings", "message"),
+    [
+        ([], {"optimizer__peak_lr": 0.1}, "was begun with optimizer.peak_lr=0.02, now it is 0.1"),
+        ([], {"steps": 21}, "was begun with steps=20, now it is 21"),
+        ([], {"encoder__dropout": 0.1}, "was begun with encoder.dropout=0.0, now it is 0.1"),
+        ([], {"batch__sequences": 8}, "was begun with batch.sequences=16, now it is 8"),
+    ],
+)
+def test_another_run_in_the_same_directory_is_refused(
+    trained: Path,
+    arguments: Arguments,
+    monkeypatch: pytest.MonkeyPatch,
+    extra: list[str],
+    settings: dict[str, Any],
+    message: str,
+) -> None:
+    chosen = {"encoder__dropout": 0} | settings
+    asked = job(monkeypatch, arguments(trained / "1x16", *extra, **chosen))
+    with pytest.raises(CheckpointError, match=re.escape(message)):
+        train.prepare(asked, alone())
+
+
+def test_what_may_change_on_resume_may_change(
+    trained: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = {
+        "batch__per_device": 4, "validation__every": 5, "checkpoint__every": 5,
+        "checkpoint__keep": 1, "logging__every": 2,
+    }  # fmt: skip
+    asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0, **free))
+    record, _, plan = train.prepare(asked, alone())
+    assert record.run == asked.run and plan.accumulation == 4
+
+
+def test_shards_of_another_recipe_or_tokenizer_are_refused(
+    trained: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = job(monkeypatch, arguments(tmp_path / "run", data__mask_rate=0.2))
+    with pytest.raises(DataError, match=r"prepared with data.mask_rate=0.15, the run asks 0.2"):
+        train.prepare(asked, alone())
+    asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
+    with pytest.raises(DataError, match="prepared with tokenizer sha256"):
+        train.open_data(asked, "0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--ds", "zero9"], "no ds file is called zero9"),
+        (["--stop-at", "21"], "--stop-at 21 is not a step of the run"),
+        (["--stop-at", "0"], "--stop-at 0 is not a step of the run"),
+        (["--run", "x.json"], "one of them"),
+        (["--set", "optimizer.lr=1"], "unknown setting optimizer.lr"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense(
+    arguments: Arguments, monkeypatch: pytest.MonkeyPatch, extra: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        job(monkeypatch, arguments(Path("run"), *extra))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("precision=fp16", "precision='fp16' is not a choice; choose one of fp32, bf16"),
+        ("optimizer.peak_lr=0", "optimizer.peak_lr=0.0 is out of range; choose one in (0, inf)"),
+        ("optimizer.peak_lr=-1e-3", "optimizer.peak_lr=-0.001 is out of range"),
+        ("optimizer.peak_lr=nan", "optimizer.peak_lr=nan has the wrong type; give a finite number"),
+        ("schedule.end_lr=-1", "schedule.end_lr=-1.0 is out of range; choose one in [0, inf)"),
+        ("schedule.end_lr=1", "schedule.end_lr=1.0 is above optimizer.peak_lr=0.02; lower it"),
+        ("optimizer.beta1=-0.1", "optimizer.beta1=-0.1 is out of range; choose one in [0, 1)"),
+        ("optimizer.beta1=1", "optimizer.beta1=1.0 is out of range; choose one in [0, 1)"),
+        ("optimizer.beta2=1.5", "optimizer.beta2=1.5 is out of range; choose one in [0, 1)"),
+        ("optimizer.eps=0", "optimizer.eps=0.0 is out of range; choose one in (0, 1)"),
+        ("optimizer.clip_norm=-1", "optimizer.clip_norm=-1.0 is out of range"),
+        ("optimizer.weight_decay=-1", "optimizer.weight_decay=-1.0 is out of range"),
+        ("optimizer.kind=sgd", "optimizer.kind='sgd' is not a choice; choose one of lamb, adamw"),
+        ("optimizer.lamb_variant=apex", "choose one of paper, nvlamb, albert, deepspeed"),
+    ],
+)
+def test_an_optimizer_that_cannot_be(
+    arguments: Arguments,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    setting: str,
+    message: str,
+) -> None:
+    chosen = [*arguments(Path("run"), "--dry-run"), "--set", setting]
+    line = refused(chosen, monkeypatch, capsys)
+    assert line.startswith("error: ") and message in line
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("optimizer", "set optimizer.kind and the settings beside it there"),
+        ("scheduler", "set schedule.kind and the settings beside it there"),
+        ("gradient_clipping", "set optimizer.clip_norm there"),
+        ("fp16", "set precision there"),
+    ],
+)
+def test_a_ds_file_cannot_name_an_optimizer(
+    arguments: Arguments,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    key: str,
+    message: str,
+) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({key: {}, "zero_optimization": {"stage": 1}}))
+    chosen = arguments(tmp_path / "run", "--dry-run", "--ds", file)
+    line = refused(chosen, monkeypatch, capsys)
+    assert line == f"error: {file}: key {key} belongs to the run; {message}\n"
+
+
+def test_the_real_command_says_so_too(arguments: Arguments, tmp_path: Path) -> None:
+    command = arguments(tmp_path / "run", "--dry-run", "--set", "precision=fp16")
+    result = launch(sys.executable, "-m", "pipeline.train", *command)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "error: precision='fp16' is not a choice; choose one of fp32, bf16\n"
+
+
+def test_stage_0_in_half_precision_is_told(
+    arguments: Arguments,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    for precision in ("fp32", "bf16"):
+        chosen = arguments(tmp_path / "run", "--dry-run", "--ds", "zero0", precision=precision)
+        train.dry_run(job(monkeypatch, chosen))
+        output, errors = capsys.readouterr()
+        if precision == "fp32":
+            assert errors == "" and "ZeRO stage 0" in output
+        else:
+            assert errors == (
+                "warning: zero0 runs as ZeRO stage 1: DeepSpeed's stage 0 is exact in fp32 only\n"
+            )
+            assert "ZeRO stage 1" in output and "'stage': 1" in output
+
+
+def test_a_run_json_starts_the_same_run(
+    trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch, arguments: Arguments
+) -> None:
+    record = str(trained / "1x16" / "run.json")
+    parts = ["--run", record, "--data", str(prepared), "--output", str(trained / "1x16")]
+    same = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
+    assert job(monkeypatch, parts).run == same.run
+
+
+def test_an_output_that_cannot_be_a_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot write to"), claim(tmp_path / "file" / "run"):
+        pass
+    (tmp_path / "notes.txt").write_text("mine")
+    expected = r"holds other files \(file, notes.txt\)"
+    with pytest.raises(CheckpointError, match=expected), claim(tmp_path):
+        pass

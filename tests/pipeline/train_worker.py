@@ -1,0 +1,28 @@
+"""Several training commands in one process, or on the ranks of one launcher: a start costs seconds.
+
+`python train_worker.py JOBS.json`, or under torchrun: JOBS.json holds a list of argument lists.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from pipeline import train
+from pipeline.training.cluster import Cluster, StopRequest
+
+
+def main() -> None:
+    jobs = json.loads(Path(sys.argv[1]).read_text())
+    cluster = Cluster.join()
+    for arguments in jobs:
+        sys.argv[1:] = arguments
+        assert not train.train(train.read_job(train.parse()), cluster, StopRequest())
+    cluster.leave()
+
+
+if __name__ == "__main__":
+    main()

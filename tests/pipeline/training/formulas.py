@@ -1,0 +1,95 @@
+"""Published optimizers, each written out as its source has it, on one whole weight at a time.
+
+Slow and plain, in the dtype of what they are given. `step` counts from 1; the moments, mean and
+square, are changed in place, the new weight is returned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+from pipeline.run import Optimizer
+
+
+class Weight(NamedTuple):
+    """A weight, its moments, and what applies to it."""
+
+    value: Tensor
+    mean: Tensor
+    square: Tensor
+    decay: bool
+    adapt: bool
+
+
+def adamw(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer) -> Tensor:
+    """Loshchilov & Hutter 2019, algorithm 2."""
+    return weight.value - rate * _corrected_update(weight, gradient, step, o)
+
+
+def paper(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer) -> Tensor:
+    """You et al. 2020, algorithm 2, with phi(z) = z."""
+    update = _corrected_update(weight, gradient, step, o)
+    ratio = _ratio(weight.value.norm(), update.norm()) if weight.adapt else 1.0
+    return weight.value - rate * ratio * update
+
+
+def nvlamb(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer) -> Tensor:
+    """NVIDIA/apex, FusedLAMB(use_nvlamb=True): every weight is adapted, decayed or not."""
+    update = _corrected_update(weight, gradient, step, o)
+    return weight.value - rate * _ratio(weight.value.norm(), update.norm()) * update
+
+
+def albert(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer) -> Tensor:
+    """google-research/albert, lamb_optimizer.py: nothing is bias-corrected."""
+    del step
+    _advance(weight, gradient, o)
+    update = weight.mean / (weight.square.sqrt() + o.eps)
+    if weight.decay:
+        update = update + o.weight_decay * weight.value
+    ratio = _ratio(weight.value.norm(), update.norm()) if weight.adapt else 1.0
+    return weight.value - ratio * rate * update
+
+
+def deepspeed(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer) -> Tensor:
+    """DeepSpeed 0.19.8, fused_lamb_cuda_kernel.cu with eps outside the root and bias correction."""
+    _advance(weight, gradient, o)
+    step_size = rate * math.sqrt(1 - o.beta2**step) / (1 - o.beta1**step)
+    decay = o.weight_decay if weight.decay else 0.0
+    update = weight.mean / (weight.square.sqrt() + o.eps) + decay * weight.value
+    coefficient = 1.0
+    if weight.value.norm() != 0 and update.norm() != 0:
+        coefficient = max(0.01, min(10.0, float(weight.value.norm() / update.norm())))
+    return weight.value - step_size * coefficient * update
+
+
+FORMULAS: dict[str, Callable[[Weight, Tensor, int, float, Optimizer], Tensor]] = {
+    "adamw": adamw, "paper": paper, "nvlamb": nvlamb, "albert": albert, "deepspeed": deepspeed,
+}  # fmt: skip
+
+
+def formula_of(settings: Optimizer) -> Callable[[Weight, Tensor, int, float, Optimizer], Tensor]:
+    """The formula of a run's optimizer."""
+    return FORMULAS[settings.lamb_variant if settings.kind == "lamb" else "adamw"]
+
+
+def _advance(weight: Weight, gradient: Tensor, o: Optimizer) -> None:
+    weight.mean.copy_(o.beta1 * weight.mean + (1 - o.beta1) * gradient)
+    weight.square.copy_(o.beta2 * weight.square + (1 - o.beta2) * gradient**2)
+
+
+def _corrected_update(weight: Weight, gradient: Tensor, step: int, o: Optimizer) -> Tensor:
+    _advance(weight, gradient, o)
+    mean_hat = weight.mean / (1 - o.beta1**step)
+    square_hat = weight.square / (1 - o.beta2**step)
+    update: Tensor = mean_hat / (square_hat.sqrt() + o.eps)
+    return update + o.weight_decay * weight.value if weight.decay else update
+
+
+def _ratio(weight_norm: Tensor, update_norm: Tensor) -> float:
+    if weight_norm == 0 or update_norm == 0:
+        return 1.0
+    return float(weight_norm / update_norm)

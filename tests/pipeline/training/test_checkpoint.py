@@ -1,0 +1,235 @@
+"""Any ranks read what others wrote; what is damaged is named, and the one before it used."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from pipeline.errors import CheckpointError
+from pipeline.training import checkpoint as checkpoint_module
+from pipeline.training.checkpoint import (
+    Alone,
+    choose,
+    choose_from,
+    open_checkpoint,
+    open_from,
+    open_latest,
+    verify,
+)
+from tests.pipeline.training import toy_checkpoints as toy
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with steps 100 and 200, saved by two ranks."""
+    for step in (100, 200):
+        assert toy.save(tmp_path / "run", step, 2) == [None, None]
+    return tmp_path / "run"
+
+
+def directory(run: Path, step: int) -> Path:
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+@pytest.mark.parametrize("written_by", [1, 2, 3, 5])
+def test_any_ranks_read_what_any_others_wrote(written_by: int, tmp_path: Path) -> None:
+    toy.save(tmp_path, 7, written_by)
+    for read_by in (1, 2, 3, 5):
+        for seed in (1, 2):
+            cuts = toy.cut(read_by, seed)
+
+            def read(ranks: Any, cuts: Any = cuts) -> list[bytes]:
+                checkpoint, messages = open_latest(tmp_path, ranks)
+                assert checkpoint is not None and messages == []
+                assert checkpoint.state == toy.state(7, written_by)
+                found = (checkpoint.read(*part) for part in cuts[ranks.rank])
+                return [tensor.numpy().tobytes() for kinds in found for tensor in kinds]
+
+            expected = [
+                [
+                    tensor.numpy().tobytes()
+                    for part in toy.fragments(7, ranges)
+                    for tensor in part[2:]
+                ]
+                for ranges in cuts
+            ]
+            assert toy.on_ranks(read_by, read) == expected
+
+
+def test_weights_come_whole_and_shaped(tmp_path: Path) -> None:
+    toy.save(tmp_path, 7, 3)
+    checkpoint, _ = open_from(tmp_path, Alone())
+    weights = dict(checkpoint.weights())
+    assert {name: tuple(weight.shape) for name, weight in weights.items()} == toy.SHAPES
+    for name, weight in weights.items():
+        assert weight.numpy().tobytes() == toy.values(7)[name][0].numpy().tobytes()
+
+
+def test_what_is_not_there_cannot_be_read(run: Path) -> None:
+    checkpoint, _ = open_from(run, Alone())
+    with pytest.raises(CheckpointError, match="has no parameter other"):
+        checkpoint.read("other", 0, 1)
+    with pytest.raises(CheckpointError, match=r"has 5 elements of query.bias, not \[3, 6\)"):
+        checkpoint.read("query.bias", 3, 6)
+
+
+def test_it_is_readable_without_us(run: Path) -> None:
+    names = {file.name for file in directory(run, 200).iterdir()}
+    assert names == {
+        "state.json", "index-00000.json", "index-00001.json",
+        "weights-00000.safetensors", "weights-00001.safetensors",
+        "optimizer-00000.safetensors", "optimizer-00001.safetensors",
+    }  # fmt: skip
+    assert (run / "checkpoints/latest").read_text().strip() == "step-00000200"
+    found = sum(
+        tensor.numel()
+        for file in directory(run, 200).glob("weights-*.safetensors")
+        for tensor in load_file(file).values()
+    )
+    assert found == 52
+
+
+def test_a_flipped_bit_anywhere_is_found_and_the_one_before_used(run: Path) -> None:
+    generator = random.Random(0)
+    for file in sorted(directory(run, 200).iterdir()):
+        content = file.read_bytes()
+        for _ in range(30):  # in each of seven files
+            damaged = bytearray(content)
+            position = generator.randrange(len(content))
+            damaged[position] ^= 1 << generator.randrange(8)
+            file.write_bytes(damaged)
+            found, messages = choose(run)
+            assert found == directory(run, 100), (file, position)
+            assert "step-00000200" in messages[0] and str(found) in messages[-1]
+        file.write_bytes(content)
+    assert choose(run) == (directory(run, 200), [])
+
+
+def test_a_flipped_bit_of_latest_is_found(run: Path) -> None:
+    latest = run / "checkpoints/latest"
+    content = latest.read_bytes()
+    toy.save(run, 300)
+    latest.write_bytes(b"step-00000300\n")
+    shutil.rmtree(directory(run, 200))
+    for bit in range(len(content) * 8):  # 300 -> 100 among them
+        damaged = bytearray(b"step-00000300\n")
+        damaged[bit // 8] ^= 1 << bit % 8
+        latest.write_bytes(damaged)
+        found, messages = choose(run)
+        to_100 = damaged == b"step-00000100\n"
+        assert found == directory(run, 100 if to_100 else 300)
+        assert len(messages) == 1
+
+
+@pytest.mark.parametrize("how", ["cut", "longer", "missing", "empty"])
+def test_an_incomplete_checkpoint_is_named_and_the_one_before_used(how: str, run: Path) -> None:
+    for file in sorted(directory(run, 200).iterdir()):
+        content = file.read_bytes()
+        if how == "missing":
+            file.unlink()
+        else:
+            file.write_bytes({"cut": content[:-1], "longer": content + b" ", "empty": b""}[how])
+        found, messages = choose(run)
+        assert found == directory(run, 100)
+        assert str(file) in messages[0]
+        file.write_bytes(content)
+
+
+def test_all_ranks_get_the_same_checkpoint(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only the first reads all of it."""
+    (directory(run, 200) / "state.json").unlink()
+    verified: list[str] = []
+    original = checkpoint_module.verify
+    monkeypatch.setattr(
+        checkpoint_module, "verify", lambda path: (verified.append(path.name), original(path))
+    )
+    opened = toy.on_ranks(3, lambda ranks: open_latest(run, ranks))
+    assert {checkpoint.directory for checkpoint, _ in opened} == {directory(run, 100)}
+    assert all(toy.holds(checkpoint, 100) for checkpoint, _ in opened)
+    assert verified == ["step-00000200", "step-00000100"]
+    messages = opened[0][1]
+    assert "state.json: No such file" in messages[0] and "going on from" in messages[1]
+    assert all(said == messages for _, said in opened)
+
+
+def test_none_usable_is_an_error_on_all_ranks_that_names_each(run: Path) -> None:
+    (directory(run, 200) / "state.json").unlink()
+    (directory(run, 100) / "index-00001.json").write_text("{}")
+    errors = toy.on_ranks(2, lambda ranks: open_latest(run, ranks))
+    assert all(isinstance(error, CheckpointError) for error in errors)
+    assert len({str(error) for error in errors}) == 1
+    assert "step-00000200" in str(errors[0]) and "index-00001.json" in str(errors[0])
+
+
+def test_a_run_that_has_none_yet(tmp_path: Path) -> None:
+    assert open_latest(tmp_path, Alone()) == (None, [])
+    (tmp_path / "checkpoints/.step-00000100.tmp").mkdir(parents=True)
+    assert open_latest(tmp_path, Alone()) == (None, [])
+    with pytest.raises(CheckpointError, match="has no checkpoint; give RUN"):
+        open_from(tmp_path, Alone())
+    (tmp_path / "checkpoints/latest").write_text("step-00000100\n")  # someone removed them
+    with pytest.raises(CheckpointError, match="names 'step-00000100', which is not there"):
+        open_latest(tmp_path, Alone())
+
+
+def test_latest_decides(run: Path) -> None:
+    latest = run / "checkpoints/latest"
+    latest.write_text("step-00000100")  # by hand, without a newline
+    found, messages = choose(run)
+    assert found == directory(run, 100) and "step-00000200 is newer" in messages[0]
+    (directory(run, 100) / "state.json").unlink()  # rather a newer one than none
+    assert choose(run)[0] == directory(run, 200)
+    latest.unlink()
+    assert choose(run) == (directory(run, 200), [f"{latest} is missing"])
+
+
+def test_damage_after_opening_is_found_as_it_is_read(run: Path) -> None:
+    checkpoint, _ = open_from(run, Alone())
+    for file in directory(run, 200).glob("optimizer-*"):
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+    with pytest.raises(
+        CheckpointError, match=r"optimizer-0000\d.safetensors is damaged: exp_avg_sq"
+    ):
+        toy.holds(checkpoint, 200)
+
+
+def test_another_format_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.training.checkpoint.FORMAT", 2)
+    with pytest.raises(CheckpointError, match="is not of format 2"):
+        open_checkpoint(directory(run, 200))
+
+
+@pytest.mark.parametrize(
+    "given, step",
+    [
+        ("", 200), ("100", 100), ("step-100", 100), ("step-00000100", 100),
+        ("checkpoints/step-00000100", 100), ("200", 200),
+    ],
+)  # fmt: skip
+def test_from(given: str, step: int, run: Path) -> None:
+    assert choose_from(run / given) == (directory(run, step), [])
+
+
+def test_from_a_copy_elsewhere(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(directory(run, 100), tmp_path / "good")
+    assert choose_from(tmp_path / "good") == (tmp_path / "good", [])
+
+
+def test_from_what_is_not_there_or_damaged(run: Path) -> None:
+    for given in ("150", "checkpoints/step-00000150"):
+        with pytest.raises(CheckpointError, match=r"no checkpoint .*150; saved steps: 100, 200"):
+            choose_from(run / given)
+    file = directory(run, 200) / "weights-00000.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match="weights-00000"):
+        choose_from(run / "200")  # named by the user, so no other will do
+    assert choose_from(run)[0] == directory(run, 100)
+    with pytest.raises(CheckpointError, match="weights-00000"):
+        verify(directory(run, 200))

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import CheckpointError, DataError
+from pipeline.training.cluster import StopRequest, launched_rank, spoken_once
+from pipeline.training.deadline import Deadline
+
+CODE = """
+import sys
+import torch
+from pipeline.errors import DataError, run_command
+from pipeline.training.cluster import Cluster
+
+def main():
+    cluster = Cluster.join()
+    assert cluster.gather(f"rank {cluster.rank}" * cluster.rank) == ["", "rank 1"]
+    assert cluster.total(torch.tensor([1.0, cluster.rank])).tolist() == [2.0, 1.0]
+    assert cluster.any(cluster.rank == 1) and not cluster.any(False)
+    with cluster.agreed():
+        pass
+    print("met", flush=True)
+    if sys.argv[1] == "whole":
+        cluster.leave()
+        return
+    with cluster.agreed():
+        if cluster.rank == 1 or sys.argv[1] == "all":
+            raise DataError("shards are damaged")
+    print("went on")
+
+run_command(main, at_once=True)
+"""
+
+
+def two_ranks(tmp_path: Path, mode: str) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "script.py"
+    script.write_text(CODE)
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return subprocess.run(
+        [sys.executable, *command, script, mode], capture_output=True, text=True, timeout=100,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[3])},
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("one", "error: rank 1: shards are damaged"), ("all", "error: shards are damaged")],
+)
+def test_a_mistake_of_any_rank_ends_all_with_one_line(
+    tmp_path: Path, mode: str, expected: str
+) -> None:
+    result = two_ranks(tmp_path, mode)
+    assert result.returncode != 0
+    assert result.stdout.count("met") == 2 and "went on" not in result.stdout
+    assert [line for line in result.stderr.splitlines() if "error: " in line] == [expected]
+    assert "exitcode  : 2" in result.stderr
+
+
+def test_a_wrong_time_limit_is_told_once(tmp_path: Path) -> None:
+    """By the first rank; found before any looks for another."""
+    script = tmp_path / "script.py"
+    script.write_text(CODE)
+    launched = {
+        "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1",
+        "TENFOLD_TIMEOUT_SECONDS": "soon", "PYTHONPATH": str(Path(__file__).parents[3]),
+    }  # fmt: skip
+    error = "error: TENFOLD_TIMEOUT_SECONDS='soon' is not a number of seconds; unset it\n"
+    for rank, said in (("0", error), ("1", "")):
+        result = subprocess.run(
+            [sys.executable, script, "whole"], env=os.environ | launched | {"RANK": rank},
+            capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+        assert (result.returncode, result.stdout, result.stderr) == (2, "", said)
+
+
+def test_ranks_meet_and_part(tmp_path: Path) -> None:
+    result = two_ranks(tmp_path, "whole")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("met") == 2
+
+
+def test_a_signal_is_a_request() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    try:
+        for number in before:
+            stop = StopRequest()
+            stop.listen()
+            assert not stop.requested
+            os.kill(os.getpid(), number)
+            assert stop.requested
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_time_that_is_up_and_damaged_data_are_requests_too() -> None:
+    stop = StopRequest()
+    stop.deadline = Deadline(math.inf, lambda: 0.0)
+    assert not stop.requested
+    stop.deadline = Deadline(1e-9, lambda: 0.0)
+    assert stop.requested
+    stop = StopRequest()
+    stop.mistake = DataError("a shard is gone")
+    assert stop.requested
+
+
+def test_only_the_first_rank_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    assert launched_rank() == 0
+    monkeypatch.setenv("RANK", "3")
+    assert launched_rank() == 3
+    with pytest.raises(CheckpointError), spoken_once(0):
+        raise CheckpointError("x")
+    with pytest.raises(SystemExit) as silent, spoken_once(3):
+        raise CheckpointError("x")
+    assert silent.value.code == 2

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import CheckpointError
+from pipeline.training.directory import (
+    claim,
+    has_checkpoints,
+    mark_interrupted,
+    mark_ready,
+)
+
+
+def test_marks_come_and_go(tmp_path: Path) -> None:
+    run = tmp_path / "deep" / "run"
+    with claim(run):
+        assert not (run / "ready").exists()
+        mark_ready(run)
+        assert (run / "ready").exists()
+        mark_interrupted(run, 7)
+    assert [path.name for path in run.iterdir()] == ["INTERRUPTED"]
+    assert (run / "INTERRUPTED").read_text() == "step 7\n"
+    with claim(run):
+        assert (run / "INTERRUPTED").exists()  # until the job is there
+        mark_ready(run)
+        assert not (run / "INTERRUPTED").exists()
+
+
+def test_what_a_crash_left_is_cleaned_up(tmp_path: Path) -> None:
+    (tmp_path / "ready").write_text("")
+    (tmp_path / "checkpoints" / ".step-00000003.tmp").mkdir(parents=True)
+    with claim(tmp_path):
+        assert not (tmp_path / "ready").exists()
+        assert not list((tmp_path / "checkpoints").iterdir())
+        assert not has_checkpoints(tmp_path)
+
+
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    expected = r"other files \(thesis.tex\); name a new directory"
+    with pytest.raises(CheckpointError, match=expected), claim(tmp_path):
+        pass
+    (tmp_path / "run.json").write_text("{}")
+    with claim(tmp_path):
+        pass

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.objectives import MaskedLanguageModel
+from pipeline.data.reading import Dataset
+from pipeline.recipes import recipe
+from pipeline.training.evaluation import (
+    Scores,
+    corpus_fields,
+    evaluate,
+    evaluate_corpora,
+    evaluating,
+    pseudo_perplexity,
+    unmasked,
+    validation_loader,
+    validation_loaders,
+)
+from pipeline.training.plan import encoder_config
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def model() -> MaskedLanguageModel:
+    run = recipe("roberta_tiny")
+    small = replace(run.encoder, layers=1, width=16, feed_forward=32, initializer_range=0.3)
+    return MaskedLanguageModel(encoder_config(replace(run, encoder=small)), seed=3).eval()
+
+
+@pytest.fixture(scope="module")
+def dataset(prepared: Path) -> Dataset:
+    return Dataset.open(prepared, "validation")
+
+
+def test_scores_are_sums_divided_once() -> None:
+    scores = Scores((20.0, 5.0, 12.0, 4.0), 10)
+    assert (scores.loss, scores.mask_loss, scores.accuracy) == (2.0, 3.0, 0.5)
+    assert scores.perplexity == pytest.approx(math.e**2)
+    assert scores.named("validation_")["validation_mask_loss"] == 3.0
+    assert math.isnan(Scores((20.0, 5.0, 0.0, 0.0), 10).mask_loss)
+    assert Scores.total([scores, Scores((10.0, 1.0, 0.0, 0.0), 20)]).loss == 1.0
+
+
+def test_neither_rows_nor_ranks_change_a_score(
+    model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    whole = evaluate(model, validation_loader([dataset], 100), CPU)
+    assert whole is not None
+    assert whole.predictions == sum(shard.masks[0].predictions for shard in dataset.shards)
+    parts: list[torch.Tensor] = []
+
+    def gather(sums: torch.Tensor) -> torch.Tensor:
+        parts.append(sums)
+        return torch.stack(parts).sum(0)
+
+    for rank in range(3):
+        found = evaluate(model, validation_loader([dataset], 32, 3, rank), CPU, total=gather)
+    assert found is not None
+    assert found.predictions == whole.predictions
+    assert found.loss == pytest.approx(whole.loss, rel=1e-6)
+    assert found.mask_loss == pytest.approx(whole.mask_loss, rel=1e-6)
+    assert found.accuracy == whole.accuracy
+
+
+def test_corpora_are_scored_apart_and_together(
+    model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    whole = evaluate(model, validation_loader([dataset], 64), CPU)
+    loaders = validation_loaders([dataset, dataset], 64)
+    assert list(loaders) == ["articles", "books", "news", "web", "stories"]
+    parts = evaluate_corpora(model, loaders, CPU)
+    assert whole and parts
+    together = corpus_fields(parts, "")
+    assert Scores.total(parts.values()).predictions == 2 * whole.predictions
+    assert together["loss"] == pytest.approx(whole.loss, rel=1e-5)
+    assert together["loss/books"] == parts["books"].loss != parts["news"].loss
+    assert corpus_fields({"one": whole}, "") == whole.named("")
+    assert evaluate_corpora(model, loaders, CPU, stopped=lambda: True) is None
+
+
+def test_masks_are_the_same_every_time_and_the_pass_can_be_given_up(
+    model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    loader = validation_loader([dataset], 64)
+    answers: Iterator[bool] = iter([False, False, True])
+    assert evaluate(model, loader, CPU, stopped=lambda: next(answers)) is None
+    assert evaluate(model, loader, CPU) == evaluate(model, loader, CPU)
+
+
+def test_eval_mode_ends_with_the_block(model: MaskedLanguageModel) -> None:
+    with evaluating(model):
+        assert not model.training
+    assert model.training
+    model.eval()
+
+
+def test_unmasked_gives_back_what_was_prepared(dataset: Dataset) -> None:
+    found = unmasked(validation_loader([dataset], 8), 20)
+    specials = dataset.manifest.tokenizer
+    assert len(found) == 20
+    for ids in found:
+        assert ids[0] == specials["bos"] and ids[-1] == specials["eos"]
+        assert not (ids == specials["mask"]).any() and not (ids == specials["pad"]).any()
+
+
+def test_pseudo_perplexity_masks_every_token_in_turn(model: MaskedLanguageModel) -> None:
+    sequence = torch.tensor([0, 700, 800, 900, 2])
+    value, tokens = pseudo_perplexity(model, [sequence], {0, 1, 2, 3, 4}, 4, 2, CPU)
+    losses = []
+    for place in (1, 2, 3):
+        shown = sequence.clone()
+        shown[place] = 4
+        with torch.no_grad():
+            logits = model.logits(shown[None], None)[0, place]
+        losses.append(-logits.log_softmax(-1)[sequence[place]].item())
+    assert tokens == 3
+    assert value == pytest.approx(math.exp(sum(losses) / 3), rel=1e-5)

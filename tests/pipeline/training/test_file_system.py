@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import CheckpointError
+from pipeline.training.file_system import check_renames, copying_kind
+
+MOUNTS = """\
+21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+60 21 0:51 / /data rw,nosuid shared:30 - fuse.s3fs s3fs rw,user_id=0
+61 21 0:52 / /mnt/my\\040bucket rw shared:31 - fuse mountpoint-s3 rw
+62 60 0:53 / /data/scratch rw shared:32 - lustre 10.0.0.1@o2ib:/scratch rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("directory", "kind"),
+    [
+        ("/data/runs/a", "s3fs"),
+        ("/mnt/my bucket/run", "mountpoint-s3"),
+        ("/data/scratch/run", ""),
+        ("/database/run", ""),
+        ("/home/me", ""),
+    ],
+)
+def test_object_stores_are_known_by_their_mounts(directory: str, kind: str, tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    assert copying_kind(Path(directory), mounts) == kind
+
+
+def test_they_are_refused_in_one_line(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"60 21 0:51 / {tmp_path} rw - fuse.goofys bucket rw\n")
+    with pytest.raises(CheckpointError, match="is on goofys, which copies files"):
+        check_renames(tmp_path, mounts)
+
+
+def test_this_disk_is_fine_and_nothing_is_left(tmp_path: Path) -> None:
+    check_renames(tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert copying_kind(tmp_path, tmp_path / "no such list") == ""
+
+
+@pytest.mark.parametrize("function", ["replace", "rename"])
+def test_renames_that_fail_are_found(
+    function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Path) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(Path, function, refuse)
+    with pytest.raises(CheckpointError, match=r"renaming there fails \(Function not impl"):
+        check_renames(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_renames_that_copy_over_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copy(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes())
+        source.unlink()
+
+    monkeypatch.setattr(Path, "replace", copy)
+    with pytest.raises(CheckpointError, match="who reads a file sees what replaces it"):
+        check_renames(tmp_path)

@@ -1,0 +1,109 @@
+"""Fragments by literal example; the real layouts are test_optim.py's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.errors import ConfigError
+from pipeline.training.fragments import (
+    Fragment,
+    Layout,
+    Piece,
+    check_logical,
+    cut,
+    gaps,
+    read_layout,
+    verify,
+)
+from tests.pipeline.training.toy import Record
+
+FUSED = torch.nn.Parameter(torch.arange(1.0, 9.0))
+PARAMETERS = {"fused": FUSED}
+QUERY = Record("query", "fused", 0, (3,), True, True)
+KEY = Record("key", "fused", 3, (1, 2), True, True)
+"""Elements 5, 6 and 7 of `fused` are padding."""
+
+
+def second_rank(flat: torch.Tensor) -> Layout:
+    """This rank has elements 2 to 7, after something else."""
+    return Layout((flat,), (Piece("fused", 2, 0, 10, 6),), replicated=False)
+
+
+def test_cut() -> None:
+    assert cut(second_rank(torch.zeros(20)), [QUERY, KEY]) == [
+        Fragment(logical=0, start=2, flat=0, offset=10, numel=1),
+        Fragment(logical=1, start=0, flat=0, offset=11, numel=2),
+    ]
+
+
+def test_a_rank_may_have_nothing() -> None:
+    layout = Layout((torch.zeros(4),), (Piece("fused", 5, 0, 0, 3),), replicated=False)
+    assert cut(layout, [QUERY, KEY]) == []
+    assert [(first, last) for _, first, last in gaps(layout, [])] == [(0, 3)]
+
+
+def test_gaps() -> None:
+    layout = second_rank(torch.zeros(20))
+    found = gaps(layout, cut(layout, [QUERY, KEY]))
+    assert [(first, last) for _, first, last in found] == [(13, 16)]
+
+
+@pytest.mark.parametrize(
+    "logical,message",
+    [
+        ([QUERY, replace(KEY, name="query")], "two logical parameters are called query"),
+        ([QUERY, replace(KEY, parameter_name="other")], "key is part of other, which is no"),
+        ([QUERY, replace(KEY, start=2)], "key begins at 2 in fused, inside another"),
+        ([QUERY, replace(KEY, shape=(9,))], "key ends at 12, fused at 8"),
+        ([], "fused belongs to no logical parameter"),
+    ],
+)
+def test_wrong_logical_parameters(logical: list[Record], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_logical(logical, PARAMETERS)
+
+
+def whole(values: torch.Tensor) -> tuple[Layout, list[Fragment]]:
+    layout = Layout((values,), (Piece("fused", 0, 0, 0, 8),), replicated=False)
+    return layout, cut(layout, [QUERY, KEY])
+
+
+def test_verify() -> None:
+    weights = torch.tensor([1.0, 2, 3, 4, 5, 0, 0, 0])
+    device = torch.device("cpu")
+    verify(*whole(weights.clone()), [QUERY, KEY], {"fused": weights}, device)
+    verify(*whole(weights.clone()), [QUERY, KEY], {"fused": weights.bfloat16()}, device)
+    moved = weights.roll(1)
+    with pytest.raises(ConfigError, match="query is not where DeepSpeed's structures say"):
+        verify(*whole(moved), [QUERY, KEY], {"fused": weights}, device)
+    layout, fragments = whole(weights.clone())
+    with pytest.raises(ConfigError, match=r"key is not where .* \(0 of 2 elements found"):
+        verify(layout, fragments[:1], [QUERY, KEY], {"fused": weights}, device)
+    filled = weights + 1
+    with pytest.raises(ConfigError, match="fused has 3 values other than zero outside"):
+        verify(*whole(filled.clone()), [QUERY, KEY], {"fused": filled}, device)
+
+
+@pytest.mark.parametrize(
+    "attributes,message",
+    [
+        ({"round_robin_gradients": True}, "round_robin_gradients=True is not supported"),
+        ({"zero_hpz_partition_size": 8}, "zero_hpz_partition_size=8 is not supported"),
+        ({"swap_optimizer": True}, "swap_optimizer=True is not supported"),
+        ({"model_parallel_world_size": 2}, "model_parallel_world_size=2 is not supported"),
+        ({}, "SimpleNamespace says nothing about where fused lies"),
+    ],
+)
+def test_refused_layouts(attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_layout(PARAMETERS, [torch.zeros(8)], SimpleNamespace(**attributes))
+
+
+def test_groups_are_refused() -> None:
+    with pytest.raises(ConfigError, match="cut the model into 2 groups"):
+        read_layout(PARAMETERS, [torch.zeros(4)] * 2, SimpleNamespace())

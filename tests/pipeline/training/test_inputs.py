@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pipeline.data.loader import Loader
+from pipeline.data.order import Order, Share
+from pipeline.data.reading import Dataset
+from pipeline.training.inputs import model_inputs
+
+CPU = torch.device("cpu")
+
+
+def loader(prepared: Path, sequences: int, rows: int) -> Loader:
+    dataset = Dataset.open(prepared)
+    order = Order(kind="global", seed=1, shard_rows=(np.asarray(dataset.shard_rows),))
+    return Loader([dataset], order, Share(sequences=sequences, per_device=rows))
+
+
+def test_a_cpu_gets_the_used_slots_only(prepared: Path) -> None:
+    batch = next(loader(prepared, 4, 4).micro_batches())
+    ids, lengths, positions, labels, weights, mask_id = model_inputs(batch, CPU, 4)
+    assert ids.shape == (4, 32) and mask_id == 4
+    assert lengths is None or torch.equal(lengths, batch.lengths)
+    assert len(positions) == len(labels) == len(weights) == batch.predictions < 4 * 5
+    assert weights.min() == 1
+
+
+def test_a_batch_of_filling_alone_keeps_one_slot_that_counts_for_nothing(prepared: Path) -> None:
+    batches = loader(prepared, 4, 3).micro_batches()
+    for _ in range(2):
+        batch = next(batches)
+    assert batch.row_weights.tolist() == [1, 0, 0]
+    empty = next(loader(prepared, 2, 2).micro_batches())
+    empty = type(empty)(
+        **{name: getattr(empty, name) for name in empty.__slots__} | {"predictions": 0}
+    )
+    inputs = model_inputs(empty, CPU, 4)
+    assert len(inputs[2]) == 1
+
+
+def test_lengths_are_left_out_when_every_row_is_full(prepared: Path) -> None:
+    found = set()
+    for batch, _ in zip(loader(prepared, 1, 1).micro_batches(), range(60), strict=False):
+        lengths = model_inputs(batch, CPU, 4)[1]
+        assert (lengths is None) == (batch.tokens == 32)
+        found.add(lengths is None)
+    assert found == {True, False}

@@ -1,0 +1,129 @@
+"""The compiled arithmetic: what it touches, and that threads and pieces do not change it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.training import kernels
+from pipeline.training.fragments import Fragment
+from pipeline.training.kernels import CompiledUpdate
+from pipeline.training.lamb import AdamStep
+
+FRAGMENTS = [
+    Fragment(logical=1, start=0, flat=0, offset=3, numel=5_000),
+    Fragment(logical=0, start=7, flat=0, offset=5_010, numel=1),
+    Fragment(logical=2, start=0, flat=1, offset=0, numel=700),
+    Fragment(logical=1, start=5_000, flat=1, offset=700, numel=4_097),
+]
+SIZES = (6_000, 5_000)
+ADAM = AdamStep(beta1=0.9, beta2=0.99, eps=1e-6, updates=3, gradient_scale=0.5)
+DECAYS = (0.5, 0.1, 0.0)
+RATES = (0.1, 0.2, 0.3)
+
+
+def filled(seed: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(size, generator=generator) for size in SIZES]
+
+
+def step() -> tuple[list[torch.Tensor], ...]:
+    """Weights, gradients, moments and [2, pieces] squares after one LAMB step."""
+    weights, gradients, means = (filled(seed) for seed in range(3))
+    squares = [tensor.abs() for tensor in filled(3)]
+    update = CompiledUpdate(weights, list(zip(means, squares)), FRAGMENTS, DECAYS)
+    norms = update.advance(gradients, ADAM).clone()
+    whole = torch.zeros(2, 3, dtype=torch.float64).index_add_(1, update.owners, norms)
+    update.apply(gradients, RATES)
+    return weights, gradients, means, squares, [whole]
+
+
+def test_one_step_by_numpy() -> None:
+    before = [filled(seed) for seed in range(4)]
+    after = step()
+    sums = np.zeros((2, 3))
+    for part in FRAGMENTS:
+        inside = slice(part.offset, part.offset + part.numel)
+        w, g, m, v = (group[part.flat][inside].double().numpy() for group in before)
+        m = 0.9 * m + 0.1 * (0.5 * g)
+        v = 0.99 * np.abs(v) + 0.01 * (0.5 * g) ** 2
+        u = m / (1 - 0.9**3) / (np.sqrt(v / (1 - 0.99**3)) + 1e-6) + DECAYS[part.logical] * w
+        expected = (w - RATES[part.logical] * u, u, m, v)
+        for found, values in zip(after, expected):
+            np.testing.assert_allclose(found[part.flat][inside], values, rtol=1e-4, atol=1e-6)
+        sums[:, part.logical] += (w**2).sum(), (u**2).sum()
+    np.testing.assert_allclose(after[4][0], sums, rtol=1e-6)
+
+
+def test_nothing_between_the_fragments_is_touched() -> None:
+    inside = [torch.zeros(size, dtype=torch.bool) for size in SIZES]
+    for part in FRAGMENTS:
+        inside[part.flat][part.offset : part.offset + part.numel] = True
+    for seed, group in enumerate(step()[:3]):
+        for mask, tensor, original in zip(inside, group, filled(seed), strict=True):
+            assert torch.equal(tensor[~mask], original[~mask])
+            assert not torch.isclose(tensor[mask], original[mask], rtol=1e-9).all()
+
+
+def test_at_once_is_the_same_step() -> None:
+    weights, gradients, means = (filled(seed) for seed in range(3))
+    squares = [tensor.abs() for tensor in filled(3)]
+    update = CompiledUpdate(weights, list(zip(means, squares)), FRAGMENTS, DECAYS)
+    update.advance_and_apply(gradients, ADAM, 0.1)
+    lamb = [filled(0), filled(1), filled(2), [tensor.abs() for tensor in filled(3)]]
+    apart = CompiledUpdate(lamb[0], list(zip(lamb[2], lamb[3])), FRAGMENTS, DECAYS)
+    apart.advance(lamb[1], ADAM)
+    apart.apply(lamb[1], [0.1] * 3)
+    for mine, theirs in zip(weights + means + squares, lamb[0] + lamb[2] + lamb[3], strict=True):
+        assert torch.equal(mine, theirs)
+    assert all(torch.equal(mine, given) for mine, given in zip(gradients, filled(1), strict=True))
+
+
+@pytest.mark.parametrize("piece,job", [(2**18, 2**21), (100, 500), (4_099, 1)])
+def test_threads_and_their_shares_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, piece: int, job: int
+) -> None:
+    expected = step()
+    monkeypatch.setattr(kernels, "PIECE", piece)
+    monkeypatch.setattr(kernels, "JOB", job)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        found = step()
+    finally:
+        torch.set_num_threads(threads)
+    for mine, theirs in zip(found[:4], expected[:4], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+    torch.testing.assert_close(found[4], expected[4], rtol=1e-12, atol=0)
+
+
+def test_jobs_cover_every_piece_once() -> None:
+    whole = kernels.JOB
+    for numels in ([5], [whole, 1, 1], [whole // 2] * 7, [1] * 9, [3 * whole] * 2):
+        jobs = kernels._jobs(np.array(numels))
+        assert [place for first, last in jobs for place in range(first, last)] == [
+            *range(len(numels))
+        ]
+
+
+def test_gradient_square_is_of_the_fragments_alone() -> None:
+    weights, gradients = filled(0), filled(1)
+    moments = list(zip(filled(2), filled(3)))
+    update = CompiledUpdate(weights, moments, FRAGMENTS, DECAYS)
+    expected = sum(
+        float(gradients[part.flat][part.offset : part.offset + part.numel].double().square().sum())
+        for part in FRAGMENTS
+    )
+    assert float(update.gradient_square(gradients)) == pytest.approx(expected, rel=1e-12)
+    gradients[1][2_000] = float("nan")
+    assert not torch.isfinite(update.gradient_square(gradients))
+
+
+def test_a_rank_may_have_nothing() -> None:
+    weights, gradients = filled(0), filled(1)
+    update = CompiledUpdate(weights, list(zip(filled(2), filled(3))), [], DECAYS)
+    assert float(update.gradient_square(gradients)) == 0
+    assert update.advance(gradients, ADAM).shape == (2, 0)
+    update.apply(gradients, RATES)
+    assert torch.equal(weights[0], filled(0)[0])

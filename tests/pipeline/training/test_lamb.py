@@ -1,0 +1,66 @@
+"""The variants' numbers by hand; whole steps against each source's formula are test_optim.py's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import get_args, get_type_hints
+
+import pytest
+
+from pipeline.errors import ConfigError
+from pipeline.recipes import recipe
+from pipeline.run import Optimizer
+from pipeline.settings import override
+from pipeline.training.lamb import ADAMW, VARIANTS, rule_of
+from tests.pipeline.training.formulas import FORMULAS
+
+SETTINGS = recipe("roberta_base").optimizer
+
+
+def test_every_choice_has_a_rule_and_a_reference() -> None:
+    choices = get_args(get_type_hints(Optimizer)["lamb_variant"])
+    assert set(choices) == set(VARIANTS) == set(FORMULAS) - {"adamw"}
+    assert rule_of(replace(SETTINGS, kind="adamw")) is ADAMW
+    assert rule_of(replace(SETTINGS, lamb_variant="albert")) is VARIANTS["albert"]
+
+
+@pytest.mark.parametrize(
+    "variant,corrections,factor",
+    [
+        ("paper", (1 - 0.9**10, 1 - 0.999**10), 1.0),
+        ("nvlamb", (1 - 0.9**10, 1 - 0.999**10), 1.0),
+        ("albert", (1.0, 1.0), 1.0),
+        ("deepspeed", (1.0, 1.0), math.sqrt(1 - 0.999**10) / (1 - 0.9**10)),
+    ],
+)
+def test_where_the_bias_is_corrected(
+    variant: str, corrections: tuple[float, float], factor: float
+) -> None:
+    rule = VARIANTS[variant]
+    adam = rule.adam_step(SETTINGS, 10, 1.0)
+    assert (adam.correction1, adam.correction2) == pytest.approx(corrections)
+    assert rule.rate(2.0, adam, 10) == pytest.approx(2 * factor)
+
+
+def test_no_average_needs_no_correction() -> None:
+    adam = VARIANTS["albert"].adam_step(replace(SETTINGS, beta1=0.0, beta2=0.0), 1, 1.0)
+    assert (adam.correction1, adam.correction2) == (1.0, 1.0)
+
+
+def test_trust_ratio() -> None:
+    for name, rule in VARIANTS.items():
+        assert rule.trust_ratio(6.0, 2.0) == 3.0
+        assert rule.trust_ratio(0.0, 2.0) == rule.trust_ratio(6.0, 0.0) == 1.0
+        limited = name == "deepspeed"
+        assert rule.trust_ratio(100.0, 1.0) == (10.0 if limited else 100.0)
+        assert rule.trust_ratio(1.0, 1000.0) == (0.01 if limited else 0.001)
+
+
+@pytest.mark.parametrize("variant", ["nvlamb", "deepspeed"])
+def test_variants_that_adapt_everything_say_so(variant: str) -> None:
+    run, chosen = recipe("roberta_base"), f"optimizer.lamb_variant={variant}"
+    with pytest.raises(ConfigError, match=r"set optimizer\.adapt_vectors=true or"):
+        override(run, [chosen])
+    assert override(run, [chosen, "optimizer.adapt_vectors=true"])
+    assert override(run, [chosen, "optimizer.kind=adamw"])

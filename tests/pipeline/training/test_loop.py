@@ -1,0 +1,170 @@
+"""The loop with a plain model in place of DeepSpeed; the whole of it runs in test_train.py."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from model.hugging_face import logical_parameters
+from model.objectives import MaskedLanguageModel
+from pipeline.data.loader import Loader
+from pipeline.data.order import Order, Share
+from pipeline.data.reading import Dataset
+from pipeline.errors import CheckpointError
+from pipeline.recipes import recipe
+from pipeline.run import Run
+from pipeline.settings import override
+from pipeline.training.checkpoint import Alone, open_latest
+from pipeline.training.cluster import StopRequest
+from pipeline.training.evaluation import validation_loader
+from pipeline.training.loop import MOST_SKIPPED, Trainer, noise_seed
+from pipeline.training.metrics import Metrics, read_metrics
+from pipeline.training.optim import FragmentState
+from pipeline.training.plan import encoder_config, make_plan
+from pipeline.training.progress import Progress
+from pipeline.training.record import Record
+from pipeline.training.saving import Saver
+from pipeline.training.stragglers import ForwardClock, Stragglers
+from pipeline.training.tracing import Trace
+from pipeline.training.watchdog import Watchdog
+
+SETTINGS = [
+    "encoder.layers=1", "encoder.width=16", "encoder.feed_forward=32", "batch.sequences=4",
+    "batch.per_device=4", "steps=12", "schedule.warmup_steps=1", "validation.every=5",
+    "checkpoint.every=4", "logging.every=3",
+]  # fmt: skip
+
+
+class PlainEngine:
+    """Gradient descent with `Engine`'s face."""
+
+    stage, world_size = 1, 1
+
+    def __init__(self, run: Run, finite: bool = True) -> None:
+        self.module = MaskedLanguageModel(encoder_config(run), seed=0)
+        self.parameters = dict(self.module.named_parameters())
+        self.optimizer = SimpleNamespace(
+            steps=0, logical=logical_parameters(self.module), fragments=self.fragments,
+            telemetry=SimpleNamespace(report=dict),
+        )  # fmt: skip
+        self.gradient_norm = 1.0 if finite else float("inf")
+
+    def fragments(self) -> Iterator[FragmentState]:
+        for part in self.optimizer.logical:
+            size = torch.Size(part.shape).numel()
+            flat = self.parameters[part.parameter_name].detach().view(-1)
+            zeros = torch.zeros(size)
+            yield FragmentState(part.name, 0, flat[part.start : part.start + size], zeros, zeros)
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.module(*inputs)
+
+    def backward(self, loss_sum: torch.Tensor, count: int) -> None:
+        (loss_sum / count).backward()
+
+    @torch.no_grad()
+    def step(self, rate: float) -> bool:
+        updated = self.gradient_norm < float("inf")
+        self.optimizer.steps += updated
+        for parameter in self.module.parameters():
+            parameter -= rate * updated * parameter.grad
+            parameter.grad = None
+        return updated
+
+
+def trainer(prepared: Path, output: Path, progress: Progress, finite: bool = True) -> Trainer:
+    run = override(recipe("roberta_tiny"), SETTINGS)
+    train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
+    plan = make_plan(run, 1, 1, [train], [validation])
+    order = Order(kind="global", seed=0, shard_rows=(np.asarray(train.shard_rows),))
+    cluster = SimpleNamespace(
+        rank=0, world_size=1, device=torch.device("cpu"), control=None,
+        agreed=contextlib.nullcontext, total=lambda sums: sums, any=bool,
+        gather=lambda text: [text], each=lambda value: [value],
+    )  # fmt: skip
+    return Trainer(
+        record=Record.of(run, plan.to_dict(), [train], "attention"),
+        plan=plan,
+        cluster=cluster,  # type: ignore[arg-type]
+        engine=PlainEngine(run, finite),  # type: ignore[arg-type]
+        loader=Loader([train], order, Share(sequences=4, per_device=4)),
+        validation={"all": validation_loader([validation], 64)},
+        stop=StopRequest(),
+        metrics=Metrics(output, progress.step),
+        progress=progress,
+        clock=ForwardClock(torch.device("cpu")),
+        stragglers=Stragglers(["here"], output),
+        saver=Saver(output, Alone(), keep=3, keep_every=0),
+        watchdog=Watchdog(0, 60),
+        trace=Trace(None),
+    )
+
+
+def saved_steps(output: Path) -> list[str]:
+    return sorted(path.name for path in (output / "checkpoints").glob("step-*"))
+
+
+def test_everything_comes_when_it_is_due(prepared: Path, tmp_path: Path) -> None:
+    assert not trainer(prepared, tmp_path, Progress()).train(12)
+    lines = read_metrics(tmp_path)
+    assert [line["step"] for line in lines] == [3, 5, 6, 9, 10, 12]
+    assert [line["step"] for line in lines if "validation_loss" in line] == [5, 10, 12]
+    assert saved_steps(tmp_path) == ["step-00000004", "step-00000008", "step-00000012"]
+    assert [line["sequences"] for line in lines] == [12, 20, 24, 36, 40, 48]
+    checkpoint, _ = open_latest(tmp_path, Alone())
+    assert checkpoint
+    assert Progress.of(checkpoint.state) == Progress(
+        step=12, sequences=48, tokens=lines[-1]["tokens"], predictions=lines[-1]["predictions"]
+    )
+
+
+def test_a_stop_saves_the_step_just_made(prepared: Path, tmp_path: Path) -> None:
+    running = trainer(prepared, tmp_path, Progress())
+    running.stop.signalled = True
+    assert running.train(12)
+    assert saved_steps(tmp_path) == ["step-00000000"]
+
+
+def test_a_validation_that_was_cut_short_is_made_up_for(prepared: Path, tmp_path: Path) -> None:
+    running = trainer(prepared, tmp_path, Progress())
+    answers = iter([False, True])
+    stopping = SimpleNamespace(requested=False, mistake=None)
+    running.stop = stopping  # type: ignore[assignment]
+    running.cluster.any = lambda flag: flag or next(answers, False)  # type: ignore[misc]
+    assert running.train(12)
+    assert saved_steps(tmp_path) == ["step-00000004", "step-00000005"]
+    assert "validation_loss" not in read_metrics(tmp_path)[-1]
+    running.metrics and running.metrics.close()
+    assert not trainer(prepared, tmp_path, running.progress).train(6)
+    lines = read_metrics(tmp_path)
+    assert [line["step"] for line in lines] == [3, 5, 6]
+    assert "validation_loss" in lines[1] and "loss" in lines[1]
+
+
+def test_a_gradient_that_stays_infinite_ends_the_run(prepared: Path, tmp_path: Path) -> None:
+    lost = trainer(prepared, tmp_path, Progress(), finite=False)
+    with pytest.raises(CheckpointError, match=r"in 10 steps in a row, up to step 10; last .* 8\."):
+        lost.train(12)
+    assert lost.progress.skipped == MOST_SKIPPED
+    assert lost.progress.sequences == 40
+    assert read_metrics(tmp_path)[-1]["skipped_updates"] == 9
+    recovered = replace(lost.progress, skipped_in_a_row=9).after(
+        SimpleNamespace(sequences=4), 70, True  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert (recovered.skipped, recovered.skipped_in_a_row) == (10, 0)
+
+
+def test_noise_differs_between_neighbours_and_repeats_itself() -> None:
+    keys = [
+        (s, step, r, m) for s in range(3) for step in range(9) for r in range(4) for m in (0, 1)
+    ]
+    assert len({noise_seed(*key) for key in keys}) == len(keys)
+    assert noise_seed(0, 1, 2, 3) == noise_seed(0, 1, 2, 3) < 2**63

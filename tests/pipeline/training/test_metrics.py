@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import CheckpointError
+from pipeline.training.metrics import CURVE, METRICS, Metrics, Pace, read_metrics
+
+
+def test_a_step_is_one_line_also_when_validation_comes_later(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, 0)
+    metrics.write({"step": 1, "loss": 2.0})
+    metrics.write({"step": 2, "loss": 1.5, "grad_norm": math.inf})
+    metrics.write({"step": 2, "validation_loss": 1.75})
+    metrics.write({"step": 3, "loss": math.nan})
+    metrics.close()
+    assert (tmp_path / METRICS).read_text() == (
+        '{"step": 1, "loss": 2.0}\n'
+        '{"step": 2, "loss": 1.5, "grad_norm": null, "validation_loss": 1.75}\n'
+        '{"step": 3, "loss": null}\n'
+    )
+
+
+def test_lines_after_the_restored_step_are_cut_off(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, 0)
+    for step in (1, 2, 3):
+        metrics.write({"step": step, "loss": 1.0 / step})
+    metrics.close()
+    with (tmp_path / METRICS).open("a") as file:
+        file.write('{"step": 4, "lo')
+    assert [line["step"] for line in read_metrics(tmp_path)] == [1, 2, 3]
+    again = Metrics(tmp_path, 2)
+    assert again.last == {"step": 2, "loss": 0.5}
+    again.write({"step": 2, "validation_loss": 4.0})
+    again.write({"step": 3, "loss": 9.0})
+    again.close()
+    assert read_metrics(tmp_path) == [
+        {"step": 1, "loss": 1.0},
+        {"step": 2, "loss": 0.5, "validation_loss": 4.0},
+        {"step": 3, "loss": 9.0},
+    ]
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, 0)
+    metrics.file.close()
+    metrics.file = Path("/dev/full").open("ab")  # noqa: SIM115
+    with pytest.raises(CheckpointError, match=r"cannot write into .*No space left on device"):
+        metrics.write({"step": 1, "loss": 1.0})
+    with suppress(OSError):  # what is buffered still cannot be written
+        metrics.file.close()
+
+
+def test_the_curve_is_drawn_from_any_lines(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, 0)
+    metrics.draw()
+    metrics.write({"step": 1, "loss": 2.0})
+    metrics.write({"step": 2, "loss": math.nan, "validation_loss": 2.0, "validation_mask_loss": 2})
+    metrics.draw()
+    metrics.close()
+    assert (tmp_path / CURVE).read_bytes().startswith(b"\x89PNG")
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+
+
+def test_pace_tells_waiting_from_working_and_leaves_pauses_out() -> None:
+    pace = Pace(1000)
+
+    def slow() -> list[int]:
+        time.sleep(0.02)
+        return [1]
+
+    for _ in range(2):
+        with pace.waiting():
+            slow()
+        pace.steps += 1
+    with pace.paused():
+        time.sleep(0.2)
+    report = pace.report(tokens=1100)
+    assert 0.02 <= report["data_seconds"] <= report["step_seconds"] < 0.1
+    assert report["tokens_per_second"] == pytest.approx(50 / report["step_seconds"])
+    assert list(pace.timed(iter([1, 2]))) == [1, 2]
+    assert pace.report(tokens=1100)["data_seconds"] < 0.01

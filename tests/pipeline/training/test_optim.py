@@ -1,0 +1,379 @@
+"""LAMB and AdamW equal their formulas: alone, and under DeepSpeed at any stage and world size.
+
+The measure is ||ours - reference|| / distance that the reference moved; the criterion 3 times the
+floor, which is the same measure of the reference with its batch in chunks (toy.py).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from model.hugging_face import logical_parameters
+from model.objectives import MaskedLanguageModel
+from pipeline.recipes import recipe
+from pipeline.training import kernels, lamb
+from pipeline.training.foreach import ForeachUpdate
+from pipeline.training.fragments import REFUSED, cut, read_layout
+from pipeline.training.kernels import CompiledUpdate
+from pipeline.training.lamb import VARIANTS
+from pipeline.training.optim import UPDATES, LogicalOptimizer
+from pipeline.training.plan import encoder_config
+from pipeline.training.schedule import learning_rate
+from tests.pipeline.training.formulas import Weight as FormulaWeight
+from tests.pipeline.training.formulas import formula_of
+from tests.pipeline.training.toy import (
+    Record,
+    Toy,
+    batches,
+    distance,
+    records,
+    toy_run,
+    train_plainly,
+    view,
+)
+from tests.pipeline.training.zero_launch import measured
+from tests.pipeline.training.zero_settings import (
+    DRIFT,
+    MORE,
+    WORLD_SIZES,
+    Setting,
+    half,
+    matrix,
+    usual,
+)
+
+CPU = torch.device("cpu")
+FACTOR = 3
+"""Of the floor: DESIGN.md, section 8."""
+
+
+def bound(model: torch.nn.Module, logical: list[Record], **settings: Any) -> LogicalOptimizer:
+    """Our optimizer on a whole model, as at stage 0."""
+    return bound_with(model, logical, replace(recipe("roberta_tiny").optimizer, **settings))
+
+
+def bound_with(model: torch.nn.Module, logical: list[Record], settings: Any) -> LogicalOptimizer:
+    parameters = dict(model.named_parameters())
+    optimizer = LogicalOptimizer(parameters, logical, settings)
+    layout = read_layout(parameters, [], None)
+    optimizer.bind(layout, cut(layout, logical), CPU)
+    return optimizer
+
+
+class Weights(torch.nn.Module):
+    """One parameter of four elements: two logical ones of two, unless said otherwise."""
+
+    def __init__(self, *values: float) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.tensor(values))
+
+
+PAIR = [Record("first", "w", 0, (2,), True, True), Record("second", "w", 2, (2,), False, False)]
+
+
+def train_ours(run: Any) -> dict[str, torch.Tensor]:
+    """The toy after `run`, without DeepSpeed."""
+    model = Toy()
+    logical = records(model)
+    optimizer = bound_with(model, logical, run.optimizer)
+    for step, (ids, weights) in enumerate(batches(run.batch.sequences, run.steps), 1):
+        (model(ids, weights) / weights[:, 1:].sum()).backward()
+        optimizer.param_groups[0]["lr"] = learning_rate(run, step)
+        optimizer.step()
+        optimizer.zero_grad()
+    parameters = dict(model.named_parameters())
+    return {r.name: view(parameters[r.parameter_name], r).clone() for r in logical}
+
+
+@pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
+@pytest.mark.parametrize("kind", ["adamw", *VARIANTS])
+@pytest.mark.parametrize("clip_norm", [0.0, 0.2])
+def test_equals_the_formula_on_one_process(
+    kind: str, clip_norm: float, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(UPDATES, "cpu", arithmetic)
+    run = toy_run(kind, "fp32", clip_norm, 8, 50)
+    reference, chunked = (train_plainly(Toy(), run, chunks) for chunks in (1, 2))
+    floor = distance(chunked, reference, Toy())
+    assert 0 < floor < 1e-5
+    assert distance(train_ours(run), reference, Toy()) <= FACTOR * floor
+
+
+EDGES: dict[str, dict[str, Any]] = {
+    "beta1": {"beta1": 0.0},
+    "beta2": {"beta2": 0.0, "eps": 0.05},  # with a small eps any rounding would flip signs
+    "both betas": {"beta1": 0.0, "beta2": 0.0, "eps": 0.05},
+    "eps": {"eps": 0.1},
+    "no decay": {"weight_decay": 0.0},
+    "decay": {"decay_vectors": True},
+    "adapt": {"adapt_vectors": True},
+}
+
+
+@pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
+@pytest.mark.parametrize("kind", ["adamw", *VARIANTS])
+@pytest.mark.parametrize("name", EDGES)
+def test_edges_of_the_settings(
+    kind: str, name: str, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against the formula in fp64."""
+    monkeypatch.setitem(UPDATES, "cpu", arithmetic)
+    run = toy_run(kind, "fp32", 0.2, 8, 5)
+    run = replace(run, optimizer=replace(run.optimizer, **EDGES[name]))
+    assert distance(train_ours(run), train_plainly(Toy().double(), run, 1), Toy()) < 1e-4
+
+
+def test_settings_and_variants_matter() -> None:
+    """Every pair differs by far more than what any test here forgives."""
+    runs = [toy_run(kind, "fp32", 0.2, 8, 20) for kind in ("adamw", *VARIANTS)]
+    paper = runs[1]
+    for edge in EDGES.values():
+        changed = replace(paper.optimizer, **edge)
+        runs.append(replace(paper, optimizer=changed))
+    results = [train_ours(run) for run in runs]
+    for index, (first, run) in enumerate(zip(results, runs, strict=True)):
+        for second, other in zip(results[:index], runs, strict=False):
+            same = {run.optimizer.lamb_variant, other.optimizer.lamb_variant} == {"paper", "nvlamb"}
+            if not (same and run.optimizer.adapt_vectors == other.optimizer.adapt_vectors):
+                assert distance(first, second, Toy()) > 0.005, (run.optimizer, other.optimizer)
+
+
+def test_the_reference_is_pytorchs_adamw() -> None:
+    """In fp64: in fp32 PyTorch's 1 - lr weight_decay is off by the same rounding every step."""
+    run = toy_run("adamw", "fp32", 0, 8, 50)
+    reference = train_plainly(Toy().double(), run, 1)
+    model = Toy().double()
+    settings = run.optimizer
+    theirs = torch.optim.AdamW(
+        [
+            {"params": [p for p in model.parameters() if p.dim() > 1]},
+            {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0},
+        ],
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.eps,
+        weight_decay=settings.weight_decay,
+    )
+    for step, (ids, weights) in enumerate(batches(8, run.steps), 1):
+        (model(ids, weights) / weights[:, 1:].sum()).backward()
+        for group in theirs.param_groups:
+            group["lr"] = learning_rate(run, step)
+        theirs.step()
+        theirs.zero_grad()
+    parameters = dict(model.named_parameters())
+    found = {r.name: view(parameters[r.parameter_name], r) for r in records(model)}
+    assert distance(found, reference, Toy()) < 1e-12
+
+
+def everything() -> list[dict[str, Any]]:
+    """Of all world sizes."""
+    return [result for world_size in WORLD_SIZES for result in measured(world_size)["exact"]]
+
+
+def check_equal(results: list[dict[str, Any]], expected: list[Setting]) -> None:
+    """Nothing left out, and all within the criterion of a floor that is rounding."""
+    assert [Setting(*(r[field] for field in Setting._fields)) for r in results] == expected
+    for result in results:
+        assert 0 < result["floor"] < (1e-4 if result["precision"] == "fp32" else 0.05)
+        assert result["distance"] <= FACTOR * result["floor"], result
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+def test_equals_an_unsharded_run_at_every_stage(world_size: int) -> None:
+    check_equal(measured(world_size)["exact"], usual(world_size))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+def test_equals_an_unsharded_run_in_the_whole_matrix(world_size: int) -> None:
+    results = measured(world_size, "matrix")["exact"]
+    check_equal(results, [*matrix(offload=False), *matrix(offload=True)])
+
+
+@pytest.mark.slow
+def test_does_not_drift() -> None:
+    """300 steps: as near the reference, by the same criterion, as after a few."""
+    check_equal(measured(2, "drift")["exact"], DRIFT)
+
+
+@pytest.mark.parametrize("offload", [False, True])
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+def test_half_the_matrix_has_every_four_values_together(offload: bool, world_size: int) -> None:
+    whole, mine = matrix(offload), half(offload, world_size)
+    assert {*mine} | {*half(offload, world_size + 1)} == {*whole} and 2 * len(mine) == len(whole)
+    for left_out in range(5):
+        assert {s[:left_out] + s[left_out + 1 :] for s in mine} == {
+            s[:left_out] + s[left_out + 1 :] for s in whole
+        }
+
+
+def test_naive_lamb_does_not() -> None:
+    """The criterion sees what a LAMB does that takes its norms of what ZeRO hands it."""
+    for result in measured(2)["naive"] + measured(3)["naive"]:
+        # or not a number: stage 3 has memory in its norms that nobody has written to
+        assert not result["distance"] <= 10_000 * result["floor"], result
+
+
+def test_padding_stays_zero() -> None:
+    assert all(result["padding_is_zero"] for result in everything())
+
+
+def test_clipping_sees_the_same_norm_at_every_stage() -> None:
+    """Only what the weights' own rounding moves; the first step's weights are the same."""
+    norms = [r["norms"] for r in measured(2)["exact"] if (r["kind"], r["steps"]) == ("lamb", MORE)]
+    assert len(norms) == 4
+    for other in norms[1:]:
+        assert other == pytest.approx(norms[0], rel=1e-4)
+        assert other[0] == pytest.approx(norms[0][0], rel=1e-6)
+    assert min(norms[0]) > 0.2
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
+    """On one rank, infinite or not a number; at every stage, in both precisions, offloaded too."""
+    assert all(result["non_finite_skipped"] for result in everything())
+
+
+def test_a_step_is_at_most_two_small_collectives() -> None:
+    """Their bytes: a float64 for the clip norm, two for each logical parameter's norms."""
+    for result in everything():
+        norm, layers = ["all_reduce", 8], ["all_reduce", 16 * result["logical"]]
+        expected = [norm] if result["kind"] == "adamw" else [norm, layers]
+        alone = result["runs_as"] == 0 or result["world_size"] == 1
+        assert result["collectives"] == ([] if alone else expected), result
+
+
+def test_the_page_is_in_step_with_the_code() -> None:
+    page = (Path(lamb.__file__).parent / "README.md").read_text()
+    refused = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE)
+    assert refused == [(name, str(value)) for name, value in REFUSED.items()]
+    start = page.index("`optimizer.lamb_variant` is")
+    named = re.findall(r"`(\w+)` \(", page[start : page.index("lamb.py", start)])
+    assert named == [*VARIANTS]
+    for recipe_name in ("roberta_base", "roberta_large"):
+        with torch.device("meta"):
+            model = MaskedLanguageModel(encoder_config(recipe(recipe_name)), seed=0)
+        size = 16 * len(logical_parameters(model))
+        assert f"{size:,} for {recipe_name}" in " ".join(page.split())
+
+
+def test_one_update_by_hand() -> None:
+    """w = (3, 4 | 1, 1), first step: m/sqrt(v) is the gradient's sign."""
+    model = Weights(3.0, 4.0, 1.0, 1.0)
+    optimizer = bound(model, PAIR, weight_decay=0.1, eps=1e-12, clip_norm=0.0)
+    model.w.grad = torch.tensor([7.0, -7.0, 7.0, 7.0])
+    optimizer.param_groups[0]["lr"] = 0.5
+    optimizer.step()
+    # u = (1 + .3, -1 + .4), its norm 1.4318, ||w|| = 5; the second has neither decay nor ratio
+    ratio = 5 / math.hypot(1.3, 0.6)
+    expected = [3 - 0.5 * ratio * 1.3, 4 + 0.5 * ratio * 0.6, 0.5, 0.5]
+    assert model.w.tolist() == pytest.approx(expected, rel=1e-6)
+    assert optimizer.trust_ratios == pytest.approx([ratio, 1.0])
+    assert optimizer.gradient_norm == pytest.approx(14.0)
+
+
+def test_vectors_adapt_when_the_run_says_so() -> None:
+    model = Weights(3.0, 4.0, 3.0, 4.0)
+    optimizer = bound(model, PAIR, weight_decay=0.0, adapt_vectors=True, clip_norm=0.0)
+    model.w.grad = torch.tensor([1.0, 1.0, 2.0, 2.0])
+    optimizer.step()
+    assert optimizer.trust_ratios == pytest.approx([5 / math.sqrt(2)] * 2, rel=1e-4)
+
+
+def test_deepspeeds_ratio_is_limited() -> None:
+    model = Weights(1e4, 1e4, 1e-4, 1e-4)
+    optimizer = bound(model, PAIR, weight_decay=0.0, lamb_variant="deepspeed", adapt_vectors=True)
+    model.w.grad = torch.tensor([1.0, 1.0, 1.0, 1.0])
+    optimizer.step()
+    assert optimizer.trust_ratios == [10.0, 0.01]
+
+
+@pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("weight,gradient", [(0.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+def test_the_ratio_is_one_where_a_norm_is_zero(
+    weight: float, gradient: float, variant: str, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the formula has it; without decay, so that the update is zero where the gradient is."""
+    monkeypatch.setitem(UPDATES, "cpu", arithmetic)
+    model = Weights(weight, weight, 1.0, 2.0)
+    optimizer = bound(
+        model, PAIR, weight_decay=0.0, clip_norm=0.0, lamb_variant=variant, adapt_vectors=True
+    )
+    expected: list[float] = []
+    for values, slope in (((weight, weight), gradient), ((1.0, 2.0), 1.0)):
+        zeros = torch.zeros(2), torch.zeros(2)
+        whole = FormulaWeight(torch.tensor(values), *zeros, False, True)
+        formula = formula_of(optimizer.settings)
+        after = formula(whole, torch.full((2,), slope), 1, 0.1, optimizer.settings)
+        expected += after.tolist()
+    model.w.grad = torch.tensor([gradient, gradient, 1.0, 1.0])
+    optimizer.param_groups[0]["lr"] = 0.1
+    optimizer.step()
+    assert optimizer.trust_ratios[0] == 1.0 != optimizer.trust_ratios[1]
+    assert model.w.tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_vectors_decay_when_the_run_says_so() -> None:
+    model = Weights(1.0, 1.0, 1.0, 1.0)
+    optimizer = bound(model, PAIR, kind="adamw", weight_decay=0.1, decay_vectors=True)
+    model.w.grad = torch.zeros(4)
+    optimizer.param_groups[0]["lr"] = 1.0
+    optimizer.step()
+    assert model.w.tolist() == pytest.approx([0.9] * 4)
+
+
+def test_what_belongs_to_no_logical_parameter_is_left_alone() -> None:
+    model = Weights(1.0, 1.0, math.nan, 5.0)
+    optimizer = bound(model, [PAIR[0]], clip_norm=1.0)
+    model.w.grad = torch.tensor([3.0, 4.0, math.nan, 9.0])
+    optimizer.param_groups[0]["lr"] = 0.1
+    optimizer.step()
+    assert optimizer.gradient_norm == pytest.approx(5.0)
+    assert model.w[3] == 5.0 and model.w[0] < 1.0
+
+
+def test_not_finite_is_not_counted() -> None:
+    model = Weights(1.0, 2.0, 3.0, 4.0)
+    optimizer = bound(model, PAIR)
+    model.w.grad = torch.tensor([1.0, math.inf, 1.0, 1.0])
+    optimizer.param_groups[0]["lr"] = 0.1
+    optimizer.step()
+    assert optimizer.steps == 0 and not math.isfinite(optimizer.gradient_norm)
+    assert model.w.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert all(not part.exp_avg.any() for part in optimizer.fragments())
+
+
+def test_blocks_change_only_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = toy_run("lamb", "fp32", 0.2, 8, 20)
+    whole = train_ours(run)
+    monkeypatch.setattr(kernels, "PIECE", 11)
+    assert distance(train_ours(run), whole, Toy()) < 1e-6
+
+
+def test_fragments_are_views() -> None:
+    model = Weights(1.0, 2.0, 3.0, 4.0)
+    optimizer = bound(model, PAIR)
+    parts = list(optimizer.fragments())
+    assert [(part.name, part.start, part.weight.tolist()) for part in parts] == [
+        ("first", 0, [1.0, 2.0]), ("second", 0, [3.0, 4.0]),
+    ]  # fmt: skip
+    parts[1].weight.fill_(9)
+    parts[1].exp_avg_sq.fill_(0.5)
+    assert model.w.tolist() == [1.0, 2.0, 9.0, 9.0]
+    assert next(iter(optimizer.state.values()))["exp_avg_sq"].tolist() == [0, 0, 0.5, 0.5]
+
+
+def test_norms_of_large_weights_are_exact() -> None:
+    """PyTorch's fp32 norm of a tensor this size is 5e-4 off on a CPU; cut into blocks it is not."""
+    model = torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.full((2**24,), 0.1))})
+    optimizer = bound(model, [Record("w", "w", 0, (2**24,), True, True)], clip_norm=0.0)
+    model["w"].grad = torch.linspace(0.001, 0.1, 2**24)
+    expected = float(model["w"].grad.double().norm())
+    optimizer.step()
+    assert optimizer.gradient_norm == pytest.approx(expected, rel=1e-6)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.reading import Dataset
+from pipeline.errors import ConfigError
+from pipeline.recipes import recipe
+from pipeline.training.plan import attention_name, encoder_config, make_plan, micro_batches
+
+
+@pytest.mark.parametrize(
+    ("sequences", "ranks", "per_device", "accumulation", "rows"),
+    [
+        (8192, 8, 128, 8, 128),
+        (8192, 24, 128, 3, 114),  # 342 a rank: three of 114, not two of 128 and one of 86
+        (50, 1, 32, 2, 25),
+        (5, 4, 32, 1, 2),
+        (3, 3, 32, 1, 1),
+    ],
+)
+def test_micro_batches_are_the_fewest_and_equal(
+    sequences: int, ranks: int, per_device: int, accumulation: int, rows: int
+) -> None:
+    assert micro_batches(sequences, ranks, per_device) == (accumulation, rows)
+
+
+def test_a_plan_counts_what_is_there(prepared: Path) -> None:
+    run = recipe("roberta_tiny")
+    train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
+    plan = make_plan(run, 3, 1, [train], [validation])
+    totals = train.manifest.totals
+    assert plan.train_sequences + plan.validation_sequences == totals["sequences"]
+    assert (plan.rows, plan.accumulation, plan.filling) == (22, 1, 2)
+    assert plan.epochs == 2400 * 64 / plan.train_sequences
+    mean = sum(shard.tokens for shard in train.shards) / plan.train_sequences
+    assert plan.tokens == round(153_600 * mean)
+    assert plan.parameters == 682_240
+    assert (
+        "3 ranks x 1 micro-batches x 22 rows, 2 rows filled (3.0% of the work)" in plan.lines()[1]
+    )
+    with pytest.raises(ConfigError, match=r"batch.sequences=64 is smaller than the 65 ranks"):
+        make_plan(run, 65, 1, [train], [validation])
+
+
+def test_the_encoder_gets_the_vocabulary_of_the_data() -> None:
+    config = encoder_config(recipe("roberta_base"))
+    assert (config.vocab_size, config.width, config.positions) == (50_265, 768, 512)
+
+
+def test_attention_is_named_for_what_computes_it() -> None:
+    run = replace(recipe("roberta_base"), precision="fp32")
+    assert attention_name(run, "cpu") == "row_attention"
+    assert attention_name(run, "cuda") == "scaled_dot_product_attention"
+    dry = replace(run, encoder=replace(run.encoder, dropout=0.0))
+    assert attention_name(dry, "cpu") == "scaled_dot_product_attention"

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.errors import CheckpointError
+from pipeline.training.checkpoint import Alone, open_latest
+from pipeline.training.optim import FragmentState
+from pipeline.training.progress import Progress, restore, state_of
+from pipeline.training.saving import Saver
+
+
+@dataclass
+class Settings:
+    """Stands for a Run."""
+
+    seed: int = 1
+
+
+def engine(shape: tuple[int, ...] = (2, 3)) -> Any:
+    """One logical parameter, in two fragments; `refreshed` counts refreshes."""
+    flat = torch.zeros(3, 6)
+    parts = [FragmentState("w", i, *(row[i : i + 3] for row in flat)) for i in (0, 3)]
+    found = SimpleNamespace(
+        flat=flat, stage=1, world_size=1, refreshed=0,
+        optimizer=SimpleNamespace(
+            steps=0, logical=[SimpleNamespace(name="w", shape=shape)], fragments=lambda: parts
+        ),
+    )  # fmt: skip
+
+    def refresh() -> None:
+        found.refreshed += 1
+
+    found.refresh_model_weights = refresh
+    return found
+
+
+def test_what_is_saved_is_restored(tmp_path: Path) -> None:
+    progress = Progress(
+        step=9, sequences=72, tokens=7000, predictions=900, skipped=2, skipped_in_a_row=1
+    )
+    record: Any = SimpleNamespace(run=Settings(), fingerprints={"tokenizer": "t"}, versions={})
+    before = engine()
+    before.flat.copy_(torch.arange(18.0).view(3, 6))
+    before.optimizer.steps = 7
+    saver = Saver(tmp_path, Alone(), keep=1, keep_every=0)
+    saver.save(before.optimizer.fragments(), state_of(progress, record, before))
+    checkpoint, _ = open_latest(tmp_path, Alone())
+    assert checkpoint and Progress.of(checkpoint.state) == progress
+    after = engine()
+    restore(after, checkpoint)
+    assert torch.equal(after.flat, before.flat)
+    assert (after.optimizer.steps, after.refreshed) == (7, 1)
+    with pytest.raises(CheckpointError, match=r"has w of shape \(2, 3\), .* needs \(3, 2\)"):
+        restore(engine((3, 2)), checkpoint)

@@ -1,0 +1,58 @@
+"""Waiting for the other ranks, and what is kept; the crashes are in test_saving.py."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import CheckpointError
+from pipeline.training.checkpoint import Alone
+from pipeline.training.fragment_files import write_fragments
+from pipeline.training.publishing import make_room, note_failure, wait_for_ranks
+from tests.pipeline.training import toy_checkpoints as toy
+
+
+def published(run: Path) -> list[int]:
+    return sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
+
+
+def test_steps_that_keep_every_divides_stay_for_ever(tmp_path: Path) -> None:
+    saver = toy.saver(tmp_path, Alone(), keep=2, keep_every=30)
+    for step in range(10, 110, 10):
+        saver.save(toy.fragments(step), toy.state(step))
+    assert published(tmp_path) == [30, 60, 90, 100]
+    toy.saver(tmp_path, Alone(), keep=1).save(toy.fragments(110), toy.state(110))
+    assert published(tmp_path) == [110]
+
+
+def test_rank_0_waits_for_all_and_names_who_cannot(tmp_path: Path) -> None:
+    never = threading.Event()
+    later = threading.Timer(0.2, write_fragments, (tmp_path, 1, toy.fragments(1)))
+    later.start()
+    began = time.monotonic()
+    wait_for_ranks(tmp_path, 2, "", never)
+    assert time.monotonic() - began > 0.15
+    (tmp_path / "weights-00002.safetensors").write_bytes(b"half")
+    note_failure(tmp_path, 2, "cannot write: disk full")
+    assert not (tmp_path / "weights-00002.safetensors").exists()
+    with pytest.raises(CheckpointError, match=r"^rank 2: cannot write: disk full$"):
+        wait_for_ranks(tmp_path, 3, "", never)
+    with pytest.raises(CheckpointError, match=r"^mine \(and ranks 2\)$"):
+        wait_for_ranks(tmp_path, 3, "mine", never)
+    given_up = threading.Event()
+    given_up.set()
+    (tmp_path / "failed-00002").unlink()
+    with pytest.raises(CheckpointError, match="the files of ranks 2, 3 did not come"):
+        wait_for_ranks(tmp_path, 4, "", given_up)
+
+
+def test_what_does_not_fit_is_not_begun(tmp_path: Path) -> None:
+    huge = replace(toy.state(1), shapes={"weight": (1 << 50,)})
+    temporary = tmp_path / ".step-00000001.tmp"
+    with pytest.raises(CheckpointError, match=r"takes 13,510,798,882\.1 MB, .* has [\d.,]+ MB fr"):
+        make_room(temporary, huge)
+    assert not temporary.exists()

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline.data.reading import Dataset
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.recipes import recipe
+from pipeline.settings import override, to_dict
+from pipeline.training.record import (
+    FREE_SETTINGS,
+    Record,
+    check_same,
+    check_source,
+    read_record,
+    read_run,
+)
+
+
+@pytest.fixture(scope="module")
+def dataset(prepared: Path) -> Dataset:
+    return Dataset.open(prepared)
+
+
+def record(dataset: Dataset) -> Record:
+    return Record.of(recipe("roberta_tiny"), {"rows": 32}, [dataset], "row_attention", "elsewhere")
+
+
+def test_what_is_written_is_read(dataset: Dataset, tmp_path: Path) -> None:
+    written = record(dataset)
+    written.write(tmp_path)
+    found = read_record(tmp_path)
+    assert found == written
+    assert found.directories == [dataset.directory.resolve()]
+    assert found.fingerprints["data-0"] == dataset.manifest.fingerprint
+    assert found.versions["torch"] and found.begun_from == "elsewhere"
+
+
+def test_a_run_json_gives_its_run(dataset: Dataset, tmp_path: Path) -> None:
+    record(dataset).write(tmp_path)
+    assert read_run(tmp_path / "run.json") == recipe("roberta_tiny")
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(to_dict(recipe("roberta_base"))))
+    assert read_run(bare) == recipe("roberta_base")
+    bare.write_text("[1]")
+    with pytest.raises(ConfigError, match="holds no settings"):
+        read_run(bare)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_run(tmp_path / "none.json")
+
+
+def test_free_settings_are_settings(dataset: Dataset, tmp_path: Path) -> None:
+    earlier = record(dataset)
+    for path in FREE_SETTINGS:
+        value = {"data.reader": "read", "checkpoint.keep_every": "1400"}.get(path, "7")
+        extra = ["data.order=blocks"] if path == "data.reader" else []
+        earlier_run = override(earlier.run, extra)
+        now = override(earlier_run, [f"{path}={value}"])
+        check_same(replace(earlier, run=earlier_run), now, [dataset], tmp_path)
+
+
+def test_differences_are_named(dataset: Dataset, tmp_path: Path) -> None:
+    earlier = record(dataset)
+    with pytest.raises(CheckpointError, match=r"begun with data.order=global, now it is blocks"):
+        check_same(earlier, override(earlier.run, ["data.order=blocks"]), [dataset], tmp_path)
+    other = replace(earlier, data=[{"fingerprint": "abc", "directory": "x"}])
+    with pytest.raises(CheckpointError, match="begun with data abc, now it is"):
+        check_same(other, earlier.run, [dataset], tmp_path)
+    with pytest.raises(CheckpointError, match="begun with sample order 0"):
+        check_same(replace(earlier, order_version=0), earlier.run, [dataset], tmp_path)
+
+
+def test_a_checkpoint_of_another_run_is_named(dataset: Dataset, tmp_path: Path) -> None:
+    now = record(dataset)
+
+    def refusal(forked: bool, *settings: str, **fingerprints: str) -> str:
+        run = override(now.run, settings)
+        own = now.fingerprints | {name.replace("_", "-"): v for name, v in fingerprints.items()}
+        state = SimpleNamespace(run=to_dict(run), fingerprints=own)
+        try:
+            check_source(state, now, tmp_path, forked)  # type: ignore[arg-type]
+        except CheckpointError as error:
+            return str(error).removeprefix(f"{tmp_path} is of a run with ").split(";")[0]
+        return ""
+
+    for forked in (False, True):
+        assert refusal(forked) == refusal(forked, "checkpoint.keep=9") == ""
+        assert refusal(forked, "encoder.width=64") == "encoder.width=64, this one has 128"
+        assert refusal(forked, tokenizer="abc").startswith("tokenizer abc, this one has ")
+    assert refusal(True, "optimizer.peak_lr=0.5", data_0="abc") == ""
+    assert refusal(False, "optimizer.peak_lr=0.5").startswith("optimizer.peak_lr=0.5, this one")
+    assert refusal(False, data_0="abc").startswith("data-0 abc, this one has ")
+
+
+def test_damaged_or_missing(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"holds no run.json"):
+        read_record(tmp_path)
+    (tmp_path / "run.json").write_text('{"run": {}}')
+    with pytest.raises(ConfigError, match="missing settings"):
+        read_record(tmp_path)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        read_record(tmp_path)

@@ -1,0 +1,384 @@
+"""A save is published whole or not at all: crashes, full disks, several ranks, old ones removed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import CheckpointError
+from pipeline.training import publishing, saving
+from pipeline.training.checkpoint import Alone, Checkpoint, Ranks, open_latest, verify
+from pipeline.training.publishing import remove_leftovers
+from tests.pipeline.training import toy_checkpoints as toy
+from tests.pipeline.training.points import Points
+
+
+def published(run: Path) -> list[int]:
+    return sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        file.relative_to(directory).as_posix(): file.read_bytes()
+        for file in sorted(directory.rglob("*"))
+        if file.is_file()
+    }
+
+
+def assert_latest(run: Path, step: int) -> None:
+    checkpoint, messages = open_latest(run, Alone())
+    assert checkpoint is not None and checkpoint.state.step == step
+    assert messages == [] and toy.holds(checkpoint, step)
+
+
+def test_the_newest_are_kept(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 4):
+        assert toy.save(tmp_path, step, 2, keep=2) == [None, None]
+    assert published(tmp_path) == [3, 4]
+    assert toy.save(tmp_path, 5, keep=1) == [None]
+    assert published(tmp_path) == [5]
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
+        "latest",
+        "step-00000005",
+    ]
+
+
+def test_newer_ones_are_not_removed(tmp_path: Path) -> None:
+    """Whoever went back to an older one may want them again; they go when their step is saved."""
+    for step in (1, 2, 3):
+        toy.save(tmp_path, step)
+    toy.save(tmp_path, 2, keep=1, values_of=20)
+    assert published(tmp_path) == [2, 3]
+    checkpoint, messages = open_latest(tmp_path, Alone())
+    assert checkpoint is not None and checkpoint.state.step == 2 and toy.holds(checkpoint, 20)
+    assert len(messages) == 1 and "step-00000003 is newer" in messages[0]
+
+
+def test_an_old_one_that_cannot_be_removed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy.save(tmp_path, 1)
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    monkeypatch.setattr(publishing.shutil, "rmtree", refuse)
+    warnings: list[str] = []
+    saver = toy.saver(tmp_path, Alone(), keep=1)
+    saver.tell = warnings.append
+    saver.save(toy.fragments(2), toy.state(2))
+    (warning,) = warnings
+    assert "cannot remove the old checkpoint" in warning and "step-00000001" in warning
+    monkeypatch.undo()
+    assert_latest(tmp_path, 2)
+    remove_leftovers(tmp_path)
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+
+
+def test_every_element_must_come_from_one_rank(tmp_path: Path) -> None:
+    """Stage 0 without `divide` would write everything twice."""
+    errors = toy.on_ranks(
+        2, lambda ranks: toy.saver(tmp_path, ranks).save(toy.fragments(1), toy.state(1, 2))
+    )
+    assert all("was written twice" in str(error) for error in errors)
+    errors = toy.on_ranks(1, lambda ranks: toy.saver(tmp_path, ranks).save([], toy.state(1)))
+    assert "has 0 elements" in str(errors[0])
+    assert published(tmp_path) == []
+
+
+def fail_on(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    """Let the disk of one rank be full when it has written half of its fragments."""
+    original = saving.write_fragments
+
+    def write(directory: Path, writer: int, fragments: Any) -> None:
+        if writer == rank:
+            (directory / f"weights-{rank:05d}.safetensors").write_bytes(bytes(100))
+            raise OSError(28, "No space left on device")
+        original(directory, writer, fragments)
+
+    monkeypatch.setattr(saving, "write_fragments", write)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_one_rank_that_cannot_write_stops_all(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy.save(tmp_path, 1, 3)
+    before = contents(tmp_path)
+    with monkeypatch.context() as patch:
+        fail_on(patch, rank)
+        errors = toy.save(tmp_path, 2, 3, keep=1)
+    assert all(isinstance(error, CheckpointError) for error in errors)
+    (message,) = {str(error) for error in errors}
+    assert "step 2 was not saved" in message and "No space left" in message
+    assert not rank or f"rank {rank}" in message
+    assert contents(tmp_path) == before
+    assert not list((tmp_path / "checkpoints").glob(".*"))
+    assert toy.save(tmp_path, 2, 3) == [None] * 3
+    assert_latest(tmp_path, 2)
+
+
+def test_a_failure_in_the_background_is_told_once_and_the_next_one_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy.save(tmp_path, 1, 2)
+    told: list[tuple[int, str]] = []
+
+    def play(ranks: Ranks) -> list[str]:
+        saver = toy.saver(tmp_path, ranks)
+        saver.tell = lambda text: told.append((ranks.rank, text))
+        saver.begin(toy.fragments(2, cuts[ranks.rank]), toy.state(2, 2))
+        outcomes = [saver.finish()]
+        if ranks.rank == 0:
+            monkeypatch.undo()
+        ranks.gather("")
+        saver.begin(toy.fragments(3, cuts[ranks.rank]), toy.state(3, 2))
+        outcomes.append(saver.finish())
+        assert saver.saved_step == 3
+        return outcomes
+
+    cuts = toy.cut(2)
+    fail_on(monkeypatch, 1)
+    for outcomes in toy.on_ranks(2, play):
+        assert outcomes == ["rank 1: [Errno 28] No space left on device", ""]
+    ((rank, text),) = told
+    assert rank == 0 and text == (
+        "warning: step 2 was not saved: rank 1: [Errno 28] No space left on device; older "
+        "checkpoints are as they were; training goes on"
+    )
+    assert published(tmp_path) == [1, 3]
+    assert_latest(tmp_path, 3)
+
+
+def test_a_rank_that_cannot_even_say_so_is_heard_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "note_failure", lambda *_: None)
+    fail_on(monkeypatch, 1)
+    for error in toy.save(tmp_path, 1, 3):
+        assert "step 1 was not saved: rank 1: [Errno 28] No space" in str(error)
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_files_that_rank_0_never_sees_are_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 writes to a disk of its own."""
+    monkeypatch.setattr(saving, "VISIBLE_SECONDS", 0.3)
+    (tmp_path / "1/checkpoints/.step-00000001.tmp").mkdir(parents=True)
+
+    def play(ranks: Ranks) -> None:
+        saver = toy.saver(tmp_path / str(ranks.rank), ranks)
+        saver.save(toy.fragments(1, toy.cut(2)[ranks.rank]), toy.state(1, 2))
+
+    for error in toy.on_ranks(2, play):
+        assert "the files of ranks 1 did not come to rank 0; name an --output" in str(error)
+
+
+def test_a_bug_in_the_background_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*_: Any) -> None:
+        raise ZeroDivisionError("a bug")
+
+    saver = toy.saver(tmp_path, Alone())
+    saver.before_publishing = lambda: wrong()
+    saver.begin(toy.fragments(1), toy.state(1))
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        saver.finish()
+
+
+def test_what_comes_before_publishing_comes_before(tmp_path: Path) -> None:
+    """The lines of metrics up to a checkpoint's step are on disk before it is seen."""
+    seen: list[bool] = []
+    saver = toy.saver(tmp_path, Alone())
+    files = tmp_path / "checkpoints"
+    saver.before_publishing = lambda: seen.append((files / ".step-00000001.tmp").exists())
+    saver.begin(toy.fragments(1), toy.state(1))
+    saver.close()
+    assert seen == [True] and published(tmp_path) == [1]
+
+
+def test_closing_does_not_wait_for_ranks_that_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "CLOSE_SECONDS", 0.3)
+
+    def play(ranks: Ranks) -> None:
+        saver = toy.saver(tmp_path, ranks)
+        if ranks.rank:
+            monkeypatch.setattr(saver, "_work", lambda *_: None)  # died
+        saver.begin(toy.fragments(1, toy.cut(2)[ranks.rank]), toy.state(1, 2))
+        saver.close()
+
+    assert toy.on_ranks(2, play) == [None, None]
+    assert published(tmp_path) == []
+
+
+@pytest.mark.parametrize("fails", ["rename", "fsync", "write_whole", "write_synced"])
+def test_what_rank_0_cannot_do_stops_all(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy.save(tmp_path, 1, 2)
+    before = contents(tmp_path / "checkpoints/step-00000001")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if fails == "rename":
+            patch.setattr(Path, "rename", full)
+        elif fails == "fsync":
+            patch.setattr(os, "fsync", full)
+        else:
+            patch.setattr(publishing, fails, full)
+        errors = toy.save(tmp_path, 2, 2, keep=1)
+    assert all("No space left" in str(error) for error in errors)
+    assert (tmp_path / "checkpoints/latest").read_text() == "step-00000001\n"
+    assert contents(tmp_path / "checkpoints/step-00000001") == before
+    assert not list((tmp_path / "checkpoints").glob(".*"))
+    checkpoint, _ = open_latest(tmp_path, Alone())
+    assert checkpoint is not None and checkpoint.state.step == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("cannot mount a small disk here; the tests above play a full one")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    run = small_disk / "run"
+    toy.save(run, 1, 2)
+    before = contents(run)
+    for spare in range(16):  # pages; the disk is full at another place of the save each time
+        filler = small_disk / "filler"
+        filler.unlink(missing_ok=True)
+        disk = os.statvfs(small_disk)
+        filler.write_bytes(bytes((disk.f_bavail - spare) * disk.f_bsize))
+        errors = toy.save(run, 2, 2, keep=1)
+        if errors == [None, None]:
+            break
+        assert all(isinstance(error, CheckpointError) for error in errors)
+        assert all(re.search("No space left|MB free", str(error)) for error in errors), errors
+        assert (run / "checkpoints/latest").read_text() == "step-00000001\n"
+        assert contents(run).items() >= before.items()
+    else:
+        pytest.fail("never enough space")
+    assert spare > 5
+    assert_latest(run, 2)
+
+
+def test_a_read_only_disk(small_disk: Path) -> None:
+    run = small_disk / "run"
+    toy.save(run, 1, 2)
+    remount = ["mount", "-o", "remount,ro", str(small_disk)]
+    subprocess.run(remount, check=True)
+    errors = toy.save(run, 2, 2)
+    assert all("Read-only file system" in str(error) for error in errors)
+    assert_latest(run, 1)
+
+
+def test_all_is_on_disk_before_it_has_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a power cut may lose is what nobody was told of."""
+    synced: list[str] = []
+    original = {name: getattr(os, name) for name in ("fsync", "rename", "replace")}
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        original["fsync"](descriptor)
+
+    def rename(source: Path, target: Path) -> None:
+        if rank := re.fullmatch(r"index-0000(\d).json", target.name):
+            names = [f"weights-0000{rank[1]}.safetensors", f"optimizer-0000{rank[1]}.safetensors"]
+            assert set(synced) >= {*names, source.name}
+        else:
+            assert set(synced) >= {".index-00000.json.tmp", ".index-00001.json.tmp", "state.json"}
+            assert synced[-1] == source.name == ".step-00000001.tmp"
+        original["rename"](source, target)
+
+    def replace(source: Path, target: Path) -> None:
+        assert synced[-2:] == ["checkpoints", source.name] and target.name == "latest"
+        original["replace"](source, target)
+
+    for name, function in {"fsync": fsync, "rename": rename, "replace": replace}.items():
+        monkeypatch.setattr(os, name, function)
+    assert toy.save(tmp_path, 1, 2) == [None, None]
+    assert synced[-1] == "checkpoints"
+
+
+def in_child(die_at: int, action: Callable[[], object]) -> int:
+    """The exit code of a forked process that does it: 137 when it died at that point."""
+    child = os.fork()
+    if child == 0:
+        try:
+            Points(die_at).install()
+            action()
+            os._exit(0)
+        finally:
+            os._exit(1)  # never a second pytest
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def held(checkpoint: Checkpoint | None) -> tuple[int, int] | None:
+    """A checkpoint's step, and the step whose values it has."""
+    if checkpoint is None:
+        return None
+    return checkpoint.state.step, next(of for of in (1, 2, 3, 20) if toy.holds(checkpoint, of))
+
+
+@pytest.mark.parametrize("saved", ["first", "third", "again"])
+def test_killed_at_every_point(saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks die while they save: step 1, or 3 so that 1 is removed, or 2 for a second time."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # processes die here, disks do not
+    monkeypatch.setattr(publishing, "POLL_SECONDS", 0.001)
+    step, values = {"first": (1, 1), "third": (3, 3), "again": (2, 20)}[saved]
+    base = tmp_path / "base"
+    base.mkdir()
+    for older in (1, 2) if saved != "first" else ():
+        toy.save(base, older, 2)
+    allowed = {(step, values), None if saved == "first" else (2, 2)}
+
+    def save_into(run: Path) -> list[Any]:
+        results: list[Any] = toy.save_behind(run, step, 2, keep=2, values_of=values)
+        return results
+
+    shutil.copytree(base, tmp_path / "undisturbed")
+    assert save_into(tmp_path / "undisturbed") == ["", ""]
+    expected = contents(tmp_path / "undisturbed")
+    run, seen, points = tmp_path / "run", set(), 0
+    shutil.copytree(base, run)
+    while (code := in_child(points, lambda: save_into(run))) == 137:
+        latest = run / "checkpoints/latest"
+        if latest.exists():
+            assert latest.read_text() in {"step-00000002\n", f"step-{step:08d}\n"}
+        for directory in (run / "checkpoints").glob("step-*"):
+            verify(directory)
+        remove_leftovers(run)
+        assert not list((run / "checkpoints").glob(".*"))
+        checkpoint, _ = open_latest(run, Alone())
+        assert held(checkpoint) in allowed, points
+        seen.add(held(checkpoint))
+        assert save_into(run) == ["", ""]
+        assert contents(run) == expected
+        shutil.rmtree(run)
+        shutil.copytree(base, run)
+        points += 1
+    assert code == 0 and points > 50
+    assert contents(run) == expected  # nobody died in the last one
+    assert seen == allowed

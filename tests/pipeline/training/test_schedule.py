@@ -1,0 +1,108 @@
+"""Learning rates and batches by literal example."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import pytest
+
+from pipeline.data.order import Share
+from pipeline.errors import ConfigError
+from pipeline.recipes import recipe
+from pipeline.run import Run
+from pipeline.training.schedule import batch_advice, growth, learning_rate, sequences_until
+
+
+def run(warmup_steps: int, steps: int, end_lr: float = 0.0) -> Run:
+    base = recipe("roberta_tiny")
+    return replace(
+        base,
+        steps=steps,
+        optimizer=replace(base.optimizer, peak_lr=1.0),
+        schedule=replace(base.schedule, warmup_steps=warmup_steps, end_lr=end_lr),
+    )
+
+
+@pytest.mark.parametrize(
+    "warmup,steps,end,expected",
+    [
+        (2, 6, 0.0, [0.5, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]),
+        (2, 6, 0.2, [0.5, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2]),
+        (0, 4, 0.0, [0.75, 0.5, 0.25, 0.0]),
+        (4, 4, 0.0, [0.25, 0.5, 0.75, 1.0, 0.0]),
+        (8, 4, 0.0, [0.125, 0.25, 0.375, 0.5]),
+    ],
+)
+def test_linear(warmup: int, steps: int, end: float, expected: list[float]) -> None:
+    rates = [learning_rate(run(warmup, steps, end), step) for step in range(1, len(expected) + 1)]
+    assert rates == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "kind,settings,expected",
+    [
+        ("constant", {}, [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("polynomial", {"power": 2.0}, [0.5, 1.0, 0.5625, 0.25, 0.0625, 0.0, 0.0]),
+        ("polynomial", {"power": 0.5, "end_lr": 0.2}, [0.5, 1.0, 0.8928, 0.7657, 0.6, 0.2, 0.2]),
+        ("inverse_sqrt", {}, [0.5, 1.0, 0.8165, 0.7071, 0.6325, 0.5774, 0.5774]),
+        ("inverse_sqrt", {"end_lr": 0.7}, [0.5, 1.0, 0.8165, 0.7071, 0.7, 0.7, 0.7]),
+        ("warmup_stable_decay", {"decay_steps": 2}, [0.5, 1.0, 1.0, 1.0, 0.5, 0.0, 0.0]),
+        (
+            "warmup_stable_decay",
+            {"decay_steps": 4, "power": 2.0, "end_lr": 0.2},
+            [0.5, 1.0, 0.65, 0.4, 0.25, 0.2, 0.2],
+        ),
+    ],
+)
+def test_other_kinds(kind: Any, settings: dict[str, Any], expected: list[float]) -> None:
+    base = run(2, 6)
+    chosen = replace(base, schedule=replace(base.schedule, kind=kind, **settings))
+    rates = [learning_rate(chosen, step) for step in range(1, 8)]
+    assert rates == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "settings,message",
+    [
+        ({"kind": "inverse_sqrt", "warmup_steps": 0}, "schedule.warmup_steps=0 has none"),
+        ({"kind": "warmup_stable_decay"}, "needs schedule.decay_steps=0 above 0"),
+        ({"kind": "warmup_stable_decay", "decay_steps": 5}, "at most steps=6"),
+    ],
+)
+def test_schedules_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+    base = run(2, 6)
+    with pytest.raises(ConfigError, match=message):
+        replace(base, schedule=replace(base.schedule, **settings))
+
+
+@pytest.mark.parametrize(
+    "first,warmup_steps,sizes",
+    [
+        (4, 6, [4, 4, 8, 8, 12, 12, 16, 16]),
+        (4, 2, [4, 8, 16, 16, 16, 16, 16, 16]),
+        (5, 6, [5, 5, 10, 10, 15, 15, 16, 16]),
+        (16, 6, [16] * 8),
+        (4, 0, [16] * 8),
+    ],
+)
+def test_a_batch_that_grows(first: int, warmup_steps: int, sizes: list[int]) -> None:
+    batch = replace(run(0, 9).batch, sequences=16, warmup_steps=warmup_steps, first_sequences=first)
+    share = Share(sequences=16, per_device=16, growth=growth(batch))
+    assert [share.sequences_of(step) for step in range(8)] == sizes
+    assert [sequences_until(batch, steps) for steps in range(9)] == [0, *accumulate(sizes)]
+
+
+def test_a_batch_cannot_shrink() -> None:
+    base = run(0, 9)
+    with pytest.raises(ConfigError, match=r"first_sequences=65 is above batch\.sequences=64"):
+        replace(base, batch=replace(base.batch, warmup_steps=1, first_sequences=65))
+
+
+def test_a_batch_without_its_rate_is_doubted() -> None:
+    base = recipe("roberta_base")
+    small = replace(base, batch=replace(base.batch, sequences=2_048))
+    assert "try optimizer.peak_lr=0.00125 with the same" in batch_advice(base, small)
+    tuned = replace(small, optimizer=replace(base.optimizer, peak_lr=1e-3))
+    assert batch_advice(base, base) == batch_advice(base, tuned) == ""

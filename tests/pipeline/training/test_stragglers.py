@@ -1,0 +1,56 @@
+"""Who is slow is named, once and not too soon."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline.training.directory import SLOW_NODES, claim
+from pipeline.training.stragglers import IN_A_ROW, ForwardClock, Stragglers, host_name
+
+HOSTS = ["a", "a", "b", "b"]
+EVEN, SLOW_B = [1.0, 1.1, 1.0, 1.0], [1.0, 1.0, 1.0, 1.3]
+
+
+def test_the_slowest_rank_is_in_the_metrics(tmp_path: Path) -> None:
+    report = Stragglers(HOSTS, tmp_path).report(SLOW_B)
+    assert report == {"slowest_rank": 3, "slowest_host": "b", "slowest_ratio": 1.3}
+    assert Stragglers(["a"], tmp_path).report([1.0]) == {}
+
+
+def test_a_host_that_stays_slow_is_named_once_and_forgotten_by_the_next_job(tmp_path: Path) -> None:
+    stragglers = Stragglers(HOSTS, tmp_path)
+    reports = [SLOW_B] * (IN_A_ROW - 1) + [EVEN] + [SLOW_B] * (IN_A_ROW + 3)
+    said = [stragglers.warning(seconds) for seconds in reports]
+    assert [bool(text) for text in said].index(True) == 2 * IN_A_ROW - 1
+    assert sum(map(bool, said)) == 1 and ": b (forward" in said[2 * IN_A_ROW - 1]
+    assert (tmp_path / SLOW_NODES).read_text() == "b\n"
+    (tmp_path / SLOW_NODES).rename(tmp_path / "kept")
+    run = tmp_path / "run"
+    run.mkdir()
+    (tmp_path / "kept").rename(run / SLOW_NODES)
+    with claim(run):
+        assert not (run / SLOW_NODES).exists()
+
+
+def test_ranks_of_one_host_are_nobodys_fault(tmp_path: Path) -> None:
+    stragglers = Stragglers(["a", "a"], tmp_path)
+    assert not any(stragglers.warning([1.0, 2.0]) for _ in range(3 * IN_A_ROW))
+
+
+def test_the_clock_counts_what_it_is_told_to() -> None:
+    clock = ForwardClock(torch.device("cpu"))
+    for _ in range(2):
+        with clock.running():
+            time.sleep(0.02)
+    time.sleep(0.02)
+    assert 0.04 <= clock.take() < 5
+    assert clock.take() == 0
+
+
+def test_slurm_names_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "node17")
+    assert host_name() == "node17"

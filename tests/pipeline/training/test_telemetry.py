@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from model.hugging_face import logical_parameters
+from model.objectives import MaskedLanguageModel
+from pipeline.recipes import recipe
+from pipeline.training.plan import encoder_config
+from pipeline.training.telemetry import KINDS, Telemetry, kind_of
+from tests.pipeline.training.toy import Record
+
+PARTS = [
+    Record("query", "encoder.layers.0.attention.qkv.weight", 0, (2,), True, True),
+    Record("key", "encoder.layers.0.attention.qkv.weight", 2, (2,), True, True),
+    Record("value", "encoder.layers.0.attention.qkv.weight", 4, (2,), True, True),
+    Record("norm", "encoder.layers.0.attention_norm.bias", 0, (2,), False, False),
+    Record("bias", "encoder.layers.0.attention.qkv.bias", 0, (2,), False, False),
+]
+ADAPTED = [part.adapt for part in PARTS]
+
+
+def test_every_weight_of_the_model_has_its_kind() -> None:
+    model = MaskedLanguageModel(encoder_config(recipe("roberta_tiny")), seed=0)
+    found: dict[str, list[str]] = {}
+    for part in logical_parameters(model):
+        found.setdefault(kind_of(part.parameter_name), []).append(part.name)
+    assert found.keys() == set(KINDS)
+    assert found["head"] == ["lm_head.dense.weight"]
+    assert len(found["embedding"]) == 3 and all("embeddings" in n for n in found["embedding"])
+    assert len(found["attention"]) == 2 * 4 and len(found["feed_forward"]) == 2 * 2
+    assert all("LayerNorm" in name or "layer_norm" in name for name in found["norm"])
+    assert all(name.endswith(".bias") for name in found["bias"])
+
+
+def test_report() -> None:
+    telemetry = Telemetry(PARTS, ADAPTED)
+    for clipped in (True, False, False, True):
+        telemetry.update(clipped)
+    telemetry.lamb(0.5, [2.0, 4.0, 9.0, 1.0, 1.0], [(4, 2), (8, 2), (9, 1), (2, 3), (0, 7)])
+    assert telemetry.report() == {
+        "clip_fraction": 0.5,
+        "trust_ratio_min_attention": 2.0,
+        "trust_ratio_median_attention": 4.0,
+        "trust_ratio_max_attention": 9.0,
+        "relative_step_attention": 0.5,  # adapted weights all move by the learning rate
+        "relative_step_norm": pytest.approx(0.75),
+    }
+
+
+def test_only_what_happened_since_the_last_report() -> None:
+    telemetry = Telemetry(PARTS, ADAPTED)
+    assert telemetry.report() == {}
+    telemetry.update(True)
+    telemetry.lamb(0.5, [1.0] * 5, [(1, 1)] * 5)
+    telemetry.report()
+    telemetry.update(False)
+    assert telemetry.report() == {"clip_fraction": 0.0}

@@ -1,0 +1,193 @@
+"""A network with every difficulty of a real one, and plain optimizers that it is compared under.
+
+Fused query/key/value (gated without attention, so that a key's bias has a gradient), tied
+embedding, padded vocabulary rows, sizes that no number of ranks divides. The plain loop has one
+process and no DeepSpeed; with its batch in the chunks that ranks and micro-batches would take, and
+their gradients averaged as ranks do, it says how far rounding alone moves the result: the floor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from pipeline.recipes import recipe
+from pipeline.run import Run
+from pipeline.training.lamb import VARIANTS
+from pipeline.training.schedule import learning_rate
+from tests.pipeline.training.formulas import Weight, formula_of
+
+VOCABULARY, PADDED, WIDTH, INNER, LENGTH = 37, 40, 13, 29, 7
+QKV = ("query", "key", "value")
+
+
+@dataclass(frozen=True)
+class Record:
+    """As `pipeline.training.fragments.LogicalParameter`."""
+
+    name: str
+    parameter_name: str
+    start: int
+    shape: tuple[int, ...]
+    decay: bool
+    adapt: bool
+
+
+class Toy(nn.Module):
+    """ids [B, S] -> the next ids' loss, summed over the positions of weight 1."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.embedding = nn.Embedding(PADDED, WIDTH)
+        self.fused = nn.Linear(WIDTH, 3 * WIDTH)
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up = nn.Linear(WIDTH, INNER)
+        self.down = nn.Linear(INNER, WIDTH)
+        self.last_norm = nn.LayerNorm(WIDTH)
+        self.bias = nn.Parameter(torch.zeros(PADDED))
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if "norm" not in name:
+                    parameter.normal_(0, 0.3, generator=generator)
+            self.embedding.weight[VOCABULARY:] = 0
+            self.bias[VOCABULARY:] = 0
+
+    def forward(self, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        hidden = self.embedding(ids)
+        query, key, value = self.fused(self.norm(hidden)).chunk(3, dim=-1)
+        hidden = hidden + torch.tanh(query) * torch.sigmoid(key) * value
+        hidden = hidden + self.down(functional.gelu(self.up(hidden)))
+        hidden = self.last_norm(hidden)
+        logits = functional.linear(hidden, self.embedding.weight, self.bias)[..., :VOCABULARY]
+        losses = functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1).to(wide(logits)), ids[:, 1:].flatten(), reduction="none"
+        )
+        return (losses * weights[:, 1:].flatten()).sum()
+
+
+def wide(tensor: torch.Tensor) -> torch.dtype:
+    """What sums are kept in: fp32, or fp64 for a model of that."""
+    return torch.promote_types(tensor.dtype, torch.float32)
+
+
+def records(model: nn.Module) -> list[Record]:
+    """The toy's logical parameters: query, key and value apart, padding in none."""
+    found = []
+    for name, parameter in model.named_parameters():
+        shape = tuple(parameter.shape)
+        matrix = len(shape) > 1
+        if name.startswith("fused"):
+            part = (WIDTH, *shape[1:])
+            for index, piece in enumerate(QKV):
+                start = index * math.prod(part)
+                found.append(Record(f"{piece}.{name[6:]}", name, start, part, matrix, matrix))
+        elif name in ("embedding.weight", "bias"):
+            found.append(Record(name, name, 0, (VOCABULARY, *shape[1:]), matrix, matrix))
+        else:
+            found.append(Record(name, name, 0, shape, matrix, matrix))
+    return found
+
+
+def toy_run(kind: str, precision: str, clip_norm: float, sequences: int, steps: int) -> Run:
+    """A Run with only what the optimizer reads of interest; rates that move the weights far.
+
+    kind: adamw, lamb for the paper's, or another variant of LAMB.
+    """
+    run = recipe("roberta_tiny")
+    return replace(
+        run,
+        precision=precision,
+        steps=steps,
+        schedule=replace(run.schedule, warmup_steps=steps // 5),
+        batch=replace(run.batch, sequences=sequences),
+        optimizer=replace(
+            run.optimizer,
+            kind="adamw" if kind == "adamw" else "lamb",
+            lamb_variant=kind if kind in VARIANTS else "paper",
+            adapt_vectors=kind in ("nvlamb", "deepspeed"),
+            peak_lr=0.01 if kind == "adamw" else 0.02,
+            weight_decay=0.05,
+            clip_norm=clip_norm,
+        ),
+    )
+
+
+def batches(
+    sequences: int, steps: int, seed: int = 1
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """ids and weights, step after step: a noisy chain of tokens, a third of them predicted."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        ids = torch.randint(VOCABULARY, (sequences, LENGTH), generator=generator)
+        for place in range(1, LENGTH):
+            follows = torch.rand(sequences, generator=generator) < 0.7
+            ids[:, place] = torch.where(
+                follows, (3 * ids[:, place - 1] + 1) % VOCABULARY, ids[:, place]
+            )
+        weights = (torch.rand(sequences, LENGTH, generator=generator) < 0.35).float()
+        weights[:, 1] = 1  # no rank is without predictions
+        yield ids, weights
+
+
+def view(tensor: torch.Tensor, record: Record) -> torch.Tensor:
+    """A logical parameter's elements in a whole parameter."""
+    return tensor.detach().view(-1)[record.start : record.start + math.prod(record.shape)]
+
+
+def train_plainly(model: nn.Module, run: Run, chunks: int) -> dict[str, torch.Tensor]:
+    """The weights after `run`, by logical parameter."""
+    optimizer, formula = run.optimizer, formula_of(run.optimizer)
+    parameters = dict(model.named_parameters())
+    logical = records(model)
+    masters = {r.name: view(parameters[r.parameter_name], r).clone() for r in logical}
+    if run.precision == "bf16":
+        model.bfloat16()
+    moments = {
+        r.name: (torch.zeros_like(masters[r.name]), torch.zeros_like(masters[r.name]))
+        for r in logical
+    }
+    for step, (ids, weights) in enumerate(batches(run.batch.sequences, run.steps), 1):
+        sums = {name: torch.zeros(p.shape, dtype=wide(p)) for name, p in parameters.items()}
+        for rows, marks in zip(ids.chunk(chunks), weights.chunk(chunks), strict=True):
+            (model(rows, marks) * chunks / weights[:, 1:].sum()).backward()
+            for name, parameter in parameters.items():
+                sums[name] += parameter.grad
+                parameter.grad = None
+        # a mean, like that over ranks: dividing by 3 rounds, and Adam makes as much of it as of a
+        # gradient's last bits
+        gradients = {r.name: view(sums[r.parameter_name], r) / chunks for r in logical}
+        norm = torch.cat(list(gradients.values())).norm()
+        scale = min(1.0, optimizer.clip_norm / (norm + 1e-6)) if optimizer.clip_norm else 1.0
+        rate = learning_rate(run, step)
+        for record in logical:
+            weight = Weight(
+                masters[record.name],
+                *moments[record.name],
+                record.decay or optimizer.decay_vectors,
+                record.adapt or optimizer.adapt_vectors,
+            )
+            after = formula(weight, gradients[record.name] * scale, step, rate, optimizer)
+            weight.value.copy_(after)
+            view(parameters[record.parameter_name], record).copy_(after)
+    return masters
+
+
+def distance(
+    ours: dict[str, torch.Tensor], reference: dict[str, torch.Tensor], start: nn.Module
+) -> float:
+    """||ours - reference|| / how far the reference moved, over all logical parameters."""
+    parameters = dict(start.named_parameters())
+    apart = moved = 0.0
+    for record in records(start):
+        weight = reference[record.name].double()
+        apart += float((ours[record.name].double() - weight).square().sum())
+        moved += float(
+            (view(parameters[record.parameter_name], record).double() - weight).square().sum()
+        )
+    return math.sqrt(apart / moved)

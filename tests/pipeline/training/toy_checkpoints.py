@@ -1,0 +1,147 @@
+"""What tests of checkpoints share: a toy run, cut unevenly over threads that play its ranks."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline.training.checkpoint import Checkpoint, Ranks, State
+from pipeline.training.optim import FragmentState
+from pipeline.training.saving import Saver
+
+SHAPES = {"embedding.weight": (7, 3), "query.weight": (5, 5), "query.bias": (5,), "scale": ()}
+"""Four logical parameters, 52 elements."""
+Range = tuple[str, int, int]
+"""Logical parameter, first and last element."""
+
+
+@dataclass(frozen=True)
+class ThreadRank:
+    """One of several threads that play the ranks of a run."""
+
+    rank: int
+    world_size: int
+    texts: list[str]
+    barrier: threading.Barrier
+
+    def gather(self, text: str) -> list[str]:
+        self.texts[self.rank] = text
+        self.barrier.wait(timeout=60)
+        texts = list(self.texts)
+        self.barrier.wait(timeout=60)
+        return texts
+
+
+def on_ranks(world_size: int, function: Callable[[Ranks], Any]) -> list[Any]:
+    """What `function` returned, or raised, on each rank."""
+    results: list[Any] = [None] * world_size
+    barrier, texts = threading.Barrier(world_size), [""] * world_size
+
+    def play(rank: int) -> None:
+        try:
+            results[rank] = function(ThreadRank(rank, world_size, texts, barrier))
+        except Exception as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=play, args=(rank,)) for rank in range(world_size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def values(step: int) -> dict[str, tuple[torch.Tensor, ...]]:
+    """Name -> flat weight, exp_avg, exp_avg_sq of a step, of any bits (NaN too)."""
+    generator = torch.Generator().manual_seed(step)
+    return {
+        name: tuple(
+            torch.randint(-(2**31), 2**31, (math.prod(shape),), generator=generator)
+            .to(torch.int32)
+            .view(torch.float32)
+            for _ in range(3)
+        )
+        for name, shape in SHAPES.items()
+    }
+
+
+def cut(world_size: int, seed: int = 0) -> list[list[Range]]:
+    """The fragments of each rank: uneven, some ranks may have none."""
+    generator = random.Random(world_size * 100 + seed)
+    ranks: list[list[Range]] = [[] for _ in range(world_size)]
+    for name, shape in SHAPES.items():
+        numel = math.prod(shape)
+        inner = generator.sample(range(1, numel), min(world_size - 1, numel - 1))
+        for start, stop in pairwise([0, *sorted(inner), numel]):
+            generator.choice(ranks).append((name, start, stop))
+    return ranks
+
+
+def fragments(step: int, ranges: Iterable[Range] | None = None) -> list[FragmentState]:
+    """The given ranges of a step's values; all of them, whole, when none are given."""
+    tensors = values(step)
+    if ranges is None:
+        ranges = [(name, 0, math.prod(shape)) for name, shape in SHAPES.items()]
+    return [
+        FragmentState(name, start, *(tensor[start:stop] for tensor in tensors[name]))
+        for name, start, stop in ranges
+    ]
+
+
+def state(step: int, world_size: int = 1) -> State:
+    return State(
+        step=step, sequences=step * 64, updates=step - 1, counters={"skipped": 1},
+        run={"name": "toy", "optimizer": {"peak_lr": 1e-3}}, fingerprints={"data": "ab12"},
+        world_size=world_size, stage=1, shapes=SHAPES, versions={"torch": "2"},
+    )  # fmt: skip
+
+
+def saver(run: Path, ranks: Ranks, *, keep: int = 9, keep_every: int = 0) -> Saver:
+    """A rank's, which says nothing."""
+    return Saver(run, ranks, keep=keep, keep_every=keep_every, tell=lambda text: None)
+
+
+def save(
+    run: Path, step: int, world_size: int = 1, *, keep: int = 9, values_of: int = 0
+) -> list[Any]:
+    """Save a step, or another's values as that step, on ranks; what each raised, or None."""
+    cuts = cut(world_size)
+    return on_ranks(
+        world_size,
+        lambda ranks: saver(run, ranks, keep=keep).save(
+            fragments(values_of or step, cuts[ranks.rank]), state(step, world_size)
+        ),
+    )
+
+
+def save_behind(run: Path, step: int, world_size: int, *, keep: int, values_of: int) -> list[Any]:
+    """As `save`, by threads behind ranks that go on and change what they had."""
+    cuts = cut(world_size)
+
+    def play(ranks: Ranks) -> str:
+        own = saver(run, ranks, keep=keep)
+        live = fragments(values_of, cuts[ranks.rank])
+        own.begin(live, state(step, world_size))
+        for part in live:
+            for tensor in part[2:]:
+                tensor.fill_(0)
+        return own.finish()
+
+    return on_ranks(world_size, play)
+
+
+def holds(checkpoint: Checkpoint, step: int) -> bool:
+    """Whether a checkpoint's bytes are those of a step's values."""
+    return all(
+        found.numpy().tobytes() == expected.numpy().tobytes()
+        for name, tensors in values(step).items()
+        for found, expected in zip(checkpoint.read(name, 0, len(tensors[0])), tensors, strict=True)
+    )

@@ -1,0 +1,69 @@
+"""Starts zero_worker.py, once for each world size: every start of DeepSpeed takes seconds.
+
+`python -m tests.pipeline.training.zero_launch` prints the table of pipeline/training/README.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.pipeline.training.zero_settings import WORLD_SIZES
+
+WORKER = Path(__file__).with_name("zero_worker.py")
+
+
+@functools.cache
+def measured(world_size: int, what: str = "usual") -> dict[str, Any]:
+    """What the worker measured on so many ranks, with all that it printed; what: see there."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "measured.json"
+        result = subprocess.run(
+            [sys.executable, *(torchrun if world_size > 1 else []), WORKER, output, what],
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        found: dict[str, Any] = json.loads(output.read_text())
+    return found | {"stdout": result.stdout, "stderr": result.stderr}
+
+
+def table(results: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """How far from the reference runs ended, in lines of Markdown."""
+    groups: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
+    for result in results:
+        group = result["world_size"], result["precision"], result["steps"]
+        groups.setdefault(group, []).append(result)
+    yield "| ranks | precision | steps | runs | largest distance | floors | most of its floor |"
+    yield "|---|---|---|---|---|---|---|"
+    for (world_size, precision, steps), runs in sorted(groups.items(), key=lambda item: item[0]):
+        floors = [run["floor"] for run in runs]
+        farthest = max(run["distance"] for run in runs)
+        ratio = max(run["distance"] / run["floor"] for run in runs)
+        yield (
+            f"| {world_size} | {precision} | {steps} | {len(runs)} | {farthest:.1e} | "
+            f"{min(floors):.1e} to {max(floors):.1e} | {ratio:.2f} |"
+        )
+
+
+def main() -> None:
+    launches = [measured(world_size) for world_size in WORLD_SIZES] + [measured(2, "drift")]
+    print(*table(result for launch in launches for result in launch["exact"]), sep="\n")
+    for result in (result for launch in launches for result in launch.get("naive", ())):
+        print(f"naive LAMB, {result['world_size']} ranks, stage {result['stage']}: ", end="")
+        print(f"distance {result['distance']:.2g}, floor {result['floor']:.1e}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What zero_worker.py trains, on each number of ranks.
+
+The matrix has every combination of optimizer, precision, stage, clipping and accumulation, and with
+the optimizer's state in the host's memory those of the stages that can. It is a few steps each: a
+wrong fragment, norm or divisor shows in the first. The global batch is always the same one, so a
+launch needs a reference only once for each optimizer, precision and clip norm.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, NamedTuple
+
+WORLD_SIZES = (1, 2, 3, 4)
+SEQUENCES = 48
+"""Of a step: 1 to 4 ranks with 1 or 4 micro-batches each divide it."""
+FEW, MORE, MANY = 6, 50, 300
+"""Steps of the matrix, of what is looked at closer, and against drift."""
+CLIP = 0.2
+"""Well below the toy's gradient norms."""
+SEVERAL = 4
+"""Micro-batches of a rank where they are accumulated."""
+OTHERS = ("nvlamb", "albert", "deepspeed")
+"""Variants besides the paper's LAMB."""
+
+
+class Setting(NamedTuple):
+    """One training."""
+
+    kind: str
+    """adamw, lamb for the paper's, or another variant of LAMB."""
+    precision: str
+    stage: int
+    clip_norm: float
+    accumulation: int
+    offload: bool = False
+    steps: int = FEW
+
+
+def matrix(offload: bool) -> list[Setting]:
+    """Every combination."""
+    return [Setting(*values, offload) for values in product(*_axes(offload))]
+
+
+def half(offload: bool, world_size: int) -> list[Setting]:
+    """Every second combination, the others at the next world size.
+
+    Any four values of different axes are together in one of them: the fifth decides the parity.
+    """
+    axes = _axes(offload)
+    return [
+        Setting(*values, offload)
+        for values in product(*axes)
+        if (world_size + sum(map(_place, axes, values))) % 2 == 0
+    ]
+
+
+def _axes(offload: bool) -> tuple[tuple[Any, ...], ...]:
+    stages = (2, 3) if offload else (0, 1, 2, 3)
+    return ("lamb", "adamw"), ("fp32", "bf16"), stages, (0.0, CLIP), (1, SEVERAL)
+
+
+def _place(axis: tuple[Any, ...], value: Any) -> int:
+    return axis.index(value)
+
+
+VARIANTS = [Setting(kind, "fp32", stage, CLIP, 1) for kind in OTHERS for stage in range(4)]
+LONGER = [
+    Setting(kind, "fp32", stage, clip_norm, 1, steps=MORE)
+    for kind, clip_norm in (("lamb", CLIP), ("adamw", 0.0))
+    for stage in range(4)
+]
+DRIFT = [
+    Setting("lamb", precision, stage, CLIP, 1, steps=MANY)
+    for precision in ("fp32", "bf16")
+    for stage in (2, 3)
+]
+
+
+def usual(world_size: int) -> list[Setting]:
+    """What every run of the tests trains; the variants also where nothing divides evenly."""
+    found = [*half(False, world_size), *half(True, world_size)]
+    if world_size in (2, 3):
+        found += [*VARIANTS, *LONGER]
+    return found

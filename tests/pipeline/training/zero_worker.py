@@ -1,0 +1,337 @@
+"""One rank of the real thing: trains the toy under DeepSpeed in many settings, and compares.
+
+`torchrun --nproc-per-node N zero_worker.py OUT.json usual`: one start of Python and DeepSpeed for
+all settings of a world size. Instead of `usual`, `matrix` and `drift` are the slower tests' and
+`naive` is a benchmark's. test_optim.py and test_engine.py read what rank 0 writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import io
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+import torch
+import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pipeline.errors import ConfigError
+from pipeline.training import engine as engines
+from pipeline.training import fragments
+from pipeline.training.deepspeed_config import DeepSpeedFile, deepspeed_dict, read_deepspeed_file
+from pipeline.training.engine import Engine, init_distributed, initialize
+from pipeline.training.schedule import learning_rate
+from tests.pipeline.training.toy import (
+    PADDED,
+    VOCABULARY,
+    Toy,
+    batches,
+    distance,
+    records,
+    toy_run,
+    train_plainly,
+    view,
+)  # fmt: skip
+from tests.pipeline.training.zero_settings import (
+    DRIFT,
+    LONGER,
+    MORE,
+    SEQUENCES,
+    Setting,
+    matrix,
+    usual,
+)
+
+SMALL = {
+    0: {},
+    1: {"reduce_bucket_size": 600, "allgather_bucket_size": 600, "overlap_comm": True},
+    2: {"reduce_bucket_size": 600, "allgather_bucket_size": 600, "contiguous_gradients": False},
+    3: {
+        "reduce_bucket_size": 600,
+        "stage3_param_persistence_threshold": 0,
+        "stage3_prefetch_bucket_size": 300,
+        "stage3_max_live_parameters": 500,
+    },
+}
+"""What runs instead of the shipped files where micro-batches are accumulated: buckets smaller than
+the toy, and at stage 3 no weight that stays whole."""
+NAIVE = {2: (1, 3), 3: (1,)}
+"""Stages at which a LAMB that knows nothing of ZeRO is measured."""
+
+
+class NaiveLamb(torch.optim.Optimizer):
+    """You et al.'s LAMB with a trust ratio for each tensor it is given: under ZeRO, flat pieces."""
+
+    def __init__(self, parameters: Any, run: Any) -> None:
+        super().__init__(parameters, {"lr": 0.0})
+        self.run = run.optimizer
+        self.steps = 0
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        self.steps += 1
+        settings = self.run
+        for group in self.param_groups:
+            for weight in group["params"]:
+                state = self.state[weight]
+                if not state:
+                    state.update(mean=torch.zeros_like(weight), square=torch.zeros_like(weight))
+                state["mean"].lerp_(weight.grad, 1 - settings.beta1)
+                state["square"].lerp_(weight.grad**2, 1 - settings.beta2)
+                mean = state["mean"] / (1 - settings.beta1**self.steps)
+                square = state["square"] / (1 - settings.beta2**self.steps)
+                update = mean / (square.sqrt() + settings.eps) + settings.weight_decay * weight
+                weight -= group["lr"] * weight.norm() / update.norm() * update
+
+
+class Waits(TorchDispatchMode):
+    """Counts where the host reads a number of a tensor: on a GPU it would wait for it there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.found += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+class Collectives:
+    """What the ranks say to each other while `watch`ed: bytes of each call, by its name."""
+
+    NAMES = (
+        "all_reduce", "all_gather", "all_gather_into_tensor", "broadcast", "reduce",
+        "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def watch(self, function: Any) -> Any:
+        """The same function; what is called inside is noted, all calls of the last time."""
+
+        def watched(*args: Any, **named: Any) -> Any:
+            self.calls = []
+            genuine = {name: getattr(dist, name) for name in self.NAMES}
+            for name in self.NAMES:
+                setattr(dist, name, functools.partial(self._noted, name, genuine[name]))
+            try:
+                return function(*args, **named)
+            finally:
+                for name in self.NAMES:
+                    setattr(dist, name, genuine[name])
+
+        return watched
+
+    def _noted(self, name: str, call: Any, *args: Any, **named: Any) -> Any:
+        tensors = [part for part in (*args, *named.values()) if isinstance(part, torch.Tensor)]
+        self.calls.append((name, tensors[0].nbytes if tensors else 0))
+        return call(*args, **named)
+
+
+def shares(run: Any, world: int, rank: int, accumulation: int) -> Iterator[Any]:
+    """Each step's (count, micro-batches) of a rank."""
+    for ids, weights in batches(run.batch.sequences, run.steps):
+        rows = ids.chunk(world)[rank].chunk(accumulation)
+        marks = weights.chunk(world)[rank].chunk(accumulation)
+        yield int(weights[:, 1:].sum()), zip(rows, marks, strict=True)
+
+
+def whole_weights(engine: Engine) -> dict[str, torch.Tensor]:
+    """fp32 weights by logical parameter, put together from all ranks' fragments."""
+    sizes = {record.name: math.prod(record.shape) for record in engine.optimizer.logical}
+    flat = torch.zeros(sum(sizes.values()))
+    found = dict(zip(sizes, flat.split([*sizes.values()]), strict=True))
+    for part in engine.optimizer.fragments():
+        found[part.name][part.start : part.start + part.weight.numel()] = part.weight
+    if engine.stage:
+        dist.all_reduce(flat)
+    return found
+
+
+def train(
+    run: Any, file: DeepSpeedFile, accumulation: int, collectives: Collectives, waits: Waits
+) -> tuple[Engine, list[float]]:
+    """The engine after all steps, and the gradient norms."""
+    model = Toy()
+    rows = SEQUENCES // (dist.get_world_size() * accumulation)
+    engine = initialize(model, run, file, records(model), rows=rows, accumulation=accumulation)
+    engine.optimizer.step = collectives.watch(engine.optimizer.step)
+    norms = []
+    steps = shares(run, engine.world_size, engine.rank, accumulation)
+    for step, (count, parts) in enumerate(steps, 1):
+        for rows, marks in parts:
+            with waits if step == run.steps else contextlib.nullcontext():
+                engine.backward(engine(rows, marks), count)
+        assert engine.step(learning_rate(run, step))
+        norms.append(engine.gradient_norm)
+    return engine, norms
+
+
+def check_refresh(engine: Engine) -> bool:
+    """Write other weights through the fragments: the model must follow, at any stage."""
+    before = whole_weights(engine)
+    for part in engine.optimizer.fragments():
+        part.weight.mul_(2)
+    engine.refresh_model_weights()
+    good = True
+    with engine.whole_weights() as weights:
+        for record in engine.optimizer.logical:
+            found = view(weights[record.parameter_name], record)
+            good &= torch.equal(found, (2 * before[record.name]).to(found))
+    return good
+
+
+def check_non_finite(engine: Engine, bad: float) -> bool:
+    """A step with a bad loss on one rank changes nothing, nor what is to come; and says so."""
+    steps = engine.optimizer.steps
+    before = [[tensor.clone() for tensor in part[2:]] for part in engine.optimizer.fragments()]
+    weights = whole_weights(engine)
+    for index in range(engine.accumulation):
+        ids, marks = next(batches(4, 1))
+        loss = engine(ids, marks)
+        here = engine.rank == engine.world_size - 1 and index == 0
+        engine.backward(loss * (bad if here else 1.0), 100)
+    applied = engine.step(1.0) or math.isfinite(engine.gradient_norm)
+    after = [part[2:] for part in engine.optimizer.fragments()]
+    same = all(torch.equal(x, y) for old, new in zip(before, after) for x, y in zip(old, new))
+    now = whole_weights(engine)
+    same &= all(torch.equal(weights[name], now[name]) for name in now)
+    return not applied and same and engine.optimizer.steps == steps
+
+
+class Plain:
+    """Runs of the plain loop, each made once; on the first rank, which alone compares."""
+
+    def __init__(self) -> None:
+        self._weights: dict[Any, dict[str, torch.Tensor]] = {}
+
+    def compared(self, run: Any, chunks: int, ours: dict[str, torch.Tensor]) -> dict[str, float]:
+        """How far from the reference our weights are, and its own when computed in chunks."""
+        if dist.get_rank():
+            return {}
+        # a batch in one chunk would be the reference itself: halves are the least that rounds
+        reference, chunked = self._after(run, 1), self._after(run, max(chunks, 2))
+        return {
+            "distance": distance(ours, reference, Toy()),
+            "floor": distance(chunked, reference, Toy()),
+        }
+
+    def _after(self, run: Any, chunks: int) -> dict[str, torch.Tensor]:
+        key = (run, chunks)
+        if key not in self._weights:
+            self._weights[key] = train_plainly(Toy(), run, chunks)
+        return self._weights[key]
+
+
+def measure(setting: Setting, plain: Plain, world: int) -> dict[str, Any]:
+    began = time.perf_counter()
+    accumulation = setting.accumulation
+    run = toy_run(setting.kind, setting.precision, setting.clip_norm, SEQUENCES, setting.steps)
+    file = read_deepspeed_file(f"zero{setting.stage}" + "_offload" * setting.offload)
+    if accumulation > 1:
+        file = DeepSpeedFile("small", {**file.zero, **SMALL[setting.stage]})
+    collectives, waits = Collectives(), Waits()
+    engine, norms = train(run, file, accumulation, collectives, waits)
+    ours = whole_weights(engine)
+    result = {
+        **setting._asdict(), "runs_as": engine.stage, "norms": norms,
+        "collectives": collectives.calls, "logical": len(engine.optimizer.logical),
+        "world_size": world, "waits": waits.found,
+        **plain.compared(run, world * accumulation, ours),
+    }  # fmt: skip
+    with engine.whole_weights() as weights:
+        result["padding_is_zero"] = not any(
+            weights[name][VOCABULARY:PADDED].count_nonzero()
+            for name in ("embedding.weight", "bias")
+        )
+    result["refreshed"] = check_refresh(engine)
+    bad = math.inf if setting.clip_norm else math.nan
+    result["non_finite_skipped"] = check_non_finite(engine, bad)
+    result["seconds"] = time.perf_counter() - began
+    engine.close()
+    return result
+
+
+def measure_naive(stage: int, plain: Plain, world: int) -> dict[str, Any]:
+    import deepspeed
+
+    run = toy_run("lamb", "fp32", 0, SEQUENCES, MORE)
+    model = Toy()
+    optimizer = NaiveLamb(model.parameters(), run)
+    config = deepspeed_dict(
+        run, read_deepspeed_file(f"zero{stage}"),
+        rows=SEQUENCES // world, accumulation=1, world_size=world,
+    )  # fmt: skip
+    wrapped, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+    for step, (count, parts) in enumerate(shares(run, world, dist.get_rank(), 1), 1):
+        for rows, marks in parts:
+            wrapped.backward(wrapped(rows, marks) * world / count)
+        optimizer.param_groups[0]["lr"] = learning_rate(run, step)
+        wrapped.step()
+    with deepspeed.zero.GatheredParameters(list(model.parameters())):
+        parameters = dict(model.named_parameters())
+        ours = {r.name: view(parameters[r.parameter_name], r).clone() for r in records(Toy())}
+    wrapped.destroy()
+    return {"stage": stage, "world_size": world, **plain.compared(run, world, ours)}
+
+
+def measure_refusals() -> dict[str, str]:
+    """What a user is told when the table would be wrong, or might be."""
+    run = toy_run("lamb", "fp32", 0, SEQUENCES, MORE)
+    said = {}
+    round_robin = {"stage": 2, "round_robin_gradients": True}
+    genuine = fragments.REFUSED
+    for name, zero, refused in (
+        ("guarded", round_robin, genuine),
+        ("unguarded", round_robin, {}),  # the weights themselves give the layout away
+        ("hpz", {"stage": 3, "zero_hpz_partition_size": 2}, genuine),
+    ):
+        fragments.REFUSED = refused
+        model = Toy()
+        try:
+            initialize(
+                model, run, DeepSpeedFile(name, zero), records(model), rows=4, accumulation=1
+            )
+        except ConfigError as error:
+            said[name] = str(error)
+    fragments.REFUSED = genuine
+    tested, engines.TESTED_VERSION = engines.TESTED_VERSION, "0.0.1"
+    with contextlib.redirect_stderr(io.StringIO()) as output:
+        engines._deepspeed.__wrapped__()
+    engines.TESTED_VERSION = tested
+    return said | {"version": output.getvalue()}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    init_distributed()
+    world, plain = dist.get_world_size(), Plain()
+    gc.freeze()  # DeepSpeed collects garbage at every start: a second each with all it has imported
+    chosen = {
+        "usual": usual(world), "matrix": [*matrix(False), *matrix(True)], "drift": DRIFT,
+        "naive": [setting for setting in LONGER if setting.stage in NAIVE[2]],
+    }[sys.argv[2]]  # fmt: skip
+    result: dict[str, Any] = {"exact": [measure(setting, plain, world) for setting in chosen]}
+    if sys.argv[2] in ("usual", "naive"):
+        result["naive"] = [measure_naive(stage, plain, world) for stage in NAIVE.get(world, ())]
+    if sys.argv[2] == "usual" and world == 2:
+        result["refusals"] = measure_refusals()
+    if dist.get_rank() == 0:
+        Path(sys.argv[1]).write_text(json.dumps(result, indent=1))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""The README is true: its commands run, print what it shows, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line[2:]
+    for block in re.findall(r"```console\n(.*?)```", TEXT, re.S)
+    for line in block.splitlines()
+    if line.startswith("$ python -m pipeline.")
+]
+
+
+def shell(command: str, directory: Path) -> str:
+    """Run a line as the README's reader would, in an activated environment."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {k: v for k, v in os.environ.items() if k != "TENFOLD_ROOT"} | {"PATH": path}
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=directory, env=environment, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, f"{command}\n{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place with the files that the README calls the user's own."""
+    folder = tmp_path_factory.mktemp("readme")
+    record = '{"%s": "A piece of news. It has two sentences, number %d."}\n'
+    (folder / "news.jsonl").write_text("".join(record % ("text", n) for n in range(50)))
+    (folder / "books").mkdir()
+    for number in range(3):
+        text = f"Chapter {number}. It was a dark and stormy night.\n\nThe end."
+        (folder / "books" / f"{number}.txt").write_text(text)
+    (folder / "shards").mkdir()
+    lines = "".join(record % ("article", n) for n in range(20))
+    (folder / "shards" / "0.jsonl").write_text(lines)
+    pack = (
+        "import zstandard, pathlib, pyarrow as pa, pyarrow.parquet as pq\n"
+        "raw = pathlib.Path('shards/0.jsonl')\n"
+        "pathlib.Path('shards/0.jsonl.zst').write_bytes(zstandard.compress(raw.read_bytes()))\n"
+        "raw.unlink()\n"
+        "pq.write_table(pa.table({'article': ['A table. Two sentences.'] * 5}), 'more.parquet')\n"
+    )
+    subprocess.run([sys.executable, "-c", pack], cwd=folder, check=True)
+    return folder
+
+
+def test_commands_and_what_they_print(directory: Path) -> None:
+    assert len(COMMANDS) >= 7
+    printed = [shell(command, directory) for command in COMMANDS]
+    shown = re.search(r"```text\n(data/shards.*?)```", TEXT, re.S)
+    assert shown
+    assert _without_fingerprint(printed[2]) == _without_fingerprint(shown[1])
+    for snippet in re.findall(r"```python\n(.*?)```", TEXT, re.S):
+        result = subprocess.run(
+            [sys.executable, "-c", snippet], cwd=directory, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        assert "torch.Size([64, 512])" in result.stdout
+
+
+def _without_fingerprint(text: str) -> list[str]:
+    """Lines; the fingerprint and the engine depend on installed versions."""
+    text = re.sub(r"[0-9a-f]{16}", "FINGERPRINT", text)
+    return re.sub(r"gigatoken [\d.]+", "gigatoken", text).rstrip().splitlines()
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"(?:\$ |`)make ([a-z-]+)", TEXT)) <= targets
+
+
+def test_every_command_is_mentioned_and_helps() -> None:
+    for path in sorted((ROOT / "pipeline").glob("*.py")):
+        if 'prog="python -m pipeline.' in path.read_text():
+            assert f"pipeline.{path.stem}" in TEXT, path.stem
+            help_text = shell(f"python -m pipeline.{path.stem} --help", ROOT)
+            assert "usage:" in help_text and len(help_text.splitlines()) > 10
+
+
+def test_every_recipe_is_mentioned() -> None:
+    from pipeline.recipes import RECIPES
+
+    for name in RECIPES:
+        assert f"`{name}`" in TEXT, name
+
+
+def test_links_lead_somewhere() -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)", TEXT)
+    assert ".github/loss.png" in targets
+    for target in targets:
+        assert target.startswith("http") or (ROOT / target).exists(), target
