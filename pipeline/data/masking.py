@@ -120,9 +120,9 @@ class Masking:
         """As a recipe's data section says; the flags are the vocabulary's."""
         return cls(
             scheme=data.masking,
-            rate=data.mask_rate,
-            mask_share=data.mask_token_share,
-            random_share=data.mask_random_share,
+            rate=data.masks.rate,
+            mask_share=data.masks.mask_share,
+            random_share=data.masks.random_share,
             lengths=_word_lengths(data),
             special=special,
             word_starts=word_starts,
@@ -247,9 +247,9 @@ def stream_keys(
 def _word_lengths(data: Data) -> tuple[float, ...]:
     """`Masking.lengths` of a recipe's data section."""
     if data.masking == "ngram":
-        likely = [1 / count for count in range(1, data.words.max_ngram + 1)]
+        likely = [1 / count for count in range(1, data.masks.max_ngram + 1)]
     elif data.masking == "span":
-        likely = [(1 - data.words.span_p) ** more for more in range(data.words.max_span)]
+        likely = [(1 - data.masks.span_p) ** more for more in range(data.masks.max_span)]
     else:
         return ()
     return tuple(value / sum(likely) for value in likely)

@@ -29,12 +29,12 @@ from pipeline.run import (
     Data,
     Encoder,
     Logging,
+    Masks,
     Objective,
     Optimizer,
     Run,
     Schedule,
     Validation,
-    Words,
 )
 
 
@@ -50,13 +50,13 @@ def roberta_base() -> Run:
             masking="token",
             mask_mode="duplicates",
             duplicates=10,  # Liu et al. 2019, sec. 4.1: ten ways of masking, recalled
-            mask_rate=0.15,  # Devlin et al. 2019, sec. 3.1, recalled
-            mask_token_share=0.8,  # Devlin et al. 2019, sec. 3.1, recalled
-            mask_random_share=0.1,  # Devlin et al. 2019, sec. 3.1, recalled
-            words=Words(  # for --set data.masking=ngram or span
-                max_ngram=3,  # albert create_pretraining_data.py
-                span_p=0.2,  # spanbert
-                max_span=10,  # spanbert
+            masks=Masks(
+                rate=0.15,  # Devlin et al. 2019, sec. 3.1, recalled
+                mask_share=0.8,  # Devlin et al. 2019, sec. 3.1, recalled
+                random_share=0.1,  # Devlin et al. 2019, sec. 3.1, recalled
+                max_ngram=3,  # albert create_pretraining_data.py, for masking=ngram
+                span_p=0.2,  # spanbert, for masking=span
+                max_span=10,  # spanbert, for masking=span
             ),
             tokenizer="byte-bpe",
             vocab_size=50_265,  # transformers' RobertaConfig, read

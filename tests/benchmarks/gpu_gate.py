@@ -171,7 +171,7 @@ def training(gate: Gate) -> str:
     every = max(1, common // 10)
     marks = sorted({0, *range(every - 1, common, every), common - 1})
     gaps = [abs(our - their) for our, their in zip(ours, theirs)]
-    predictions = round(gate.batch * run.data.sequence_length * run.data.mask_rate)
+    predictions = round(gate.batch * run.data.sequence_length * run.data.masks.rate)
     rate = flops_of(run, gate.batch, predictions) / gate.batch
     speeds = [
         [name, f"{speed:.0f}", utilisation(gate, speed * rate), str(len(losses))]

@@ -78,9 +78,9 @@ def test_every_mask_derives_again(prepared: Path) -> None:
 
 SCHEMES = {
     "whole_word": [],
-    "ngram": ["data.words.max_ngram=2"],
+    "ngram": ["data.masks.max_ngram=2"],
     "span": [],
-    "electra": ["data.mask_token_share=0.85", "data.mask_random_share=0", "data.mask_rate=0.25"],
+    "electra": ["data.masks.mask_share=0.85", "data.masks.random_share=0", "data.masks.rate=0.25"],
 }
 
 

@@ -277,8 +277,8 @@ def test_what_may_change_on_resume_may_change(
 def test_shards_of_another_recipe_or_tokenizer_are_refused(
     trained: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked = job(monkeypatch, arguments(tmp_path / "run", data__mask_rate=0.2))
-    with pytest.raises(DataError, match=r"prepared with data.mask_rate=0.15, the run asks 0.2"):
+    asked = job(monkeypatch, arguments(tmp_path / "run", data__masks__rate=0.2))
+    with pytest.raises(DataError, match=r"prepared with data.masks.rate=0.15, the run asks 0.2"):
         train.prepare(asked, alone())
     asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
     with pytest.raises(DataError, match="prepared with tokenizer sha256"):

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from pipeline.errors import ConfigError
+from pipeline.legality import IMPLEMENTED, INTERVALS
+from pipeline.recipes import recipe
+from pipeline.run import Run
+from pipeline.settings import override, setting_types
+
+RUN = recipe("roberta_base")
+
+
+def test_every_number_has_a_legal_range() -> None:
+    kinds = setting_types(Run)
+    assert set(INTERVALS) == {path for path, kind in kinds.items() if kind in (int, float)}
+
+
+def test_implemented_choices_are_choices() -> None:
+    kinds = setting_types(Run)
+    for path, built in IMPLEMENTED.items():
+        assert set(built) <= set(get_args(kinds[path]))
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ("data.masks.rate=0", "data.masks.rate=0.0 is out of range; choose one in (0, 1)"),
+        ("data.masks.rate=1", "data.masks.rate=1.0 is out of range; choose one in (0, 1)"),
+        ("data.duplicates=-1", "data.duplicates=-1 is out of range; choose one in [0, inf)"),
+        ("data.masks.span_p=0", "data.masks.span_p=0.0 is out of range; choose one in (0, 1]"),
+        ("steps=-5", "steps=-5 is out of range; choose one in [1, inf)"),
+        ("encoder.dropout=1", "encoder.dropout=1.0 is out of range; choose one in [0, 1)"),
+        ("data.vocab_size=260", "data.vocab_size=260 is out of range; choose one in [261, 2**32)"),
+        (
+            "seed=9223372036854775808",
+            "seed=9223372036854775808 is out of range; choose one in [0, 2**63)",
+        ),
+        (
+            "data.sequence_length=65536",
+            "data.sequence_length=65536 is out of range; choose one in [3, 65535]",
+        ),
+        (
+            "data.format=segment_pair",
+            "data.format=segment_pair is not built yet; choose one of full_sentences",
+        ),
+        (
+            "data.masking=electra",
+            "data.masking=electra shows no random ids: set data.masks.random_share=0.1 to 0 "
+            "(its paper keeps 15 %)",
+        ),
+        (
+            "data.mask_mode=per-epoch",
+            "data.mask_mode=per-epoch does not go with data.duplicates=10: static stores 1 mask, "
+            "duplicates 1 or more, per-epoch none (0); change one of them",
+        ),
+        (
+            "data.duplicates=0",
+            "data.mask_mode=duplicates does not go with data.duplicates=0: static stores 1 mask, "
+            "duplicates 1 or more, per-epoch none (0); change one of them",
+        ),
+        (
+            "name=a/b",
+            "name='a/b' cannot name a directory; use letters, digits, '_', '.' and '-'",
+        ),
+        (
+            "data.masks.random_share=0.3",
+            "data.masks.mask_share=0.8 and data.masks.random_share=0.3 add up to more than 1; "
+            "lower one",
+        ),
+        (
+            "data.mask_mode=static",
+            "data.mask_mode=static does not go with data.duplicates=10: static stores 1 mask, "
+            "duplicates 1 or more, per-epoch none (0); change one of them",
+        ),
+        (
+            "data.reader=read",
+            "data.reader=read reads whole blocks, data.order=global needs single rows; "
+            "set data.order=blocks or data.reader=mmap",
+        ),
+        (
+            "data.sequence_length=1024",
+            "data.sequence_length=1024 is longer than encoder.positions=512; "
+            "raise encoder.positions too",
+        ),
+        (
+            "encoder.heads=7",
+            "encoder.width=768 does not divide into encoder.heads=7; "
+            "choose a number of heads that divides it",
+        ),
+        (
+            "schedule.end_lr=1",
+            "schedule.end_lr=1.0 is above optimizer.peak_lr=0.0025; lower it",
+        ),
+    ],
+)
+def test_an_illegal_run_is_refused_in_one_line(settings: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        override(RUN, settings.split())
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "data.mask_mode=static data.duplicates=1",
+        "data.mask_mode=per-epoch data.duplicates=0",
+        "data.masking=electra data.masks.random_share=0 data.masks.mask_share=0.85",
+        "data.reader=read data.order=blocks",
+        "data.sequence_length=1024 encoder.positions=1024",
+        "data.masks.mask_share=0.9 data.masks.random_share=0.1",
+        "data.masks.mask_share=1 data.masks.random_share=0",
+        "steps=20",  # below the warm-up: a smoke test of the same schedule's start
+        "optimizer.kind=adamw",
+        "seed=9223372036854775807",
+    ],
+)
+def test_legal_pairs_pass_together(settings: str) -> None:
+    assert override(RUN, settings.split()) != RUN
+
+
+def test_replacing_a_field_checks_too() -> None:
+    with pytest.raises(ConfigError, match="steps=0 is out of range"):
+        replace(RUN, steps=0)
