@@ -23,8 +23,9 @@ check: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Two files of tests at a time, in the order of tests/conftest.py.
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # With the tests that take minutes each: an hour or two on two cores.
 test-all: check

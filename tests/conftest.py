@@ -14,7 +14,15 @@ from pipeline.data.corpora import corpus_sources
 from pipeline.data.vocabulary import Vocabulary, read_vocabulary
 from pipeline.train_tokenizer import train_tokenizer
 
+LONG = ("test_zero", "test_readme", "test_train", "test_faults", "test_layouts")
+"""Files of tests with tests of minutes."""
+
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, or one of two workers would begin one when the other has nothing left."""
+    items.sort(key=lambda item: LONG.index(name) if (name := item.path.stem) in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")

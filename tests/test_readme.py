@@ -23,7 +23,8 @@ COMMANDS = [
 def shell(command: str, directory: Path) -> str:
     """Run a line as the README's reader would, in an activated environment."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {k: v for k, v in os.environ.items() if k != "TENFOLD_ROOT"} | {"PATH": path}
+    unset = ("TENFOLD_ROOT", "COLUMNS")
+    environment = {k: v for k, v in os.environ.items() if k not in unset} | {"PATH": path}
     result = subprocess.run(
         ["bash", "-c", command], cwd=directory, env=environment, capture_output=True, text=True,
         timeout=300, check=False,

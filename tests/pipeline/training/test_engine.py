@@ -1,9 +1,8 @@
-"""The engine around DeepSpeed; that what it trains is right is test_optim.py's."""
+"""The engine around DeepSpeed; that what it trains is right is end_to_end/test_zero.py's."""
 
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -14,50 +13,8 @@ import pytest
 
 from pipeline.errors import ConfigError
 from pipeline.training.engine import LAUNCHER_VARIABLES, init_distributed, timeout
-from tests.pipeline.training.zero_launch import measured
-from tests.pipeline.training.zero_settings import WORLD_SIZES
 
 ROOT = Path(__file__).parents[3]
-
-
-def test_works_alone_and_quietly() -> None:
-    """No launcher, nothing printed: neither DeepSpeed's log nor its warnings."""
-    result = measured(1)
-    assert result["stdout"] == result["stderr"] == ""
-
-
-def test_stage_0_in_bf16_is_stage_1() -> None:
-    runs_as = {(r["precision"], r["stage"]): r["runs_as"] for r in measured(2)["exact"]}
-    assert runs_as["bf16", 0] == 1 and runs_as["fp32", 0] == 0
-
-
-def test_written_weights_reach_the_model() -> None:
-    assert all(result["refreshed"] for world in WORLD_SIZES for result in measured(world)["exact"])
-
-
-def test_a_layout_that_deepspeed_misreports() -> None:
-    """round_robin_gradients: refused by name; without that, the weights give it away."""
-    refusals = measured(2)["refusals"]
-    assert refusals["guarded"].startswith("round_robin_gradients=True is not supported")
-    assert "is not where DeepSpeed's structures say" in refusals["unguarded"]
-
-
-def test_hpz_is_refused_by_name() -> None:
-    assert measured(2)["refusals"]["hpz"].startswith("zero_hpz_partition_size=2 is not supported")
-
-
-def test_another_deepspeed_is_warned_about() -> None:
-    said = measured(2)["refusals"]["version"]
-    assert re.fullmatch(r"DeepSpeed [\d.]+ is not the tested 0\.0\.1; its layout .*\n", said)
-
-
-def test_no_micro_batch_waits_for_the_device() -> None:
-    """Neither DeepSpeed nor we read a number of a tensor; where it can be seen on a CPU.
-
-    Offloading to the host, where DeepSpeed has to wait, is left out.
-    """
-    results = [result for world in WORLD_SIZES for result in measured(world)["exact"]]
-    assert {result["waits"] for result in results if not result["offload"]} == {0}
 
 
 def test_half_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Fragments by literal example; the real layouts are test_optim.py's."""
+"""Fragments by literal example; the real layouts are end_to_end/test_zero.py's."""
 
 from __future__ import annotations
 

@@ -38,16 +38,6 @@ from tests.pipeline.training.toy import (
     train_plainly,
     view,
 )
-from tests.pipeline.training.zero_launch import measured
-from tests.pipeline.training.zero_settings import (
-    DRIFT,
-    MORE,
-    WORLD_SIZES,
-    Setting,
-    half,
-    matrix,
-    usual,
-)
 
 CPU = torch.device("cpu")
 FACTOR = 3
@@ -169,83 +159,6 @@ def test_the_reference_is_pytorchs_adamw() -> None:
     parameters = dict(model.named_parameters())
     found = {r.name: view(parameters[r.parameter_name], r) for r in records(model)}
     assert distance(found, reference, Toy()) < 1e-12
-
-
-def everything() -> list[dict[str, Any]]:
-    """Of all world sizes."""
-    return [result for world_size in WORLD_SIZES for result in measured(world_size)["exact"]]
-
-
-def check_equal(results: list[dict[str, Any]], expected: list[Setting]) -> None:
-    """Nothing left out, and all within the criterion of a floor that is rounding."""
-    assert [Setting(*(r[field] for field in Setting._fields)) for r in results] == expected
-    for result in results:
-        assert 0 < result["floor"] < (1e-4 if result["precision"] == "fp32" else 0.05)
-        assert result["distance"] <= FACTOR * result["floor"], result
-
-
-@pytest.mark.parametrize("world_size", WORLD_SIZES)
-def test_equals_an_unsharded_run_at_every_stage(world_size: int) -> None:
-    check_equal(measured(world_size)["exact"], usual(world_size))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("world_size", WORLD_SIZES)
-def test_equals_an_unsharded_run_in_the_whole_matrix(world_size: int) -> None:
-    results = measured(world_size, "matrix")["exact"]
-    check_equal(results, [*matrix(offload=False), *matrix(offload=True)])
-
-
-@pytest.mark.slow
-def test_does_not_drift() -> None:
-    """300 steps: as near the reference, by the same criterion, as after a few."""
-    check_equal(measured(2, "drift")["exact"], DRIFT)
-
-
-@pytest.mark.parametrize("offload", [False, True])
-@pytest.mark.parametrize("world_size", WORLD_SIZES)
-def test_half_the_matrix_has_every_four_values_together(offload: bool, world_size: int) -> None:
-    whole, mine = matrix(offload), half(offload, world_size)
-    assert {*mine} | {*half(offload, world_size + 1)} == {*whole} and 2 * len(mine) == len(whole)
-    for left_out in range(5):
-        assert {s[:left_out] + s[left_out + 1 :] for s in mine} == {
-            s[:left_out] + s[left_out + 1 :] for s in whole
-        }
-
-
-def test_naive_lamb_does_not() -> None:
-    """The criterion sees what a LAMB does that takes its norms of what ZeRO hands it."""
-    for result in measured(2)["naive"] + measured(3)["naive"]:
-        # or not a number: stage 3 has memory in its norms that nobody has written to
-        assert not result["distance"] <= 10_000 * result["floor"], result
-
-
-def test_padding_stays_zero() -> None:
-    assert all(result["padding_is_zero"] for result in everything())
-
-
-def test_clipping_sees_the_same_norm_at_every_stage() -> None:
-    """Only what the weights' own rounding moves; the first step's weights are the same."""
-    norms = [r["norms"] for r in measured(2)["exact"] if (r["kind"], r["steps"]) == ("lamb", MORE)]
-    assert len(norms) == 4
-    for other in norms[1:]:
-        assert other == pytest.approx(norms[0], rel=1e-4)
-        assert other[0] == pytest.approx(norms[0][0], rel=1e-6)
-    assert min(norms[0]) > 0.2
-
-
-def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
-    """On one rank, infinite or not a number; at every stage, in both precisions, offloaded too."""
-    assert all(result["non_finite_skipped"] for result in everything())
-
-
-def test_a_step_is_at_most_two_small_collectives() -> None:
-    """Their bytes: a float64 for the clip norm, two for each logical parameter's norms."""
-    for result in everything():
-        norm, layers = ["all_reduce", 8], ["all_reduce", 16 * result["logical"]]
-        expected = [norm] if result["kind"] == "adamw" else [norm, layers]
-        alone = result["runs_as"] == 0 or result["world_size"] == 1
-        assert result["collectives"] == ([] if alone else expected), result
 
 
 def test_the_page_is_in_step_with_the_code() -> None:

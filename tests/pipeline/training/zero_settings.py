@@ -9,7 +9,7 @@ launch needs a reference only once for each optimizer, precision and clip norm.
 from __future__ import annotations
 
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 WORLD_SIZES = (1, 2, 3, 4)
 SEQUENCES = 48
@@ -39,29 +39,9 @@ class Setting(NamedTuple):
 
 def matrix(offload: bool) -> list[Setting]:
     """Every combination."""
-    return [Setting(*values, offload) for values in product(*_axes(offload))]
-
-
-def half(offload: bool, world_size: int) -> list[Setting]:
-    """Every second combination, the others at the next world size.
-
-    Any four values of different axes are together in one of them: the fifth decides the parity.
-    """
-    axes = _axes(offload)
-    return [
-        Setting(*values, offload)
-        for values in product(*axes)
-        if (world_size + sum(map(_place, axes, values))) % 2 == 0
-    ]
-
-
-def _axes(offload: bool) -> tuple[tuple[Any, ...], ...]:
     stages = (2, 3) if offload else (0, 1, 2, 3)
-    return ("lamb", "adamw"), ("fp32", "bf16"), stages, (0.0, CLIP), (1, SEVERAL)
-
-
-def _place(axis: tuple[Any, ...], value: Any) -> int:
-    return axis.index(value)
+    axes = ("lamb", "adamw"), ("fp32", "bf16"), stages, (0.0, CLIP), (1, SEVERAL)
+    return [Setting(*values, offload) for values in product(*axes)]
 
 
 VARIANTS = [Setting(kind, "fp32", stage, CLIP, 1) for kind in OTHERS for stage in range(4)]
@@ -79,7 +59,7 @@ DRIFT = [
 
 def usual(world_size: int) -> list[Setting]:
     """What every run of the tests trains; the variants also where nothing divides evenly."""
-    found = [*half(False, world_size), *half(True, world_size)]
+    found = [*matrix(offload=False), *matrix(offload=True)]
     if world_size in (2, 3):
         found += [*VARIANTS, *LONGER]
     return found

@@ -1,8 +1,8 @@
 """One rank of the real thing: trains the toy under DeepSpeed in many settings, and compares.
 
 `torchrun --nproc-per-node N zero_worker.py OUT.json usual`: one start of Python and DeepSpeed for
-all settings of a world size. Instead of `usual`, `matrix` and `drift` are the slower tests' and
-`naive` is a benchmark's. test_optim.py and test_engine.py read what rank 0 writes.
+all settings of a world size. Instead of `usual`, `drift` is a slower test's and `naive` a
+benchmark's. end_to_end/test_zero.py reads what rank 0 writes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,11 @@ from tests.pipeline.training.toy import (
 )  # fmt: skip
 from tests.pipeline.training.zero_settings import (
     DRIFT,
+    FEW,
     LONGER,
     MORE,
     SEQUENCES,
     Setting,
-    matrix,
     usual,
 )
 
@@ -238,6 +239,10 @@ def measure(setting: Setting, plain: Plain, world: int) -> dict[str, Any]:
     began = time.perf_counter()
     accumulation = setting.accumulation
     run = toy_run(setting.kind, setting.precision, setting.clip_norm, SEQUENCES, setting.steps)
+    if setting.steps == FEW:
+        # With the published 1e-6 a single element of hardly any gradient decides how far rounding
+        # moves so short a run: 4e-7 to 9e-6 from one chunking, or processor, to the next.
+        run = replace(run, optimizer=replace(run.optimizer, eps=1e-3))
     file = read_deepspeed_file(f"zero{setting.stage}" + "_offload" * setting.offload)
     if accumulation > 1:
         file = DeepSpeedFile("small", {**file.zero, **SMALL[setting.stage]})
@@ -319,7 +324,7 @@ def main() -> None:
     world, plain = dist.get_world_size(), Plain()
     gc.freeze()  # DeepSpeed collects garbage at every start: a second each with all it has imported
     chosen = {
-        "usual": usual(world), "matrix": [*matrix(False), *matrix(True)], "drift": DRIFT,
+        "usual": usual(world), "drift": DRIFT,
         "naive": [setting for setting in LONGER if setting.stage in NAIVE[2]],
     }[sys.argv[2]]  # fmt: skip
     result: dict[str, Any] = {"exact": [measure(setting, plain, world) for setting in chosen]}

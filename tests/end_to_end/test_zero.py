@@ -1,0 +1,116 @@
+"""Training under DeepSpeed's ZeRO is the training it should be, at every stage on 1 to 4 ranks.
+
+One launch for each number of ranks trains the toy in every setting (zero_worker.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.pipeline.training.zero_launch import measured
+from tests.pipeline.training.zero_settings import DRIFT, MORE, WORLD_SIZES, Setting, usual
+
+FACTOR = 3
+"""Of the floor: DESIGN.md, section 8."""
+
+
+def everything() -> list[dict[str, Any]]:
+    """Of all world sizes."""
+    return [result for world_size in WORLD_SIZES for result in measured(world_size)["exact"]]
+
+
+def check_equal(results: list[dict[str, Any]], expected: list[Setting]) -> None:
+    """Nothing left out, and all within the criterion of a floor that is rounding."""
+    assert [Setting(*(r[field] for field in Setting._fields)) for r in results] == expected
+    for result in results:
+        assert 0 < result["floor"] < (1e-4 if result["precision"] == "fp32" else 0.05)
+        assert result["distance"] <= FACTOR * result["floor"], result
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+def test_equals_an_unsharded_run_at_every_stage(world_size: int) -> None:
+    check_equal(measured(world_size)["exact"], usual(world_size))
+
+
+@pytest.mark.slow
+def test_does_not_drift() -> None:
+    """300 steps: as near the reference, by the same criterion, as after a few."""
+    check_equal(measured(2, "drift")["exact"], DRIFT)
+
+
+def test_naive_lamb_does_not() -> None:
+    """The criterion sees what a LAMB does that takes its norms of what ZeRO hands it."""
+    for result in measured(2)["naive"] + measured(3)["naive"]:
+        # or not a number: stage 3 has memory in its norms that nobody has written to
+        assert not result["distance"] <= 10_000 * result["floor"], result
+
+
+def test_padding_stays_zero() -> None:
+    assert all(result["padding_is_zero"] for result in everything())
+
+
+def test_clipping_sees_the_same_norm_at_every_stage() -> None:
+    """Only what the weights' own rounding moves; the first step's weights are the same."""
+    norms = [r["norms"] for r in measured(2)["exact"] if (r["kind"], r["steps"]) == ("lamb", MORE)]
+    assert len(norms) == 4
+    for other in norms[1:]:
+        assert other == pytest.approx(norms[0], rel=1e-4)
+        assert other[0] == pytest.approx(norms[0][0], rel=1e-6)
+    assert min(norms[0]) > 0.2
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
+    """On one rank, infinite or not a number; at every stage, in both precisions, offloaded too."""
+    assert all(result["non_finite_skipped"] for result in everything())
+
+
+def test_a_step_is_at_most_two_small_collectives() -> None:
+    """Their bytes: a float64 for the clip norm, two for each logical parameter's norms."""
+    for result in everything():
+        norm, layers = ["all_reduce", 8], ["all_reduce", 16 * result["logical"]]
+        expected = [norm] if result["kind"] == "adamw" else [norm, layers]
+        alone = result["runs_as"] == 0 or result["world_size"] == 1
+        assert result["collectives"] == ([] if alone else expected), result
+
+
+def test_works_alone_and_quietly() -> None:
+    """No launcher, nothing printed: neither DeepSpeed's log nor its warnings."""
+    result = measured(1)
+    assert result["stdout"] == result["stderr"] == ""
+
+
+def test_stage_0_in_bf16_is_stage_1() -> None:
+    runs_as = {(r["precision"], r["stage"]): r["runs_as"] for r in measured(2)["exact"]}
+    assert runs_as["bf16", 0] == 1 and runs_as["fp32", 0] == 0
+
+
+def test_written_weights_reach_the_model() -> None:
+    assert all(result["refreshed"] for result in everything())
+
+
+def test_a_layout_that_deepspeed_misreports() -> None:
+    """round_robin_gradients: refused by name; without that, the weights give it away."""
+    refusals = measured(2)["refusals"]
+    assert refusals["guarded"].startswith("round_robin_gradients=True is not supported")
+    assert "is not where DeepSpeed's structures say" in refusals["unguarded"]
+
+
+def test_hpz_is_refused_by_name() -> None:
+    assert measured(2)["refusals"]["hpz"].startswith("zero_hpz_partition_size=2 is not supported")
+
+
+def test_another_deepspeed_is_warned_about() -> None:
+    said = measured(2)["refusals"]["version"]
+    assert re.fullmatch(r"DeepSpeed [\d.]+ is not the tested 0\.0\.1; its layout .*\n", said)
+
+
+def test_no_micro_batch_waits_for_the_device() -> None:
+    """Neither DeepSpeed nor we read a number of a tensor; where it can be seen on a CPU.
+
+    Offloading to the host, where DeepSpeed has to wait, is left out.
+    """
+    results = everything()
+    assert {result["waits"] for result in results if not result["offload"]} == {0}
