@@ -12,13 +12,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pipeline.errors import ConfigError
+from pipeline.formats import PAIR_FORMATS, SEPARATORS
 from pipeline.settings import inside, parts_per_million
 
 if TYPE_CHECKING:
-    from pipeline.run import Run
+    from pipeline.run import Data, Run
 
 IMPLEMENTED = {
-    "data.format": ("full_sentences",),
     "data.tokenizer": ("byte-bpe",),
 }
 """Choices carried out today, for settings with names that are planned only."""
@@ -26,6 +26,9 @@ IMPLEMENTED = {
 INTERVALS = {
     "seed": "[0, 2**63)",
     "data.sequence_length": "[3, 65535]",  # two special tokens and a text token; uint16 positions
+    "data.segments.short_share": "[0, 1]",
+    "data.segments.single_share": "[0, 1)",
+    "data.segments.draws": "[1, 1024]",
     "data.duplicates": "[0, inf)",
     "data.masks.rate": "(0, 1)",
     "data.masks.mask_share": "[0, 1]",
@@ -107,6 +110,7 @@ def _contradictions(run: Run) -> Iterator[str]:
             f"data.mask_mode={data.mask_mode} does not go with data.duplicates={data.duplicates}: "
             "static stores 1 mask, duplicates 1 or more, per-epoch none (0); change one of them"
         )
+    yield from _format_contradictions(data)
     if data.reader == "read" and data.order != "blocks":
         yield (
             f"data.reader=read reads whole blocks, data.order={data.order} needs single rows; "
@@ -141,6 +145,38 @@ def _contradictions(run: Run) -> Iterator[str]:
             f"{run.checkpoint.every}, so most of its steps are never saved; make it one, or 0"
         )
     yield from _schedule_contradictions(run)
+
+
+def _format_contradictions(data: Data) -> Iterator[str]:
+    segments, paired = data.segments, data.format in PAIR_FORMATS
+    if segments.label != "none" and not paired:
+        yield (
+            f"data.segments.label={segments.label} needs two segments, data.format={data.format} "
+            f"has none to compare; set data.format to one of {', '.join(PAIR_FORMATS)}, or "
+            "data.segments.label=none"
+        )
+    least = 4 + SEPARATORS[data.tokenizer]
+    if paired and data.sequence_length < least:
+        yield (
+            f"data.sequence_length={data.sequence_length} has no room for two segments of "
+            f"data.format={data.format}; set {least} or more"
+        )
+    if segments.draws > 1 and not _draws_differ(data):
+        yield (
+            f"data.segments.draws={segments.draws} would store the same rows of data.format="
+            f"{data.format} again and again; set it to 1, or choose segment_pair, sentence_pair "
+            "with data.segments.label=next, or single_segment with data.segments.short_share > 0"
+        )
+
+
+def _draws_differ(data: Data) -> bool:
+    """Whether anything of a row is drawn at random."""
+    segments = data.segments
+    return {
+        "segment_pair": True,
+        "sentence_pair": segments.label == "next",
+        "single_segment": segments.short_share > 0,
+    }.get(data.format, False)
 
 
 def _schedule_contradictions(run: Run) -> Iterator[str]:

@@ -205,7 +205,7 @@ def assemble(
         duplicates=data.duplicates,
         seed=data.seed,
         compression=job.compression,
-        engine=engine | engine_versions(job.engine),
+        engine=engine | engine_versions(data, job.engine),
         tokenizer=vocabulary.describe(),
         corpora=assembly.corpus_counts(parts, {s.corpus: s.licence for s in sources}),
         totals={

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from pipeline.formats import SEGMENT_FIELDS
 from pipeline.legality import check
 from pipeline.settings import parts_per_million
 
@@ -36,6 +37,20 @@ class Masks:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Segments:
+    """How formats of one or two segments fill a row, see `data.pairs`; others read none of it."""
+
+    label: Literal["none", "next", "order"]
+    """What two segments teach: nothing, next sentence (NSP), or sentence order (SOP)."""
+    short_share: float
+    """Share of the rows that are filled up to a random shorter length only."""
+    single_share: float
+    """Share of segment_pair's rows that show one segment, without a label."""
+    draws: int
+    """Sets of train rows, each all documents in rows that are drawn anew."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Data:
     """Sequences and masks; all fields but READ_TIME_FIELDS decide the bytes of shards."""
 
@@ -43,6 +58,8 @@ class Data:
         "full_sentences", "doc_sentences", "segment_pair", "sentence_pair", "single_segment"
     ]
     """How documents become sequences; the names are those of Liu et al. 2019, sec. 4.2."""
+    segments: Segments
+    """How the formats that are not full or doc sentences fill a row."""
     sequence_length: int
     """Tokens per sequence, special tokens included."""
     masking: Literal["token", "whole_word", "ngram", "span", "electra"]
@@ -239,6 +256,9 @@ def shard_settings(data: Data) -> dict[str, Any]:
     for name, value in settings.pop("masks").items():
         if LENGTH_FIELDS.get(name, data.masking) == data.masking:
             settings[f"masks.{name}"] = value
+    for name, value in settings.pop("segments").items():
+        if name in SEGMENT_FIELDS.get(data.format, ()):
+            settings[f"segments.{name}"] = value
     return settings
 
 

@@ -170,6 +170,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "bytes": total.bytes,
             "dropped": total.dropped,
             "bad": total.bad,
+            "packed": total.packed,
             "licence": licence,
         }
     return counts

@@ -13,8 +13,8 @@ from pipeline.data import shards
 from pipeline.data.cleaning import CLEANING_VERSION
 from pipeline.data.documents import READING_VERSION, Source
 from pipeline.data.masking import GENERATOR_VERSION
+from pipeline.data.packing import packing_version
 from pipeline.data.sentences import SENTENCES_VERSION
-from pipeline.data.sequences import PACKING_VERSION
 from pipeline.data.splits import SPLITS_VERSION
 from pipeline.data.tokens import gigatoken_version
 from pipeline.data.validation import VALIDATION_VERSION
@@ -32,13 +32,13 @@ def shard_identity(
         "schema": shards.SCHEMA_VERSION,
         "data": shard_settings(data),
         "tokenizer": vocabulary.sha256,
-        "engine": engine_versions(engine),
+        "engine": engine_versions(data, engine),
         "compression": compression,
         "files": [_file_identity(source) for source in sources],
     }
 
 
-def engine_versions(engine: str) -> dict[str, Any]:
+def engine_versions(data: Data, engine: str) -> dict[str, Any]:
     """What makes documents, ids, rows and masks; engine: gigatoken or tokenizers."""
     ids = f"tokenizers {version('tokenizers')}"
     return {
@@ -49,7 +49,7 @@ def engine_versions(engine: str) -> dict[str, Any]:
         "validation": VALIDATION_VERSION,
         "splits": SPLITS_VERSION,
         "sentences": SENTENCES_VERSION,
-        "packing": PACKING_VERSION,
+        "packing": packing_version(data),
         "masks": GENERATOR_VERSION,
     }
 

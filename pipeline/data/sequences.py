@@ -1,18 +1,21 @@
-"""Documents as token ids -> rows of at most `sequence_length` tokens (FULL-SENTENCES).
+"""Documents as token ids -> rows of full sentences, at most `sequence_length` tokens each.
 
-RoBERTa (Liu et al. 2019, sec. 4.2): "Each input is packed with full sentences sampled contiguously
-from one or more documents, such that the total length is at most 512 tokens. Inputs may cross
-document boundaries. When we reach the end of one document, we begin sampling sentences from the
-next document and add an extra separator token between documents."
+RoBERTa's FULL-SENTENCES (Liu et al. 2019, sec. 4.2): "Each input is packed with full sentences
+sampled contiguously from one or more documents, such that the total length is at most 512 tokens.
+Inputs may cross document boundaries. When we reach the end of one document, we begin sampling
+sentences from the next document and add an extra separator token between documents." Its
+DOC-SENTENCES do not cross them: the last row of every document may be short.
 
 A row is `<s> text </s>` with one more `</s>` between two documents. Nothing is dropped: the last
 row of a split may be short, and a sentence with more tokens than a row has room for is cut at the
-last word start that fits (any token, when the last 32 start no word).
+last word start that fits (any token, when the last 32 start no word). Rows of segments are made in
+`pairs`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -21,7 +24,17 @@ import numpy.typing as npt
 from pipeline.data.masking import Ids
 
 PACKING_VERSION = 1
-_LOOK_BACK = 32
+LOOK_BACK = 32
+"""Tokens in which a word start is looked for where a long sentence is cut."""
+
+
+class Frame(NamedTuple):
+    """The special tokens of a row."""
+
+    bos: int
+    eos: int
+    separators: int
+    """How many eos stand between two segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +51,13 @@ class Rows:
     """[rows + 1] positions in `document_starts`."""
     first_row: npt.NDArray[np.int64]
     """[documents] the row in which each document begins."""
+    second_segment: npt.NDArray[np.uint16]
+    """[rows] first position of segment B, behind the separators; 0 when there is one segment."""
+    pair_label: npt.NDArray[np.int8]
+    """[rows] 0 in order, 1 random next, -1 none."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
-
-    @property
-    def text_tokens(self) -> int:
-        """Ordinary tokens: rows less `<s>`, closing `</s>` and separators between documents."""
-        return len(self.ids) - len(self) - len(self.document_starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +94,21 @@ def select(tokens: Tokens, chosen: npt.NDArray[np.bool_]) -> Tokens:
     return Tokens(*_select(tokens.ids, tokens.document_offsets, tokens.sentence_starts, chosen))
 
 
-def pack_full_sentences(
-    tokens: Tokens, word_starts: npt.NDArray[np.bool_], sequence_length: int, bos: int, eos: int
+def pack_sentences(
+    tokens: Tokens,
+    word_starts: npt.NDArray[np.bool_],
+    sequence_length: int,
+    frame: Frame,
+    *,
+    across: bool,
 ) -> Rows:
-    """FULL-SENTENCES rows of `tokens`; word_starts: [vocabulary] ids that begin a word."""
+    """FULL-SENTENCES rows of `tokens`, or DOC-SENTENCES when not `across` documents.
+
+    word_starts: [vocabulary] ids that begin a word.
+    """
     count = len(tokens.document_offsets) - 1
     room = sequence_length - 2
-    most_rows = len(tokens.sentence_starts) + len(tokens.ids) // max(1, room - _LOOK_BACK) + 1
+    most_rows = len(tokens.sentence_starts) + len(tokens.ids) // max(1, room - LOOK_BACK) + 1
     ids = np.empty(len(tokens.ids) + 2 * most_rows + count, tokens.ids.dtype)
     offsets = np.zeros(most_rows + 1, np.int64)
     starts = np.empty(most_rows + count, np.uint16)
@@ -100,8 +120,9 @@ def pack_full_sentences(
         tokens.sentence_starts,
         word_starts,
         room,
-        bos,
-        eos,
+        frame.bos,
+        frame.eos,
+        across,
         ids,
         offsets,
         starts,
@@ -115,6 +136,8 @@ def pack_full_sentences(
         starts[: start_offsets[rows]],
         start_offsets[: rows + 1],
         first_row,
+        np.zeros(rows, np.uint16),
+        np.full(rows, -1, np.int8),
     )
 
 
@@ -165,11 +188,11 @@ def _align(byte_positions, ids, byte_lengths, byte_offsets, token_offsets, out):
 
 
 @numba.njit(cache=True, nogil=True)
-def _cut(ids, start, end, room, word_starts):  # type: ignore[no-untyped-def]
+def cut_sentence(ids, start, end, room, word_starts):  # type: ignore[no-untyped-def]
     """Where to part ids[start:end] so that `room` tokens hold the first part; start: nowhere."""
     if end - start <= room:
         return end
-    for place in range(start + room, max(start, start + room - _LOOK_BACK), -1):
+    for place in range(start + room, max(start, start + room - LOOK_BACK), -1):
         if word_starts[ids[place]]:
             return place
     return start
@@ -184,6 +207,7 @@ def _pack(  # type: ignore[no-untyped-def]
     room,
     bos,
     eos,
+    across,
     ids,
     offsets,
     starts,
@@ -211,10 +235,10 @@ def _pack(  # type: ignore[no-untyped-def]
                 left = room - used - separator
                 cut = end
                 if end - place > room:
-                    cut = _cut(source, place, end, left, word_starts) if left > 0 else place
+                    cut = cut_sentence(source, place, end, left, word_starts) if left > 0 else place
                     if cut == place and used == 0:
                         cut = place + room
-                if cut == place or cut - place > left:
+                if cut == place or cut - place > left or (separator and not across):
                     ids[write] = eos
                     write += 1
                     row += 1

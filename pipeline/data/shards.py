@@ -90,7 +90,8 @@ class Manifest:
     tokenizer: dict[str, Any]
     """sha256 of tokenizer.json, kind, size and the five special ids."""
     corpora: dict[str, Any]
-    """Per corpus: documents, sequences, tokens, bytes, drop reasons, bad records, licence."""
+    """Per corpus: documents, sequences, tokens, bytes, drop reasons, bad records, licence, and what
+    became of text tokens in packing."""
     totals: dict[str, int]
     files: dict[str, dict[str, Any]]
     """Every other file by its path: bytes and xxh3_64."""
@@ -180,8 +181,8 @@ def encode_rows(
             yield [
                 _list(rows.ids, rows.offsets, start, stop),
                 _list(rows.document_starts, rows.document_offsets, start, stop),
-                pa.array(np.zeros(size, np.uint16)),
-                pa.array(np.full(size, -1, np.int8)),
+                pa.array(rows.second_segment[start:stop]),
+                pa.array(rows.pair_label[start:stop]),
                 pa.DictionaryArray.from_arrays(pa.array(np.full(size, code, np.int16)), names),
                 pa.array(sequences[start:stop]),
             ]

@@ -25,8 +25,9 @@ from pipeline.data import shards
 from pipeline.data.documents import BadRecord, Piece, Record, Source, clean, cut, read
 from pipeline.data.files import write_whole
 from pipeline.data.masking import Masking
+from pipeline.data.packing import count_tokens, pack
 from pipeline.data.sentences import sentence_starts
-from pipeline.data.sequences import Tokens, pack_full_sentences, select, token_positions
+from pipeline.data.sequences import Tokens, select, token_positions
 from pipeline.data.tokens import CHECKED_SHARE, Encoder, EngineMismatch, return_memory
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
@@ -95,6 +96,8 @@ class Counts:
     dropped: dict[str, int] = field(default_factory=dict)
     bad: dict[str, int] = field(default_factory=dict)
     bad_example: str = ""
+    packed: dict[str, int] = field(default_factory=dict)
+    """As `packing.count_tokens` says."""
 
     def drop(self, reason: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
@@ -106,10 +109,16 @@ class Counts:
     def add(self, other: Counts) -> None:
         self.documents += other.documents
         self.bytes += other.bytes
-        for mine, theirs in ((self.dropped, other.dropped), (self.bad, other.bad)):
-            for reason, count in theirs.items():
-                mine[reason] = mine.get(reason, 0) + count
+        add_counts(self.dropped, other.dropped)
+        add_counts(self.bad, other.bad)
+        add_counts(self.packed, other.packed)
         self.bad_example = self.bad_example or other.bad_example
+
+
+def add_counts(mine: dict[str, int], theirs: dict[str, int]) -> None:
+    """Add each of `theirs` to the one of the same name."""
+    for name, count in theirs.items():
+        mine[name] = mine.get(name, 0) + count
 
 
 def piece_weight(piece: Piece) -> int:
@@ -301,8 +310,11 @@ class Worker:
                 continue
             base = sequence_base(task.number, part, bool(validation))
             split = shards.VALIDATION if validation else shards.TRAIN
-            entry, first_sequence = self._write(side, task.corpus, base, split, f"{stem}.{split}")
+            entry, first_sequence, packed = self._write(
+                side, task.corpus, base, split, f"{stem}.{split}"
+            )
             entries.append(entry)
+            add_counts(counts.packed, packed)
             columns = [
                 *side.documents[:1],
                 [task.corpus] * len(first_sequence),
@@ -318,24 +330,25 @@ class Worker:
             "corpus": task.corpus,
             "shards": entries,
             "documents": counts.documents, "bytes": counts.bytes, "dropped": counts.dropped,
-            "bad": counts.bad, "bad_example": counts.bad_example,
+            "bad": counts.bad, "bad_example": counts.bad_example, "packed": counts.packed,
         }  # fmt: skip
         write_whole(marker, json.dumps(summary).encode())
         return_memory()
 
     def _write(
         self, side: _Side, corpus: str, base: int, split: str, stem: str
-    ) -> tuple[dict[str, Any], npt.NDArray[np.uint64]]:
-        """Rows of one side, and masks of train; returns the manifest's entry and first sequences.
+    ) -> tuple[dict[str, Any], npt.NDArray[np.uint64], dict[str, int]]:
+        """Rows of one side, and masks of train; returns the manifest's entry, first sequences and
+        counts of packing.
 
         Validation gets its masks when the parts' few rows are put together.
         """
         data, vocabulary, compression = self.job.data, self.vocabulary, self.job.compression
         tokens = _join(side.tokens)
         side.tokens.clear()  # a part is held once at a time
-        rows = pack_full_sentences(
-            tokens, vocabulary.word_starts, data.sequence_length, vocabulary.bos, vocabulary.eos
-        )
+        draws = data.segments.draws if split == shards.TRAIN else 1
+        rows = pack(data, tokens, vocabulary, corpus, base, draws)
+        packed = count_tokens(data, tokens, rows, draws)
         del tokens
         sequences = np.arange(base, base + len(rows), dtype=np.uint64)
         entry = shards.write_file(
@@ -355,7 +368,7 @@ class Worker:
                 sequences,
                 compression,
             )
-        return entry, sequences[rows.first_row]
+        return entry, sequences[rows.first_row], packed
 
     def _marker(self, task: Task, part: int) -> Path:
         return part_marker(self.job.directory, task.number, part)

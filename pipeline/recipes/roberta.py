@@ -13,6 +13,8 @@ paper drew new ones). Where the numbers are from; "recalled" marks what was not 
                   leads from there to ALBERT's 4,096 x 125K at 0.00176, which was read
     albert        google-research/albert's optimization.py, run_pretraining.py and
                   create_pretraining_data.py, read
+    bert          google-research/bert's create_pretraining_data.py, read
+    electra       google-research/electra's build_pretraining_dataset.py, read
     spanbert      the command in facebookresearch/SpanBERT's pretraining README, read; the default
                   of its code is another span_p
     extrapolated  used beyond what the source measured: You et al. trained BERT, mostly at 128
@@ -34,6 +36,7 @@ from pipeline.run import (
     Optimizer,
     Run,
     Schedule,
+    Segments,
     Validation,
 )
 
@@ -46,6 +49,7 @@ def roberta_base() -> Run:
         precision="bf16",  # ours: needs no loss scaling, where fairseq's fp16 does
         data=Data(
             format="full_sentences",
+            segments=segments(),
             sequence_length=512,  # fairseq tokens_per_sample
             masking="token",
             mask_mode="duplicates",
@@ -116,6 +120,16 @@ def roberta_base() -> Run:
             every=10,  # ours: a line every few seconds to a minute
             hang_seconds=900,  # ours: above any compilation and any stall of a file server
         ),
+    )
+
+
+def segments() -> Segments:
+    """For `--set data.format`, as far as full sentences go: they read none of it."""
+    return Segments(
+        label="none",  # Liu et al. 2019, sec. 4.2: what they chose has no NSP, recalled
+        short_share=0.1,  # bert short_seq_prob
+        single_share=0.0,  # bert: none; electra has 0.1
+        draws=1,  # ours: one pass over the text a pass over the rows; bert dupe_factor: ten
     )
 
 

@@ -44,8 +44,31 @@ def test_implemented_choices_are_choices() -> None:
             "data.sequence_length=65536 is out of range; choose one in [3, 65535]",
         ),
         (
-            "data.format=segment_pair",
-            "data.format=segment_pair is not built yet; choose one of full_sentences",
+            "data.tokenizer=unigram",
+            "data.tokenizer=unigram is not built yet; choose one of byte-bpe",
+        ),
+        (
+            "data.segments.label=order",
+            "data.segments.label=order needs two segments, data.format=full_sentences has none to "
+            "compare; set data.format to one of segment_pair, sentence_pair, or "
+            "data.segments.label=none",
+        ),
+        (
+            "data.format=single_segment data.segments.label=next",
+            "data.segments.label=next needs two segments, data.format=single_segment has none to "
+            "compare; set data.format to one of segment_pair, sentence_pair, or "
+            "data.segments.label=none",
+        ),
+        (
+            "data.format=segment_pair data.sequence_length=5",
+            "data.sequence_length=5 has no room for two segments of data.format=segment_pair; "
+            "set 6 or more",
+        ),
+        (
+            "data.format=sentence_pair data.segments.draws=2",
+            "data.segments.draws=2 would store the same rows of data.format=sentence_pair again "
+            "and again; set it to 1, or choose segment_pair, sentence_pair with "
+            "data.segments.label=next, or single_segment with data.segments.short_share > 0",
         ),
         (
             "data.masking=electra",
@@ -110,6 +133,10 @@ def test_an_illegal_run_is_refused_in_one_line(settings: str, message: str) -> N
         "data.mask_mode=per-epoch data.duplicates=0",
         "data.masking=electra data.masks.random_share=0 data.masks.mask_share=0.85",
         "data.reader=read data.order=blocks",
+        "data.format=doc_sentences",
+        "data.format=single_segment data.segments.draws=2",
+        "data.format=segment_pair data.segments.label=order data.segments.draws=10",
+        "data.format=sentence_pair data.segments.label=next data.segments.draws=10",
         "data.sequence_length=1024 encoder.positions=1024",
         "data.masks.mask_share=0.9 data.masks.random_share=0.1",
         "data.masks.mask_share=1 data.masks.random_share=0",

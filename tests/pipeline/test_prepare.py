@@ -422,7 +422,7 @@ def test_bad_input_is_one_line_and_no_manifest(
     [
         (["--corpus", "sample", "--recipe", "roberta_bse"], "did you mean roberta_base"),
         (["--corpus", "sample", "--set", "data.sequence_lenght=64"], "data.sequence_length"),
-        (["--corpus", "sample", "--set", "data.format=segment_pair"], "full_sentences"),
+        (["--corpus", "sample", "--set", "data.segments.label=order"], "full_sentences"),
         (["--corpus", "wikipedai"], "did you mean wikipedia"),
         (["--corpus", "wikipedia"], "--input"),
         (["--corpus", "sample", "--input", "x"], "drop --input"),

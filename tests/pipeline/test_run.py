@@ -14,6 +14,7 @@ from pipeline.run import (
     READ_TIME_FIELDS,
     Data,
     Run,
+    Segments,
     max_predictions,
     prediction_count,
     shard_settings,
@@ -84,7 +85,8 @@ def test_a_run_is_frozen() -> None:
 def test_shard_settings_leave_out_only_how_shards_are_read() -> None:
     settings = shard_settings(RUN.data)
     names = {path.split(".")[0] for path in settings}
-    assert names | set(READ_TIME_FIELDS) == {field.name for field in fields(Data)}
+    unread = {"segments"}  # by full sentences, see below
+    assert names | unread | set(READ_TIME_FIELDS) == {field.name for field in fields(Data)}
     assert not set(settings) & set(READ_TIME_FIELDS)
     read_otherwise = override(RUN, ["data.order=blocks", "data.reader=read"])
     assert shard_settings(read_otherwise.data) == settings
@@ -100,6 +102,19 @@ def test_shard_settings_hold_the_lengths_that_the_scheme_draws() -> None:
     assert of("data.masking=ngram") == of() | {"masking": "ngram", "masks.max_ngram": 3}
     spans = {"masking": "span", "masks.span_p": 0.2, "masks.max_span": 10}
     assert of("data.masking=span") == of() | spans
+
+
+def test_shard_settings_hold_what_the_format_reads() -> None:
+    def of(*settings: str) -> set[str]:
+        found = shard_settings(override(RUN, settings).data)
+        return {path for path in found if path.startswith("segments.")}
+
+    assert of() == of("data.format=doc_sentences", "data.segments.short_share=0.2") == set()
+    assert of("data.format=single_segment") == {"segments.short_share", "segments.draws"}
+    assert of("data.format=sentence_pair") == {"segments.label", "segments.draws"}
+    assert of("data.format=segment_pair") == {
+        f"segments.{field.name}" for field in fields(Segments)
+    }
 
 
 def test_fingerprint_of_shard_settings_is_golden() -> None:

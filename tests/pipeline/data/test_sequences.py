@@ -1,4 +1,4 @@
-"""FULL-SENTENCES rows, token by token on toy documents, and nothing lost on random ones."""
+"""Rows of full sentences, token by token on toy documents, and nothing lost on random ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from pipeline.data.sequences import (
+    Frame,
     Rows,
     Tokens,
-    pack_full_sentences,
+    pack_sentences,
     select,
     token_positions,
 )
@@ -32,8 +33,10 @@ def tokens(*documents: list[list[int]]) -> Tokens:
     return Tokens(np.array(ids, np.uint16), np.array(offsets), np.array(starts))
 
 
-def pack(length: int, *documents: list[list[int]], words: np.ndarray = WORDS) -> Rows:
-    return pack_full_sentences(tokens(*documents), words, length, BOS, EOS)
+def pack(
+    length: int, *documents: list[list[int]], words: np.ndarray = WORDS, across: bool = True
+) -> Rows:
+    return pack_sentences(tokens(*documents), words, length, Frame(BOS, EOS, 2), across=across)
 
 
 def lists(rows: Rows) -> list[list[int]]:
@@ -57,7 +60,7 @@ def test_one_more_separator_between_documents() -> None:
     assert lists(rows) == [[0, 10, 11, 2, 20, 21, 22, 2, 30, 2]]
     assert starts(rows) == [[0, 4, 8]]
     assert rows.first_row.tolist() == [0, 0, 0]
-    assert rows.text_tokens == 6
+    assert not rows.second_segment.any() and set(rows.pair_label.tolist()) == {-1}
 
 
 def test_no_separator_where_a_row_ends_with_its_document() -> None:
@@ -96,6 +99,27 @@ def test_a_word_longer_than_a_row_is_cut_anywhere() -> None:
     assert lists(rows) == [[0, 20, 21, 22, 2], [0, 23, 24, 25, 2], [0, 26, 2]]
 
 
+def test_doc_sentences_never_cross_documents() -> None:
+    rows = pack(10, [[10, 11]], [[20, 21], [22]], [[30]], across=False)
+    assert lists(rows) == [[0, 10, 11, 2], [0, 20, 21, 22, 2], [0, 30, 2]]
+    assert starts(rows) == [[0]] * 3
+    assert rows.first_row.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_doc_sentences_are_each_document_packed_alone(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    documents = [
+        [rng.integers(5, 900, rng.integers(1, 60)).tolist() for _ in range(rng.integers(1, 12))]
+        for _ in range(rng.integers(1, 40))
+    ]
+    words, length = rng.random(1000) < 0.5, int(rng.integers(5, 70))
+    alone = [pack(length, document, words=words) for document in documents]
+    rows = pack(length, *documents, words=words, across=False)
+    assert lists(rows) == [row for each in alone for row in lists(each)]
+    assert rows.first_row.tolist() == np.cumsum([0, *map(len, alone)])[:-1].tolist()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_is_lost(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -122,7 +146,6 @@ def test_nothing_is_lost(seed: int) -> None:
                 found.append(piece)
         position += len(row)
     assert found == [functools.reduce(operator.iadd, document, []) for document in documents]
-    assert rows.text_tokens == sum(len(document) for document in found)
 
 
 def test_rows_do_not_split_a_sentence_that_fits() -> None:

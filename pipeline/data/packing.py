@@ -1,0 +1,116 @@
+"""Documents as token ids -> rows, as a recipe's format says, and what became of every token."""
+
+from __future__ import annotations
+
+import numpy as np
+import xxhash
+
+from pipeline.data.pairs import (
+    IN_ORDER,
+    NEXT,
+    NO_LABEL,
+    ORDER,
+    PAIRS_VERSION,
+    RANDOM_NEXT,
+    Law,
+    pack_pairs,
+    share_of_draws,
+)
+from pipeline.data.sequences import PACKING_VERSION, Frame, Rows, Tokens, pack_sentences
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.formats import PAIR_FORMATS, SEGMENT_FIELDS, SEPARATORS
+from pipeline.run import Data
+
+_LABELS = {"none": NO_LABEL, "next": NEXT, "order": ORDER}
+
+
+def packing_version(data: Data) -> int:
+    """Goes into the fingerprint: the same version makes the same rows for ever."""
+    return PAIRS_VERSION if data.format in SEGMENT_FIELDS else PACKING_VERSION
+
+
+def pack(
+    data: Data, tokens: Tokens, vocabulary: Vocabulary, corpus: str, base: int, draws: int
+) -> Rows:
+    """Rows of the documents of one split of one part, `draws` times over where rows are drawn.
+
+    base: the first sequence id, which with the corpus and the data's seed keys what is drawn.
+    """
+    frame = Frame(vocabulary.bos, vocabulary.eos, SEPARATORS[data.tokenizer])
+    words, length = vocabulary.word_starts, data.sequence_length
+    if data.format not in SEGMENT_FIELDS:
+        across = data.format == "full_sentences"
+        return pack_sentences(tokens, words, length, frame, across=across)
+    law = _law(data, frame)
+    keys = (_key(data.seed, corpus, base, draw) for draw in range(draws))
+    return _chain([pack_pairs(tokens, words, frame, law, key) for key in keys])
+
+
+def count_tokens(data: Data, tokens: Tokens, rows: Rows, draws: int) -> dict[str, int]:
+    """What the manifest says of packing: text tokens, and rows by what their segments are.
+
+    text_tokens: of the documents; repeated_tokens: those shown once more, in other draws or as a
+    random next; dropped_tokens: in no row; one_segment, in_order, random_next, unlabelled: rows,
+    the last ones of two segments.
+    """
+    paired, labels = rows.second_segment > 0, rows.pair_label
+    specials = 2 * len(rows) + SEPARATORS[data.tokenizer] * int(paired.sum())
+    if data.format not in SEGMENT_FIELDS:
+        specials += len(rows.document_starts) - len(rows)
+    random_next = np.flatnonzero(labels == RANDOM_NEXT)
+    again = rows.offsets[random_next + 1] - rows.offsets[random_next] - 1
+    borrowed = int((again - rows.second_segment[random_next]).sum())
+    own = len(rows.ids) - specials - borrowed
+    counts = {
+        "text_tokens": len(tokens.ids),
+        "repeated_tokens": borrowed + (own - own // draws),
+        "dropped_tokens": len(tokens.ids) - own // draws,
+    }
+    if data.format in PAIR_FORMATS:
+        in_order = int(np.count_nonzero(labels == IN_ORDER))
+        counts |= {
+            "one_segment": len(rows) - int(paired.sum()),
+            "in_order": in_order,
+            "random_next": len(random_next),
+            "unlabelled": int(paired.sum()) - in_order - len(random_next),
+        }
+    return counts
+
+
+def _law(data: Data, frame: Frame) -> Law:
+    paired, segments = data.format in PAIR_FORMATS, data.segments
+    return Law(
+        sentences=data.format == "sentence_pair",
+        room=data.sequence_length - 2 - (frame.separators if paired else 0),
+        label=_LABELS[segments.label],
+        short=share_of_draws(segments.short_share),
+        single=share_of_draws(segments.single_share if paired else 1.0),
+    )
+
+
+def _key(seed: int, corpus: str, base: int, draw: int) -> np.uint64:
+    text = f"{seed}/{corpus}/rows {base}/{draw}"
+    key: np.uint64 = np.uint64(xxhash.xxh3_64_intdigest(text.encode()))
+    return key
+
+
+def _chain(draws: list[Rows]) -> Rows:
+    """One after the other; a document begins in the row where it does in the first."""
+    if len(draws) == 1:
+        return draws[0]
+    tokens = np.cumsum([0] + [len(rows.ids) for rows in draws])
+    marks = np.cumsum([0] + [len(rows.document_starts) for rows in draws])
+    return Rows(
+        ids=np.concatenate([rows.ids for rows in draws]),
+        offsets=np.concatenate(
+            [np.zeros(1, np.int64)] + [rows.offsets[1:] + at for rows, at in zip(draws, tokens)]
+        ),
+        document_starts=np.concatenate([rows.document_starts for rows in draws]),
+        document_offsets=np.concatenate(
+            [np.zeros(1, np.int64)]
+            + [rows.document_offsets[1:] + at for rows, at in zip(draws, marks)]
+        ).astype(np.int32),
+        first_row=draws[0].first_row,
+        second_segment=np.concatenate([rows.second_segment for rows in draws]),
+        pair_label=np.concatenate([rows.pair_label for rows in draws]),
+    )

@@ -1,0 +1,103 @@
+"""Formats by their names, the counts of what packing did, and draws that differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.data.packing import count_tokens, pack
+from pipeline.data.sequences import Rows, Tokens
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.recipes import recipe
+from pipeline.run import Data
+from pipeline.settings import override
+
+SIZE = 300
+BOS, PAD, EOS, UNK, MASK = range(5)
+SPECIAL = np.arange(SIZE) < 5
+VOCABULARY = Vocabulary(
+    kind="byte-bpe", size=SIZE, bos=BOS, pad=PAD, eos=EOS, unk=UNK, mask=MASK,
+    byte_lengths=np.ones(SIZE, np.uint16), word_starts=np.ones(SIZE, np.bool_), special=SPECIAL,
+    tokenizer_json="", sha256="",
+)  # fmt: skip
+NEXT, ORDER = "data.segments.label=next", "data.segments.label=order"
+FORMATS = [
+    "data.format=full_sentences",
+    "data.format=doc_sentences",
+    "data.format=single_segment",
+    "data.format=segment_pair",
+    f"data.format=segment_pair {NEXT}",
+    f"data.format=segment_pair {ORDER} data.segments.single_share=0.1",
+    "data.format=sentence_pair",
+    f"data.format=sentence_pair {NEXT}",
+]
+
+
+def data(settings: str) -> Data:
+    small = ["data.sequence_length=40", "data.masks.rate=0.2"]
+    return override(recipe("roberta_base"), [*small, *settings.split()]).data
+
+
+def documents(count: int = 50, seed: int = 0) -> Tokens:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 20, count)
+    lengths = rng.integers(1, 30, counts.sum())
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    ends = starts[np.concatenate([[0], np.cumsum(counts)])]
+    return Tokens(rng.integers(5, SIZE, starts[-1]).astype(np.uint16), ends, starts[:-1])
+
+
+def rows_of(rows: Rows) -> list[list[int]]:
+    return [rows.ids[a:b].tolist() for a, b in zip(rows.offsets, rows.offsets[1:])]
+
+
+@pytest.mark.parametrize("settings", FORMATS)
+def test_every_token_is_counted(settings: str) -> None:
+    """Against the rows themselves: ordinary ids in all of them, and in random second segments."""
+    chosen, source = data(settings), documents()
+    rows = pack(chosen, source, VOCABULARY, "news", 0, 1)
+    counts = count_tokens(chosen, source, rows, 1)
+    shown = sum(int(np.count_nonzero(~SPECIAL[row])) for row in rows_of(rows))
+    assert counts["text_tokens"] == len(source.ids)
+    assert counts["dropped_tokens"] == 0
+    assert counts["repeated_tokens"] == shown - len(source.ids)
+    assert (counts["repeated_tokens"] > 0) == (NEXT in settings)
+    assert max(map(len, rows_of(rows))) <= 40
+    if "pair" in settings:
+        kinds = ("one_segment", "in_order", "random_next", "unlabelled")
+        assert sum(counts[kind] for kind in kinds) == len(rows)
+        assert (counts["unlabelled"] > 0) == ("label" not in settings)
+
+
+def test_a_document_begins_where_it_is_said_to() -> None:
+    for settings in FORMATS:
+        source = documents()
+        rows = pack(data(settings), source, VOCABULARY, "news", 0, 1)
+        for document, row in enumerate(rows.first_row):
+            begin = source.document_offsets[document]
+            assert source.ids[begin] in rows_of(rows)[row]
+
+
+def test_draws_hold_the_same_documents_in_other_rows() -> None:
+    chosen, source = data(FORMATS[4] + " data.segments.draws=3"), documents()
+    rows = pack(chosen, source, VOCABULARY, "news", 7, 3)
+    alone = rows_of(pack(chosen, source, VOCABULARY, "news", 7, 1))
+    assert rows_of(rows)[: len(alone)] == alone
+    counts = count_tokens(chosen, source, rows, 3)
+    assert counts["dropped_tokens"] == 0
+    assert counts["repeated_tokens"] > 2 * len(source.ids)
+    assert len({str(row) for row in rows_of(rows)}) > 1.5 * len(alone)
+    starts = np.diff(rows.document_offsets)
+    assert starts.tolist() == (1 + (rows.pair_label == 1)).tolist()
+
+
+def test_rows_depend_on_seed_corpus_and_split_alone() -> None:
+    chosen, source = data(FORMATS[4]), documents()
+    first = rows_of(pack(chosen, source, VOCABULARY, "news", 7, 1))
+    assert rows_of(pack(chosen, source, VOCABULARY, "news", 7, 1)) == first
+    others = [
+        pack(data(FORMATS[4] + " data.seed=1"), source, VOCABULARY, "news", 7, 1),
+        pack(chosen, source, VOCABULARY, "books", 7, 1),
+        pack(chosen, source, VOCABULARY, "news", 8, 1),
+    ]
+    assert all(rows_of(rows) != first for rows in others)
