@@ -5,8 +5,6 @@ rank r of W takes positions [G r / W, G (r + 1) / W) of the step, in `accumulati
 of `per_device` rows; what does not divide is filled with rows of weight 0. State is one integer,
 the sequences consumed: a seek is an argument, and a run may change batch or world size there. A
 batch that grows asks for the step's number too.
-
-Legend: B rows of a micro-batch, S sequence length, K = B x max_predictions slots.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ import torch.distributed as dist
 
 from pipeline.data import batches
 from pipeline.data.background import in_background
+from pipeline.data.batch import Batch, Form
 from pipeline.data.bijection import IntArray
 from pipeline.data.order import Located, Order, Share
 from pipeline.data.reading import READ_THREADS, Dataset
@@ -33,47 +32,6 @@ from pipeline.errors import ConfigError, DataError
 READ_AHEAD = 1 / 4
 """Share of a window whose record batches are read ahead, and two steps at least."""
 _STOP_BIT = 40
-PAIR_FORMATS = ("segment_pair", "sentence_pair")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """One micro-batch of one rank. All integers are int64, all weights float32."""
-
-    step: int
-    micro_batch: int
-    input_ids: torch.Tensor
-    """[B, S] what the encoder sees: masked, padded with the pad id."""
-    lengths: torch.Tensor
-    """[B] tokens of each row; a filling row has two, <s> </s>."""
-    positions: torch.Tensor
-    """[K] predicted positions, row x S + place; used slots first, the rest 0."""
-    labels: torch.Tensor
-    """[K] the original ids there, unused slots 0."""
-    weights: torch.Tensor
-    """[K] 1 for used slots, 0 for the rest: sum the loss with these, never divide by K."""
-    row_weights: torch.Tensor
-    """[B] 1 for sequences, 0 for filling."""
-    predictions: int
-    """Used slots."""
-    tokens: int
-    """Tokens of all sequences, special tokens included, without filling and padding."""
-    samples: Located
-    """Where the sequences come from; filling is left out."""
-    cu_seqlens: torch.Tensor | None = None
-    """int32 [documents + 1]: ends of the documents in the rows' own tokens, row after row."""
-    segment_ids: torch.Tensor | None = None
-    """[B, S] 1 in segment B; only for formats that pair segments."""
-    pair_labels: torch.Tensor | None = None
-    """[B] 0 in order, 1 random next, -1 none; only for formats that pair segments."""
-
-    def to(self, device: torch.device | str) -> Batch:
-        """The same batch on `device`; copies from pinned memory do not wait."""
-        names = ("input_ids", "lengths", "positions", "labels", "weights", "row_weights")
-        optional = ("cu_seqlens", "segment_ids", "pair_labels")
-        present = (*names, *(name for name in optional if getattr(self, name) is not None))
-        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in present}
-        return replace(self, **moved)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,14 +84,10 @@ class Loader:
         self.share = share
         self.reader = reader
         self.prefetch = prefetch
-        self.documents = documents
-        self.pin_memory = pin_memory
         manifest = self.datasets[0].manifest
         self.sequence_length = manifest.sequence_length
         self.max_predictions = max(part.manifest.max_predictions for part in self.datasets)
-        self.pairs = manifest.data.get("format") in PAIR_FORMATS
-        names = ("bos", "pad", "eos", "mask")
-        self._specials = np.array([manifest.tokenizer[name] for name in names], np.int64)
+        self._form = Form.of(manifest, self.max_predictions, documents, pin_memory)
         self._running: Generator[Step | Batch, None, None] | None = None
         self._check()
 
@@ -252,13 +206,14 @@ class Loader:
         rows = accumulation * self.share.per_device
         records = np.zeros((rows, batches.RECORD_FIELDS), np.int64)
         held: list[object] = []
-        details = self.documents or self.pairs
         for dataset, duplicate, chosen in self._groups(samples):
             if pool is None:
-                part = dataset.records(samples.row[chosen], duplicate, details)
+                part = dataset.records(samples.row[chosen], duplicate, self._form.details)
             else:
                 keep = 2 * self.order.window
-                part = dataset.read_records(samples.row[chosen], duplicate, pool, keep, details)
+                part = dataset.read_records(
+                    samples.row[chosen], duplicate, pool, keep, self._form.details
+                )
             records[: len(samples)][chosen] = part.fields
             held.append(part.held)
         if self.order.kind == "sequential":
@@ -281,47 +236,7 @@ class Loader:
             for micro_batch in range(part.step.accumulation):
                 chosen = slice(micro_batch * rows, (micro_batch + 1) * rows)
                 records, samples = part.records[chosen], part.step.samples[chosen]
-                yield self._batch(part.step, micro_batch, records, samples)
-
-    def _batch(self, step: Step, micro_batch: int, records: IntArray, samples: Located) -> Batch:
-        rows, length = len(records), self.sequence_length
-        slots = rows * self.max_predictions
-        # One block of memory for all integers and one for all weights: allocations cost as much as
-        # locating the rows.
-        ends = (rows * length, rows * (length + 1), rows * (length + 1) + slots)
-        integers = torch.empty(ends[2] + slots, dtype=torch.int64, pin_memory=self.pin_memory)
-        weights = torch.empty(slots + rows, dtype=torch.float32, pin_memory=self.pin_memory)
-        wide = self.datasets[0].id_type.itemsize == 4
-        predictions = batches.decode(
-            records, wide, self._specials, length, integers.numpy(), weights.numpy()
-        )
-        batch = Batch(
-            step=step.number,
-            micro_batch=micro_batch,
-            input_ids=integers[: ends[0]].view(rows, length),
-            lengths=integers[ends[0] : ends[1]],
-            positions=integers[ends[1] : ends[2]],
-            labels=integers[ends[2] :],
-            weights=weights[:slots],
-            row_weights=weights[slots:],
-            predictions=predictions,
-            tokens=int(records[:, batches.TOKENS].sum()),
-            samples=samples,
-        )
-        return self._with_options(batch, records) if self.documents or self.pairs else batch
-
-    def _with_options(self, batch: Batch, records: IntArray) -> Batch:
-        if self.documents:
-            batch = replace(batch, cu_seqlens=torch.from_numpy(batches.document_ends(records)))
-        if self.pairs:
-            second = torch.from_numpy(records[:, batches.SECOND])[:, None]
-            places = torch.arange(self.sequence_length)
-            inside = (places >= second) & (second > 0) & (places < batch.lengths[:, None])
-            labels = torch.from_numpy(
-                np.where(records[:, batches.TOKENS], records[:, batches.LABEL], -1)
-            )
-            batch = replace(batch, segment_ids=inside.long(), pair_labels=labels)
-        return batch
+                yield self._form.batch(part.step.number, micro_batch, records, samples)
 
 
 @dataclass(frozen=True, slots=True)

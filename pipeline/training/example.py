@@ -6,7 +6,8 @@ import sys
 
 from tokenizers import Tokenizer
 
-from pipeline.data.loader import Batch, Loader
+from pipeline.data.batch import Batch
+from pipeline.data.loader import Loader
 
 
 def print_example(loader: Loader, sequences: int, step: int) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pipeline.data.loader import Batch, Loader
+from pipeline.data.batch import Batch
+from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
 from pipeline.run import Run

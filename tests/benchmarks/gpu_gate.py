@@ -34,7 +34,8 @@ from torch import Tensor
 
 from model.hugging_face import logical_parameters, to_hugging_face
 from model.objectives import MaskedLanguageModel
-from pipeline.data.loader import Batch, Loader
+from pipeline.data.batch import Batch
+from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
 from pipeline.run import Run

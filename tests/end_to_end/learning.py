@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from model.objectives import MaskedLanguageModel, MaskedLanguageSums
-from pipeline.data.loader import Batch
+from pipeline.data.batch import Batch
 from pipeline.data.reading import Dataset
 from pipeline.training.evaluation import evaluate, validation_loader
 from tests.pipeline.conftest import launch, torchrun

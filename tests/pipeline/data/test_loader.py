@@ -17,7 +17,8 @@ import torch
 import torch.multiprocessing as multiprocessing
 
 from pipeline.data import shards
-from pipeline.data.loader import Batch, Loader, StepCount
+from pipeline.data.batch import Batch
+from pipeline.data.loader import Loader, StepCount
 from pipeline.data.masking import Masking
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset, check_datasets

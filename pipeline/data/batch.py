@@ -1,0 +1,137 @@
+"""A micro-batch as the trainer takes it: torch tensors out of rows in memory.
+
+Legend: B rows of a micro-batch, S sequence length, K = B x max_predictions slots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from pipeline.data import batches
+from pipeline.data.bijection import IntArray
+from pipeline.data.order import Located
+from pipeline.data.shards import Manifest
+from pipeline.formats import PAIR_FORMATS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One micro-batch of one rank. All integers are int64, all weights float32."""
+
+    step: int
+    micro_batch: int
+    input_ids: torch.Tensor
+    """[B, S] what the encoder sees: masked, padded with the pad id."""
+    lengths: torch.Tensor
+    """[B] tokens of each row; a filling row has two, <s> </s>."""
+    positions: torch.Tensor
+    """[K] predicted positions, row x S + place; used slots first, the rest 0."""
+    labels: torch.Tensor
+    """[K] the original ids there, unused slots 0."""
+    weights: torch.Tensor
+    """[K] 1 for used slots, 0 for the rest: sum the loss with these, never divide by K."""
+    row_weights: torch.Tensor
+    """[B] 1 for sequences, 0 for filling."""
+    predictions: int
+    """Used slots."""
+    tokens: int
+    """Tokens of all sequences, special tokens included, without filling and padding."""
+    samples: Located
+    """Where the sequences come from; filling is left out."""
+    cu_seqlens: torch.Tensor | None = None
+    """int32 [documents + 1]: ends of the documents in the rows' own tokens, row after row."""
+    segment_ids: torch.Tensor | None = None
+    """[B, S] 1 in segment B; only for formats that pair segments."""
+    pair_labels: torch.Tensor | None = None
+    """[B] 0 in order, 1 random next, -1 none; only for formats that pair segments."""
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on `device`; copies from pinned memory do not wait."""
+        names = ("input_ids", "lengths", "positions", "labels", "weights", "row_weights")
+        optional = ("cu_seqlens", "segment_ids", "pair_labels")
+        present = (*names, *(name for name in optional if getattr(self, name) is not None))
+        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in present}
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What the batches of some datasets look like."""
+
+    length: int
+    """S."""
+    max_predictions: int
+    wide: bool
+    """Ids are uint32."""
+    specials: IntArray
+    """Ids of bos, pad, eos and mask."""
+    pairs: bool
+    """Give `segment_ids` and `pair_labels`."""
+    documents: bool
+    """Give `cu_seqlens`."""
+    pin_memory: bool
+    """For copies to a GPU."""
+
+    @classmethod
+    def of(
+        cls, manifest: Manifest, max_predictions: int, documents: bool, pin_memory: bool
+    ) -> Form:
+        """Of datasets like that of `manifest`."""
+        names = ("bos", "pad", "eos", "mask")
+        return cls(
+            length=manifest.sequence_length,
+            max_predictions=max_predictions,
+            wide=manifest.tokenizer["size"] > 1 << 16,
+            specials=np.array([manifest.tokenizer[name] for name in names], np.int64),
+            pairs=manifest.data.get("format") in PAIR_FORMATS,
+            documents=documents,
+            pin_memory=pin_memory,
+        )
+
+    @property
+    def details(self) -> bool:
+        """Whether a batch needs what `batches.resolve` calls details."""
+        return self.documents or self.pairs
+
+    def batch(self, step: int, micro_batch: int, records: IntArray, samples: Located) -> Batch:
+        """The micro-batch of `records` [B, RECORD_FIELDS]."""
+        rows, length = len(records), self.length
+        slots = rows * self.max_predictions
+        # One block of memory for all integers and one for all weights: allocations cost as much as
+        # locating the rows.
+        ends = (rows * length, rows * (length + 1), rows * (length + 1) + slots)
+        integers = torch.empty(ends[2] + slots, dtype=torch.int64, pin_memory=self.pin_memory)
+        weights = torch.empty(slots + rows, dtype=torch.float32, pin_memory=self.pin_memory)
+        predictions = batches.decode(
+            records, self.wide, self.specials, length, integers.numpy(), weights.numpy()
+        )
+        batch = Batch(
+            step=step,
+            micro_batch=micro_batch,
+            input_ids=integers[: ends[0]].view(rows, length),
+            lengths=integers[ends[0] : ends[1]],
+            positions=integers[ends[1] : ends[2]],
+            labels=integers[ends[2] :],
+            weights=weights[:slots],
+            row_weights=weights[slots:],
+            predictions=predictions,
+            tokens=int(records[:, batches.TOKENS].sum()),
+            samples=samples,
+        )
+        return self._with_options(batch, records) if self.details else batch
+
+    def _with_options(self, batch: Batch, records: IntArray) -> Batch:
+        if self.documents:
+            batch = replace(batch, cu_seqlens=torch.from_numpy(batches.document_ends(records)))
+        if self.pairs:
+            second = torch.from_numpy(records[:, batches.SECOND])[:, None]
+            places = torch.arange(self.length)
+            inside = (places >= second) & (second > 0) & (places < batch.lengths[:, None])
+            labels = torch.from_numpy(
+                np.where(records[:, batches.TOKENS], records[:, batches.LABEL], -1)
+            )
+            batch = replace(batch, segment_ids=inside.long(), pair_labels=labels)
+        return batch
