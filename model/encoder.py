@@ -21,14 +21,20 @@ class Encoder(nn.Module):
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
 
-    def forward(self, input_ids_BS: Tensor, lengths_B: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        input_ids_BS: Tensor,
+        lengths_B: Tensor | None,
+        segment_ids_BS: Tensor | None = None,
+    ) -> Tensor:
         """Hidden vectors [B, S, D]; what they are at pads has no meaning.
 
         lengths_B: tokens of each row, pads follow them; None when every row is full. On a GPU give
         None where it holds: asking the tensor would wait for the device, so it is not asked.
+        segment_ids_BS: see `Embeddings.forward`.
         """
         shown_B11S = _shown(lengths_B, input_ids_BS.shape[1])
-        hidden_BSD: Tensor = self.embeddings(input_ids_BS)
+        hidden_BSD: Tensor = self.embeddings(input_ids_BS, segment_ids_BS)
         for layer in self.layers:
             hidden_BSD = layer(hidden_BSD, shown_B11S)
         return hidden_BSD

@@ -28,16 +28,19 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.position_offset = config.position_offset
 
-    def forward(self, input_ids_BS: Tensor) -> Tensor:
-        """Vectors [B, S, D]; every token is in segment 0.
+    def forward(self, input_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
+        """Vectors [B, S, D].
 
-        Positions count up over pads too: pads are at the end, where nothing looks at them.
+        segment_ids_BS: None when every token is in segment 0; a table of one row does not read it,
+        since RoBERTa shows two segments by their separators alone. Positions count up over pads
+        too: pads are at the end, where nothing looks at them.
         """
         length, device = input_ids_BS.shape[1], input_ids_BS.device
         places_S = torch.arange(length, device=device) + self.position_offset
-        segments_1 = torch.zeros(1, dtype=torch.int64, device=device)
-        places_SD = self.positions(places_S) + self.segments(segments_1)
-        embedded_BSD: Tensor = self.dropout(self.norm(self.words(input_ids_BS) + places_SD))
+        if segment_ids_BS is None or self.segments.num_embeddings == 1:
+            segment_ids_BS = torch.zeros(1, dtype=torch.int64, device=device)
+        placed = self.positions(places_S) + self.segments(segment_ids_BS)
+        embedded_BSD: Tensor = self.dropout(self.norm(self.words(input_ids_BS) + placed))
         return embedded_BSD
 
 

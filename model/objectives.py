@@ -49,12 +49,13 @@ class MaskedLanguageModel(nn.Module):
         labels_K: Tensor,
         weights_K: Tensor,
         mask_id: int,
+        segment_ids_BS: Tensor | None = None,
     ) -> MaskedLanguageSums:
         """Arguments are those of the loader's Batch; slots of weight 0 may be cut off or not.
 
         lengths_B: None when every row is full, see `Encoder.forward`; mask_id: the id of [MASK].
         """
-        hidden_BSD = self.encoder(input_ids_BS, lengths_B)
+        hidden_BSD = self.encoder(input_ids_BS, lengths_B, segment_ids_BS)
         hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, positions_K)
         losses_K, found_K = self.head(hidden_KD, labels_K)
         masked_K = weights_K * (input_ids_BS.flatten().index_select(0, positions_K) == mask_id)

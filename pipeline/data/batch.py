@@ -14,7 +14,7 @@ from pipeline.data import batches
 from pipeline.data.bijection import IntArray
 from pipeline.data.order import Located
 from pipeline.data.shards import Manifest
-from pipeline.formats import PAIR_FORMATS
+from pipeline.formats import PAIR_FORMATS, SEPARATORS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Batch:
     segment_ids: torch.Tensor | None = None
     """[B, S] 1 in segment B; only for formats that pair segments."""
     pair_labels: torch.Tensor | None = None
-    """[B] 0 in order, 1 random next, -1 none; only for formats that pair segments."""
+    """[B] 0 in order, 1 random next or swapped, -1 none; only for formats that pair segments."""
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on `device`; copies from pinned memory do not wait."""
@@ -70,6 +70,8 @@ class Form:
     """Ids of bos, pad, eos and mask."""
     pairs: bool
     """Give `segment_ids` and `pair_labels`."""
+    separators: int
+    """How many eos part two segments."""
     documents: bool
     """Give `cu_seqlens`."""
     pin_memory: bool
@@ -87,6 +89,7 @@ class Form:
             wide=manifest.tokenizer["size"] > 1 << 16,
             specials=np.array([manifest.tokenizer[name] for name in names], np.int64),
             pairs=manifest.data.get("format") in PAIR_FORMATS,
+            separators=SEPARATORS[manifest.tokenizer["kind"]],
             documents=documents,
             pin_memory=pin_memory,
         )
@@ -106,8 +109,9 @@ class Form:
         integers = torch.empty(ends[2] + slots, dtype=torch.int64, pin_memory=self.pin_memory)
         weights = torch.empty(slots + rows, dtype=torch.float32, pin_memory=self.pin_memory)
         predictions = batches.decode(
-            records, self.wide, self.specials, length, integers.numpy(), weights.numpy()
-        )
+            records, self.wide, self.specials, self.separators, length, integers.numpy(),
+            weights.numpy(),
+        )  # fmt: skip
         batch = Batch(
             step=step,
             micro_batch=micro_batch,
@@ -127,11 +131,11 @@ class Form:
         if self.documents:
             batch = replace(batch, cu_seqlens=torch.from_numpy(batches.document_ends(records)))
         if self.pairs:
-            second = torch.from_numpy(records[:, batches.SECOND])[:, None]
-            places = torch.arange(self.length)
-            inside = (places >= second) & (second > 0) & (places < batch.lengths[:, None])
-            labels = torch.from_numpy(
-                np.where(records[:, batches.TOKENS], records[:, batches.LABEL], -1)
+            rows, size = len(records), len(records) * self.length
+            integers = torch.empty(size + rows, dtype=torch.int64, pin_memory=self.pin_memory)
+            segment_ids, labels = integers[:size], integers[size:]
+            batches.segments(
+                records, self.separators, self.length, segment_ids.numpy(), labels.numpy()
             )
-            batch = replace(batch, segment_ids=inside.long(), pair_labels=labels)
+            batch = replace(batch, segment_ids=segment_ids.view(rows, -1), pair_labels=labels)
         return batch

@@ -31,7 +31,7 @@ IntArray = npt.NDArray[np.int64]
 
 COLUMNS = (
     *("input_ids", "document_starts", "second_segment", "pair_label", "sequence"),
-    *("positions", "actions", "random_ids"),
+    *("positions", "actions", "random_ids", "swapped"),
 )
 """The columns of rows and of masks that `resolve` reads, in this order."""
 COLUMN_FIELDS = 3
@@ -39,8 +39,8 @@ COLUMN_FIELDS = 3
 
 # What `resolve` says of a row. A row of zeros stands for no row: two special tokens of weight 0.
 IDS, TOKENS, BITMAP, ACTIONS, RANDOM_IDS, PREDICTIONS, SEQUENCE = range(7)
-STARTS, DOCUMENTS, SECOND, LABEL = range(7, 11)
-RECORD_FIELDS = 11
+STARTS, DOCUMENTS, SECOND, LABEL, SWAPPED = range(7, 12)
+RECORD_FIELDS = 12
 
 AHEAD = 2
 """Rows between asking for a row's bytes and their use."""
@@ -49,7 +49,7 @@ WHOLE, BAD_ROW, BAD_MASK = 0, 1, 2
 """Verdicts of `resolve`."""
 
 _INPUT_IDS, _DOCUMENT_STARTS, _SECOND_SEGMENT, _PAIR_LABEL, _SEQUENCE = 0, 3, 6, 9, 12
-_POSITIONS, _ACTIONS, _RANDOM_IDS = 0, 3, 6
+_POSITIONS, _ACTIONS, _RANDOM_IDS, _SWAPPED = 0, 3, 6, 9
 _ONE = np.uint64(1)
 _LOW_BITS = np.uint64(0x5555555555555555)
 
@@ -93,7 +93,8 @@ def _resolve_row(
     record[DOCUMENTS] = documents
     record[SECOND] = load_uint16(columns[_SECOND_SEGMENT + 1] + 2 * row)
     record[LABEL] = load_int8(columns[_PAIR_LABEL + 1] + row)
-    return documents >= 0 and documents <= tokens
+    parted = record[SECOND] == 0 or (record[SECOND] >= 3 and record[SECOND] < tokens - 1)
+    return documents >= 0 and documents <= tokens and parted
 
 
 @numba.njit(cache=True, nogil=True)
@@ -121,6 +122,9 @@ def _resolve_mask(columns: IntArray, row: int, id_bytes: int, slots: int, record
         randoms += popcount(codes & ~(codes >> _ONE) & _LOW_BITS)
     first, size = _item_range(columns, _RANDOM_IDS, row)
     record[RANDOM_IDS] = columns[_RANDOM_IDS + 1] + first * id_bytes
+    if columns.size > _SWAPPED:
+        coins = np.int64(load_uint8(columns[_SWAPPED + 1] + (row >> 3)))
+        record[SWAPPED] = (coins >> (row & 7)) & 1
     whole: bool = size == np.int64(randoms)
     return whole
 
@@ -203,16 +207,17 @@ def decode(
     records: IntArray,
     wide: bool,
     specials: IntArray,
+    separators: int,
     length: int,
     integers: IntArray,
     weights: npt.NDArray[np.float32],
 ) -> int:
     """Write the batch of `records` [B, RECORD_FIELDS] and return its number of predictions.
 
-    wide: ids are uint32; specials: ids of bos, pad, eos and mask; length: S. Outputs, one after the
-    other: in integers input_ids [B, S] padded, lengths [B], positions [K] (row x S + place) and
-    labels [K], used slots first, then 0; in weights those of slots [K] and of rows [B], 0 for an
-    empty record.
+    wide: ids are uint32; specials: ids of bos, pad, eos and mask; separators: how many eos part two
+    segments; length: S. Outputs, one after the other: in integers input_ids [B, S] padded, lengths
+    [B], positions [K] (row x S + place) and labels [K], used slots first, then 0; in weights those
+    of slots [K] and of rows [B], 0 for an empty record.
     """
     rows = records.shape[0]
     slots = weights.size - rows
@@ -220,6 +225,7 @@ def decode(
     lengths = integers[rows * length : rows * length + rows]
     positions = integers[integers.size - 2 * slots : integers.size - slots]
     labels = integers[integers.size - slots :]
+    moved = np.empty(2 * length, np.int64)
     slot = 0
     for row in range(rows):
         record = records[row]
@@ -230,9 +236,15 @@ def decode(
         weights[slots + row] = 1 if tokens > 0 else 0
         if tokens > 0:
             _widen(record[IDS], tokens, wide, out)
+            first = slot
             slot = _apply_mask(
                 record, wide, specials[3], row * length, slot, out, positions, labels
             )
+            if record[SWAPPED] != 0 and record[SECOND] != 0:
+                _swap(
+                    record, separators, row * length, out, positions[first:slot],
+                    labels[first:slot], moved,
+                )  # fmt: skip
         else:
             tokens = 2
             out[0] = specials[0]
@@ -290,17 +302,75 @@ def _apply_mask(
 
 
 @numba.njit(cache=True, nogil=True)
+def _swap(
+    record: IntArray,
+    separators: int,
+    base: int,
+    out: IntArray,
+    positions: IntArray,
+    labels: IntArray,
+    moved: IntArray,
+) -> None:
+    """Show B before A: move a row's tokens in `out`, and its slots with them, in ascending order.
+
+    moved: scratch, at least two items a token.
+    """
+    second = record[SECOND]
+    size_a, size_b = max(0, second - 1 - separators), record[TOKENS] - 1 - second
+    moved[:size_a] = out[1 : 1 + size_a]
+    separator = out[second - 1]
+    for index in range(size_b):  # towards the front, so nothing is overwritten before it is read
+        out[1 + index] = out[second + index]
+    out[1 + size_b : 1 + size_b + separators] = separator
+    out[1 + size_b + separators : 1 + size_b + separators + size_a] = moved[:size_a]
+    slots = len(positions)
+    of_a = 0
+    while of_a < slots and positions[of_a] - base < second:
+        of_a += 1
+    moved[:slots] = positions
+    moved[slots : 2 * slots] = labels
+    for slot in range(slots):
+        source = slot + of_a if slot < slots - of_a else slot - (slots - of_a)
+        by = size_b + separators if source < of_a else 1 - second
+        positions[slot] = moved[source] + by
+        labels[slot] = moved[slots + source]
+
+
+@numba.njit(cache=True, nogil=True)
+def segments(
+    records: IntArray, separators: int, length: int, segment_ids: IntArray, labels: IntArray
+) -> None:
+    """Fill segment_ids [B x S] with 1 in the second segment shown, and pair labels [B].
+
+    Labels are 0 in order, 1 random next or swapped, -1 none or no sequence.
+    """
+    for row in range(records.shape[0]):
+        tokens, second = records[row, TOKENS], records[row, SECOND]
+        labels[row] = records[row, LABEL] if tokens > 0 else -1
+        if second == 0:
+            second = tokens
+        elif records[row, SWAPPED] != 0:
+            second = tokens - second + separators  # behind <s>, B and the separators
+            labels[row] = 1
+        out = segment_ids[row * length : (row + 1) * length]
+        out[:second] = 0
+        out[second:tokens] = 1
+        out[tokens:] = 0
+
+
+@numba.njit(cache=True, nogil=True)
 def document_ends(records: IntArray) -> npt.NDArray[np.int32]:
     """cu_seqlens [documents + 1]: running token counts at the ends of the documents of the rows.
 
     Counts go over the rows' own tokens only, row after row; padding is not counted. A row without
-    `document_starts` is one document. Empty records count as two tokens, as `decode` fills them.
+    `document_starts` is one document, and so is a pair: its segments see each other. Empty records
+    count as two tokens, as `decode` fills them.
     """
     ends = np.zeros(records.shape[0] + records[:, DOCUMENTS].sum() + 1, np.int32)
     used = 1
     total = 0
     for row in range(records.shape[0]):
-        for document in range(1, records[row, DOCUMENTS]):
+        for document in range(1, records[row, DOCUMENTS] if records[row, SECOND] == 0 else 1):
             ends[used] = total + np.int64(load_uint16(records[row, STARTS] + 2 * document))
             used += 1
         total += max(2, records[row, TOKENS])

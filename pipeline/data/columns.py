@@ -157,7 +157,7 @@ class Columns:
         for field in self.schema:
             buffers = batch.column(batch.schema.get_field_index(field.name)).buffers()
             offsets, data = (buffers[1], buffers[-1]) if len(buffers) > 2 else (None, buffers[1])
-            items = data.size // _item_bytes(field.type) if data is not None else 0
+            items = data.size * 8 // _item_bits(field.type) if data is not None else 0
             if (offsets.size // 4 - 1 if offsets is not None else items) < expected:
                 raise DataError(
                     f"{self.path_of(block)} is damaged: column {field.name} is shorter than its "
@@ -180,7 +180,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error}; copy it again") from error
 
 
-def _item_bytes(kind: pa.DataType) -> int:
+def _item_bits(kind: pa.DataType) -> int:
     if pa.types.is_binary(kind):
-        return 1
-    return int((kind.value_type if pa.types.is_list(kind) else kind).bit_width) // 8
+        return 8
+    return int((kind.value_type if pa.types.is_list(kind) else kind).bit_width)

@@ -14,6 +14,9 @@ at rate r:
     ngram        n-grams of words, p(n) = (1/n) / sum(1/k)     at most that, perhaps none
     span         spans of words of truncated geometric length  ceil(r n): exactly
 
+Where sentence order is learned (SOP), a duplicate also has a fair coin for every row: whether the
+loader shows segment B before A. That of a row of one segment means nothing.
+
 A predicted token becomes [MASK] (80 %), a random ordinary id (10 %) or stays (10 %), drawn for each
 apart; in `span` once for a whole span, whose random ids are drawn apart. Where the rules are from:
 
@@ -46,7 +49,7 @@ import numpy.typing as npt
 import xxhash
 
 from pipeline.data import choosing
-from pipeline.data.bits import mix
+from pipeline.data.bits import GOLDEN, mix
 from pipeline.data.choosing import Flags, Memory, Text, Words
 from pipeline.data.drawing import NGRAMS, SPANS, TOKENS, Law, draw
 from pipeline.run import Data
@@ -85,6 +88,8 @@ class Masks:
     random_offsets: npt.NDArray[np.int32]
     counts: npt.NDArray[np.int64]
     """[n] predicted tokens of each row."""
+    swapped: npt.NDArray[np.bool_] | None
+    """[n] whether this duplicate shows B before A; None where order is not learned."""
 
     @property
     def predictions(self) -> int:
@@ -112,6 +117,8 @@ class Masking:
     """One flag an id: begins a word."""
     seed: int
     """The recipe's data seed."""
+    swaps: bool = False
+    """Whether sentence order is learned."""
 
     @classmethod
     def of(
@@ -127,6 +134,7 @@ class Masking:
             special=special,
             word_starts=word_starts,
             seed=data.seed,
+            swaps=data.segments.label == "order",
         )
 
     @classmethod
@@ -147,6 +155,7 @@ class Masking:
             special=special,
             word_starts=word_starts,
             seed=seed,
+            swaps=description.get("swaps", False),
         )
 
     def describe(self) -> dict[str, Any]:
@@ -157,7 +166,8 @@ class Masking:
             "generator": GENERATOR_VERSION,
             "split": [self.mask_share, self.random_share],
         }
-        return described | ({"lengths": list(self.lengths)} if self.lengths else {})
+        described |= {"lengths": list(self.lengths)} if self.lengths else {}
+        return described | ({"swaps": True} if self.swaps else {})
 
     def draw(
         self,
@@ -205,7 +215,8 @@ class Masking:
         by_words = law.choice != TOKENS
         words = choosing.find_words(memory, flags, text) if by_words else choosing.no_words()
         for duplicate in duplicates:
-            yield _draw_masks(memory, text, words, law, keys, duplicate)
+            masks = _draw_masks(memory, text, words, law, keys, duplicate)
+            yield replace(masks, swapped=_toss(keys, np.uint64(duplicate))) if self.swaps else masks
 
     @cached_property
     def _tables(self) -> tuple[Flags, Law]:
@@ -276,6 +287,7 @@ def _draw_masks(
         random_ids=np.empty(most, law.pool.dtype),
         random_offsets=np.zeros(rows + 1, np.int32),
         counts=np.zeros(rows, np.int64),
+        swapped=None,
     )
     draw(
         memory.tokens,
@@ -297,6 +309,16 @@ def _draw_masks(
         actions=masks.actions[: masks.action_offsets[-1]],
         random_ids=masks.random_ids[: masks.random_offsets[-1]].copy(),
     )
+
+
+@numba.njit(cache=True, nogil=True)
+def _toss(keys: npt.NDArray[np.uint64], duplicate: np.uint64) -> npt.NDArray[np.bool_]:
+    """A coin for each row: of the word before those that its masks are drawn from."""
+    coins = np.empty(len(keys), np.bool_)
+    for row in range(len(keys)):
+        stream = mix(keys[row] + (duplicate + np.uint64(1)) * GOLDEN)
+        coins[row] = mix(stream) >> np.uint64(63) != 0
+    return coins
 
 
 @numba.njit(cache=True, nogil=True)

@@ -196,6 +196,8 @@ class Dataset:
             fields[:, field] *= column.itemsize
             fields[:, field] += column.ctypes.data
         fields[:, batches.PREDICTIONS] = masks.counts
+        if masks.swapped is not None:
+            fields[:, batches.SWAPPED] = masks.swapped
         return Records(fields, (held, masks))
 
     def _roots_of(self, blocks: IntArray) -> npt.NDArray[np.uint64]:
@@ -226,7 +228,7 @@ class Dataset:
             kept = max(2, KEPT_BLOCKS // self._rows.blocks)
             for passed in list(self._masks)[: max(0, len(self._masks) + 1 - kept)]:
                 del self._masks[passed]
-            schema = _needed(masks_schema(self.id_type))
+            schema = _needed(masks_schema(self.id_type, "swaps" in self.manifest.masking))
             self._masks[duplicate] = Columns(self.directory, files, self._layout, schema)
         return self._masks[duplicate]
 

@@ -197,13 +197,17 @@ def encode_masks(masks: Masks, compression: Compression) -> pa.Buffer:
     def batches() -> Iterator[list[pa.Array]]:
         for start in range(0, count, BATCH_ROWS):
             stop = min(start + BATCH_ROWS, count)
-            yield [
+            columns = [
                 _binary(masks.positions, masks.position_offsets, start, stop),
                 _binary(masks.actions, masks.action_offsets, start, stop),
                 _list(masks.random_ids, masks.random_offsets, start, stop),
             ]
+            if masks.swapped is not None:
+                columns.append(pa.array(masks.swapped[start:stop]))
+            yield columns
 
-    return _encode(masks_schema(masks.random_ids.dtype), batches(), compression)
+    schema = masks_schema(masks.random_ids.dtype, masks.swapped is not None)
+    return _encode(schema, batches(), compression)
 
 
 def write_file(path: Path, content: pa.Buffer) -> dict[str, Any]:
@@ -249,15 +253,14 @@ def rows_schema(dtype: np.dtype[Any]) -> pa.Schema:
     )
 
 
-def masks_schema(dtype: np.dtype[Any]) -> pa.Schema:
-    """Columns of a mask file; dtype: of the ids."""
-    return pa.schema(
-        [
-            pa.field("positions", pa.binary(), nullable=False),
-            pa.field("actions", pa.binary(), nullable=False),
-            pa.field("random_ids", _list_type(dtype), nullable=False),
-        ]
-    )
+def masks_schema(dtype: np.dtype[Any], swaps: bool) -> pa.Schema:
+    """Columns of a mask file; dtype: of the ids; swaps: sentence order is learned."""
+    fields = [
+        pa.field("positions", pa.binary(), nullable=False),
+        pa.field("actions", pa.binary(), nullable=False),
+        pa.field("random_ids", _list_type(dtype), nullable=False),
+    ]
+    return pa.schema([*fields, pa.field("swapped", pa.bool_(), nullable=False)][: 3 + swaps])
 
 
 def encode_table(table: pa.Table, compression: Compression) -> pa.Buffer:

@@ -127,3 +127,5 @@ def _verify_masks(path: Path, stored: pa.Table, expected: Masks) -> None:
             raise DataError(
                 f"{path}: {name} are not what its key draws; run pipeline.prepare again"
             )
+    if expected.swapped is not None and not np.array_equal(stored["swapped"], expected.swapped):
+        raise DataError(f"{path}: swapped is not what its key draws; run pipeline.prepare again")

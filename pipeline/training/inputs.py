@@ -17,7 +17,7 @@ from pipeline.training.cluster import Cluster
 from pipeline.training.plan import Plan
 from pipeline.training.schedule import growth
 
-Inputs = tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor, int]
+Inputs = tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor, int, Tensor | None]
 
 
 def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:
@@ -34,6 +34,7 @@ def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:
         batch.labels[:used],
         batch.weights[:used],
         mask_id,
+        batch.segment_ids,
     )
 
 

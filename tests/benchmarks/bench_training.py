@@ -104,7 +104,8 @@ def as_inputs(batch: dict[str, Tensor]) -> Inputs:
     labels = batch["labels"].flatten()
     positions = (labels != -100).nonzero()[:, 0]
     return (
-        batch["input_ids"], None, positions, labels[positions], torch.ones(len(positions)), MASK_ID
+        batch["input_ids"], None, positions, labels[positions], torch.ones(len(positions)), MASK_ID,
+        None,
     )  # fmt: skip
 
 

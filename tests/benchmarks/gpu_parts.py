@@ -171,7 +171,8 @@ def random_inputs(gate: Gate, run: Run, rows: int, padded: bool = False) -> Inpu
     positions = (places + length * torch.arange(rows, device=gate.device)[:, None]).flatten()
     lengths = torch.full((rows,), length - 8, device=gate.device) if padded else None
     labels = ids.flatten()[positions]
-    return ids, lengths, positions, labels, torch.ones(len(labels), device=gate.device), 4
+    weights = torch.ones(len(labels), device=gate.device)
+    return ids, lengths, positions, labels, weights, 4, None
 
 
 def bf16_model(gate: Gate, run: Run, compiled: bool) -> MaskedLanguageModel:

@@ -29,6 +29,14 @@ def test_a_short_row_equals_the_row_alone() -> None:
     torch.testing.assert_close(both[1:, :7], encoder(ids[1:, :7], None), rtol=0, atol=1e-5)
 
 
+def test_segments_reach_the_embeddings() -> None:
+    encoder = Encoder(replace(TOY, segment_types=2))
+    initialize(encoder, encoder.config, seed=0)
+    ids = torch.randint(5, 300, (1, 12))
+    assert torch.equal(encoder(ids, None, torch.zeros_like(ids)), encoder(ids, None))
+    assert not torch.equal(encoder(ids, None, torch.ones_like(ids)), encoder(ids, None))
+
+
 def test_initial_weights_follow_the_table() -> None:
     model = MaskedLanguageModel(replace(TOY, width=128, feed_forward=512), seed=3)
     norms = 0

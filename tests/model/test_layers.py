@@ -50,6 +50,21 @@ def test_first_token_takes_the_row_of_the_offset() -> None:
     assert used.tolist() == [2, 3, 4]
 
 
+def test_segments_have_vectors_of_their_own() -> None:
+    """Embeddings are a sum before the norm; a table of one row does not look at segments."""
+    torch.manual_seed(0)
+    ids, segments = torch.randint(5, 300, (2, 6)), torch.tensor([[0, 0, 1, 1, 1, 0], [0] * 6])
+    two = Embeddings(replace(TOY, segment_types=2))
+    shown = two(ids, segments)
+    first = shown - two(ids)
+    assert torch.equal(first.abs().sum(-1) > 0, segments > 0)
+    places = two.positions(torch.arange(6) + TOY.position_offset)
+    whole = two.norm(two.words(ids) + places + two.segments(segments))
+    torch.testing.assert_close(shown, whole)
+    one = Embeddings(replace(TOY, segment_types=1))
+    assert torch.equal(one(ids, segments), one(ids))
+
+
 def test_gelu_by_name() -> None:
     assert gelu("gelu")(torch.tensor(1.0)).item() == pytest.approx(0.841345, abs=1e-6)
     assert gelu("gelu_tanh")(torch.tensor(1.0)).item() == pytest.approx(0.841192, abs=1e-6)

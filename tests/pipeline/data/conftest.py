@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.ipc
 import pytest
 
 from pipeline.data import shards
@@ -49,26 +46,27 @@ def prepare_directory(
     compression: shards.Compression = "none",
     seed: int = 0,
     tokenizer: str = "aa" * 32,
-    pairs: bool = False,
+    label: str = "",
 ) -> Path:
     """A prepared directory of random rows, 3 to LENGTH tokens long, some with several documents.
 
-    pairs: every row's second half is segment B, and its label is its number mod 2.
+    label: rows of 9 tokens and more are pairs, "next" with labels or "order" with coins.
     """
     directory.mkdir(parents=True)
     rng = np.random.default_rng(seed)
     id_type = np.dtype(np.uint16 if vocabulary <= 65_536 else np.uint32)
     special = np.arange(vocabulary) < 5
-    scheme = Masking.described(TOKEN_MASKS, special, special, seed)
+    masks_described = TOKEN_MASKS | ({"swaps": True} if label == "order" else {})
+    scheme = Masking.described(masks_described, special, special, seed)
     described, first = [], 0
     for number, count in enumerate(shard_rows):
         rows = random_rows(rng, count, vocabulary, id_type)
+        if label:
+            part_in_two(rows, label)
         sequences = np.arange(first, first + count, dtype=np.uint64)
         first += count
         name = f"train-{number:05}"
         content = shards.encode_rows(rows, "news", ["news"], sequences, compression)
-        if pairs:
-            content = shards.encode_table(in_pairs(shards_table(content)), compression)
         bytes_, digest = write(directory / f"{name}.arrow", content)
         masks = []
         drawn = list(
@@ -95,7 +93,7 @@ def prepare_directory(
         schema_version=shards.SCHEMA_VERSION,
         fingerprint="0",
         data={
-            "format": "segment_pair" if pairs else "full_sentences",
+            "format": "segment_pair" if label else "full_sentences",
             "duplicates": duplicates,
             "sequence_length": LENGTH,
         },
@@ -125,21 +123,14 @@ def prepare_directory(
     return directory
 
 
-def shards_table(content: pa.Buffer) -> pa.Table:
-    return pa.ipc.open_file(content).read_all()
-
-
-def in_pairs(table: pa.Table) -> pa.Table:
-    """The same rows, cut in two segments."""
-    lengths = pc.list_value_length(table["input_ids"]).to_numpy()
-    columns = {
-        "second_segment": pa.array(lengths // 2, pa.uint16()),
-        "pair_label": pa.array(np.arange(len(lengths)) % 2, pa.int8()),
-    }
-    for name, column in columns.items():
-        index = table.schema.get_field_index(name)
-        table = table.set_column(index, table.schema.field(index), column)
-    return table
+def part_in_two(rows: Rows, label: str) -> None:
+    """Put two separators before the second half of rows of 9 tokens and more."""
+    for row, (start, stop) in enumerate(zip(rows.offsets, rows.offsets[1:])):
+        if stop - start >= 9:
+            second = (stop - start) // 2
+            rows.ids[start + second - 2 : start + second] = EOS
+            rows.second_segment[row] = second
+            rows.pair_label[row] = row % 2 if label == "next" else 0
 
 
 def random_rows(

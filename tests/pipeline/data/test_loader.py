@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 import torch.multiprocessing as multiprocessing
@@ -334,16 +335,73 @@ def test_thousands_of_files_stay_few_open_ones(random_shards: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
-def test_pairs_show_their_segments(prepare: Prepare, tmp_path: Path) -> None:
-    directory = prepare(tmp_path / "pairs", (100,), pairs=True)
-    batch = take(loader(directory, 10, 8), 2)[1]  # 2 sequences, 6 rows of filling
-    assert batch.segment_ids is not None and batch.pair_labels is not None
-    for row, length in enumerate(batch.lengths.tolist()):
-        filling = row >= 2
-        second = length if filling else length // 2
-        expected = [0] * second + [1] * (length - second) + [0] * (LENGTH - length)
-        assert batch.segment_ids[row].tolist() == expected
-        assert batch.pair_labels[row] == (-1 if filling else int(batch.samples.row[row]) % 2)
+def stored_pair(directory: Path, row: int, duplicate: int) -> tuple[int, int, bool]:
+    """Second segment, label and coin of a row of the only shard."""
+    shard = shards.read_manifest(directory).shards[0]
+    rows = shards.read_table(directory / shard.file)
+    masks = shards.read_table(directory / shard.masks[duplicate].file)
+    coin = "swapped" in masks.column_names and masks["swapped"][row].as_py()
+    return rows["second_segment"][row].as_py(), rows["pair_label"][row].as_py(), coin
+
+
+@pytest.mark.parametrize("label", ["next", "order"])
+@pytest.mark.parametrize("options", [{}, {"kind": "blocks", "reader": "read", "window": 1}])
+def test_pairs_show_their_segments(
+    label: str, options: dict[str, Any], prepare: Prepare, tmp_path: Path
+) -> None:
+    """Over two passes, with rows of filling: ids, slots, segments and labels of every row."""
+    directory = prepare(tmp_path / "pairs", (100,), label=label)
+    seen = set()
+    for batch in take(loader(directory, 10, 8, documents=True, **options), 40):
+        labels: dict[int, int] = {}
+        assert batch.segment_ids is not None and batch.pair_labels is not None
+        assert batch.cu_seqlens is not None
+        assert batch.cu_seqlens.diff().tolist() == batch.lengths.tolist() or label == "next"
+        for row in range(len(batch.samples)):
+            number, epoch = int(batch.samples.row[row]), int(batch.samples.pass_number[row])
+            ids, answers = slow_decode(directory, number, (epoch - 1) % 10)
+            second, stored, coin = stored_pair(directory, number, (epoch - 1) % 10)
+            kept = list(range(len(ids)))  # where the tokens shown stand in the stored row
+            if coin and second:
+                a, b = kept[1 : second - 2], kept[second:-1]
+                kept = [0, *b, second - 2, second - 1, *a, len(ids) - 1]
+                second, stored = 1 + len(b) + 2, 1
+            padding = LENGTH - len(ids)
+            assert batch.input_ids[row].tolist() == [ids[place] for place in kept] + [PAD] * padding
+            expected = [int(0 < second <= place) for place in range(len(ids))] + [0] * padding
+            assert batch.segment_ids[row].tolist() == expected
+            assert batch.pair_labels[row] == (stored if second else -1)
+            labels |= {
+                row * LENGTH + shown: answers[place]
+                for shown, place in enumerate(kept)
+                if place in answers
+            }
+            seen.add((bool(second), int(batch.pair_labels[row])))
+        assert dict(zip(batch.positions.tolist()[: len(labels)], batch.labels.tolist())) == labels
+        assert batch.positions.tolist()[: len(labels)] == sorted(labels)
+        assert batch.pair_labels[len(batch.samples) :].tolist() == [-1] * (
+            len(batch.lengths) - len(batch.samples)
+        )
+    assert seen == {(False, -1), (True, 0), (True, 1)}
+
+
+def test_drawn_coins_are_those_of_stored_duplicates(prepare: Prepare, tmp_path: Path) -> None:
+    directory = prepare(tmp_path / "pairs", (300,), duplicates=3, label="order")
+    for stored, anew in zip(take(loader(directory), 12, 100), take(drawn(directory), 12, 100)):
+        assert_same(stored, anew)
+
+
+def test_a_second_segment_that_cannot_be_is_named(prepare: Prepare, tmp_path: Path) -> None:
+    directory = prepare(tmp_path / "pairs", (100,), label="order")
+    path = directory / "train-00000.arrow"
+    table = shards.read_table(path)
+    wrong = [length - 1 for length in map(len, table["input_ids"].to_pylist())]
+    index = table.schema.get_field_index("second_segment")
+    field = table.schema.field(index)
+    table = table.set_column(index, field, pa.array(wrong, pa.uint16()))
+    path.write_bytes(shards.encode_table(table, "none"))
+    with pytest.raises(DataError, match=r"train-00000\.arrow is damaged: row \d+"):
+        take(loader(directory), 1)
 
 
 def test_steps_know_their_counts_before_their_batches(random_shards: Path) -> None:

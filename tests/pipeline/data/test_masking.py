@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -168,6 +169,23 @@ def test_neighbouring_seeds_share_no_streams() -> None:
     sequences = np.arange(100_000, dtype=np.uint64)
     keys = np.concatenate([stream_keys(corpus_root(seed, "news"), sequences) for seed in range(5)])
     assert len(np.unique(keys)) == len(keys)
+
+
+def test_coins_are_fair_and_change_no_mask() -> None:
+    """Heads among 200,000 rows, alike in two duplicates and beside neighbours: within 4 sigma."""
+    lengths = [3] * 200_000
+    ids, offsets = rows(lengths)
+    sequences = np.arange(len(lengths), dtype=np.uint64)
+    tossing = replace(masking(), swaps=True)
+    first, second = tossing.draw_duplicates(ids, offsets, "news", sequences, range(2))
+    plain = draw(lengths)
+    assert plain.swapped is None and first.swapped is not None and second.swapped is not None
+    assert np.array_equal(first.actions, plain.actions)
+    assert np.array_equal(first.random_ids, plain.random_ids)
+    action = first.actions == MASK
+    coins = first.swapped
+    for alike in (coins, coins == second.swapped, coins[1:] == coins[:-1], coins[action]):
+        assert abs(int(alike.sum()) - len(alike) / 2) < 2 * np.sqrt(len(alike))
 
 
 def test_golden() -> None:

@@ -21,7 +21,8 @@ def loader(prepared: Path, sequences: int, rows: int) -> Loader:
 
 def test_a_cpu_gets_the_used_slots_only(prepared: Path) -> None:
     batch = next(loader(prepared, 4, 4).micro_batches())
-    ids, lengths, positions, labels, weights, mask_id = model_inputs(batch, CPU, 4)
+    ids, lengths, positions, labels, weights, mask_id, segments = model_inputs(batch, CPU, 4)
+    assert segments is None
     assert ids.shape == (4, 32) and mask_id == 4
     assert lengths is None or torch.equal(lengths, batch.lengths)
     assert len(positions) == len(labels) == len(weights) == batch.predictions < 4 * 5
