@@ -22,6 +22,7 @@ from tqdm import tqdm
 from pipeline.command import Parser
 from pipeline.data import shards
 from pipeline.data.masking import KEPT, MASK, RANDOM
+from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
 from pipeline.data.verification import masking_of, verify_files, verify_shard
 from pipeline.data.vocabulary import Vocabulary, read_vocabulary
@@ -32,6 +33,11 @@ _DRAWN_EPOCHS = 10
 """Shown when no masks are stored."""
 _Ragged = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 """A binary column: flat bytes and [rows + 1] offsets."""
+_PAIRS = {
+    IN_ORDER: "A and B in order",
+    RANDOM_NEXT: "B of another document",
+    UNLABELLED: "no label",
+}
 _LEGEND = "M <mask>  R random id  K kept, predicted all the same  · not predicted"
 
 
@@ -95,6 +101,22 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
             f"({corpus['validation_sequences']:,} held out) {corpus['tokens']:>13,} tokens, "
             f"left out: {reasons or 'nothing'}"
         )
+        packed = corpus["packed"]
+        if packed["dropped_tokens"] or packed["repeated_tokens"]:
+            print(
+                f"  {'':12} of {packed['text_tokens']:,} text tokens {packed['dropped_tokens']:,} "
+                f"are in no sequence, {packed['repeated_tokens']:,} are repeated"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One duplicate of the masks of a shard."""
+
+    positions: _Ragged
+    actions: _Ragged
+    swapped: npt.NDArray[np.bool_] | None
+    """[rows]; None where sentence order is not learned."""
 
 
 @dataclass(slots=True)
@@ -112,12 +134,19 @@ class Statistics:
     """[duplicates, 3] predicted positions that are [MASK], random, kept."""
     runs: int
     """Stretches of predicted positions without a gap, of all duplicates."""
+    pairs: dict[int, int]
+    """Rows of two segments by label."""
+    coins: int
+    """Labelled pairs of all duplicates that have a coin."""
+    swapped: int
+    """Those of them that show B before A."""
 
 
 def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Statistics:
     """Count lengths, documents and actions of every row and mask."""
     lengths, documents = [], []
-    text_tokens = runs = 0
+    text_tokens = runs = coins = swapped = 0
+    pairs = dict.fromkeys(_PAIRS, 0)
     duplicates = manifest.duplicates or _DRAWN_EPOCHS
     predictions = np.zeros(duplicates, np.int64)
     actions = np.zeros((duplicates, 4), np.int64)
@@ -133,8 +162,14 @@ def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Stat
         lengths.append(np.diff(offsets))
         documents.append(np.diff(shards.ragged(table["document_starts"])[1]))
         text_tokens += int(np.count_nonzero(~vocabulary.special[ids]))
-        drawn = read_masks(directory, manifest, shard, vocabulary)
-        for duplicate, ((positions, _), (packed, _)) in enumerate(drawn):
+        paired = table["second_segment"].to_numpy() > 0
+        for label in pairs:
+            pairs[label] += int(np.count_nonzero(table["pair_label"].to_numpy()[paired] == label))
+        for duplicate, drawn in enumerate(read_masks(directory, manifest, shard, vocabulary)):
+            positions, packed = drawn.positions[0], drawn.actions[0]
+            if drawn.swapped is not None:
+                coins += int(paired.sum())
+                swapped += int(drawn.swapped[paired].sum())
             found = np.bincount(positions, minlength=256) @ bits
             predictions[duplicate] += found
             runs += _count_runs(positions)
@@ -148,17 +183,22 @@ def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Stat
         predictions,
         actions[:, :3],
         runs,
+        pairs,
+        coins,
+        swapped,
     )
 
 
 def read_masks(
     directory: Path, manifest: Manifest, shard: Shard, vocabulary: Vocabulary
-) -> Iterator[tuple[_Ragged, _Ragged]]:
-    """Positions and actions of a shard's duplicates: stored, or of the first epochs when not."""
+) -> Iterator[Drawn]:
+    """A shard's duplicates: stored, or of the first epochs when not."""
     if manifest.duplicates:
         for mask in shard.masks:
             table = shards.read_table(directory / mask.file)
-            yield shards.ragged(table["positions"]), shards.ragged(table["actions"])
+            coins = table["swapped"].to_numpy() if "swapped" in table.column_names else None
+            positions, actions = (shards.ragged(table[name]) for name in ("positions", "actions"))
+            yield Drawn(positions, actions, coins)
         return
     table = shards.read_table(directory / shard.file)
     drawn = masking_of(directory, manifest, vocabulary).draw_duplicates(
@@ -168,9 +208,10 @@ def read_masks(
         range(_DRAWN_EPOCHS),
     )
     for masks in drawn:
-        yield (
+        yield Drawn(
             (masks.positions, masks.position_offsets.astype(np.int64)),
             (masks.actions, masks.action_offsets.astype(np.int64)),
+            masks.swapped,
         )
 
 
@@ -204,6 +245,13 @@ def print_statistics(statistics: Statistics, manifest: Manifest) -> None:
         f"  documents    {statistics.documents.mean():.2f} a row; "
         f"{np.mean(statistics.documents > 1):.1%} of rows cross a document's end"
     )
+    rows = len(lengths)
+    if any(statistics.pairs.values()):
+        single = rows - sum(statistics.pairs.values())
+        named = [f"{count / rows:.1%} {_PAIRS[kind]}" for kind, count in statistics.pairs.items()]
+        print(f"  pairs        {', '.join(named)}; {single / rows:.1%} have one segment")
+    if statistics.coins:
+        print(f"  order        {statistics.swapped / statistics.coins:.2%} show B before A")
     edges = np.linspace(0, length, 9).astype(int)
     counts = np.histogram(lengths, bins=np.append(edges[:-1], length + 1))[0]
     for low, high, count in zip(edges, edges[1:], counts):
@@ -215,7 +263,7 @@ def print_sequence(
     directory: Path,
     shard: Shard,
     row: int,
-    masks: list[tuple[_Ragged, _Ragged]],
+    masks: list[Drawn],
     title: str,
     tokenizer: Tokenizer,
     vocabulary: Vocabulary,
@@ -225,19 +273,25 @@ def print_sequence(
     table = shards.read_table(directory / shard.file).slice(row, 1)
     ids = np.array(table["input_ids"][0].as_py())
     starts = table["document_starts"][0].as_py()
+    second = table["second_segment"][0].as_py()
+    pair = f", {_PAIRS[table['pair_label'][0].as_py()]}" if second else ""
     print(
         f"\n{title}: {shard.file} row {row}, id {table['sequence'][0]}, corpus "
-        f"{table['corpus'][0]}, {len(ids)} tokens, {len(starts)} document(s)"
+        f"{table['corpus'][0]}, {len(ids)} tokens, {len(starts)} document(s){pair}"
     )
     width = max(40, min(shutil.get_terminal_size((100, 20)).columns, 120))
+    starts = [0, second] if second else starts
     for number, (start, stop) in enumerate(zip(starts, [*starts[1:], len(ids)])):
         text = " ".join(tokenizer.decode(ids[start:stop].tolist()).split())
-        room = width - 14
-        shown = (
-            text if len(text) <= room else f"{text[: room // 2 - 2]} ... {text[-room // 2 + 3 :]}"
-        )
-        print(f"  document {number}: {shown}")
-    grid = np.stack([_row_actions(*duplicate, row, len(ids)) for duplicate in masks])
+        name = f"segment {'AB'[number]}" if second else f"document {number}"
+        print(f"  {name}: {_shortened(text, width - 14)}")
+    coins = [drawn.swapped[row] for drawn in masks if drawn.swapped is not None]
+    if second and coins:
+        swapped = " ".join(str(k) for k in np.flatnonzero(coins))
+        print(f"  B is shown before A with masks: {swapped or 'none'}")
+    grid = np.stack(
+        [_row_actions(drawn.positions, drawn.actions, row, len(ids)) for drawn in masks]
+    )
     print(f"\n  {_LEGEND}")
     print(f"  {'position  token':<30} " + " ".join(f"{k}" for k in range(len(grid))))
     shown_tokens = len(ids) if limit == 0 else min(limit, len(ids))
@@ -249,6 +303,12 @@ def print_sequence(
         print(f"  {position:>5} {mark}  {token[:20]!r:<23}{cells}".rstrip())
     if shown_tokens < len(ids):
         print(f"  ... {len(ids) - shown_tokens} more tokens: --tokens 0 shows all")
+
+
+def _shortened(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    return f"{text[: room // 2 - 2]} ... {text[-room // 2 + 3 :]}"
 
 
 def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:

@@ -11,10 +11,11 @@ Row by row, from where the row before ended in a document:
    the room of a row, and with probability `short_share` any shorter one, from two tokens on, each
    as likely. A sentence with more tokens than a row has room for is cut as in `sequences`. In
    sentence_pair a chunk is two sentences, each cut where it has more than half of the room.
-2. Two segments. A chunk of one sentence stays one segment, as does a share `single_share` of the
-   others. The rest is parted between two sentences: any two of them alike (BERT, ALBERT), or, when
-   there is no label, near half of the target (ELECTRA: the sentence that reaches it goes to A or
-   to B with equal chance, so that B may be empty).
+2. Two segments. Where one sentence fits and the next one does not, as many of its words join the
+   chunk as do fit, if that is a quarter of the room. A chunk of one sentence stays one segment, as
+   does a share `single_share` of the others. The rest is parted between two sentences: any two of
+   them alike (BERT, ALBERT), or, when there is no label, near half of the target (ELECTRA: the
+   sentence that reaches it goes to A or to B with equal chance, so that B may be empty).
 3. Label `next` (NSP): with probability 1/2, B is replaced. A random sentence of the other
    documents, each alike, begins it, and the sentences behind it follow until B is as long as was
    wanted: up to the target, or in the last chunk of a document about as long as the B that it
@@ -172,12 +173,17 @@ def _plan_segments(  # type: ignore[no-untyped-def]
                 after += 1
             if end == place:
                 end = _part(ids, place, boundaries[after], law.room, word_starts)
-            middle, label = end, UNLABELLED
-            if after - head > 1 and _draw(stream) >= law.single:
+            middle, label, joined = end, UNLABELLED, end
+            if after - head == 1 and end < stop and end - place < target:
+                most = law.room - (end - place)
+                joined = cut_sentence(ids, end, boundaries[after], most, word_starts)
+                joined = joined if joined - end >= law.room // 4 else end
+            if (after - head > 1 or joined > end) and _draw(stream) >= law.single:
+                end = joined
                 if law.label == NO_LABEL:
                     middle = _near_half(stream, boundaries, head, place, end, target)
                 else:
-                    middle = boundaries[head + _below(stream, after - head - 1)]
+                    middle = boundaries[head + _below(stream, max(1, after - head - 1))]
                     label = UNLABELLED if law.label == NEXT and alone else IN_ORDER
             spans[row, 0], spans[row, 1], spans[row, 2], spans[row, 3] = place, middle, middle, end
             if law.label == NEXT and label == IN_ORDER and _draw(stream) < _HALF:
@@ -206,7 +212,7 @@ def _near_half(stream, boundaries, head, place, end, target):  # type: ignore[no
         head += 1
     if boundaries[head] < end and boundaries[head] - place < half and _draw(stream) < _HALF:
         head += 1
-    return boundaries[head]
+    return min(end, boundaries[head])
 
 
 @numba.njit(cache=True, nogil=True)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipeline.data import shards
 from pipeline.data.masking import GENERATOR_VERSION, Masking, Masks
+from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
@@ -28,7 +29,11 @@ def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: 
         _verify_hash(shards.check_size(directory, file.file, file.bytes), file.xxh3_64)
     table = shards.read_table(directory / shard.file)
     ids, offsets = shards.ragged(table["input_ids"])
-    wrong = _wrong_rows(manifest, shard, vocabulary, ids, offsets) or _wrong_columns(table, ids)
+    wrong = (
+        _wrong_rows(manifest, shard, vocabulary, ids, offsets)
+        or _wrong_columns(table, ids)
+        or _wrong_pairs(table, ids, offsets, vocabulary.eos)
+    )
     if wrong:
         raise DataError(f"{directory / shard.file}: {wrong}; run pipeline.prepare again")
     stored = shards.stored_masks(manifest.duplicates, shard.split)
@@ -112,6 +117,28 @@ def _wrong_columns(table: pa.Table, ids: npt.NDArray[Any]) -> str:
         return "document starts do not ascend inside a row"
     if len(inner) and len(np.unique(ids[places - 1])) != 1:
         return "a document is not parted from the one before"
+    return ""
+
+
+def _wrong_pairs(
+    table: pa.Table, ids: npt.NDArray[Any], offsets: npt.NDArray[np.int64], eos: int
+) -> str:
+    """What is wrong with the segments of the rows, or nothing."""
+    second = table["second_segment"].to_numpy().astype(np.int64)
+    label = table["pair_label"].to_numpy()
+    paired = np.flatnonzero(second)
+    places = offsets[paired] + second[paired]
+    if (second[paired] < 3).any() or (places >= offsets[paired + 1] - 1).any():
+        return "a second segment lies outside its row"
+    if (ids[places - 1] != eos).any() or (ids[places] == eos).any():
+        return "a second segment does not begin behind a separator"
+    if not np.isin(label, [IN_ORDER, RANDOM_NEXT, UNLABELLED]).all():
+        return f"a pair label is {label.min()} or {label.max()}"
+    if (label[second == 0] != UNLABELLED).any():
+        return "a row of one segment has a pair label"
+    mixed = table["document_starts"].combine_chunks().value_lengths().to_numpy()[paired] == 2
+    if (mixed != (label[paired] == RANDOM_NEXT)).any():
+        return "a pair's documents are not what its label says"
     return ""
 
 

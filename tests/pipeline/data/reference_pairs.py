@@ -91,9 +91,13 @@ def segment_rows(
                 piece, left[0] = parted(left[0], room, begins_word)
                 rows.append(Row(piece, [], -1, number))
                 continue
-            if len(chunk) == 1 or draws.happens(single_share):
+            begun = begin_next(chunk, left, target, room, begins_word)
+            if (len(chunk) == 1 and not begun) or draws.happens(single_share):
                 rows.append(Row(joined(chunk), [], -1, number))
                 continue
+            if begun:
+                chunk.append(begun)
+                left[0] = left[0][len(begun) :]
             if label == "none":
                 cut = half_of(chunk, target, draws)
                 rows.append(Row(joined(chunk[:cut]), joined(chunk[cut:]), -1, number))
@@ -107,10 +111,28 @@ def segment_rows(
                 borrowed = other_sentence(documents, number, draws)
                 random_b = fill(borrowed, room - len(a), wanted, not left, begins_word)
                 rows.append(Row(a, random_b, 1, number))
-                left = chunk[cut:] + left
+                if begun:
+                    left[0] = begun + left[0]
+                else:
+                    left = chunk[cut:] + left
             else:
                 rows.append(Row(a, b, 0, number))
     return rows
+
+
+def begin_next(
+    chunk: Sentences, left: Sentences, target: int, room: int, begins_word: set[int]
+) -> list[int]:
+    """The words of the next sentence that join a chunk of one, if they are enough."""
+    size = len(joined(chunk))
+    if len(chunk) > 1 or not left or size >= target:
+        return []
+    most = room - size
+    if most == 0 or not any(token in begins_word for token in left[0][1 : most + 1]):
+        return []
+    begun = parted(left[0], most, begins_word)[0]
+    cut_at_word = left[0][len(begun)] in begins_word
+    return begun if cut_at_word and len(begun) >= room // 4 else []
 
 
 def half_of(chunk: Sentences, target: int, draws: Draws) -> int:
