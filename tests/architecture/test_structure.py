@@ -148,7 +148,6 @@ COVERED_ELSEWHERE = {
     "pipeline/data/validation.py",
     "pipeline/data/identity.py",  # all of them: tests/pipeline/test_prepare.py
     "pipeline/data/verification.py",  # tests/pipeline/test_inspect.py
-    "pipeline/formats.py",  # tests/pipeline/test_run.py
     "pipeline/data/bits.py",  # tests/pipeline/data/test_masking.py
     "pipeline/data/batch.py", "pipeline/data/batches.py", "pipeline/data/background.py",
     "pipeline/data/columns.py", "pipeline/data/reading.py",  # tests/pipeline/data/test_loader.py

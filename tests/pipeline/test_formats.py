@@ -1,0 +1,196 @@
+"""Every format with every mask, from text to `inspect --verify`; the same bytes for any workers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline import inspect, prepare
+from pipeline.data import shards
+from pipeline.data.vocabulary import read_vocabulary
+from pipeline.errors import run_command
+from pipeline.formats import SEPARATORS
+from tests.pipeline.preparing import contents, tiny, write_jsonl
+
+FORMATS = {
+    "doc_sentences": [],
+    "single_segment": ["data.segments.short_share=0.3"],
+    "segment_pair": ["data.segments.single_share=0.1", "data.segments.short_share=0.05"],
+    "segment_pair next": ["data.segments.label=next"],
+    "segment_pair order": ["data.segments.label=order"],
+    "sentence_pair next": ["data.segments.label=next", "data.segments.draws=2"],
+    "sentence_pair order": ["data.segments.label=order"],
+}
+MASKS: dict[str, list[str]] = {
+    "token": ["data.mask_mode=per-epoch", "data.duplicates=0"],
+    "whole_word": [],
+    "ngram": [],
+    "span": ["data.masks.max_span=5"],
+    "electra": ["data.masks.mask_share=0.85", "data.masks.random_share=0"],
+}
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """A command in this process; returns what it printed."""
+
+    def run(main: Callable[[], None], *arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["command", *map(str, arguments)])
+        run_command(main)
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """120 documents of 1 to 12 sentences of 3 to 20 words."""
+    rng = np.random.default_rng(0)
+    words = ["river", "stone", "winter", "morning", "letter", "window", "music", "garden"]
+    texts = [
+        " ".join(
+            " ".join(rng.choice(words, rng.integers(3, 20))).capitalize() + "."
+            for _ in range(rng.integers(1, 13))
+        )
+        + f" Story {number}."
+        for number in range(120)
+    ]
+    return write_jsonl(tmp_path_factory.mktemp("stories") / "in.jsonl", texts)
+
+
+def settings(name: str, *more: str) -> list[str]:
+    given = [f"data.format={name.split()[0]}", *FORMATS.get(name, []), *more]
+    return [word for setting in given for word in ("--set", setting)]
+
+
+def text_of(directory: Path, split: str) -> list[int]:
+    """The documents' own ids, row after row: what is not special and not a random next."""
+    special = read_vocabulary(directory / "tokenizer").special
+    found: list[int] = []
+    for shard in shards.read_manifest(directory).of(split):
+        for row in shards.read_table(directory / shard.file).to_pylist():
+            own = row["second_segment"] if row["pair_label"] == 1 else len(row["input_ids"])
+            found += [token for token in row["input_ids"][:own] if not special[token]]
+    return found
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_with_every_mask(
+    name: str, stories: Path, tiny_tokenizer: Path, tmp_path: Path, run: Run
+) -> None:
+    """Prepared, verified, shown; and the text is that of full sentences, in every draw."""
+    given = ["--corpus", "news", "--input", stories, "--workers", 1]
+    whole = tmp_path / "whole"
+    run(prepare.main, *given, *tiny(tiny_tokenizer, whole), *settings("full_sentences"))
+    for scheme, more in MASKS.items():
+        mode = [] if scheme == "token" else ["data.mask_mode=static", "data.duplicates=1"]
+        chosen = settings(name, f"data.masking={scheme}", *mode, *more)
+        output = tmp_path / scheme
+        run(prepare.main, *given, *tiny(tiny_tokenizer, output), *chosen)
+        out = run(inspect.main, output, "--verify")
+        assert "are as drawn" in out
+        assert ("pairs  " in out) == ("pair" in name)
+        assert ("show B before A" in out) == ("order" in name)
+        draws = 2 if name == "sentence_pair next" else 1
+        assert text_of(output, "train") == draws * text_of(whole, "train")
+        assert text_of(output, "validation") == text_of(whole, "validation")
+    packed = shards.read_manifest(output).corpora["news"]["packed"]
+    assert packed["text_tokens"] > 1000 and packed["dropped_tokens"] == 0
+
+
+def test_the_same_bytes_for_any_workers_and_parts(
+    tiny_tokenizer: Path, tmp_path: Path, run: Run
+) -> None:
+    """Random next rows and what masks show of them, of five corpora."""
+    chosen = settings("segment_pair next", "data.mask_mode=static", "data.duplicates=1")
+    for workers in (1, 3):
+        arguments = ["--workers", workers, *tiny(tiny_tokenizer, tmp_path / str(workers))]
+        run(prepare.main, "--corpus", "sample", *arguments, *chosen)
+    for part in (3, 1, 4, 2):
+        arguments = [
+            "--workers",
+            1,
+            "--part",
+            f"{part}/4",
+            *tiny(tiny_tokenizer, tmp_path / "parts"),
+        ]
+        run(prepare.main, "--corpus", "sample", *arguments, *chosen)
+    expected = contents(tmp_path / "1")
+    assert contents(tmp_path / "3") == contents(tmp_path / "parts") == expected
+
+
+def test_inspect_shows_a_pair(
+    stories: Path, tiny_tokenizer: Path, tmp_path: Path, run: Run
+) -> None:
+    """A and B apart, the label, and by which masks they are swapped."""
+    for label in ("next", "order"):
+        output = tmp_path / label
+        given = ["--corpus", "news", "--input", stories, *tiny(tiny_tokenizer, output)]
+        run(prepare.main, *given, *settings(f"segment_pair {label}"))
+        shard = shards.read_manifest(output).of("train")[0]
+        table = shards.read_table(output / shard.file)
+        wanted = 1 if label == "next" else 0
+        row = next(
+            number
+            for number, (second, found) in enumerate(
+                zip(table["second_segment"].to_pylist(), table["pair_label"].to_pylist())
+            )
+            if second and found == wanted
+        )
+        lines = run(inspect.main, output, "--sequence", row, "--tokens", 0).splitlines()
+        second = table["second_segment"][row].as_py()
+        title = next(line for line in lines if line.startswith(f"sequence {row} of train"))
+        assert title.endswith("B of another document" if label == "next" else "A and B in order")
+        assert any(line.startswith("  segment A: ") for line in lines)
+        assert any(line.startswith("  segment B: ") for line in lines)
+        assert any(line.split()[:2] == [str(second), "|"] for line in lines)
+        coins = [
+            shards.read_table(output / mask.file)["swapped"][row].as_py()
+            for mask in shard.masks
+            if label == "order"
+        ]
+        said = [line for line in lines if line.startswith("  B is shown before A with masks:")]
+        assert [line.split(": ")[1] for line in said] == (
+            [" ".join(str(k) for k, coin in enumerate(coins) if coin) or "none"] if coins else []
+        )
+        assert table["input_ids"][row].as_py()[second - 2 : second] == [2] * SEPARATORS["byte-bpe"]
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong", "message"),
+    [
+        ("second_segment", 1, "a second segment lies outside its row"),
+        ("second_segment", 4, "a second segment does not begin behind a separator"),
+        ("pair_label", 5, "a pair label is"),
+        ("pair_label", 1, "a pair's documents are not what its label says"),
+    ],
+)
+def test_wrong_pairs_are_found_although_the_hash_is_right(
+    column: str, wrong: int, message: str, stories: Path, tiny_tokenizer: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run: Run,
+) -> None:  # fmt: skip
+    output = tmp_path / "out"
+    given = ["--corpus", "news", "--input", stories, *tiny(tiny_tokenizer, output)]
+    run(prepare.main, *given, *settings("segment_pair order"))
+    manifest = shards.read_manifest(output)
+    path = output / manifest.of("train")[0].file
+    table = shards.read_table(path)
+    row = int(np.argmax(table["second_segment"].to_numpy() > 8))
+    values = table[column].to_numpy().copy()
+    values[row] = wrong
+    index = table.schema.get_field_index(column)
+    changed = table.set_column(index, table.schema.field(index), [values])
+    content = shards.encode_table(changed, "none")
+    old = shards.hash_file(path)
+    path.write_bytes(content)
+    text = (output / shards.MANIFEST).read_text().replace(old, shards.hash_file(path))
+    (output / shards.MANIFEST).write_text(text)
+    monkeypatch.setattr(sys, "argv", ["inspect", str(output), "--verify"])
+    with pytest.raises(SystemExit):
+        run_command(inspect.main)
+    assert message in capsys.readouterr().err
