@@ -60,6 +60,7 @@ INTERVALS = {
     "schedule.power": "(0, inf)",
     "schedule.decay_steps": "[0, inf)",
     "batch.sequences": "[1, inf)",
+    "batch.step_tokens": "[0, inf)",
     "batch.per_device": "[1, inf)",
     "batch.warmup_steps": "[0, inf)",
     "batch.first_sequences": "[1, inf)",
@@ -193,7 +194,7 @@ def _schedule_contradictions(run: Run) -> Iterator[str]:
             f"above 0 and, with schedule.warmup_steps={schedule.warmup_steps}, at most steps="
             f"{run.steps}; change one of them"
         )
-    if batch.warmup_steps and batch.first_sequences > batch.sequences:
+    if batch.warmup_steps and not batch.step_tokens and batch.first_sequences > batch.sequences:
         yield (
             f"batch.first_sequences={batch.first_sequences} is above batch.sequences="
             f"{batch.sequences}; a batch grows, so lower it or set batch.warmup_steps=0"

@@ -167,7 +167,9 @@ class Batch:
     """Sequences per step."""
 
     sequences: int
-    """Sequences per optimizer step, over all ranks."""
+    """Sequences per optimizer step, over all ranks; batch.step_tokens > 0 takes its place."""
+    step_tokens: int
+    """Tokens per optimizer step: as many sequences as hold so many on average; 0: `sequences`."""
     per_device: int
     """Most sequences on one device at a time: memory and speed, never what is learned."""
     warmup_steps: int

@@ -54,14 +54,7 @@ def roberta_base() -> Run:
             masking="token",
             mask_mode="duplicates",
             duplicates=10,  # Liu et al. 2019, sec. 4.1: ten ways of masking, recalled
-            masks=Masks(
-                rate=0.15,  # Devlin et al. 2019, sec. 3.1, recalled
-                mask_share=0.8,  # Devlin et al. 2019, sec. 3.1, recalled
-                random_share=0.1,  # Devlin et al. 2019, sec. 3.1, recalled
-                max_ngram=3,  # albert create_pretraining_data.py, for masking=ngram
-                span_p=0.2,  # spanbert, for masking=span
-                max_span=10,  # spanbert, for masking=span
-            ),
+            masks=masks(),
             tokenizer="byte-bpe",
             vocab_size=50_265,  # transformers' RobertaConfig, read
             seed=0,  # ours: any
@@ -104,6 +97,7 @@ def roberta_base() -> Run:
         ),
         batch=Batch(
             sequences=8_192,  # You et al. 8K, and table 9
+            step_tokens=0,  # ours: rows are full; for the formats whose rows are short
             per_device=128,  # ours: about 26 GB, computed
             warmup_steps=0,  # table 9: none
             first_sequences=256,  # ours: for --set batch.warmup_steps; BERT's batch
@@ -120,6 +114,18 @@ def roberta_base() -> Run:
             every=10,  # ours: a line every few seconds to a minute
             hang_seconds=900,  # ours: above any compilation and any stall of a file server
         ),
+    )
+
+
+def masks() -> Masks:
+    """Token masks, and the lengths of the schemes that draw any."""
+    return Masks(
+        rate=0.15,  # Devlin et al. 2019, sec. 3.1, recalled
+        mask_share=0.8,  # Devlin et al. 2019, sec. 3.1, recalled
+        random_share=0.1,  # Devlin et al. 2019, sec. 3.1, recalled
+        max_ngram=3,  # albert create_pretraining_data.py, for masking=ngram
+        span_p=0.2,  # spanbert, for masking=span
+        max_span=10,  # spanbert, for masking=span
     )
 
 

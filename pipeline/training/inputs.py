@@ -5,6 +5,8 @@ A GPU wants the same shapes at every step; a CPU wants no slots that count for n
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -51,7 +53,7 @@ def train_loader(run: Run, plan: Plan, cluster: Cluster, train: tuple[Dataset, .
         per_device=plan.rows,
         world_size=cluster.world_size,
         rank=cluster.rank,
-        growth=growth(run.batch),
+        growth=growth(replace(run.batch, sequences=plan.sequences)),
     )
     return Loader(
         train,

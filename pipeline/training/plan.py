@@ -15,8 +15,8 @@ from model.config import EncoderConfig
 from model.flops import parameter_count, step_flops
 from pipeline.data.reading import Dataset
 from pipeline.errors import ConfigError
-from pipeline.run import Run
-from pipeline.training.schedule import sequences_until
+from pipeline.run import Batch, Run
+from pipeline.training.schedule import sequences_until, sized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,8 @@ class Plan:
     """What ZeRO shares out: 0 nothing, 1 optimizer state, 2 gradients too, 3 weights too."""
     sequences: int
     """Sequences of a step, over all ranks; at first fewer when the batch grows."""
+    matched_tokens: int
+    """Tokens that this many sequences hold on average, where the batch is given in tokens; or 0."""
     growing_steps: int
     """Steps until it has grown up."""
     rows: int
@@ -53,12 +55,19 @@ class Plan:
         growing = (
             [f"grows: over the first {self.growing_steps:,} steps"] if self.growing_steps else []
         )
+        mean = self.matched_tokens / self.sequences
+        matched = (
+            [f"batch: about {self.matched_tokens:,} tokens a step, {mean:,.1f} a sequence"]
+            if self.matched_tokens
+            else []
+        )
         share = self.filling / (self.filling + self.sequences)
         filled = f", {self.filling} rows filled ({share:.1%} of the work)" if self.filling else ""
         return [
             f"model: {self.parameters:,} parameters, {self.step_flops / 1e12:,.3g} TFLOP a step",
             f"step: {self.sequences:,} sequences = {self.world_size} ranks x {self.accumulation} "
             f"micro-batches x {self.rows} rows{filled}; ZeRO stage {self.zero_stage}",
+            *matched,
             *growing,
             f"run: {self.tokens:,} tokens, {self.epochs:,.2f} passes over "
             f"{self.train_sequences:,} sequences; {self.validation_sequences:,} for validation",
@@ -77,14 +86,6 @@ def make_plan(
     validation: Sequence[Dataset],
 ) -> Plan:
     """ConfigError when there are more ranks than sequences in a step."""
-    sequences = run.batch.sequences
-    for name in ("sequences", "first_sequences")[: 2 if run.batch.warmup_steps else 1]:
-        if (value := getattr(run.batch, name)) < world_size:
-            raise ConfigError(
-                f"batch.{name}={value} is smaller than the {world_size} ranks, some would have "
-                "nothing to do; raise it or start fewer"
-            )
-    accumulation, rows = micro_batches(sequences, world_size, run.batch.per_device)
     rows_of = {
         split: sum(int(d.shard_rows.sum()) for d in sets)
         for split, sets in (("train", train), ("validation", validation))
@@ -92,15 +93,20 @@ def make_plan(
     mean_tokens = sum(shard.tokens for dataset in train for shard in dataset.shards) / max(
         1, rows_of["train"]
     )
+    batch = sized(run.batch, mean_tokens)
+    sequences = batch.sequences
+    _check_batch(batch, world_size)
+    accumulation, rows = micro_batches(sequences, world_size, batch.per_device)
     mean_predictions = sum(
         dataset.mean_predictions * int(dataset.shard_rows.sum()) for dataset in train
     ) / max(1, rows_of["train"])
     config = encoder_config(run)
-    total = sequences_until(run.batch, run.steps)
+    total = sequences_until(batch, run.steps)
     return Plan(
         world_size=world_size,
         zero_stage=zero_stage,
         sequences=sequences,
+        matched_tokens=batch.step_tokens,
         growing_steps=run.batch.warmup_steps,
         rows=rows,
         accumulation=accumulation,
@@ -117,6 +123,23 @@ def make_plan(
         epochs=total / rows_of["train"],
         tokens=round(total * mean_tokens),
     )
+
+
+def _check_batch(batch: Batch, world_size: int) -> None:
+    """batch: with its sequences; ConfigError when they do not do."""
+    in_tokens = f" (batch.step_tokens={batch.step_tokens})" if batch.step_tokens else ""
+    for name in ("sequences", "first_sequences")[: 2 if batch.warmup_steps else 1]:
+        if (value := getattr(batch, name)) < world_size:
+            raise ConfigError(
+                f"batch.{name}={value}{in_tokens} is smaller than the {world_size} ranks, some "
+                "would have nothing to do; raise it or start fewer"
+            )
+    if batch.warmup_steps and batch.first_sequences > batch.sequences:
+        raise ConfigError(
+            f"batch.first_sequences={batch.first_sequences} is above the {batch.sequences} "
+            f"sequences of batch.step_tokens={batch.step_tokens}; a batch grows, so lower it or "
+            "set batch.warmup_steps=0"
+        )
 
 
 def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int, int]:

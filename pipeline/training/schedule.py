@@ -14,6 +14,7 @@ A batch that grows does so in equal steps of `batch.first_sequences`, each held 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 
 from pipeline.run import Batch, Run
@@ -40,6 +41,18 @@ def learning_rate(run: Run, step: int) -> float:
             falling, power = schedule.decay_steps, schedule.power
     left = min(1.0, (run.steps - step) / falling) if falling else 0.0
     return float(end + (peak - end) * left**power)
+
+
+def sized(batch: Batch, mean_tokens: float) -> Batch:
+    """The batch with the sequences that `batch.step_tokens` asks for, where it asks for any.
+
+    mean_tokens: of a training sequence, special tokens included. The expected tokens of a step are
+    what is matched (Liu et al. 2019, sec. 4.2, for inputs shorter than 512): the sequences of a
+    step then depend on nothing that was read, so that a seek stays one multiplication.
+    """
+    if not batch.step_tokens:
+        return batch
+    return replace(batch, sequences=max(1, round(batch.step_tokens / mean_tokens)))
 
 
 def growth(batch: Batch) -> tuple[tuple[int, int], ...]:

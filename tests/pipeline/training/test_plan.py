@@ -45,6 +45,25 @@ def test_a_plan_counts_what_is_there(prepared: Path) -> None:
         make_plan(run, 65, 1, [train], [validation])
 
 
+def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> None:
+    run = recipe("roberta_tiny")
+    train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
+    mean = sum(shard.tokens for shard in train.shards) / int(train.shard_rows.sum())
+    matched = replace(run, batch=replace(run.batch, step_tokens=100_000))
+    plan = make_plan(matched, 2, 1, [train], [validation])
+    assert plan.sequences == round(100_000 / mean) > 64
+    assert abs(plan.tokens - 2400 * 100_000) < 2400 * mean
+    assert f"batch: about 100,000 tokens a step, {100_000 / plan.sequences:,.1f} a sequence" in (
+        plan.lines()
+    )
+    few = replace(run, batch=replace(run.batch, step_tokens=32))
+    with pytest.raises(ConfigError, match=r"batch.sequences=1 \(batch.step_tokens=32\) is smaller"):
+        make_plan(few, 2, 1, [train], [validation])
+    grows = replace(run.batch, step_tokens=100_000, warmup_steps=9, first_sequences=50_000)
+    with pytest.raises(ConfigError, match=r"above the \d+ sequences of batch.step_tokens=100000"):
+        make_plan(replace(run, batch=grows), 2, 1, [train], [validation])
+
+
 def test_the_encoder_gets_the_vocabulary_of_the_data() -> None:
     config = encoder_config(recipe("roberta_base"))
     assert (config.vocab_size, config.width, config.positions) == (50_265, 768, 512)
