@@ -66,6 +66,11 @@ INTERVALS = {
     "batch.first_sequences": "[1, inf)",
     "batch.order_window": "[1, inf)",
     "steps": "[1, inf)",
+    "spikes.deviations": "[0, inf)",
+    "spikes.window": "[3, 10000]",  # a state.json of some 200 kB
+    "spikes.rollbacks": "[0, inf)",
+    "spikes.skip_before": "[0, inf)",
+    "spikes.skip_after": "[0, inf)",
     "validation.every": "[1, inf)",
     "checkpoint.every": "[1, inf)",
     "checkpoint.keep": "[1, inf)",
@@ -144,6 +149,11 @@ def _contradictions(run: Run) -> Iterator[str]:
         yield (
             f"checkpoint.keep_every={run.checkpoint.keep_every} is no multiple of checkpoint.every="
             f"{run.checkpoint.every}, so most of its steps are never saved; make it one, or 0"
+        )
+    if run.spikes.rollbacks and run.spikes.deviations == 0:
+        yield (
+            f"spikes.rollbacks={run.spikes.rollbacks} answers spikes, spikes.deviations=0 looks "
+            "for none; set spikes.deviations, e.g. to 10"
         )
     yield from _schedule_contradictions(run)
 

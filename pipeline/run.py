@@ -181,6 +181,22 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Spikes:
+    """What counts as a spike of the loss, and what is done about it, see `training.spikes`."""
+
+    deviations: float
+    """Standard deviations, by a robust estimate, above the usual loss; 0 looks for no spikes."""
+    window: int
+    """Optimizer steps whose losses say what is usual; none is a spike before there are so many."""
+    rollbacks: int
+    """Most times that the run goes back and skips what was read around a spike; 0: only tells."""
+    skip_before: int
+    """Optimizer steps before the spike whose sequences are skipped with its own."""
+    skip_after: int
+    """Optimizer steps after the spike whose sequences would have followed and are skipped too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
     """When the held-out documents are scored."""
 
@@ -234,6 +250,8 @@ class Run:
     """Sequences per step."""
     steps: int
     """Optimizer steps of the whole run."""
+    spikes: Spikes
+    """What is done about spikes of the loss."""
     validation: Validation
     """When held-out documents are scored."""
     checkpoint: Checkpoint

@@ -49,6 +49,7 @@ from pipeline.training.progress import Progress, restore
 from pipeline.training.record import Record, check_same, check_source, read_record, read_run
 from pipeline.training.saving import Saver
 from pipeline.training.schedule import batch_advice
+from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.tracing import PROFILE, Trace
 from pipeline.training.watchdog import Watchdog
@@ -224,8 +225,10 @@ def begin(checkpoint: Checkpoint | None, record: Record, forked: bool) -> Progre
     if checkpoint is None:
         return Progress()
     progress = Progress.of(checkpoint.state)
+    if forked:
+        progress = replace(progress, spikes=0, rollbacks=0)
     if forked and checkpoint.state.fingerprints != record.fingerprints:
-        return replace(progress, sequences=0)
+        return replace(progress, sequences=0, skipped_ranges=())
     return progress
 
 
@@ -274,19 +277,23 @@ def build(
     held.callback(saver.close)
     trace = Trace(job.output / PROFILE if job.profile and cluster.rank == 0 else None)
     held.callback(trace.close)
+    recent = checkpoint.state.recent_losses if checkpoint else ()
+    losses = LossWatch(run.spikes, cluster.device, recent)
     stop.deadline = Deadline(job.hours, lambda: saver.seconds)
     return Trainer(
         record=record,
         plan=plan,
         cluster=cluster,
         engine=engine,
-        loader=train_loader(run, plan, cluster, data.train),
+        loader=train_loader(run, plan, cluster, data.train, progress.skipped_ranges),
         validation=validation_loaders(data.validation, plan.rows, cluster.world_size, cluster.rank),
         stop=stop,
         metrics=metrics,
         progress=progress,
-        clock=ForwardClock(cluster.device),
-        stragglers=Stragglers(cluster.gather(host_name()), job.output),
+        losses=losses,
+        stragglers=Stragglers(
+            cluster.gather(host_name()), job.output, ForwardClock(cluster.device)
+        ),
         saver=saver,
         watchdog=held.enter_context(Watchdog(cluster.rank, run.logging.hang_seconds)),
         trace=trace,

@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import torch
-import torch.distributed as dist
 
 from pipeline.data import batches
 from pipeline.data.background import in_background
@@ -31,7 +29,6 @@ from pipeline.errors import ConfigError, DataError
 
 READ_AHEAD = 1 / 4
 """Share of a window whose record batches are read ahead, and two steps at least."""
-_STOP_BIT = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +42,7 @@ class Step:
     sequences: int
     """Sequences of this step over all ranks; fewer than G only in the last step of one pass."""
     predictions: int
-    """This rank's predicted tokens, for `StepCount`."""
+    """This rank's predicted tokens, for `training.step_count`."""
     tokens: int
     """This rank's tokens."""
     samples: Located
@@ -281,35 +278,3 @@ class _Feed:
         elif event is not None:
             self.waiting_batches.append(event)
         return event is not None
-
-
-class StepCount:
-    """The predicted tokens of a step over all ranks, and whether any rank wants to stop.
-
-    Both travel in one 8-byte all-reduce. Start it when a step is known, a step ahead of its use:
-    the result is then there when it is needed, and it is the same on every rank.
-    """
-
-    def __init__(
-        self, group: dist.ProcessGroup | None = None, device: torch.device | str = "cpu"
-    ) -> None:
-        """group: None for the default; device: where it reduces (NCCL: the rank's GPU)."""
-        self.group = group
-        self.device = device
-        self._started: deque[tuple[torch.Tensor, dist.Work | None]] = deque()
-
-    def start(self, predictions: int, stop: bool = False) -> None:
-        """Begin a step in which this rank has `predictions`; stop: this rank wants to stop."""
-        value = torch.tensor([predictions + (int(stop) << _STOP_BIT)], device=self.device)
-        work = None
-        if dist.is_available() and dist.is_initialized():
-            work = dist.all_reduce(value, group=self.group, async_op=True)
-        self._started.append((value, work))
-
-    def result(self) -> tuple[int, bool]:
-        """Predictions of all ranks and whether one wants to stop, for the oldest step started."""
-        value, work = self._started.popleft()
-        if work is not None:
-            work.wait()
-        total = int(value.item())
-        return total & ((1 << _STOP_BIT) - 1), total >> _STOP_BIT > 0

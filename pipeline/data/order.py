@@ -229,6 +229,9 @@ class Order:
     """Share of each dataset in every 4,096 samples; empty: by size."""
     window: int = 64
     """Record batches that are mixed with each other, for `blocks`."""
+    skipped: tuple[tuple[int, int], ...] = ()
+    """[begin, end) of places in the order that nobody reads, sorted and disjoint: position p is
+    the p-th place of the others."""
 
     def __post_init__(self) -> None:
         if not self.shard_rows or min(int(rows.sum()) for rows in self.shard_rows) == 0:
@@ -254,6 +257,7 @@ class Order:
 
     def locate(self, positions: IntArray) -> Located:
         """The samples at `positions` [n], each >= 0 and, for `sequential`, < total_rows."""
+        positions = self.places(positions)
         if not self._quotas.size:
             return self._streams[0].rows(self, positions)
         cycles, slots = np.divmod(positions, CYCLE)
@@ -269,6 +273,12 @@ class Order:
             part = stream.rows(self, indices[chosen])
             found.pass_number[chosen], found.row[chosen] = part.pass_number, part.row
         return found
+
+    def places(self, positions: IntArray) -> IntArray:
+        """Where positions [n] are in the order, `skipped` places counted."""
+        for begin, end in self.skipped:
+            positions = positions + (positions >= begin) * (end - begin)
+        return positions
 
     @cached_property
     def _quotas(self) -> IntArray:

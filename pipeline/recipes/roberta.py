@@ -17,6 +17,7 @@ paper drew new ones). Where the numbers are from; "recalled" marks what was not 
     electra       google-research/electra's build_pretraining_dataset.py, read
     spanbert      the command in facebookresearch/SpanBERT's pretraining README, read; the default
                   of its code is another span_p
+    palm          Chowdhery et al. 2022, sec. 5.1, for spikes: recalled
     extrapolated  used beyond what the source measured: You et al. trained BERT, mostly at 128
     ours          chosen by us, with the reason
 """
@@ -37,6 +38,7 @@ from pipeline.run import (
     Run,
     Schedule,
     Segments,
+    Spikes,
     Validation,
 )
 
@@ -104,6 +106,7 @@ def roberta_base() -> Run:
             order_window=16,  # ours: 16,384 rows, two batches, mix in data.order=blocks
         ),
         steps=62_500,  # You et al. 8K, recalled; extrapolated
+        spikes=_spikes(),
         validation=Validation(every=1_000),  # ours: some sixty points on the curve
         checkpoint=Checkpoint(
             every=1_000,  # ours: under an hour of eight H100s, estimated
@@ -136,6 +139,17 @@ def segments() -> Segments:
         short_share=0.1,  # bert short_seq_prob
         single_share=0.0,  # bert: none; electra has 0.1
         draws=1,  # ours: one pass over the text a pass over the rows; bert dupe_factor: ten
+    )
+
+
+def _spikes() -> Spikes:
+    """Nobody looks for them; the other values are for who does."""
+    return Spikes(
+        deviations=0.0,  # ours: off, as in every source; 10 to try, which noise does not reach
+        window=128,  # ours: long beside noise, short beside the curve's fall
+        rollbacks=0,  # ours: off
+        skip_before=100,  # palm: about 100 steps before the spike
+        skip_after=200,  # palm: 200 to 500 batches in all
     )
 
 
@@ -193,6 +207,7 @@ def roberta_tiny() -> Run:
             first_sequences=8,  # ours: an eighth, for --set batch.warmup_steps
         ),
         steps=2_400,  # ours: two to three minutes on two idle cores, estimated
+        spikes=replace(base.spikes, window=64, skip_before=10, skip_after=20),  # ours: a short run
         validation=Validation(every=200),  # ours: twelve points on the curve
         checkpoint=replace(base.checkpoint, every=200),  # ours: seconds lost
     )

@@ -36,7 +36,7 @@ from pipeline.training.fragment_files import (
     unseal,
 )
 
-FORMAT = 1
+FORMAT = 2
 CHECKPOINTS = "checkpoints"
 LATEST = "latest"
 STATE = "state.json"
@@ -81,6 +81,10 @@ class State:
     """Made by the optimizer: `step` less the updates dropped for a non-finite gradient."""
     counters: dict[str, int]
     """Whatever else the loop counts across a resume."""
+    skipped_ranges: tuple[tuple[int, int], ...]
+    """[begin, end) of places in the order that the run does not read, see `data.order`."""
+    recent_losses: tuple[float, ...]
+    """What a loss is compared with, see `spikes`; empty when spikes are not looked for."""
     run: dict[str, Any]
     """The whole Run."""
     fingerprints: dict[str, str]
@@ -202,9 +206,11 @@ def open_checkpoint(directory: Path) -> Checkpoint:
     if values.pop("format", None) != FORMAT:
         raise CheckpointError(f"{path} is not of format {FORMAT}; use the version that wrote it")
     files = tuple(StoredFile(**file) for file in values.pop("files"))
-    values["shapes"] = {name: tuple(shape) for name, shape in values["shapes"].items()}
     if set(values) != {entry.name for entry in fields(State)}:
         raise CheckpointError(f"{path} has other entries than this version writes")
+    values["shapes"] = {name: tuple(shape) for name, shape in values["shapes"].items()}
+    values["skipped_ranges"] = tuple((begin, end) for begin, end in values["skipped_ranges"])
+    values["recent_losses"] = tuple(values["recent_losses"])
     state = State(**values)
     for file in files:
         check_file(directory, file, content=False)

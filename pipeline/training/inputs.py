@@ -40,13 +40,20 @@ def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:
     )
 
 
-def train_loader(run: Run, plan: Plan, cluster: Cluster, train: tuple[Dataset, ...]) -> Loader:
-    """This rank's share of the training sequences."""
+def train_loader(
+    run: Run,
+    plan: Plan,
+    cluster: Cluster,
+    train: tuple[Dataset, ...],
+    skipped: tuple[tuple[int, int], ...] = (),
+) -> Loader:
+    """This rank's share of the training sequences; skipped: see `Order`."""
     order = Order(
         kind=run.data.order,
         seed=run.seed,
         shard_rows=tuple(dataset.shard_rows for dataset in train),
         window=run.batch.order_window,
+        skipped=skipped,
     )
     share = Share(
         sequences=plan.sequences,

@@ -8,17 +8,19 @@ question whether any rank was asked to stop.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from pipeline.data.loader import Loader, Step, StepCount
+from pipeline.data.loader import Loader, Step
 from pipeline.errors import CheckpointError, DataError
 from pipeline.run import Run
-from pipeline.training.checkpoint import State
+from pipeline.training.checkpoint import State, open_from
 from pipeline.training.cluster import Cluster, StopRequest, spoken_once
 from pipeline.training.engine import Engine
 from pipeline.training.evaluation import Scores, corpus_fields, evaluate_corpora, evaluating
@@ -27,11 +29,15 @@ from pipeline.training.inputs import model_inputs
 from pipeline.training.metrics import Metrics, Pace, peak_flops
 from pipeline.training.optim import FragmentState
 from pipeline.training.plan import Plan
-from pipeline.training.progress import Progress, state_of
+from pipeline.training.progress import Progress, restore, state_of
+from pipeline.training.publishing import remove_newer
 from pipeline.training.record import Record
+from pipeline.training.rollback import Rollback, checkpoint_before, skipped_around
 from pipeline.training.saving import Saver
 from pipeline.training.schedule import learning_rate
-from pipeline.training.stragglers import ForwardClock, Stragglers
+from pipeline.training.spikes import LossWatch, Spike
+from pipeline.training.step_count import StepCount
+from pipeline.training.stragglers import Stragglers
 from pipeline.training.tracing import Trace
 from pipeline.training.watchdog import Watchdog
 
@@ -54,7 +60,7 @@ class Trainer:
     metrics: Metrics | None
     """On the first rank only."""
     progress: Progress
-    clock: ForwardClock
+    losses: LossWatch
     stragglers: Stragglers
     saver: Saver
     watchdog: Watchdog
@@ -72,46 +78,61 @@ class Trainer:
 
         Either way the run is saved at the end.
         """
-        pace = Pace(self.progress.tokens)
-        counts = StepCount(self.cluster.control)
-        steps = self.loader.steps(self.progress.sequences, self.progress.step)
-        with self.cluster.agreed():
-            coming = next(steps)
-        counts.start(coming.predictions, self.stop.requested)
-        interrupted = self._owes_validation() and not self._validate()
         with self._bar(last_step) as bar:
             while True:
-                predictions, stopping = counts.result()
-                interrupted = interrupted or stopping
-                if interrupted or self.progress.step >= last_step:
+                counts = StepCount(self.cluster.control)
+                try:
+                    interrupted = self._train(last_step, counts, bar)
                     break
-                with pace.waiting():
-                    step, coming = coming, self._after(coming, steps)
-                sums = self._accumulate(step, predictions, pace)
-                counts.start(coming.predictions, self.stop.requested)
-                updated = self.engine.step(learning_rate(self.run, self.progress.step + 1))
-                self.progress = self.progress.after(step, predictions, updated)
-                self._give_up_if_lost()
-                pace.steps += 1
-                bar.update()
-                self.watchdog.beat()
-                self.trace.step(self.progress.step)
-                if self._due(self.run.logging.every) or self._due(self.run.validation.every):
-                    self._log(step, sums, predictions, pace, bar)
-                with pace.paused():
-                    if self._due(self.run.validation.every):
-                        interrupted = not self._validate()
-                    if self._due(self.run.checkpoint.every) and self.progress.step < last_step:
-                        self._save(self.saver.begin)
-        self.loader.close()
-        self.saver.finish()
-        if self.saver.saved_step != self.progress.step:
-            self._save(self.saver.save)
+                except Rollback as rollback:
+                    counts.drain()
+                    self._go_back(rollback)
+                    bar.n = self.progress.step
         unfinished = self.progress.step < last_step or self._owes_validation()
         with self.cluster.agreed():
             if self.stop.mistake and unfinished:
                 raise self.stop.mistake
         return interrupted and unfinished
+
+    def _train(self, last_step: int, counts: StepCount, bar: tqdm) -> bool:
+        """As `train`, but a spike may end it by a Rollback; True when asked to stop."""
+        pace = Pace(self.progress.tokens)
+        steps = self.loader.steps(self.progress.sequences, self.progress.step)
+        with self.cluster.agreed():
+            coming = next(steps)
+        counts.start(coming.predictions, self.stop.requested, self.losses.send())
+        interrupted = self._owes_validation() and not self._validate()
+        while True:
+            predictions, stopping, loss = counts.result()
+            self._heed(self.losses.receive(loss))
+            interrupted = interrupted or stopping
+            if interrupted or self.progress.step >= last_step:
+                break
+            with pace.waiting():
+                step, coming = coming, self._after(coming, steps)
+            sums = self._accumulate(step, predictions, pace)
+            self.losses.copy(sums)
+            counts.start(coming.predictions, self.stop.requested, self.losses.send())
+            updated = self.engine.step(learning_rate(self.run, self.progress.step + 1))
+            self.progress = self.progress.after(step, predictions, updated)
+            self.losses.made(self.progress.step, predictions)
+            self._give_up_if_lost()
+            pace.steps += 1
+            bar.update()
+            self.watchdog.beat()
+            self.trace.step(self.progress.step)
+            if self._due(self.run.logging.every) or self._due(self.run.validation.every):
+                self._log(step, sums, predictions, pace, bar)
+            with pace.paused():
+                if self._due(self.run.validation.every):
+                    interrupted = not self._validate()
+                if self._due(self.run.checkpoint.every) and self.progress.step < last_step:
+                    self._save(self.saver.begin)
+        self.loader.close()
+        self.saver.finish()
+        if self.saver.saved_step != self.progress.step:
+            self._save(self.saver.save)
+        return interrupted
 
     def _after(self, step: Step, steps: Iterator[Step]) -> Step:
         """The step after `step`; one without batches when its data are damaged."""
@@ -135,7 +156,7 @@ class Trainer:
                 noise_seed(self.run.seed, self.progress.step, self.cluster.rank, batch.micro_batch)
             )
             inputs = model_inputs(batch, self.cluster.device, mask_id)
-            with self.clock.running():
+            with self.stragglers.clock.running():
                 scored = self.engine(*inputs)
             self.engine.backward(scored.loss_sum, predictions)
             sums += torch.stack([part.detach() for part in scored])
@@ -145,7 +166,7 @@ class Trainer:
     def _log(self, step: Step, sums: torch.Tensor, predictions: int, pace: Pace, bar: tqdm) -> None:
         """Write a line of metrics about the step just made."""
         loss, correct, mask_loss, mask_count = self._total(sums)
-        forward_seconds = self.cluster.each(self.clock.take())
+        forward_seconds = self.cluster.each(self.stragglers.clock.take())
         last = self.loader.order.locate(np.array([self.progress.sequences - 1]))
         epoch, dataset = int(last.pass_number[0]), self.loader.datasets[int(last.dataset[0])]
         speed = pace.report(self.progress.tokens)
@@ -168,6 +189,7 @@ class Trainer:
             "epoch": epoch,
             "duplicate": (epoch - 1) % dataset.cycle,
             "skipped_updates": self.progress.skipped,
+            **self._spike_fields(),
             **self.engine.optimizer.telemetry.report(),
             **speed,
             **self.stragglers.report(forward_seconds),
@@ -214,16 +236,18 @@ class Trainer:
         fragments = self.engine.optimizer.fragments()
         if self.engine.stage == 0:
             fragments = divide(fragments, self.cluster.rank, self.cluster.world_size)
-        state = state_of(self.progress, self.record, self.engine)
+        state = state_of(self.progress, self.record, self.engine, self.losses.recent)
         with self.cluster.agreed():
             save(fragments, state)
 
     def _total(self, sums: torch.Tensor) -> list[float]:
-        """The sums [4] over all ranks; the tokens of all ranks enter `progress` on the way."""
-        here = torch.tensor([self.tokens], dtype=torch.float64)
+        """The sums [4] over all ranks; on the way the tokens of all ranks enter `progress`, and the
+        losses that are not judged yet are."""
+        here = torch.tensor([self.tokens, *self.losses.owed()], dtype=torch.float64)
         total = self.cluster.total(torch.cat([sums.cpu().double(), here])).tolist()
         self.progress = replace(self.progress, tokens=self.progress.tokens + int(total[4]))
         self.tokens = 0
+        self._heed(self.losses.settle([int(part) for part in total[5:]]))
         return [float(part) for part in total[:4]]
 
     def _due(self, every: int) -> bool:
@@ -239,6 +263,72 @@ class Trainer:
         assert self.metrics
         last = self.metrics.last
         return last.get("step") == self.progress.step and "validation_loss" in last
+
+    def _heed(self, spike: Spike | None) -> None:
+        """Tell of a spike; Rollback when there is a checkpoint to go back to and that is wanted."""
+        if spike is None:
+            return
+        self.progress = replace(self.progress, spikes=self.progress.spikes + 1)
+        self._warn(str(spike))
+        settings = self.run.spikes
+        if settings.rollbacks == 0:
+            return
+        self.saver.finish()
+        found = checkpoint_before(self.saver.checkpoints, spike.step, settings.skip_before)
+        directory = self.cluster.gather(str(found or ""))[0]
+        if self.progress.rollbacks >= settings.rollbacks:
+            with spoken_once(self.cluster.rank):
+                raise CheckpointError(
+                    f"{spike}, and spikes.rollbacks={settings.rollbacks} are used up; last good "
+                    f"checkpoint: {directory or 'none'}. Lower optimizer.peak_lr, or look at the "
+                    "data, and fork it with --from into another --output"
+                )
+        if directory:
+            raise Rollback(spike.step, Path(directory))
+        self._warn("there is no checkpoint before it to go back to; training goes on")
+
+    def _go_back(self, rollback: Rollback) -> None:
+        """To a checkpoint before a spike, to go on without what was read around it. Collective."""
+        with self.cluster.agreed():
+            checkpoint, _ = open_from(rollback.directory, self.cluster)
+            restore(self.engine, checkpoint)
+        state, order = checkpoint.state, self.loader.order
+        skipped = skipped_around(self.run, order, rollback.spike_step, state)
+        self.progress = replace(
+            Progress.of(state),
+            spikes=self.progress.spikes,
+            rollbacks=self.progress.rollbacks + 1,
+            skipped_ranges=skipped,
+        )
+        self.loader.order = replace(order, skipped=skipped)
+        self.losses.go_back(state.recent_losses)
+        self.tokens = 0
+        self.engine.optimizer.telemetry.report()  # of steps that are undone
+        self._warn(
+            f"back to step {state.step:,}, rollback {self.progress.rollbacks} of "
+            f"{self.run.spikes.rollbacks}; skipped so far: {self.progress.skipped_sequences:,} "
+            f"sequences, at {', '.join(f'[{a:,}, {b:,})' for a, b in skipped)} of the order"
+        )
+        with self.cluster.agreed():
+            if self.metrics:
+                self.metrics.go_back(state.step)
+        self._save(self.saver.begin)  # so that whoever goes on from it skips the same
+        if not self.saver.finish() and self.cluster.rank == 0:
+            for warning in remove_newer(self.saver.checkpoints, state.step):
+                self._warn(warning)
+
+    def _warn(self, message: str) -> None:
+        if self.cluster.rank == 0:
+            tqdm.write(f"warning: {message}", file=sys.stderr)
+
+    def _spike_fields(self) -> dict[str, float]:
+        if not self.losses.on:
+            return {}
+        return {
+            "loss_spikes": self.progress.spikes,
+            "rollbacks": self.progress.rollbacks,
+            "skipped_sequences": self.progress.skipped_sequences,
+        }
 
     def _give_up_if_lost(self) -> None:
         if self.progress.skipped_in_a_row >= MOST_SKIPPED:

@@ -11,6 +11,8 @@ checkpoint, lines of steps after it are cut off first, so the file reads as if n
     grad_norm               of the global gradient, before clipping
     skipped_updates         steps since the run began whose gradient was not finite
     clip_fraction, trust_ratio_*, relative_step_*   what the optimizer did: telemetry.py
+    loss_spikes             steps whose loss was one, where spikes are looked for (spikes.py)
+    rollbacks, skipped_sequences            what was done about them
     sequences, tokens, predictions          read since the run began, over all ranks
     epoch, duplicate        pass and masks of the step's last sequence
     step_seconds            mean since the line before, and of it
@@ -58,13 +60,22 @@ class Metrics:
 
     def __init__(self, run: Path, restored_step: int) -> None:
         """restored_step: of the checkpoint that the run goes on from, 0 for a new run."""
+        self.run = run
+        self._open(restored_step)
+
+    def _open(self, restored_step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter  # a second to import: first rank only
 
-        self.run = run
-        with writing(run):
-            self.last = _cut(run, restored_step)
-            self.file = (run / METRICS).open("ab")
-            self.board: Any = SummaryWriter(str(run / TENSORBOARD), purge_step=restored_step + 1)
+        with writing(self.run):
+            self.last = _cut(self.run, restored_step)
+            self.file = (self.run / METRICS).open("ab")
+            board = self.run / TENSORBOARD
+            self.board: Any = SummaryWriter(str(board), purge_step=restored_step + 1)
+
+    def go_back(self, restored_step: int) -> None:
+        """Cut off the lines of steps after one, which are undone."""
+        self.close()
+        self._open(restored_step)
 
     def write(self, line: Line) -> None:
         """Add a line, or more fields to the last step's; a number that is not finite is null."""

@@ -6,6 +6,7 @@ correction). The others are counted for the reports.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 import torch
@@ -30,11 +31,27 @@ class Progress:
     skipped: int = 0
     """Steps whose gradient was not finite, and changed nothing."""
     skipped_in_a_row: int = 0
+    spikes: int = 0
+    """Steps whose loss was one."""
+    rollbacks: int = 0
+    """Times that the run went back to a checkpoint because of one."""
+    skipped_ranges: tuple[tuple[int, int], ...] = ()
+    """[begin, end) of places in the order of samples that are not read."""
+
+    @property
+    def skipped_sequences(self) -> int:
+        """Places in those ranges."""
+        return sum(end - begin for begin, end in self.skipped_ranges)
 
     @classmethod
     def of(cls, state: State) -> Progress:
         """That of a checkpoint."""
-        return cls(step=state.step, sequences=state.sequences, **state.counters)
+        return cls(
+            step=state.step,
+            sequences=state.sequences,
+            skipped_ranges=state.skipped_ranges,
+            **state.counters,
+        )
 
     def after(self, step: Step, predictions: int, updated: bool) -> Progress:
         """One step later, but for its tokens."""
@@ -48,12 +65,16 @@ class Progress:
         )
 
 
-def state_of(progress: Progress, record: Record, engine: Engine) -> State:
+def state_of(
+    progress: Progress, record: Record, engine: Engine, recent_losses: Iterable[float] = ()
+) -> State:
     """What a checkpoint says besides tensors."""
     counters = asdict(progress)
     return State(
         step=counters.pop("step"),
         sequences=counters.pop("sequences"),
+        skipped_ranges=counters.pop("skipped_ranges"),
+        recent_losses=tuple(recent_losses),
         updates=engine.optimizer.steps,
         counters=counters,
         run=to_dict(record.run),

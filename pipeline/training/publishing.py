@@ -113,17 +113,13 @@ def publish(temporary: Path, state: State, *, keep: int, keep_every: int) -> lis
     temporary.rename(final)
     sync_directory(checkpoints)
     write_whole(checkpoints / LATEST, f"{name}\n".encode())
-    warnings = []
-    for path in [replaced] * replaced.exists() + _superseded(
-        checkpoints, state.step, keep, keep_every
-    ):
-        hidden = path.with_name(f".{path.name.removeprefix('.')}.tmp")
-        try:
-            path.rename(hidden)  # so that no half of one is ever seen under its name
-            shutil.rmtree(hidden)
-        except OSError as error:
-            warnings.append(f"cannot remove the old checkpoint {path}: {error.strerror}")
-    return warnings
+    superseded = _superseded(checkpoints, state.step, keep, keep_every)
+    return _remove([replaced] * replaced.exists() + superseded)
+
+
+def remove_newer(checkpoints: Path, step: int) -> list[str]:
+    """Remove the checkpoints of steps after `step`, which are undone; what could not be removed."""
+    return _remove([path for other, path in saved_steps(checkpoints).items() if other > step])
 
 
 def remove_leftovers(run_directory: Path) -> None:
@@ -155,6 +151,18 @@ def _complete(temporary: Path, state: State) -> None:
     record = {"format": FORMAT, **asdict(state), "files": [asdict(file) for file in files]}
     write_synced(temporary / STATE, [seal(record)])
     sync_directory(temporary)
+
+
+def _remove(paths: list[Path]) -> list[str]:
+    warnings = []
+    for path in paths:
+        hidden = path.with_name(f".{path.name.removeprefix('.')}.tmp")
+        try:
+            path.rename(hidden)  # so that no half of one is ever seen under its name
+            shutil.rmtree(hidden)
+        except OSError as error:
+            warnings.append(f"cannot remove the old checkpoint {path}: {error.strerror}")
+    return warnings
 
 
 def _superseded(checkpoints: Path, step: int, keep: int, keep_every: int) -> list[Path]:

@@ -60,11 +60,13 @@ class ForwardClock:
 
 @dataclass(slots=True)
 class Stragglers:
-    """What rank 0 knows of the ranks' speeds."""
+    """How fast this rank is, and what rank 0 knows of the others."""
 
     hosts: Sequence[str]
     """Of every rank."""
     run: Path
+    clock: ForwardClock
+    """Of this rank's forward passes."""
     slow_reports: dict[str, int] = field(default_factory=dict)
     """Per host: reports in a row in which it was slow."""
 

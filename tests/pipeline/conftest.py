@@ -10,9 +10,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from pipeline.data import shards
+from pipeline.data.order import Order
+from pipeline.data.reading import Dataset
 from tests.pipeline import preparing
 
 WORKER = Path(__file__).with_name("train_worker.py")
@@ -62,6 +66,27 @@ def torchrun(*arguments: object) -> list[object]:
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
         *arguments,
     ]  # fmt: skip
+
+
+def poison(directory: Path, positions: range, seed: int = 0) -> None:
+    """Bytes that hardly occur, in the rows at `positions` of a run's order of one dataset.
+
+    seed: of the run. Nobody notices: lengths, special ids and sizes are as they were.
+    """
+    dataset = Dataset.open(directory)
+    order = Order(kind="global", seed=seed, shard_rows=(dataset.shard_rows,))
+    rng = np.random.default_rng(0)
+    ends = np.cumsum(dataset.shard_rows)
+    for row in order.locate(np.arange(positions.start, positions.stop)).row:
+        shard = int(np.searchsorted(ends, row, side="right"))
+        inside = int(row - ends[shard] + dataset.shard_rows[shard])
+        path = directory / dataset.shards[shard].file
+        ids = shards.read_table(path)["input_ids"][inside].values.to_numpy()
+        content = bytearray(path.read_bytes())
+        place = content.index(ids.tobytes()) + ids.itemsize
+        damaged = rng.integers(200, 260, ids.size - 2).astype(ids.dtype).tobytes()
+        content[place : place + len(damaged)] = damaged
+        path.write_bytes(content)
 
 
 @pytest.fixture(scope="session")

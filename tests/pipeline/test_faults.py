@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +25,17 @@ import pytest
 from pipeline.data import shards
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
-from pipeline.training.checkpoint import verify
+from pipeline.training.checkpoint import Alone, open_checkpoint, step_name, verify
+from pipeline.training.optim import FragmentState
+from pipeline.training.saving import Saver
 from tests.pipeline.conftest import (
     LONG,
     STEPS,
+    WORKER,
     Arguments,
     environment,
     launch,
+    poison,
     started,
     torchrun,
 )
@@ -133,6 +139,81 @@ def test_damaged_data_end_all_ranks_with_one_line_and_a_checkpoint(
     verify(saved)
     assert saved.name == "step-00000007"  # the last one with whole data
     assert not (run / "INTERRUPTED").exists()
+
+
+SPIKES = {
+    "spikes__deviations": 6, "spikes__window": 6, "spikes__rollbacks": 2,
+    "spikes__skip_before": 1, "spikes__skip_after": 2, "encoder__dropout": 0,
+    "checkpoint__every": 5, "checkpoint__keep": 9, "batch__sequences": 32,
+}  # fmt: skip
+
+
+def from_step(original: Path, step: int, run: Path, **changes: object) -> None:
+    """A copy of a run that has just saved `step`, which may say something else than it did."""
+    shutil.copytree(original, run, ignore=shutil.ignore_patterns("checkpoints"))
+    found = open_checkpoint(original / "checkpoints" / step_name(step))
+    shapes = found.state.shapes.items()
+    parts = [FragmentState(n, 0, *found.read(n, 0, math.prod(shape))) for n, shape in shapes]
+    state = replace(found.state, world_size=1, **changes)  # type: ignore[arg-type]
+    Saver(run, Alone(), keep=9, keep_every=0).save(parts, state)
+
+
+def start_jobs(folder: Path, *jobs: list[str], ranks: int = 2) -> str:
+    """Run training commands, the one after the other on the same ranks; what they warn of."""
+    path = folder / "jobs.json"
+    path.write_text(json.dumps(jobs))
+    result = launch(*(torchrun(WORKER, path) if ranks == 2 else [sys.executable, WORKER, path]))
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stderr
+
+
+def with_data(arguments: list[str], *directories: Path) -> list[str]:
+    place = arguments.index("--data") + 1
+    return [*arguments[:place], *map(str, directories), *arguments[place + 1 :]]
+
+
+def test_a_run_goes_back_before_a_spike_and_every_resume_skips_the_same(
+    prepared: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    """Noise in the data of step 12: as a run that was told to skip steps 11 to 14, to the bit."""
+    data = Path(shutil.copytree(prepared, tmp_path / "data"))
+    poison(data, range(11 * 32, 12 * 32))
+
+    def job(run: str) -> list[str]:
+        return with_data(arguments(tmp_path / run, "--ds", "zero3", **SPIKES), data)
+
+    found = tmp_path / "found"
+    said = start_jobs(tmp_path, job("found"))
+    assert said.count("warning: the loss of step 12 is") == 1, said
+    assert said.count("back to step 10, rollback 1 of 2; skipped so far: 128 sequences") == 1
+    from_step(found, 5, tmp_path / "told", skipped_ranges=((320, 448),))
+    from_step(found, 10, tmp_path / "killed")  # just after it went back
+    said = start_jobs(tmp_path, job("told"), job("killed"))
+    assert "warning" not in said
+    reference = lines(found)
+    assert [line["step"] for line in reference] == list(range(1, STEPS + 1))
+    assert reference[-1]["rollbacks"] == 1 and reference[-1]["skipped_sequences"] == 128
+    assert lines(tmp_path / "killed") == reference
+    for name in ("killed", "told"):
+        assert tensors(tmp_path / name, STEPS) == tensors(found, STEPS), name
+    told = lines(tmp_path / "told")
+    assert [line["loss"] for line in told] == [line["loss"] for line in reference]
+
+
+@pytest.mark.slow
+def test_a_resume_on_other_ranks_skips_the_same_around_a_spike(
+    prepared: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    data = Path(shutil.copytree(prepared, tmp_path / "data"))
+    poison(data, range(11 * 32, 12 * 32))
+    found, moved = tmp_path / "found", tmp_path / "moved"
+    start_jobs(tmp_path, with_data(arguments(found, **SPIKES), data))
+    from_step(found, 10, moved)
+    start_jobs(tmp_path, with_data(arguments(moved, **SPIKES), data), ranks=1)
+    for expected, line in zip(lines(found), lines(moved), strict=True):
+        assert line["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+        for count in ("sequences", "tokens", "predictions", "epoch", "skipped_sequences"):
+            assert line[count] == expected[count]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def test_top_level_is_the_contract() -> None:
     names = " ".join(field.name for field in fields(Run))
     assert names == (
         "name seed precision data encoder objective optimizer schedule batch steps "
-        "validation checkpoint logging"
+        "spikes validation checkpoint logging"
     )
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-import torch.multiprocessing as multiprocessing
 
 from pipeline.data import shards
 from pipeline.data.batch import Batch
-from pipeline.data.loader import Loader, StepCount
+from pipeline.data.loader import Loader
 from pipeline.data.masking import Masking
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset, check_datasets
@@ -490,47 +487,3 @@ def test_datasets_must_match_the_run(prepare: Prepare, random_shards: Path, tmp_
         check_datasets(datasets, settings)
     with pytest.raises(DataError, match="the run's is cccc"):
         check_datasets(datasets[:1], settings, "cc" * 32)
-
-
-def test_one_process_counts_alone() -> None:
-    count = StepCount()
-    count.start(7)
-    count.start(630_784, stop=True)
-    assert count.result() == (7, False)
-    assert count.result() == (630_784, True)
-
-
-def count_on_rank(rank: int, port: int, results: Any) -> None:
-    import torch.distributed as dist
-
-    store = dist.TCPStore("127.0.0.1", port, 2, rank == 0)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    count = StepCount()
-    count.start(100 + rank)
-    found = []
-    for step in range(1, 4):
-        count.start(step * (10**9 + rank), stop=(step == 2 and rank == 1))
-        found.append(count.result())
-    results.put((rank, [*found, count.result()]))
-    dist.destroy_process_group()
-
-
-def test_two_ranks_agree_on_count_and_stop() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    ranks = [context.Process(target=count_on_rank, args=(rank, port, results)) for rank in (0, 1)]
-    for rank in ranks:
-        rank.start()
-    try:
-        found = dict(results.get(timeout=60) for _ in ranks)
-    finally:
-        deadline = time.monotonic() + 10
-        for rank in ranks:
-            rank.join(timeout=max(0.0, deadline - time.monotonic()))
-            rank.kill()
-    expected = [(201, False)]
-    expected += [(step * (2 * 10**9 + 1), step == 2) for step in (1, 2, 3)]
-    assert found == {0: expected, 1: expected}

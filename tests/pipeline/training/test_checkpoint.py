@@ -201,8 +201,8 @@ def test_damage_after_opening_is_found_as_it_is_read(run: Path) -> None:
 
 
 def test_another_format_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.training.checkpoint.FORMAT", 2)
-    with pytest.raises(CheckpointError, match="is not of format 2"):
+    monkeypatch.setattr("pipeline.training.checkpoint.FORMAT", 99)
+    with pytest.raises(CheckpointError, match="is not of format 99"):
         open_checkpoint(directory(run, 200))
 
 

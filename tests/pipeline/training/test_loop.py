@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,9 +33,11 @@ from pipeline.training.plan import encoder_config, make_plan
 from pipeline.training.progress import Progress
 from pipeline.training.record import Record
 from pipeline.training.saving import Saver
+from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers
 from pipeline.training.tracing import Trace
 from pipeline.training.watchdog import Watchdog
+from tests.pipeline.conftest import poison
 
 SETTINGS = [
     "encoder.layers=1", "encoder.width=16", "encoder.feed_forward=32", "batch.sequences=4",
@@ -64,6 +67,9 @@ class PlainEngine:
             zeros = torch.zeros(size)
             yield FragmentState(part.name, 0, flat[part.start : part.start + size], zeros, zeros)
 
+    def refresh_model_weights(self) -> None:
+        pass
+
     def __call__(self, *inputs: Any) -> Any:
         return self.module(*inputs)
 
@@ -80,8 +86,11 @@ class PlainEngine:
         return updated
 
 
-def trainer(prepared: Path, output: Path, progress: Progress, finite: bool = True) -> Trainer:
-    run = override(recipe("roberta_tiny"), SETTINGS)
+def trainer(
+    prepared: Path, output: Path, progress: Progress, finite: bool = True, *settings: str
+) -> Trainer:
+    output.mkdir(exist_ok=True)
+    run = override(recipe("roberta_tiny"), [*SETTINGS, *settings])
     train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
     plan = make_plan(run, 1, 1, [train], [validation])
     order = Order(kind="global", seed=0, shard_rows=(np.asarray(train.shard_rows),))
@@ -95,13 +104,17 @@ def trainer(prepared: Path, output: Path, progress: Progress, finite: bool = Tru
         plan=plan,
         cluster=cluster,  # type: ignore[arg-type]
         engine=PlainEngine(run, finite),  # type: ignore[arg-type]
-        loader=Loader([train], order, Share(sequences=4, per_device=4)),
+        loader=Loader(
+            [train],
+            replace(order, skipped=progress.skipped_ranges),
+            Share(sequences=run.batch.sequences, per_device=run.batch.per_device),
+        ),
         validation={"all": validation_loader([validation], 64)},
         stop=StopRequest(),
         metrics=Metrics(output, progress.step),
         progress=progress,
-        clock=ForwardClock(torch.device("cpu")),
-        stragglers=Stragglers(["here"], output),
+        losses=LossWatch(run.spikes, torch.device("cpu")),
+        stragglers=Stragglers(["here"], output, ForwardClock(torch.device("cpu"))),
         saver=Saver(output, Alone(), keep=3, keep_every=0),
         watchdog=Watchdog(0, 60),
         trace=Trace(None),
@@ -160,6 +173,85 @@ def test_a_gradient_that_stays_infinite_ends_the_run(prepared: Path, tmp_path: P
         SimpleNamespace(sequences=4), 70, True  # type: ignore[arg-type]
     )  # fmt: skip
     assert (recovered.skipped, recovered.skipped_in_a_row) == (10, 0)
+
+
+LEARNS = (
+    "batch.sequences=32",
+    "batch.per_device=32",
+    "optimizer.peak_lr=1",
+    "checkpoint.every=3",
+)
+SPIKES = (
+    "spikes.deviations=3", "spikes.window=5", "spikes.rollbacks=2", "spikes.skip_before=1",
+    "spikes.skip_after=1", *LEARNS,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def spiky(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample, with step 9 of the runs here (places 256 to 288 of the order) made of noise."""
+    folder = tmp_path_factory.mktemp("spiky")
+    poison(Path(shutil.copytree(prepared, folder / "data")), range(256, 288))
+    return folder / "data"
+
+
+@pytest.mark.parametrize("every", [1, 12])
+def test_a_run_that_goes_back_is_one_that_was_told_what_to_skip(
+    spiky: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], every: int
+) -> None:
+    """Whether the spike is found at once, in a line of metrics, or one step late."""
+    logging = f"logging.every={every}"
+    found = trainer(spiky, tmp_path / "found", Progress(), True, *SPIKES, logging)
+    assert not found.train(12)
+    said = capsys.readouterr().err
+    assert "warning: the loss of step 9 is" in said and "back to step 6, rollback 1 of 2" in said
+    assert found.progress.skipped_ranges == ((224, 320),)
+    assert (found.progress.spikes, found.progress.rollbacks) == (1, 1)
+    told = trainer(
+        spiky, tmp_path / "told", Progress(skipped_ranges=((224, 320),)), True, *LEARNS, logging
+    )
+    assert not told.train(12)
+    for name, weight in told.engine.module.state_dict().items():
+        assert torch.equal(weight, found.engine.module.state_dict()[name]), name
+    expected, lines = (read_metrics(tmp_path / name) for name in ("told", "found"))
+    assert [line["step"] for line in lines if line["step"] != 10] == [
+        line["step"] for line in expected if line["step"] != 10
+    ]
+    common = [{name: line[name] for name in ("step", "loss", "sequences")} for line in lines]
+    assert common == [{name: line[name] for name in common[0]} for line in expected]
+    assert (lines[-1]["rollbacks"], lines[-1]["skipped_sequences"]) == (1, 96)
+    checkpoint, messages = open_latest(tmp_path / "found", Alone())
+    assert checkpoint and checkpoint.state.skipped_ranges == ((224, 320),) and not messages
+    assert len(checkpoint.state.recent_losses) == 5
+
+
+def test_spikes_that_are_only_told_change_nothing(
+    spiky: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched = trainer(spiky, tmp_path / "watched", Progress(), True, *SPIKES, "spikes.rollbacks=0")
+    plain = trainer(spiky, tmp_path / "plain", Progress(), True, *LEARNS)
+    assert not watched.train(12) and not plain.train(12)
+    assert "warning: the loss of step 9 is" in capsys.readouterr().err
+    assert watched.progress == replace(plain.progress, spikes=1)
+    assert read_metrics(tmp_path / "watched")[-1]["loss_spikes"] == 1
+
+
+def test_a_spike_without_a_checkpoint_before_it_is_told(
+    spiky: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = trainer(spiky, tmp_path / "run", Progress(), True, *SPIKES, "checkpoint.every=12")
+    assert not running.train(12)
+    assert (
+        "there is no checkpoint before it to go back to; training goes" in capsys.readouterr().err
+    )
+    assert running.progress.skipped_ranges == ()
+
+
+def test_after_the_last_rollback_the_run_ends(spiky: Path, tmp_path: Path) -> None:
+    begun = Progress(rollbacks=2)
+    running = trainer(spiky, tmp_path / "run", begun, True, *SPIKES)
+    with pytest.raises(CheckpointError, match=r"rollbacks=2 are used up; last good .*/step-0+6\."):
+        running.train(12)
 
 
 def test_noise_differs_between_neighbours_and_repeats_itself() -> None:

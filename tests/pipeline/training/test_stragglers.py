@@ -15,14 +15,18 @@ HOSTS = ["a", "a", "b", "b"]
 EVEN, SLOW_B = [1.0, 1.1, 1.0, 1.0], [1.0, 1.0, 1.0, 1.3]
 
 
+def stragglers_of(hosts: list[str], run: Path) -> Stragglers:
+    return Stragglers(hosts, run, ForwardClock(torch.device("cpu")))
+
+
 def test_the_slowest_rank_is_in_the_metrics(tmp_path: Path) -> None:
-    report = Stragglers(HOSTS, tmp_path).report(SLOW_B)
+    report = stragglers_of(HOSTS, tmp_path).report(SLOW_B)
     assert report == {"slowest_rank": 3, "slowest_host": "b", "slowest_ratio": 1.3}
-    assert Stragglers(["a"], tmp_path).report([1.0]) == {}
+    assert stragglers_of(["a"], tmp_path).report([1.0]) == {}
 
 
 def test_a_host_that_stays_slow_is_named_once_and_forgotten_by_the_next_job(tmp_path: Path) -> None:
-    stragglers = Stragglers(HOSTS, tmp_path)
+    stragglers = stragglers_of(HOSTS, tmp_path)
     reports = [SLOW_B] * (IN_A_ROW - 1) + [EVEN] + [SLOW_B] * (IN_A_ROW + 3)
     said = [stragglers.warning(seconds) for seconds in reports]
     assert [bool(text) for text in said].index(True) == 2 * IN_A_ROW - 1
@@ -37,7 +41,7 @@ def test_a_host_that_stays_slow_is_named_once_and_forgotten_by_the_next_job(tmp_
 
 
 def test_ranks_of_one_host_are_nobodys_fault(tmp_path: Path) -> None:
-    stragglers = Stragglers(["a", "a"], tmp_path)
+    stragglers = stragglers_of(["a", "a"], tmp_path)
     assert not any(stragglers.warning([1.0, 2.0]) for _ in range(3 * IN_A_ROW))
 
 

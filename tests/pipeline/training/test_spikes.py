@@ -1,0 +1,120 @@
+"""The same steps are spikes whichever way their losses came, as plain numpy finds them."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.recipes import recipe
+from pipeline.training.spikes import LossWatch, Spike
+
+CPU = torch.device("cpu")
+SETTINGS = replace(recipe("roberta_tiny").spikes, deviations=6.0, window=20)
+PREDICTIONS = 100
+RANKS = 3
+
+
+def losses() -> list[float]:
+    rng = np.random.default_rng(0)
+    curve = 3 + 4 * np.exp(-np.arange(200) / 12) + rng.normal(0, 0.05, 200)
+    curve[[50, 51, 120]] += 1.5
+    curve[10] += 5  # among the first `window`: nothing to compare it with
+    curve[150] = math.nan
+    curve[151] = 1e300  # as good as not finite
+    return [float(loss) for loss in curve]
+
+
+def expected(deviations: float = 6.0) -> list[int]:
+    """Steps, by the definition."""
+    recent: list[float] = []
+    found = []
+    for step, loss in enumerate(losses(), 1):
+        if not loss < 1e9:
+            continue
+        if len(recent) >= 20:
+            last = np.array(recent[-20:])
+            spread = 1.4826 * np.median(np.abs(last - np.median(last)))
+            found += [step] if loss > np.median(last) + deviations * spread else []
+        recent.append(loss)
+    return found
+
+
+def watched(early: set[int]) -> tuple[list[int], list[float]]:
+    """Spikes that ranks find which log or save at the steps `early`, and losses they remember.
+
+    Every rank has another part of each loss.
+    """
+    shares = [0.5, 0.2, 0.3]
+    watches = [LossWatch(SETTINGS, CPU) for _ in shares]
+    travelling: deque[int] = deque([sum(watch.send() for watch in watches)])
+    found: list[list[Spike | None]] = [[] for _ in shares]
+    for step, loss in enumerate(losses(), 1):
+        total = travelling.popleft()
+        for watch, own in zip(watches, found):
+            own.append(watch.receive(total))
+        for watch, share in zip(watches, shares):
+            watch.copy(torch.tensor([share * loss * PREDICTIONS, 0, 0, 0]))
+        travelling.append(sum(watch.send() for watch in watches))
+        for watch in watches:
+            watch.made(step, PREDICTIONS)
+        while step in early:
+            totals = [sum(owed) for owed in zip(*(watch.owed() for watch in watches))]
+            spikes = [watch.settle(totals) for watch in watches]
+            for own, spike in zip(found, spikes):
+                own.append(spike)
+            if spikes[0] is None:
+                assert not watches[0].owed() or max(totals) > 1 << 49
+                break
+    assert len({tuple(watch.recent) for watch in watches}) == 1
+    steps = [[spike.step for spike in own if spike] for own in found]
+    assert steps[0] == steps[1] == steps[2]
+    return steps[0], list(watches[0].recent)
+
+
+def test_spikes_are_those_of_the_definition() -> None:
+    steps, recent = watched(set())
+    assert {51, 52, 121} <= set(steps) and 11 not in steps and 151 not in steps
+    assert steps == expected()
+    assert recent == pytest.approx(losses()[-22:-2], abs=1e-4)  # the last two are on their way
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7])
+def test_when_a_loss_is_judged_does_not_matter(every: int) -> None:
+    steps, recent = watched(set(range(every, 201, every)) | {200})
+    assert steps == expected()
+    assert recent == watched({200})[1]
+
+
+def test_a_flat_curve_is_not_made_of_spikes() -> None:
+    watch = LossWatch(SETTINGS, CPU, [2.0] * 20)
+    found = []
+    for step, loss in enumerate([2.0, 2.001, 2.005, 2.02], 1):
+        watch.copy(torch.tensor([loss * PREDICTIONS, 0, 0, 0], dtype=torch.float64))
+        watch.made(step, PREDICTIONS)
+        found.append(watch.settle(watch.owed()))
+    assert [bool(spike) for spike in found] == [False, False, False, True]
+    assert str(found[3]) == (
+        "the loss of step 4 is 2.02, 10.0 deviations above the median 2 of the steps before it"
+    )
+
+
+def test_off_it_costs_nothing_and_remembers_nothing() -> None:
+    watch = LossWatch(replace(SETTINGS, deviations=0.0), CPU)
+    watch.copy(torch.tensor([1.0, 0, 0, 0]))
+    watch.made(1, PREDICTIONS)
+    assert watch.send() == 0 and watch.receive(0) is None
+    assert watch.owed() == [] and not watch.recent
+
+
+def test_what_is_undone_is_forgotten() -> None:
+    watch = LossWatch(SETTINGS, CPU, [2.0] * 20)
+    watch.copy(torch.tensor([900.0, 0, 0, 0]))
+    watch.made(1, PREDICTIONS)
+    watch.go_back([1.0] * 3)
+    assert watch.owed() == [] and watch.send() == 0
+    assert watch.receive(0) is None and list(watch.recent) == [1.0] * 3

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+import torch.multiprocessing as multiprocessing
+
+from pipeline.training.step_count import StepCount
+
+
+def test_one_process_counts_alone() -> None:
+    count = StepCount()
+    count.start(7)
+    count.start(630_784, stop=True, loss=1 << 51)
+    assert count.result() == (7, False, 0)
+    assert count.result() == (630_784, True, 1 << 51)
+
+
+def count_on_rank(rank: int, port: int, results: Any) -> None:
+    import torch.distributed as dist
+
+    store = dist.TCPStore("127.0.0.1", port, 2, rank == 0)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    count = StepCount()
+    count.start(100 + rank)
+    found = []
+    for step in range(1, 4):
+        count.start(step * (10**9 + rank), stop=(step == 2 and rank == 1), loss=step + rank)
+        found.append(count.result())
+    results.put((rank, [*found, count.result()]))
+    dist.destroy_process_group()
+
+
+def test_two_ranks_agree_on_count_and_stop() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    ranks = [context.Process(target=count_on_rank, args=(rank, port, results)) for rank in (0, 1)]
+    for rank in ranks:
+        rank.start()
+    try:
+        found = dict(results.get(timeout=60) for _ in ranks)
+    finally:
+        deadline = time.monotonic() + 10
+        for rank in ranks:
+            rank.join(timeout=max(0.0, deadline - time.monotonic()))
+            rank.kill()
+    expected = [(201, False, 0)]
+    expected += [(step * (2 * 10**9 + 1), step == 2, 2 * step + 1) for step in (1, 2, 3)]
+    assert found == {0: expected, 1: expected}
