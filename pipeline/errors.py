@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 EXIT_USER_ERROR = 2
 EXIT_BY_USER = 130
@@ -26,6 +27,11 @@ class ConfigError(PipelineError):
 
 class DataError(PipelineError):
     """Input files, a tokenizer or shards that cannot be used."""
+
+    def __init__(self, message: str, file: Path | None = None) -> None:
+        """file: of a shard, where that file alone is to blame."""
+        super().__init__(message)
+        self.file = file
 
 
 class CheckpointError(PipelineError):

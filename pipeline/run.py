@@ -82,6 +82,8 @@ class Data:
     """Order of samples: all rows permuted, or blocks of 1,024 rows permuted and a window mixed."""
     reader: Literal["mmap", "read"]
     """Memory map, or plain reads of whole blocks; never changes what is learned."""
+    damaged: Literal["stop", "skip"]
+    """At a damaged or missing shard of training rows: end, or go on without any of its rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -263,7 +265,7 @@ class Run:
         check(self)
 
 
-READ_TIME_FIELDS = ("order", "reader")
+READ_TIME_FIELDS = ("order", "reader", "damaged")
 """Fields of Data that say how finished shards are read; every other one decides their bytes."""
 
 LENGTH_FIELDS = {"max_ngram": "ngram", "span_p": "span", "max_span": "span"}

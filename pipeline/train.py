@@ -42,6 +42,7 @@ from pipeline.training.engine import initialize
 from pipeline.training.evaluation import validation_loaders
 from pipeline.training.example import print_example
 from pipeline.training.inputs import train_loader
+from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
 from pipeline.training.metrics import Metrics
 from pipeline.training.plan import Plan, attention_name, encoder_config, make_plan
@@ -161,6 +162,7 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
             if checkpoint:
                 check_source(checkpoint.state, record, checkpoint.directory, forked)
         progress = begin(checkpoint, record, forked)
+        progress = without(progress, data.train, found_at_start(data.train, cluster), cluster)
         if not forked and progress.step >= job.last_step and not unfinished:
             if first:
                 print(f"{job.output} is at step {progress.step:,} already; nothing to do")
@@ -193,7 +195,8 @@ def prepare(job: Job, cluster: Cluster) -> tuple[Record, Data, Plan]:
 
 def open_data(job: Job, tokenizer_sha256: str, check_sizes: bool = True) -> Data:
     """The datasets of --data; DataError when they are not what the run asks for."""
-    train = tuple(Dataset.open(path, TRAIN, check_sizes) for path in job.directories)
+    skips = job.run.data.damaged == "skip"
+    train = tuple(Dataset.open(path, TRAIN, check_sizes, skips) for path in job.directories)
     check_datasets(train, shard_settings(job.run.data), tokenizer_sha256)
     return Data(train, tuple(Dataset.open(path, VALIDATION, False) for path in job.directories))
 
@@ -228,7 +231,7 @@ def begin(checkpoint: Checkpoint | None, record: Record, forked: bool) -> Progre
     if forked:
         progress = replace(progress, spikes=0, rollbacks=0)
     if forked and checkpoint.state.fingerprints != record.fingerprints:
-        return replace(progress, sequences=0, skipped_ranges=())
+        return replace(progress, sequences=0, skipped_ranges=(), left_out=())
     return progress
 
 

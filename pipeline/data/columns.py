@@ -45,9 +45,13 @@ class Layout:
         """The shards that record batches `blocks` of the split are in."""
         return np.searchsorted(self.block_starts, blocks, side="right") - 1
 
+    def shards_of_rows(self, rows: IntArray) -> IntArray:
+        """The shards that rows `rows` [n] of the split are in."""
+        return np.searchsorted(self.row_starts, rows, side="right") - 1
+
     def locate(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Record batch of the split and row in it, for rows [n] of the split."""
-        shards = np.searchsorted(self.row_starts, rows, side="right") - 1
+        shards = self.shards_of_rows(rows)
         inside = rows - self.row_starts[shards]
         return self.block_starts[shards] + inside // BATCH_ROWS, inside % BATCH_ROWS
 
@@ -133,13 +137,14 @@ class Columns:
         if reader.num_record_batches != stop - first:
             raise DataError(
                 f"{path} has {reader.num_record_batches} record batches where the manifest makes "
-                f"{stop - first}; prepare it again"
+                f"{stop - first}; prepare it again",
+                path,
             )
         for field in self.schema:
             index = reader.schema.get_field_index(field.name)
             if index < 0 or reader.schema.field(index).type != field.type:
                 raise DataError(
-                    f"{path} has no column {field.name} of {field.type}; prepare it again"
+                    f"{path} has no column {field.name} of {field.type}; prepare it again", path
                 )
         return reader
 
@@ -151,7 +156,8 @@ class Columns:
         if batch.num_rows != expected:
             raise DataError(
                 f"{self.path_of(block)} has a record batch of {batch.num_rows} rows where the "
-                f"manifest makes {expected}; prepare it again"
+                f"manifest makes {expected}; prepare it again",
+                self.path_of(block),
             )
         fields: list[int] = []
         for field in self.schema:
@@ -161,7 +167,8 @@ class Columns:
             if (offsets.size // 4 - 1 if offsets is not None else items) < expected:
                 raise DataError(
                     f"{self.path_of(block)} is damaged: column {field.name} is shorter than its "
-                    "record batch; copy it again"
+                    "record batch; copy it again",
+                    self.path_of(block),
                 )
             fields += (
                 offsets.address if offsets is not None else 0,
@@ -177,7 +184,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read: {error}; copy it again") from error
+        raise DataError(f"{path} cannot be read: {error}; copy it again", path) from error
 
 
 def _item_bits(kind: pa.DataType) -> int:

@@ -184,7 +184,7 @@ class Loader:
             yield self._resolve(*waiting.popleft(), pool)
 
     def _groups(self, samples: Located) -> Iterator[tuple[Dataset, int, IntArray | slice]]:
-        """The samples of each dataset and mask duplicate."""
+        """The samples of each dataset and mask duplicate, but those of shards left out."""
         cycles = np.array([dataset.cycle for dataset in self.datasets])
         duplicate = (samples.pass_number - 1) % cycles[samples.dataset]
         keys = samples.dataset * int(cycles.max()) + duplicate
@@ -193,7 +193,8 @@ class Loader:
         for key in found:
             dataset, number = divmod(key, int(cycles.max()))
             chosen = slice(None) if alike else np.flatnonzero(keys == key)
-            yield self.datasets[dataset], number, chosen
+            kept = self.datasets[dataset].read_of(samples.row, chosen)
+            yield self.datasets[dataset], number, kept
 
     def _resolve(
         self, number: int, consumed: int, sequences: int, samples: Located,

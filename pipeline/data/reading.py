@@ -13,7 +13,7 @@ what a stored duplicate of that number would hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,13 +85,23 @@ class Dataset:
         self._masks: dict[int, Columns] = {}
         self._roots = np.zeros(len(self.shards), np.uint64)
         """Each shard's `corpus_root`; 0 where no row was asked for yet."""
+        self.damaged: set[str] = set()
+        """Files of rows of the shards that `open` found damaged, where it was to go on."""
+        self._left_out = np.zeros(len(self.shards), np.bool_)
 
     @classmethod
-    def open(cls, directory: Path, split: str = "train", check_sizes: bool = True) -> Dataset:
+    def open(
+        cls,
+        directory: Path,
+        split: str = "train",
+        check_sizes: bool = True,
+        go_on: bool = False,
+    ) -> Dataset:
         """A split of a directory that `pipeline.prepare` or `stage` made.
 
         DataError when a file is missing or (check_sizes: one look at every file's size, for one
-        process of a run) not as long as the manifest says. A duplicate may be absent as a whole.
+        process of a run) not as long as the manifest says; go_on: then it is in `damaged` instead.
+        A duplicate may be absent as a whole.
         """
         manifest = read_manifest(directory)
         if not manifest.of(split):
@@ -108,10 +118,38 @@ class Dataset:
             files = dataset._files(duplicate)
             if duplicate >= 0 and not any(name in present for name, _ in files):
                 continue
-            for name, size in files:
-                if check_sizes or name not in present:
-                    check_size(directory, name, size)
+            for shard, (name, size) in zip(dataset.shards, files, strict=True):
+                try:
+                    if check_sizes or name not in present:
+                        check_size(directory, name, size)
+                except DataError:
+                    if not go_on:
+                        raise
+                    dataset.damaged.add(shard.file)
         return dataset
+
+    def leave_out(self, files: Collection[str]) -> None:
+        """From now on the rows of these shards, named by their files of rows, are not read."""
+        self._left_out = np.array([shard.file in files for shard in self.shards], np.bool_)
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether none of its shards is read."""
+        return bool(self._left_out.all())
+
+    def read_of(self, rows: IntArray, chosen: IntArray | slice) -> IntArray | slice:
+        """Those places of `chosen`, into rows [n], whose rows are read."""
+        if not self._left_out.any():
+            return chosen
+        places = np.arange(rows.size)[chosen]
+        return places[~self._left_out[self._layout.shards_of_rows(rows[places])]]
+
+    def shard_with(self, file: Path | None) -> str:
+        """The file of rows of the shard that a file is of, "" when it is none of this dataset."""
+        if file is None or file.parent != self.directory:
+            return ""
+        owners = {part.file: shard.file for shard in self.shards for part in shard.files()}
+        return owners.get(file.name, "")
 
     def by_corpus(self) -> dict[str, Dataset]:
         """The shards of each corpus, by their first row: a shard of validation rows has one."""
@@ -139,7 +177,10 @@ class Dataset:
         if self.masking is None:
             total = sum(mask.predictions for shard in self.shards for mask in shard.masks)
             return total / (self.stored * int(self.shard_rows.sum()))
-        first = self.records(np.arange(min(BATCH_ROWS, self.shards[0].sequences)), 0)
+        whole = [shard.file not in self.damaged for shard in self.shards].index(True)
+        begin = int(self._layout.row_starts[whole])
+        some = min(BATCH_ROWS, self.shards[whole].sequences)
+        first = self.records(np.arange(begin, begin + some), 0)
         return float(first.fields[:, batches.PREDICTIONS].mean())
 
     def records(self, rows: IntArray, duplicate: int, details: bool = False) -> Records:
@@ -219,7 +260,7 @@ class Dataset:
     def _masks_of(self, duplicate: int) -> Columns:
         if duplicate not in self._masks:
             files = self._files(duplicate)
-            if not (self.directory / files[0][0]).exists():
+            if not any((self.directory / name).exists() for name, _ in files):
                 raise DataError(
                     f"{self.directory} holds no masks of duplicate {duplicate} ({files[0][0]}); "
                     f"stage duplicate {duplicate} too"
@@ -250,11 +291,28 @@ class Dataset:
         )
         if verdict != batches.WHOLE:
             columns = self._rows if verdict == batches.BAD_ROW or masks is None else masks
+            path = columns.path_of(int(blocks[item]))
             raise DataError(
-                f"{columns.path_of(int(blocks[item]))} is damaged: row {inside[item]} of record "
-                f"batch {blocks[item]} (of the split) cannot be right; copy the file again"
+                f"{path} is damaged: row {inside[item]} of record batch {blocks[item]} (of the "
+                "split) cannot be right; copy the file again",
+                path,
             )
         return records
+
+
+LeftOut = tuple[tuple[int, str], ...]
+"""Shards that are not read: index of the dataset and name of the file of rows, sorted."""
+
+
+def leave_out(datasets: Sequence[Dataset], shards: LeftOut) -> None:
+    """Read no row of these shards from now on; DataError when nothing would be left."""
+    for index, dataset in enumerate(datasets):
+        dataset.leave_out({file for owner, file in shards if owner == index})
+    if all(dataset.is_left_out for dataset in datasets):
+        raise DataError(
+            f"every shard of {', '.join(str(dataset.directory) for dataset in datasets)} is "
+            "damaged or gone; copy them again"
+        )
 
 
 def check_datasets(

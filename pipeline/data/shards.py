@@ -144,12 +144,12 @@ def check_size(directory: Path, file: str, size: int) -> Path:
     path = directory / file
     if not path.exists():
         raise DataError(
-            f"{path} is missing; copy it again or run pipeline.prepare into a new directory"
+            f"{path} is missing; copy it again or run pipeline.prepare into a new directory", path
         )
     actual = path.stat().st_size
     if actual != size:
         raise DataError(
-            f"{path} is damaged: {actual:,} bytes, the manifest says {size:,}; copy it again"
+            f"{path} is damaged: {actual:,} bytes, the manifest says {size:,}; copy it again", path
         )
     return path
 
@@ -282,7 +282,7 @@ def corpus_of(path: Path) -> str:
     try:
         return str(pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0).column("corpus")[0])
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise DataError(f"{path} is damaged: {error}; copy it again") from error
+        raise DataError(f"{path} is damaged: {error}; copy it again", path) from error
 
 
 def ragged(column: pa.ChunkedArray | pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:

@@ -63,6 +63,7 @@ def roberta_base() -> Run:
             validation_fraction=0.005,  # ours: 1/200, enough for a steady loss on any corpus of use
             order="global",
             reader="mmap",
+            damaged="stop",  # ours: what is lost should be looked at
         ),
         encoder=Encoder(
             layers=12,  # fairseq base_architecture

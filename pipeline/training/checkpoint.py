@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import torch
 
+from pipeline.data.reading import LeftOut
 from pipeline.errors import CheckpointError, PipelineError
 from pipeline.training.fragment_files import (
     KINDS,
@@ -83,6 +84,8 @@ class State:
     """Whatever else the loop counts across a resume."""
     skipped_ranges: tuple[tuple[int, int], ...]
     """[begin, end) of places in the order that the run does not read, see `data.order`."""
+    left_out: LeftOut
+    """Shards that the run reads no row of."""
     recent_losses: tuple[float, ...]
     """What a loss is compared with, see `spikes`; empty when spikes are not looked for."""
     run: dict[str, Any]
@@ -210,6 +213,7 @@ def open_checkpoint(directory: Path) -> Checkpoint:
         raise CheckpointError(f"{path} has other entries than this version writes")
     values["shapes"] = {name: tuple(shape) for name, shape in values["shapes"].items()}
     values["skipped_ranges"] = tuple((begin, end) for begin, end in values["skipped_ranges"])
+    values["left_out"] = tuple((index, file) for index, file in values["left_out"])
     values["recent_losses"] = tuple(values["recent_losses"])
     state = State(**values)
     for file in files:

@@ -8,11 +8,16 @@ from tokenizers import Tokenizer
 
 from pipeline.data.batch import Batch
 from pipeline.data.loader import Loader
+from pipeline.errors import DataError
 
 
 def print_example(loader: Loader, sequences: int, step: int) -> None:
     """One sequence of the next step as the encoder sees it; `sequences` are read so far."""
-    batch = next(loader.micro_batches(sequences, step))
+    try:
+        batch = next(loader.micro_batches(sequences, step))
+    except DataError as error:  # the loop meets it again, and knows what to do about it
+        print(f"  example: none, {error}")
+        return
     tokenizer = Tokenizer.from_file(
         str(loader.datasets[0].directory / "tokenizer" / "tokenizer.json")
     )

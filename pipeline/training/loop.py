@@ -18,6 +18,7 @@ import torch
 from tqdm import tqdm
 
 from pipeline.data.loader import Loader, Step
+from pipeline.data.order import Located
 from pipeline.errors import CheckpointError, DataError
 from pipeline.run import Run
 from pipeline.training.checkpoint import State, open_from
@@ -26,6 +27,7 @@ from pipeline.training.engine import Engine
 from pipeline.training.evaluation import Scores, corpus_fields, evaluate_corpora, evaluating
 from pipeline.training.fragment_files import divide
 from pipeline.training.inputs import model_inputs
+from pipeline.training.leaving_out import found_by, without
 from pipeline.training.metrics import Metrics, Pace, peak_flops
 from pipeline.training.optim import FragmentState
 from pipeline.training.plan import Plan
@@ -43,6 +45,12 @@ from pipeline.training.watchdog import Watchdog
 
 MOST_SKIPPED = 10
 """Steps in a row without a finite gradient after which the run is given up."""
+NOWHERE = Located(*(np.empty(0, np.int64) for _ in range(3)))
+NO_STEP = Step(
+    number=0, consumed=0, sequences=0, predictions=0, tokens=0, samples=NOWHERE, accumulation=0,
+    batches=iter(()),
+)  # fmt: skip
+"""Stands for a step that cannot be read; it is never made."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,6 +91,10 @@ class Trainer:
                 counts = StepCount(self.cluster.control)
                 try:
                     interrupted = self._train(last_step, counts, bar)
+                    if self._leaves_out_more():
+                        continue
+                    if self.saver.saved_step != self.progress.step:
+                        self._save(self.saver.save)
                     break
                 except Rollback as rollback:
                     counts.drain()
@@ -98,8 +110,7 @@ class Trainer:
         """As `train`, but a spike may end it by a Rollback; True when asked to stop."""
         pace = Pace(self.progress.tokens)
         steps = self.loader.steps(self.progress.sequences, self.progress.step)
-        with self.cluster.agreed():
-            coming = next(steps)
+        coming = self._next(steps)
         counts.start(coming.predictions, self.stop.requested, self.losses.send())
         interrupted = self._owes_validation() and not self._validate()
         while True:
@@ -109,7 +120,7 @@ class Trainer:
             if interrupted or self.progress.step >= last_step:
                 break
             with pace.waiting():
-                step, coming = coming, self._after(coming, steps)
+                step, coming = coming, self._next(steps)
             sums = self._accumulate(step, predictions, pace)
             self.losses.copy(sums)
             counts.start(coming.predictions, self.stop.requested, self.losses.send())
@@ -130,17 +141,31 @@ class Trainer:
                     self._save(self.saver.begin)
         self.loader.close()
         self.saver.finish()
-        if self.saver.saved_step != self.progress.step:
-            self._save(self.saver.save)
         return interrupted
 
-    def _after(self, step: Step, steps: Iterator[Step]) -> Step:
-        """The step after `step`; one without batches when its data are damaged."""
+    def _next(self, steps: Iterator[Step]) -> Step:
+        """The next step; an empty one when its data are damaged, for which all ranks stop."""
         try:
             return next(steps)
         except DataError as error:
             self.stop.mistake = error
-            return replace(step, predictions=0, batches=iter(()))
+            return NO_STEP
+
+    def _leaves_out_more(self) -> bool:
+        """Whether the run goes on without shards that a rank found damaged. Collective."""
+        if self.run.data.damaged == "stop":
+            return False
+        datasets = self.loader.datasets
+        new, mine = found_by(self.stop.mistake, datasets, self.cluster)
+        if not new:
+            return False
+        if mine:
+            print(f"warning: {self.stop.mistake}", file=sys.stderr)
+            self.stop.mistake = None
+        self.progress = without(self.progress, datasets, new, self.cluster)
+        self._save(self.saver.begin)
+        self.losses.go_back(self.losses.recent)
+        return True
 
     def _stops_between_batches(self) -> bool:
         self.watchdog.beat()
@@ -158,7 +183,7 @@ class Trainer:
             inputs = model_inputs(batch, self.cluster.device, mask_id)
             with self.stragglers.clock.running():
                 scored = self.engine(*inputs)
-            self.engine.backward(scored.loss_sum, predictions)
+            self.engine.backward(scored.loss_sum, max(1, predictions))
             sums += torch.stack([part.detach() for part in scored])
         self.tokens += step.tokens
         return sums
@@ -166,6 +191,7 @@ class Trainer:
     def _log(self, step: Step, sums: torch.Tensor, predictions: int, pace: Pace, bar: tqdm) -> None:
         """Write a line of metrics about the step just made."""
         loss, correct, mask_loss, mask_count = self._total(sums)
+        predictions = max(1, predictions)  # of a step whose shards are all left out
         forward_seconds = self.cluster.each(self.stragglers.clock.take())
         last = self.loader.order.locate(np.array([self.progress.sequences - 1]))
         epoch, dataset = int(last.pass_number[0]), self.loader.datasets[int(last.dataset[0])]
@@ -189,7 +215,7 @@ class Trainer:
             "epoch": epoch,
             "duplicate": (epoch - 1) % dataset.cycle,
             "skipped_updates": self.progress.skipped,
-            **self._spike_fields(),
+            **self._skipped_fields(),
             **self.engine.optimizer.telemetry.report(),
             **speed,
             **self.stragglers.report(forward_seconds),
@@ -299,6 +325,7 @@ class Trainer:
             spikes=self.progress.spikes,
             rollbacks=self.progress.rollbacks + 1,
             skipped_ranges=skipped,
+            left_out=self.progress.left_out,
         )
         self.loader.order = replace(order, skipped=skipped)
         self.losses.go_back(state.recent_losses)
@@ -321,14 +348,17 @@ class Trainer:
         if self.cluster.rank == 0:
             tqdm.write(f"warning: {message}", file=sys.stderr)
 
-    def _spike_fields(self) -> dict[str, float]:
-        if not self.losses.on:
-            return {}
-        return {
-            "loss_spikes": self.progress.spikes,
-            "rollbacks": self.progress.rollbacks,
-            "skipped_sequences": self.progress.skipped_sequences,
-        }
+    def _skipped_fields(self) -> dict[str, float | str]:
+        progress, fields = self.progress, dict[str, float | str]()
+        if self.losses.on:
+            fields = {
+                "loss_spikes": progress.spikes,
+                "rollbacks": progress.rollbacks,
+                "skipped_sequences": progress.skipped_sequences,
+            }
+        if progress.left_out:
+            fields["left_out"] = ", ".join(file for _, file in progress.left_out)
+        return fields
 
     def _give_up_if_lost(self) -> None:
         if self.progress.skipped_in_a_row >= MOST_SKIPPED:

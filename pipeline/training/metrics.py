@@ -13,6 +13,7 @@ checkpoint, lines of steps after it are cut off first, so the file reads as if n
     clip_fraction, trust_ratio_*, relative_step_*   what the optimizer did: telemetry.py
     loss_spikes             steps whose loss was one, where spikes are looked for (spikes.py)
     rollbacks, skipped_sequences            what was done about them
+    left_out                shards that no row is read of (data.damaged=skip), by their files
     sequences, tokens, predictions          read since the run began, over all ranks
     epoch, duplicate        pass and masks of the step's last sequence
     step_seconds            mean since the line before, and of it

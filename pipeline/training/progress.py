@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 
 from pipeline.data.loader import Step
+from pipeline.data.reading import LeftOut
 from pipeline.errors import CheckpointError
 from pipeline.settings import to_dict
 from pipeline.training.checkpoint import Checkpoint, State
@@ -37,6 +38,8 @@ class Progress:
     """Times that the run went back to a checkpoint because of one."""
     skipped_ranges: tuple[tuple[int, int], ...] = ()
     """[begin, end) of places in the order of samples that are not read."""
+    left_out: LeftOut = ()
+    """Shards that no row is read of: a row that would be is one of weight 0."""
 
     @property
     def skipped_sequences(self) -> int:
@@ -50,6 +53,7 @@ class Progress:
             step=state.step,
             sequences=state.sequences,
             skipped_ranges=state.skipped_ranges,
+            left_out=state.left_out,
             **state.counters,
         )
 
@@ -74,6 +78,7 @@ def state_of(
         step=counters.pop("step"),
         sequences=counters.pop("sequences"),
         skipped_ranges=counters.pop("skipped_ranges"),
+        left_out=counters.pop("left_out"),
         recent_losses=tuple(recent_losses),
         updates=engine.optimizer.steps,
         counters=counters,

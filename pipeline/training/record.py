@@ -25,10 +25,10 @@ from pipeline.training.checkpoint import State
 
 RECORD = "run.json"
 FREE_SETTINGS = (
-    "batch.per_device", "data.reader", "validation.every", "checkpoint.every", "checkpoint.keep",
-    "checkpoint.keep_every", "logging.every", "logging.hang_seconds",
+    "batch.per_device", "data.reader", "data.damaged", "validation.every", "checkpoint.every",
+    "checkpoint.keep", "checkpoint.keep_every", "logging.every", "logging.hang_seconds",
 )  # fmt: skip
-"""Settings that may change when a run is resumed."""
+"""Settings that may change when a run is resumed: whoever stopped at a damaged shard may go on."""
 FORK_SETTINGS = (
     "data.tokenizer", "data.vocab_size", "encoder.layers", "encoder.width", "encoder.heads",
     "encoder.feed_forward", "encoder.activation", "encoder.layer_norm_eps", "encoder.positions",

@@ -55,7 +55,7 @@ def saver_in(folder: Path) -> Saver:
 def state(step: int, shapes: dict[str, tuple[int, ...]]) -> State:
     return State(
         step=step, sequences=step, updates=step, counters={}, run={}, fingerprints={},
-        skipped_ranges=(), recent_losses=(),
+        skipped_ranges=(), left_out=(), recent_losses=(),
         world_size=1, stage=0, shapes=shapes, versions={},
     )  # fmt: skip
 

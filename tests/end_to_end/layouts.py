@@ -66,7 +66,7 @@ def save(engine: Engine, cluster: Cluster, folder: Path) -> Saver:
         fragments = divide(fragments, cluster.rank, cluster.world_size)
     state = State(
         step=SAVED_AT, sequences=SAVED_AT * SEQUENCES, updates=engine.optimizer.steps, counters={},
-        skipped_ranges=(), recent_losses=(),
+        skipped_ranges=(), left_out=(), recent_losses=(),
         run={}, fingerprints={}, world_size=cluster.world_size, stage=engine.stage,
         shapes={part.name: tuple(part.shape) for part in engine.optimizer.logical}, versions={},
     )  # fmt: skip

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.data import shards
+from pipeline.data import batches, shards
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
 from pipeline.training.checkpoint import Alone, open_checkpoint, step_name, verify
@@ -172,32 +172,80 @@ def with_data(arguments: list[str], *directories: Path) -> list[str]:
     return [*arguments[:place], *map(str, directories), *arguments[place + 1 :]]
 
 
+@pytest.fixture(scope="module")
+def mended(
+    prepared: Path, arguments: Arguments, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    """Runs that met a spike or a damaged shard, others that knew; what the first two said.
+
+    Noise in the data of step 12, a broken mask in those of step 8; two launches for all of them.
+    """
+    folder = tmp_path_factory.mktemp("mended")
+    noisy = Path(shutil.copytree(prepared, folder / "noisy"))
+    poison(noisy, range(11 * 32, 12 * 32))
+    broken = Path(shutil.copytree(prepared, folder / "broken"))
+    (folder / "file").write_text(str(damage(broken, 16, step=8)))
+
+    def spiky(run: str) -> list[str]:
+        return with_data(arguments(folder / run, "--ds", "zero3", **SPIKES), noisy)
+
+    def skips(run: str) -> list[str]:
+        settings = {"data__damaged": "skip", "checkpoint__keep": 9}
+        return with_data(arguments(folder / run, **settings), broken)
+
+    said = start_jobs(folder, spiky("spiky"), skips("skips"))
+    from_step(folder / "spiky", 5, folder / "spiky-told", skipped_ranges=((320, 448),))
+    from_step(folder / "spiky", 10, folder / "spiky-killed")  # just after it went back
+    from_step(folder / "skips", 7, folder / "skips-killed")
+    shard = Path((folder / "file").read_text()).name.split(".")[0]
+    (broken / f"{shard}.arrow").unlink()
+    start_jobs(folder, spiky("spiky-told"), spiky("spiky-killed"), skips("skips-killed"))
+    return folder, said
+
+
 def test_a_run_goes_back_before_a_spike_and_every_resume_skips_the_same(
-    prepared: Path, arguments: Arguments, tmp_path: Path
+    mended: tuple[Path, str],
 ) -> None:
-    """Noise in the data of step 12: as a run that was told to skip steps 11 to 14, to the bit."""
-    data = Path(shutil.copytree(prepared, tmp_path / "data"))
-    poison(data, range(11 * 32, 12 * 32))
-
-    def job(run: str) -> list[str]:
-        return with_data(arguments(tmp_path / run, "--ds", "zero3", **SPIKES), data)
-
-    found = tmp_path / "found"
-    said = start_jobs(tmp_path, job("found"))
+    """As a run that was told to skip steps 11 to 14, to the bit."""
+    folder, said = mended
+    found = folder / "spiky"
     assert said.count("warning: the loss of step 12 is") == 1, said
     assert said.count("back to step 10, rollback 1 of 2; skipped so far: 128 sequences") == 1
-    from_step(found, 5, tmp_path / "told", skipped_ranges=((320, 448),))
-    from_step(found, 10, tmp_path / "killed")  # just after it went back
-    said = start_jobs(tmp_path, job("told"), job("killed"))
-    assert "warning" not in said
     reference = lines(found)
     assert [line["step"] for line in reference] == list(range(1, STEPS + 1))
     assert reference[-1]["rollbacks"] == 1 and reference[-1]["skipped_sequences"] == 128
-    assert lines(tmp_path / "killed") == reference
-    for name in ("killed", "told"):
-        assert tensors(tmp_path / name, STEPS) == tensors(found, STEPS), name
-    told = lines(tmp_path / "told")
+    assert lines(folder / "spiky-killed") == reference
+    for name in ("spiky-killed", "spiky-told"):
+        assert tensors(folder / name, STEPS) == tensors(found, STEPS), name
+    told = lines(folder / "spiky-told")
     assert [line["loss"] for line in told] == [line["loss"] for line in reference]
+
+
+def test_a_damaged_shard_is_left_out_if_asked_and_every_resume_leaves_out_the_same(
+    mended: tuple[Path, str],
+) -> None:
+    """Also when the file of rows is gone by then."""
+    folder, said = mended
+    file = Path((folder / "file").read_text())
+    shard = file.name.split(".")[0] + ".arrow"
+    assert said.count(f"{file} is damaged: row") == 1, said
+    rows = f"from step 8 on no row of {file.parent / shard} is read (data.damaged=skip)"
+    assert said.count(f"warning: {rows}") == 1, said
+    found = lines(folder / "skips")
+    assert [line["step"] for line in found] == list(range(1, STEPS + 1))
+    assert [line.get("left_out") for line in found] == [None] * 7 + [shard] * 13
+    assert [line["sequences"] for line in found] == [16 * step for step in range(1, STEPS + 1)]
+    dataset = Dataset.open(folder / "noisy")
+    owner = [part.file for part in dataset.shards].index(shard)
+    order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
+    starts = np.concatenate([[0], np.cumsum(dataset.shard_rows)])
+    places = np.arange(STEPS * 16)
+    row = order.locate(places).row
+    gone = (row >= starts[owner]) & (row < starts[owner + 1]) & (places >= 7 * 16)
+    whole = dataset.records(row, 0).fields[:, batches.PREDICTIONS]
+    assert found[-1]["predictions"] == int(whole[~gone].sum()) < int(whole.sum())
+    assert lines(folder / "skips-killed") == found
+    assert tensors(folder / "skips-killed", STEPS) == tensors(folder / "skips", STEPS)
 
 
 @pytest.mark.slow

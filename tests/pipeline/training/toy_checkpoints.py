@@ -99,7 +99,7 @@ def fragments(step: int, ranges: Iterable[Range] | None = None) -> list[Fragment
 def state(step: int, world_size: int = 1) -> State:
     return State(
         step=step, sequences=step * 64, updates=step - 1, counters={"skipped": 1},
-        skipped_ranges=((3, 5),), recent_losses=(2.5, 1 / 3),
+        skipped_ranges=((3, 5),), left_out=((0, "train-00001.arrow"),), recent_losses=(2.5, 1 / 3),
         run={"name": "toy", "optimizer": {"peak_lr": 1e-3}}, fingerprints={"data": "ab12"},
         world_size=world_size, stage=1, shapes=SHAPES, versions={"torch": "2"},
     )  # fmt: skip
