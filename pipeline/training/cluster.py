@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
+import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +25,12 @@ from pipeline.errors import EXIT_USER_ERROR, DataError, PipelineError
 from pipeline.training.deadline import Deadline
 from pipeline.training.engine import init_distributed, timeout
 
+EXIT_LOST = 70
+"""An internal failure, as batch systems count exit codes: not to be taken for a user's mistake."""
+LOST = re.compile(
+    "gloo|NCCL|ncclRemote|Connection (closed|reset) by peer|Broken pipe|timeout caused pair closure"
+)
+"""What torch says when a rank that it waits for is gone, or was silent for too long."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -121,6 +130,24 @@ class Cluster:
 def launched_rank() -> int:
     """The rank that a launcher gave this process; 0 when it is alone."""
     return int(os.environ.get("RANK", "0"))
+
+
+@contextmanager
+def outlived(rank: int) -> Iterator[None]:
+    """The end of another rank, inside, ends this one with a line instead of torch's traceback."""
+    try:
+        yield
+    except RuntimeError as error:  # gloo has no class of its own for it, NCCL's is one of these
+        if not LOST.search(str(error)):
+            raise
+        reason = re.sub(r"^\[\S*\] | This is typically.*", "", str(error).splitlines()[0])
+        print(
+            f"error: rank {rank} on {socket.gethostname()} lost another rank ({reason}): look at "
+            "what that one said last; run the same command again, it goes on from the last "
+            "checkpoint",
+            file=sys.stderr,
+        )
+        raise SystemExit(EXIT_LOST) from None
 
 
 @contextmanager

@@ -32,8 +32,9 @@ import io
 import json
 import math
 import os
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,7 +42,7 @@ from typing import Any, TypeVar
 import torch
 
 from pipeline.data.files import write_whole
-from pipeline.errors import CheckpointError
+from pipeline.errors import CheckpointError, DataError
 
 METRICS = "metrics.jsonl"
 CURVE = "loss.png"
@@ -57,21 +58,37 @@ PEAK_FLOPS = {
 
 
 class Metrics:
-    """Writes metrics for one process, the first of a run."""
+    """Writes metrics for one process, the first of a run.
 
-    def __init__(self, run: Path, restored_step: int) -> None:
-        """restored_step: of the checkpoint that the run goes on from, 0 for a new run."""
+    A disk that refuses them is told once, and training goes on: lines wait and are written with the
+    next one, TensorBoard and the picture go without. What waits is missing in metrics.jsonl only
+    if the run is killed, and no checkpoint is published before it is there (`sync`).
+    """
+
+    def __init__(self, run: Path, restored_step: int, tell: Callable[[str], None] = print) -> None:
+        """restored_step: of the checkpoint that the run goes on from, 0 for a new run.
+
+        tell: where warnings go.
+        """
         self.run = run
+        self.tell = tell
+        self._told: set[str] = set()
+        self._lock = threading.Lock()  # a checkpoint's thread syncs
         self._open(restored_step)
 
     def _open(self, restored_step: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # a second to import: first rank only
-
         with writing(self.run):
             self.last = _cut(self.run, restored_step)
-            self.file = (self.run / METRICS).open("ab")
-            board = self.run / TENSORBOARD
-            self.board: Any = SummaryWriter(str(board), purge_step=restored_step + 1)
+            self.file = (self.run / METRICS).open("ab", buffering=0)
+            self._end = self.file.seek(0, os.SEEK_END)
+            """Where the lines end that are written, but for those in `_waiting`."""
+            self._waiting: list[bytes] = []
+            self.board = self._new_board(restored_step + 1)
+
+    def _new_board(self, step: int) -> Any:
+        from torch.utils.tensorboard import SummaryWriter  # a second to import: first rank only
+
+        return SummaryWriter(str(self.run / TENSORBOARD), purge_step=step)
 
     def go_back(self, restored_step: int) -> None:
         """Cut off the lines of steps after one, which are undone."""
@@ -80,33 +97,73 @@ class Metrics:
 
     def write(self, line: Line) -> None:
         """Add a line, or more fields to the last step's; a number that is not finite is null."""
-        with writing(self.run):
-            content = _encode({name: _finite(value) for name, value in line.items()})
+        content = {name: _finite(value) for name, value in line.items()}
+        with self._lock, self._surviving(METRICS, "its lines wait"):
             if self.last and self.last["step"] == line["step"]:
-                self.file.truncate(self.file.seek(0, os.SEEK_END) - len(_encode(self.last)))
-                content = _encode(self.last | json.loads(content))
-            self.file.write(content)
-            self.file.flush()
-            self.last = json.loads(content)
-            for name, value in line.items():
-                if name != "step" and not isinstance(value, str):
-                    self.board.add_scalar(name, value, line["step"])
+                content = self.last | content
+                if self._waiting:
+                    self._waiting.pop()
+                else:
+                    self._end -= len(_encode(self.last))
+            self.last = content
+            self._waiting.append(_encode(content))
+            self._flush()
+        with self._surviving(TENSORBOARD, f"it goes without some lines of {METRICS}"):
+            self._show(line)
 
     def draw(self) -> None:
         """Draw RUN/loss.png from all lines so far."""
-        with writing(self.run):
+        with self._surviving(CURVE, "the old one stays"):
             draw_curve(self.run)
 
     def sync(self) -> None:
         """Bring the lines to the disk, before a checkpoint says they are there."""
-        with writing(self.run):
+        with self._lock, writing(self.run):
+            self._flush()
             os.fsync(self.file.fileno())
 
     def close(self) -> None:
-        """Write out what is buffered."""
-        with writing(self.run):
+        """Write out what is buffered or waits."""
+        with self._surviving(METRICS, f"{len(self._waiting)} lines are lost"):
+            self._flush()
             self.file.close()
+        with self._surviving(TENSORBOARD, f"it lacks what {METRICS} has"):
             self.board.close()
+
+    def _flush(self) -> None:
+        """Write what waits behind the whole lines; a part that was written before is cut off."""
+        if not self._waiting:
+            return
+        content = b"".join(self._waiting)
+        self.file.truncate(self._end)
+        done = 0
+        while done < len(content):
+            done += self.file.write(content[done:])
+        self._end += done
+        self._waiting.clear()
+
+    def _show(self, line: Line) -> None:
+        if TENSORBOARD in self._told:  # its writer does not survive a refusal
+            self.board = self._new_board(int(line["step"]))
+        for name, value in line.items():
+            if name != "step" and not isinstance(value, str):
+                self.board.add_scalar(name, value, line["step"])
+
+    @contextmanager
+    def _surviving(self, name: str, meanwhile: str) -> Iterator[None]:
+        """Tell of the system's refusal to write RUN/name, the first time of several in a row."""
+        try:
+            yield
+        except (OSError, DataError) as error:
+            if name not in self._told:
+                reason = error.strerror if isinstance(error, OSError) else error
+                self.tell(
+                    f"warning: cannot write {self.run / name} ({reason}): {meanwhile}; training "
+                    "goes on"
+                )
+            self._told.add(name)
+        else:
+            self._told.discard(name)
 
 
 class Pace:

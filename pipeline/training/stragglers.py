@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from pipeline.data.files import write_whole
+from pipeline.errors import DataError
 from pipeline.training.directory import SLOW_NODES
 
 SLOW = 1.2
@@ -92,10 +93,15 @@ class Stragglers:
         if IN_A_ROW not in self.slow_reports.values():
             return ""
         named = sorted(host for host, times in self.slow_reports.items() if times >= IN_A_ROW)
-        write_whole(self.run / SLOW_NODES, "".join(f"{host}\n" for host in named).encode())
+        unwritten = ""
+        try:
+            write_whole(self.run / SLOW_NODES, "".join(f"{host}\n" for host in named).encode())
+        except DataError as error:  # a note is not worth a run
+            unwritten = f"; {error}"
         return (
             f"slow for {IN_A_ROW} reports: {', '.join(named)} (forward pass more than {SLOW} x the "
             "median rank's); all ranks wait for it, look at its clocks, or leave it out"
+            f"{unwritten}"
         )
 
 

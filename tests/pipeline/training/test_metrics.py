@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import math
+import resource
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -45,14 +47,52 @@ def test_lines_after_the_restored_step_are_cut_off(tmp_path: Path) -> None:
     ]
 
 
-def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path, 0)
-    metrics.file.close()
-    metrics.file = Path("/dev/full").open("ab")  # noqa: SIM115
-    with pytest.raises(CheckpointError, match=r"cannot write into .*No space left on device"):
-        metrics.write({"step": 1, "loss": 1.0})
-    with suppress(OSError):  # what is buffered still cannot be written
-        metrics.file.close()
+@contextmanager
+def full(path: Path, left: int) -> Iterator[None]:
+    """No file gets longer than `path` and `left` bytes, as on a disk that has no more."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + left, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+@pytest.mark.parametrize("left", [0, 10, 40])
+def test_lines_that_the_disk_refuses_wait_and_are_told_once(tmp_path: Path, left: int) -> None:
+    said: list[str] = []
+    metrics = Metrics(tmp_path, 0, said.append)
+    metrics.write({"step": 1, "loss": 2.0})
+    with full(tmp_path / METRICS, left):
+        metrics.write({"step": 1, "validation_loss": 1.75, "text": 40 * "x"})
+        metrics.write({"step": 2, "loss": 1.5})
+        metrics.write({"step": 2, "validation_loss": 1.25})
+        metrics.write({"step": 3, "loss": 1.0})
+        with pytest.raises(CheckpointError, match=r"cannot write into .*File too large"):
+            metrics.sync()  # no checkpoint without the lines before it
+    assert [line for line in said if METRICS in line.split(":")[1]] == [
+        f"warning: cannot write {tmp_path / METRICS} (File too large): its lines wait; training "
+        "goes on"
+    ]
+    metrics.write({"step": 4, "loss": 0.5})
+    metrics.sync()
+    metrics.close()
+    assert read_metrics(tmp_path) == [
+        {"step": 1, "loss": 2.0, "validation_loss": 1.75, "text": 40 * "x"},
+        {"step": 2, "loss": 1.5, "validation_loss": 1.25},
+        {"step": 3, "loss": 1.0},
+        {"step": 4, "loss": 0.5},
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_picture_that_cannot_be_drawn_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    metrics = Metrics(tmp_path, 0, said.append)
+    with full(tmp_path / METRICS, 10):
+        metrics.draw()
+    assert len(said) == 1 and "the old one stays; training goes on" in said[0]
+    metrics.close()
 
 
 def test_the_curve_is_drawn_from_any_lines(tmp_path: Path) -> None:
