@@ -21,6 +21,7 @@ from tqdm import tqdm
 from model.hugging_face import logical_parameters
 from model.objectives import MaskedLanguageModel
 from pipeline.command import Parser, chosen_recipe
+from pipeline.data.bus_error import announce_bus_errors
 from pipeline.data.reading import Dataset, check_datasets
 from pipeline.data.shards import TRAIN, VALIDATION
 from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, ConfigError, run_command
@@ -28,7 +29,13 @@ from pipeline.recipes import RECIPES
 from pipeline.run import Run, shard_settings
 from pipeline.settings import override
 from pipeline.training.checkpoint import Checkpoint, open_from, open_latest
-from pipeline.training.cluster import Cluster, StopRequest, launched_rank, spoken_once
+from pipeline.training.cluster import (
+    Cluster,
+    StopRequest,
+    launched_rank,
+    outlived,
+    spoken_once,
+)
 from pipeline.training.deadline import Deadline
 from pipeline.training.deepspeed_config import DeepSpeedFile, deepspeed_dict, read_deepspeed_file
 from pipeline.training.directory import (
@@ -46,7 +53,7 @@ from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
 from pipeline.training.metrics import Metrics
 from pipeline.training.plan import Plan, attention_name, encoder_config, make_plan
-from pipeline.training.progress import Progress, restore
+from pipeline.training.progress import Progress, begin, restore
 from pipeline.training.record import Record, check_same, check_source, read_record, read_run
 from pipeline.training.saving import Saver
 from pipeline.training.schedule import batch_advice
@@ -95,8 +102,9 @@ def main() -> None:
             dry_run(job)
             return
     cluster = Cluster.join()
-    interrupted = train(job, cluster, stop)
-    cluster.leave()
+    with outlived(cluster.rank):
+        interrupted = train(job, cluster, stop)
+        cluster.leave()
     sys.exit(EXIT_INTERRUPTED if interrupted else 0)
 
 
@@ -169,6 +177,9 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
             return False
         if forked and checkpoint:
             record = replace(record, begun_from=str(checkpoint.directory.resolve()))
+            if first:
+                how = "on" if progress.sequences else "other data, from their beginning,"
+                print(f"begins with {checkpoint.directory} and reads {how} in a run of its own")
         trainer = build(job, cluster, stop, record, data, plan, progress, checkpoint, held)
         with cluster.agreed():
             if first:
@@ -223,18 +234,6 @@ def open_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool
     return checkpoint, forked
 
 
-def begin(checkpoint: Checkpoint | None, record: Record, forked: bool) -> Progress:
-    """Where the run goes on; a fork with other data reads them from their beginning."""
-    if checkpoint is None:
-        return Progress()
-    progress = Progress.of(checkpoint.state)
-    if forked:
-        progress = replace(progress, spikes=0, rollbacks=0)
-    if forked and checkpoint.state.fingerprints != record.fingerprints:
-        return replace(progress, sequences=0, skipped_ranges=(), left_out=())
-    return progress
-
-
 def build(
     job: Job,
     cluster: Cluster,
@@ -248,6 +247,8 @@ def build(
 ) -> Trainer:
     """Model, engine, loaders and metrics, as the checkpoint left them. Collective."""
     run = job.run
+    if run.data.reader == "mmap":
+        announce_bus_errors()
     model = MaskedLanguageModel(encoder_config(run), seed=run.seed)
     logical = logical_parameters(model)
     if cluster.device.type == "cuda":
@@ -261,10 +262,11 @@ def build(
         if checkpoint:
             restore(engine, checkpoint)
     metrics = None
+    tell = partial(tqdm.write, file=sys.stderr)
     with cluster.agreed():
         if cluster.rank == 0:
             record.write(job.output)
-            metrics = Metrics(job.output, progress.step)
+            metrics = Metrics(job.output, progress.step, tell)
             held.callback(metrics.close)
     own = checkpoint is not None and checkpoint.directory.is_relative_to(job.output)
     saver = Saver(
@@ -275,7 +277,7 @@ def build(
         saved_step=progress.step if own else -1,
         parameters=plan.parameters,
         before_publishing=metrics.sync if metrics else lambda: None,
-        tell=partial(tqdm.write, file=sys.stderr),
+        tell=tell,
     )
     held.callback(saver.close)
     trace = Trace(job.output / PROFILE if job.profile and cluster.rank == 0 else None)

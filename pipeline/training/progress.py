@@ -69,6 +69,18 @@ class Progress:
         )
 
 
+def begin(checkpoint: Checkpoint | None, record: Record, forked: bool) -> Progress:
+    """Where the run goes on; a fork with other data reads them from their beginning."""
+    if checkpoint is None:
+        return Progress()
+    progress = Progress.of(checkpoint.state)
+    if forked:
+        progress = replace(progress, spikes=0, rollbacks=0)
+    if forked and checkpoint.state.fingerprints != record.fingerprints:
+        return replace(progress, sequences=0, skipped_ranges=(), left_out=())
+    return progress
+
+
 def state_of(
     progress: Progress, record: Record, engine: Engine, recent_losses: Iterable[float] = ()
 ) -> State:

@@ -69,14 +69,7 @@ class Record:
         return cls(
             run=run,
             plan=plan,
-            data=[
-                {
-                    "directory": str(dataset.directory.resolve()),
-                    "fingerprint": dataset.manifest.fingerprint,
-                    "sequences": int(dataset.shard_rows.sum()),
-                }
-                for dataset in datasets
-            ],
+            data=_described(datasets),
             tokenizer_sha256=datasets[0].manifest.tokenizer["sha256"],
             order_version=ORDER_VERSION,
             attention=attention,
@@ -142,8 +135,10 @@ def check_same(earlier: Record, run: Run, datasets: Sequence[Dataset], directory
     now = [dataset.manifest.fingerprint for dataset in datasets]
     if before != now:
         raise CheckpointError(
-            f"{directory} was begun with data {' '.join(before)}, now it is {' '.join(now)}; give "
-            f"the same --data in the same order, or fork it with --from {directory}"
+            f"{directory} was begun with data {_in_words(earlier.data)}; now it is "
+            f"{_in_words(_described(datasets))}. Give the same --data in the same order, "
+            f"or begin a new run there with the data of now, read from their beginning: the same "
+            f"command with --from {directory} --output {directory}-2"
         )
     if earlier.order_version != ORDER_VERSION:
         raise CheckpointError(
@@ -172,6 +167,24 @@ def check_source(state: State, record: Record, directory: Path, forked: bool) ->
             raise CheckpointError(
                 f"{directory} is of a run with {name} {before}, this one has {now}; {advice}"
             )
+
+
+def _described(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
+    return [
+        {
+            "directory": str(dataset.directory.resolve()),
+            "fingerprint": dataset.manifest.fingerprint,
+            "sequences": int(dataset.shard_rows.sum()),
+        }
+        for dataset in datasets
+    ]
+
+
+def _in_words(data: Sequence[Mapping[str, Any]]) -> str:
+    return " + ".join(
+        f"{part['directory']} ({part['sequences']:,} sequences, {part['fingerprint']})"
+        for part in data
+    )
 
 
 def _version(package: str) -> str:

@@ -115,6 +115,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> P
         path.write_text(json.dumps(lists))
         return path
 
+    def grown(parts: list[str]) -> list[str]:
+        """The same command with twice the data."""
+        place = parts.index("--data") + 1
+        return [*parts[:place], parts[place], *parts[place:]]
+
     two = jobs(
         "two",
         arguments(folder / "2x8", **exact),
@@ -136,6 +141,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> P
         arguments(folder / "grown-moved", "--ds", "zero0", **grows),
         arguments(folder / "1x16-dropout"),
         arguments(folder / "fork", "--from", folder / "1x16" / "10", steps=12, **exact),
+        grown(
+            arguments(folder / "fork-grown", "--from", folder / "1x16" / "10", steps=12, **exact)
+        ),
     )
     for command in (torchrun(WORKER, two), [sys.executable, WORKER, one]):
         result = launch(*command)

@@ -95,6 +95,8 @@ def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
         output, errors = process.communicate(timeout=240)
     assert process.returncode == 0, output + errors
     assert "going on after step 10" in output
+    assert re.search(r"error: rank 0 on \S+ lost another rank \(.*\): look at what", errors), errors
+    assert "Traceback" not in errors.split("torch/distributed")[0]
     assert tensors(run, STEPS) == tensors(trained / "2x8-long", STEPS)
     assert lines(run) == lines(trained / "2x8-long")
 

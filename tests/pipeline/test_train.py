@@ -9,13 +9,16 @@ import sys
 import time
 from itertools import accumulate
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from pipeline import train
+from pipeline.data import batches
+from pipeline.data.order import Order
+from pipeline.data.reading import Dataset
 from pipeline.errors import CheckpointError, ConfigError, DataError, run_command
 from pipeline.training.cluster import Cluster
 from pipeline.training.directory import claim
@@ -120,6 +123,24 @@ def test_a_fork_goes_on_from_another_run_under_its_own_schedule(trained: Path) -
     assert begun_from.endswith("1x16/checkpoints/step-00000010")
 
 
+def test_a_fork_with_grown_data_reads_them_from_their_beginning(
+    trained: Path, prepared: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the run itself refuses them, saying what to type for that."""
+    forked, source = lines(trained / "fork-grown"), lines(trained / "1x16")
+    assert [line["step"] for line in forked] == [11, 12]
+    assert [line["sequences"] for line in forked] == [16, 32]
+    dataset = Dataset.open(prepared)
+    order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows, dataset.shard_rows))
+    read = dataset.records(order.locate(np.arange(32)).row, 0).fields[:, batches.PREDICTIONS]
+    assert forked[-1]["predictions"] - source[9]["predictions"] == read.sum()
+    parts = arguments(trained / "1x16", encoder__dropout=0)
+    parts.insert(parts.index("--data") + 1, str(prepared))
+    line = re.escape(f"the same command with --from {trained}/1x16 --output {trained}/1x16-2")
+    with pytest.raises(CheckpointError, match=line):
+        train.prepare(job(monkeypatch, parts), alone())
+
+
 def test_killed_and_resumed_is_bit_identical(
     trained: Path, arguments: Arguments, tmp_path: Path
 ) -> None:
@@ -154,18 +175,6 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(
     assert "going on after step 10" in result.stdout
     assert tensors(run, STEPS) == tensors(original, STEPS)
     assert lines(run) == lines(original)
-
-
-def test_a_fork_with_other_data_reads_them_from_their_beginning() -> None:
-    counters = {"tokens": 9, "predictions": 3, "skipped": 0, "skipped_in_a_row": 0}
-    state = SimpleNamespace(step=5, sequences=80, counters=counters, fingerprints={"data-0": "a"})
-    checkpoint: Any = SimpleNamespace(state=state)
-    same: Any = SimpleNamespace(fingerprints={"data-0": "a"})
-    other: Any = SimpleNamespace(fingerprints={"data-0": "b"})
-    assert train.begin(checkpoint, same, True).sequences == 80
-    assert train.begin(checkpoint, other, True).sequences == 0
-    assert train.begin(checkpoint, other, True).step == 5
-    assert train.begin(None, other, False).step == 0
 
 
 def test_sigterm_saves_and_the_same_command_goes_on(

@@ -11,7 +11,7 @@ import torch
 from pipeline.errors import CheckpointError
 from pipeline.training.checkpoint import Alone, open_latest
 from pipeline.training.optim import FragmentState
-from pipeline.training.progress import Progress, restore, state_of
+from pipeline.training.progress import Progress, begin, restore, state_of
 from pipeline.training.saving import Saver
 
 
@@ -58,3 +58,20 @@ def test_what_is_saved_is_restored(tmp_path: Path) -> None:
     assert (after.optimizer.steps, after.refreshed) == (7, 1)
     with pytest.raises(CheckpointError, match=r"has w of shape \(2, 3\), .* needs \(3, 2\)"):
         restore(engine((3, 2)), checkpoint)
+
+
+def test_a_fork_with_other_data_reads_them_from_their_beginning() -> None:
+    counters = {"tokens": 9, "predictions": 3, "skipped": 0, "skipped_in_a_row": 0}
+    state = SimpleNamespace(step=5, sequences=80, counters=counters, fingerprints={"data-0": "a"})
+    state.skipped_ranges, state.left_out = ((3, 5),), ((0, "train-00000.arrow"),)
+    checkpoint: Any = SimpleNamespace(state=state)
+    same: Any = SimpleNamespace(fingerprints={"data-0": "a"})
+    other: Any = SimpleNamespace(fingerprints={"data-0": "b"})
+    assert begin(checkpoint, same, True).sequences == 80
+    assert begin(checkpoint, same, True).skipped_ranges == ((3, 5),)
+    assert begin(checkpoint, same, True).left_out == state.left_out
+    assert begin(checkpoint, other, True).sequences == 0
+    assert begin(checkpoint, other, True).skipped_ranges == ()
+    assert begin(checkpoint, other, True).left_out == ()
+    assert begin(checkpoint, other, True).step == 5
+    assert begin(None, other, False).step == 0

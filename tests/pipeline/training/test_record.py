@@ -68,9 +68,16 @@ def test_differences_are_named(dataset: Dataset, tmp_path: Path) -> None:
     earlier = record(dataset)
     with pytest.raises(CheckpointError, match=r"begun with data.order=global, now it is blocks"):
         check_same(earlier, override(earlier.run, ["data.order=blocks"]), [dataset], tmp_path)
-    other = replace(earlier, data=[{"fingerprint": "abc", "directory": "x"}])
-    with pytest.raises(CheckpointError, match="begun with data abc, now it is"):
+    other = replace(earlier, data=[{"fingerprint": "abc", "directory": "x", "sequences": 1234}])
+    expected = (
+        rf"{tmp_path} was begun with data x \(1,234 sequences, abc\); now it is .* sequences, .*"
+        rf"the same command with --from {tmp_path} --output {tmp_path}-2"
+    )
+    with pytest.raises(CheckpointError, match=expected):
         check_same(other, earlier.run, [dataset], tmp_path)
+    grown = r"begun with data (\S+ \(.*?\)); now it is \1 \+ \1\. Give"
+    with pytest.raises(CheckpointError, match=grown):
+        check_same(earlier, earlier.run, [dataset, dataset], tmp_path)
     with pytest.raises(CheckpointError, match="begun with sample order 0"):
         check_same(replace(earlier, order_version=0), earlier.run, [dataset], tmp_path)
 
