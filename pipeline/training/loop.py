@@ -319,7 +319,9 @@ class Trainer:
             checkpoint, _ = open_from(rollback.directory, self.cluster)
             restore(self.engine, checkpoint)
         state, order = checkpoint.state, self.loader.order
-        skipped = skipped_around(self.run, order, rollback.spike_step, state)
+        skipped = skipped_around(
+            self.run.spikes, order, self.loader.share, rollback.spike_step, state
+        )
         self.progress = replace(
             Progress.of(state),
             spikes=self.progress.spikes,

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.order import Order
-from pipeline.run import Run
+from pipeline.data.order import Order, Share
+from pipeline.run import Spikes
 from pipeline.training.checkpoint import State, saved_steps
-from pipeline.training.schedule import sequences_until
 
 
 class Rollback(Exception):
@@ -36,16 +35,16 @@ def checkpoint_before(checkpoints: Path, spike_step: int, skip_before: int) -> P
 
 
 def skipped_around(
-    run: Run, order: Order, spike_step: int, state: State
+    settings: Spikes, order: Order, share: Share, spike_step: int, state: State
 ) -> tuple[tuple[int, int], ...]:
     """What `order` skips and what is read around a spike: sorted, disjoint [begin, end) of places.
 
-    state: of the checkpoint from which the run goes on.
+    share: of any rank; state: of the checkpoint from which the run goes on.
     """
-    first = max(state.step, spike_step - 1 - run.spikes.skip_before)
-    position = state.sequences - sequences_until(run.batch, state.step)
-    begin = position + sequences_until(run.batch, first)
-    stop = position + sequences_until(run.batch, spike_step + run.spikes.skip_after)
+    first = max(state.step, spike_step - 1 - settings.skip_before)
+    last = spike_step + settings.skip_after
+    begin = state.sequences + sum(map(share.sequences_of, range(state.step, first)))
+    stop = begin + sum(map(share.sequences_of, range(first, last)))
     places = order.places(np.array([begin, stop - 1]))
     ranges = sorted([*order.skipped, (int(places[0]), int(places[1]) + 1)])
     merged = ranges[:1]

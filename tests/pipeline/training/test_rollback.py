@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.order import Order
+from pipeline.data.order import Order, Share
 from pipeline.recipes import recipe
+from pipeline.run import Run
 from pipeline.settings import override
 from pipeline.training.checkpoint import step_name
 from pipeline.training.rollback import checkpoint_before, skipped_around
 from pipeline.training.schedule import growth
 
 GROWS = ["batch.sequences=16", "batch.first_sequences=4", "batch.warmup_steps=9"]
+
+
+def share_of(run: Run) -> Share:
+    return Share(sequences=run.batch.sequences, per_device=4, growth=growth(run.batch))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +59,7 @@ def test_the_sequences_are_those_of_the_steps(begun_at: int) -> None:
     state: Any = SimpleNamespace(step=2, sequences=sum(map(len, steps[:2])))
     around = [place for step in steps[3:8] for place in step]
     wanted = {*around, 10, 11, 12, 40}
-    found = skipped_around(run, order, 6, state)
+    found = skipped_around(run.spikes, order, share_of(run), 6, state)
     assert {place for begin, end in found for place in range(begin, end)} == wanted
     assert all(a[1] < b[0] for a, b in pairwise(found))
 
@@ -63,7 +68,7 @@ def test_nothing_before_the_checkpoint_is_skipped() -> None:
     run = override(recipe("roberta_tiny"), ["spikes.skip_before=9", "spikes.skip_after=0"])
     order = Order(kind="global", seed=0, shard_rows=(np.array([60]),))
     state: Any = SimpleNamespace(step=5, sequences=5 * 64)
-    assert skipped_around(run, order, 7, state) == ((5 * 64, 7 * 64),)
+    assert skipped_around(run.spikes, order, share_of(run), 7, state) == ((5 * 64, 7 * 64),)
 
 
 def test_skipped_places_are_left_out_of_the_order() -> None:
