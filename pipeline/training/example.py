@@ -28,11 +28,12 @@ def print_example(loader: Loader, sequences: int, step: int) -> None:
 
 
 def describe_example(batch: Batch, tokenizer: Tokenizer, tokens: int = 48) -> str:
-    """The first row of a batch: a predicted token as {what the encoder sees | the answer}."""
-    shown = batch.input_ids[0, : min(tokens, int(batch.lengths[0]))].tolist()
-    length = batch.input_ids.shape[1]
+    """A batch's first row of weight: a predicted token as {what the encoder sees | the answer}."""
+    row, length = int(batch.row_weights.argmax()), batch.input_ids.shape[1]
+    shown = batch.input_ids[row, : min(tokens, int(batch.lengths[row]))].tolist()
     used = zip(batch.positions.tolist()[: batch.predictions], batch.labels.tolist(), strict=False)
-    answers = {place: label for place, label in used if place < min(length, len(shown))}
+    begin = row * length
+    answers = {p - begin: label for p, label in used if begin <= p < begin + len(shown)}
 
     def text(ids: list[int]) -> str:
         return str(tokenizer.decode(ids, skip_special_tokens=False))

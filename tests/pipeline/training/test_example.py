@@ -18,7 +18,10 @@ def test_predicted_tokens_show_what_is_seen_and_the_answer() -> None:
         lengths=torch.tensor([6, 4]),
         positions=torch.tensor([2, 4, 8, 0]),
         labels=torch.tensor([6, 7, 5, 0]),
+        row_weights=torch.ones(2),
         predictions=3,
     )
     assert describe_example(batch, tokenizer) == ("<s> the {<mask> | cat} sat { down | sat}</s>")
     assert describe_example(batch, tokenizer, tokens=3) == "<s> the {<mask> | cat}"
+    batch.row_weights = torch.tensor([0.0, 1.0])  # the first stands for a row that is left out
+    assert describe_example(batch, tokenizer) == "<s> { the | the} cat</s>"
