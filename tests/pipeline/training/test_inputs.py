@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from model.objectives import MaskedLanguageModel
 from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
+from pipeline.recipes import recipe
 from pipeline.training.inputs import model_inputs
+from pipeline.training.plan import encoder_config
+from tests.pipeline.data.conftest import prepare_directory
 
 CPU = torch.device("cpu")
 
@@ -27,6 +32,24 @@ def test_a_cpu_gets_the_used_slots_only(prepared: Path) -> None:
     assert lengths is None or torch.equal(lengths, batch.lengths)
     assert len(positions) == len(labels) == len(weights) == batch.predictions < 4 * 5
     assert weights.min() == 1
+
+
+def test_segments_of_pairs_reach_the_model(tmp_path: Path) -> None:
+    """The loss feels them with two types and not with one, and pads change nothing."""
+    pairs = prepare_directory(tmp_path / "pairs", (40,), label="order")
+    batch = next(loader(pairs, 8, 8).micro_batches())
+    inputs = model_inputs(batch, CPU, 4)
+    assert inputs[6] is not None and inputs[6].any()
+    for types in (1, 2):
+        run = recipe("roberta_tiny")
+        encoder = replace(run.encoder, positions=70, segment_types=types)
+        config = encoder_config(replace(run, encoder=encoder))
+        model = MaskedLanguageModel(config, seed=0).eval()
+        felt = model(*inputs).loss_sum != model(*inputs[:6]).loss_sum
+        assert bool(felt) == (types == 2)
+        padded = batch.input_ids.clone()
+        padded[torch.arange(70) >= batch.lengths[:, None]] = 77
+        assert model(padded, *inputs[1:]).loss_sum == model(*inputs).loss_sum
 
 
 def test_a_batch_of_filling_alone_keeps_one_slot_that_counts_for_nothing(prepared: Path) -> None:
