@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -33,13 +34,34 @@ import torch
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling, PreTrainedTokenizerBase
 
 from pipeline.data.corpora import corpus_sources
+from pipeline.data.masking import Masking
 from pipeline.data.splits import SPLIT_BYTES, Job, Worker, cut_tasks
 from pipeline.data.vocabulary import read_vocabulary
 from pipeline.recipes import recipe
+from pipeline.settings import override
 from tests.benchmarks.text import write_jsonl
 from tests.benchmarks.vocabulary import bench_vocabulary
 
 ROUNDS = 3
+NEXT, ORDER = "data.segments.label=next", "data.segments.label=order"
+FORMATS = {
+    "full sentences": (),
+    "doc sentences": ("data.format=doc_sentences",),
+    "single segment": ("data.format=single_segment",),
+    "segment pair, next": ("data.format=segment_pair", NEXT),
+    "segment pair, order": ("data.format=segment_pair", ORDER),
+    "sentence pair, next": ("data.format=sentence_pair", NEXT),
+    "sentence pair, order": ("data.format=sentence_pair", ORDER),
+}
+MASKS = {
+    "token": (),
+    "whole word": ("data.masking=whole_word",),
+    "n-gram": ("data.masking=ngram",),
+    "span": ("data.masking=span",),
+    "electra": (
+        *("data.masking=electra", "data.masks.mask_share=0.85", "data.masks.random_share=0"),
+    ),
+}
 PEER_BYTES = 1_500_000
 
 
@@ -85,7 +107,7 @@ def main() -> None:
     datasets.disable_progress_bars()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        vocabulary = bench_vocabulary(work / "tokenizer")
+        bench_vocabulary(work / "tokenizer")
         tokenizer = AutoTokenizer.from_pretrained(work / "tokenizer")
         large = write_jsonl(work / "large.jsonl", megabytes * 1_000_000)
         small = write_jsonl(work / "small.jsonl", PEER_BYTES)
@@ -93,7 +115,7 @@ def main() -> None:
         theirs = []
         for number in range(ROUNDS):
             for compression, speeds in ours.items():
-                speeds.append(large / 1e6 / _our_seconds(work, vocabulary, compression))
+                speeds.append(large / 1e6 / _our_seconds(work, compression))
             peer = work / f"peer-{number}"
             peer.mkdir()
             started = time.process_time()
@@ -107,17 +129,38 @@ def main() -> None:
                 f"prepare: ours, {compression}: {speed:.1f} MB/s per core, "
                 f"{speed / usual:.0f}x (goals: 75 MB/s, 100x)"
             )
+        _formats_and_masks(work)
         _whole_command(work, large)
 
 
-def _our_seconds(work: Path, vocabulary: object, compression: str) -> float:
-    """CPU seconds of one worker over the large file, files written; a new worker each time."""
-    output = work / "parts"
-    shutil.rmtree(output, ignore_errors=True)
-    output.mkdir()
-    _, sources = corpus_sources(str(work / "large.jsonl"), [])
+def _formats_and_masks(work: Path) -> None:
+    """CPU time of every format with every mask, beside full sentences with token masks.
+
+    One worker, whose encoder knows the words already: what formats and masks cost weighs most so.
+    """
+    worker, seconds = _worker(work, "none"), dict[tuple[str, str], list[float]]()
+    for _ in range(ROUNDS):
+        for form, of_format in FORMATS.items():
+            for masks, of_masks in MASKS.items():
+                data = override(recipe("roberta_base"), of_format + of_masks).data
+                worker.job = replace(worker.job, data=data)
+                special, words = worker.vocabulary.special, worker.vocabulary.word_starts
+                worker.masking = Masking.of(data, special, words)
+                seconds.setdefault((form, masks), []).append(_seconds(work, worker))
+    least = min(seconds["full sentences", "token"])
+    for form in FORMATS:
+        ratios = [f"{masks} {min(seconds[form, masks]) / least:.2f}" for masks in MASKS]
+        print(f"prepare: {form}: {', '.join(ratios)} times as long (goal <= 2)")
+
+
+def _our_seconds(work: Path, compression: str) -> float:
+    """CPU seconds of a new worker over the large file, files written."""
+    return _seconds(work, _worker(work, compression))
+
+
+def _worker(work: Path, compression: str) -> Worker:
     job = Job(
-        output,
+        work / "parts",
         recipe("roberta_base").data,
         ("large",),
         {"large": 2**64 // 200},
@@ -125,7 +168,13 @@ def _our_seconds(work: Path, vocabulary: object, compression: str) -> float:
         compression,
         "gigatoken",  # type: ignore[arg-type]
     )
-    worker = Worker.create(job, read_vocabulary(work / "tokenizer"))
+    return Worker.create(job, read_vocabulary(work / "tokenizer"))
+
+
+def _seconds(work: Path, worker: Worker) -> float:
+    shutil.rmtree(work / "parts", ignore_errors=True)
+    (work / "parts").mkdir()
+    _, sources = corpus_sources(str(work / "large.jsonl"), [])
     started = time.process_time()
     for task in cut_tasks(sources):
         worker.do(task)
