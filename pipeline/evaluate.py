@@ -16,7 +16,7 @@ from model.objectives import MaskedLanguageModel
 from pipeline.command import Parser
 from pipeline.data.reading import Dataset, check_datasets
 from pipeline.data.shards import VALIDATION
-from pipeline.data.vocabulary import read_vocabulary
+from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.training.evaluation import (
     corpus_fields,

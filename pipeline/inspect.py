@@ -24,8 +24,10 @@ from pipeline.data import shards
 from pipeline.data.masking import KEPT, MASK, RANDOM
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
+from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizer_json import UNIGRAM
 from pipeline.data.verification import masking_of, verify_files, verify_shard
-from pipeline.data.vocabulary import Vocabulary, read_vocabulary
+from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
 
 _CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}
@@ -38,7 +40,7 @@ _PAIRS = {
     RANDOM_NEXT: "B of another document",
     UNLABELLED: "no label",
 }
-_LEGEND = "M <mask>  R random id  K kept, predicted all the same  · not predicted"
+_LEGEND = "M {mask}  R random id  K kept, predicted all the same  · not predicted"
 
 
 def main() -> None:
@@ -292,12 +294,14 @@ def print_sequence(
     grid = np.stack(
         [_row_actions(drawn.positions, drawn.actions, row, len(ids)) for drawn in masks]
     )
-    print(f"\n  {_LEGEND}")
+    print(f"\n  {_LEGEND.format(mask=tokenizer.id_to_token(vocabulary.mask))}")
     print(f"  {'position  token':<30} " + " ".join(f"{k}" for k in range(len(grid))))
     shown_tokens = len(ids) if limit == 0 else min(limit, len(ids))
     for position in range(shown_tokens):
         token = tokenizer.decode([int(ids[position])], skip_special_tokens=False)
-        token = token if not vocabulary.special[ids[position]] else f"<{token.strip('<>')}>"
+        if vocabulary.special[ids[position]] or vocabulary.kind == UNIGRAM:
+            # decoding would leave out what begins a word in unigram
+            token = tokenizer.id_to_token(int(ids[position])) or ""
         mark = "|" if position in starts and position > 0 else " "
         cells = " ".join(_CELLS[int(code)] for code in grid[:, position])
         print(f"  {position:>5} {mark}  {token[:20]!r:<23}{cells}".rstrip())

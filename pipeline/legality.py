@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pipeline.run import Data, Run
 
 IMPLEMENTED = {
-    "data.tokenizer": ("byte-bpe",),
 }
 """Choices carried out today, for settings with names that are planned only."""
 
@@ -110,6 +109,11 @@ def _contradictions(run: Run) -> Iterator[str]:
     if data.masking == "electra" and masks.random_share > 0:
         share = f"data.masks.random_share={masks.random_share} to 0"
         yield f"data.masking=electra shows no random ids: set {share} (its paper keeps 15 %)"
+    if data.tokenizer == "byte-bpe" and data.lower_case:
+        yield (
+            "data.lower_case=true does not go with data.tokenizer=byte-bpe, which keeps every "
+            "byte; set it to false, or data.tokenizer to wordpiece or unigram"
+        )
     legal = {"static": data.duplicates == 1, "per-epoch": data.duplicates == 0}
     if not legal.get(data.mask_mode, data.duplicates > 0):
         yield (

@@ -31,14 +31,11 @@ from pipeline.data.files import remove_temporaries
 from pipeline.data.identity import engine_versions, shard_identity
 from pipeline.data.masking import Masking
 from pipeline.data.ranks import join, run_together
+from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
+from pipeline.data.tokenizer_training import train
+from pipeline.data.tokens import fast_engine
 from pipeline.data.validation import validation_thresholds
-from pipeline.data.vocabulary import (
-    Vocabulary,
-    read_vocabulary,
-    save_vocabulary,
-    train_byte_bpe,
-    trained_on,
-)
+from pipeline.data.vocabulary import Vocabulary
 from pipeline.data.work import WORK, WorkDirectory, wait_for, work_directory
 from pipeline.data.workers import Team, do_tasks, local_team, share, unfinished
 from pipeline.errors import ConfigError, DataError
@@ -157,8 +154,15 @@ def find_vocabulary(directory: Path | None, sources: list[Source], data: Data) -
                 print(f"tokenizer: {directory}" + (f" (trained on {about})" if about else ""))
             else:
                 print(f"tokenizer: none at {directory} yet; training it on this corpus", flush=True)
-                train_tokenizer(sources, data.vocab_size, data.sequence_length, directory)
+                train_tokenizer(sources, data, directory)
     vocabulary = read_vocabulary(directory)
+    found = (vocabulary.kind, vocabulary.lower_case)
+    if found != (data.tokenizer, data.lower_case):
+        raise ConfigError(
+            f"tokenizer {directory} is {found[0]}, {_case(found[1])}, the recipe asks for "
+            f"{data.tokenizer}, {_case(data.lower_case)}; add --set data.tokenizer={found[0]} "
+            f"--set data.lower_case={str(found[1]).lower()}"
+        )
     if vocabulary.size < data.vocab_size:
         print(
             f"tokenizer: only {vocabulary.size:,} of data.vocab_size={data.vocab_size:,} tokens; "
@@ -173,7 +177,12 @@ def find_vocabulary(directory: Path | None, sources: list[Source], data: Data) -
 
 
 def _tokenizer_home(data: Data) -> Path:
-    return data_root() / "tokenizers" / f"{data.tokenizer}-{data.vocab_size}"
+    case = "-uncased" if data.lower_case else ""
+    return data_root() / "tokenizers" / f"{data.tokenizer}-{data.vocab_size}{case}"
+
+
+def _case(lower_case: bool) -> str:
+    return "lower-cased" if lower_case else "cased"
 
 
 def assemble(
@@ -236,8 +245,9 @@ def _report(output: Path, manifest: shards.Manifest, seconds: float) -> None:
         if left_out:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
             print(f"{name}: left out {reasons}")
+    engine = fast_engine(manifest.tokenizer["kind"]).split()[0]
     for mismatch in manifest.engine["mismatches"]:
-        print(f"gigatoken differed from tokenizers, which made the split's ids instead: {mismatch}")
+        print(f"{engine} differed from tokenizers, which made the split's ids instead: {mismatch}")
     print(f"{output}")
     print(f"next: python -m pipeline.inspect {output}")
 
@@ -249,8 +259,11 @@ def _estimate(arguments: argparse.Namespace, sources: list[Source], data: Data) 
         vocabulary = find_vocabulary(arguments.tokenizer, sources, data)
     else:
         print(f"tokenizer: none at {home} yet; one of a small sample serves for this estimate")
-        vocabulary = train_byte_bpe(
-            sample_texts(sources, 1 << 22, splits.Counts()), data.vocab_size
+        vocabulary = train(
+            data.tokenizer,
+            lambda: sample_texts(sources, 1 << 22, splits.Counts()),
+            data.vocab_size,
+            lower_case=data.lower_case,
         )
     job = splits.Job(
         directory=Path(),
@@ -279,8 +292,8 @@ def _parse() -> argparse.Namespace:
         "--tokenizer",
         type=Path,
         metavar="DIR",
-        help="folder with tokenizer.json, vocab.json + merges.txt, or encoder.json + vocab.bpe "
-        "(+ dict.txt for RoBERTa's ids); default: $TENFOLD_ROOT/tokenizers/<kind>-<size>",
+        help="folder with tokenizer.json, vocab.txt, vocab.json + merges.txt, or encoder.json + "
+        "vocab.bpe (+ dict.txt for RoBERTa's ids); default: $TENFOLD_ROOT/tokenizers/<kind>-<size>",
     )
     parser.add_argument(
         "--output",
@@ -322,9 +335,10 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--engine",
-        choices=["gigatoken", "tokenizers"],
-        default="gigatoken",
-        help="what makes ids: gigatoken, checked against tokenizers, or tokenizers alone (slow)",
+        choices=["fast", "tokenizers"],
+        default="fast",
+        help="what makes ids: the fastest engine for the kind of vocabulary, checked against "
+        "tokenizers, or tokenizers alone (slow)",
     )
     arguments = parser.parse_args()
     if not 0 <= arguments.max_bad_fraction < 1:

@@ -72,6 +72,8 @@ class Data:
     """How much is predicted, and what is shown there."""
     tokenizer: Literal["byte-bpe", "wordpiece", "unigram"]
     """Kind of vocabulary."""
+    lower_case: bool
+    """Uncased: no capitals, no accents; for wordpiece as in BERT, for unigram as in ALBERT."""
     vocab_size: int
     """Ids of the vocabulary, special tokens included, before any padding inside the model."""
     seed: int

@@ -17,30 +17,39 @@ from pipeline.command import Parser, add_input_arguments, add_recipe_arguments, 
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.documents import Source
 from pipeline.data.splits import Counts, cut_tasks, read_batches
-from pipeline.data.vocabulary import Vocabulary, save_vocabulary, train_byte_bpe
+from pipeline.data.tokenizer_folders import save_vocabulary
+from pipeline.data.tokenizer_json import SPECIALS
+from pipeline.data.tokenizer_training import train
+from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
+from pipeline.run import Data
 
 SAMPLE_BYTES = 1 << 30
 """Of cleaned text. 50,265 tokens are settled well before; `tokenizers` needs about 5 GB for it."""
 
 
 def train_tokenizer(
-    sources: list[Source],
-    size: int,
-    sequence_length: int,
-    directory: Path,
-    sample_bytes: int = SAMPLE_BYTES,
+    sources: list[Source], data: Data, directory: Path, sample_bytes: int = SAMPLE_BYTES
 ) -> Vocabulary:
-    """Train byte-level BPE on a sample of `sources`, save it; DataError when there is no text."""
+    """Train what `data` asks for on a sample of `sources`; DataError when there is no text."""
     counts = Counts()
-    vocabulary = train_byte_bpe(sample_texts(sources, sample_bytes, counts), size)
+
+    def texts() -> Iterator[str]:
+        nonlocal counts
+        counts = Counts()
+        return sample_texts(sources, sample_bytes, counts)
+
+    vocabulary = train(data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case)
     if counts.documents == 0:
         example = f" (first bad record: {counts.bad_example})" if counts.bad else ""
         raise DataError(f"the input holds no text to train a tokenizer on{example}")
     corpora = ", ".join(dict.fromkeys(source.corpus for source in sources))
     text = f"{corpora}: {counts.documents:,} documents, {counts.bytes / 1e6:,.1f} MB"
-    save_vocabulary(vocabulary, directory, sequence_length, trained_on=text)
-    print(f"tokenizer: trained byte-bpe with {vocabulary.size:,} tokens on {text} -> {directory}")
+    save_vocabulary(vocabulary, directory, data.sequence_length, trained_on=text)
+    print(
+        f"tokenizer: trained {vocabulary.kind} with {vocabulary.size:,} tokens on {text} -> "
+        f"{directory}"
+    )
     if counts.bad:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.bad.items())
         print(f"tokenizer: left out {reasons}, first {counts.bad_example}")
@@ -75,7 +84,7 @@ def main() -> None:
     )
     add_input_arguments(parser)
     add_recipe_arguments(parser)
-    parser.add_argument("--kind", choices=["byte-bpe"], help="kind of vocabulary (the recipe's)")
+    parser.add_argument("--kind", choices=list(SPECIALS), help="kind of vocabulary (the recipe's)")
     parser.add_argument(
         "--vocab-size", type=int, help="tokens, special ones included (the recipe's)"
     )
@@ -104,13 +113,7 @@ def main() -> None:
         arguments.corpus, arguments.input, arguments.text_field, arguments.plain_text
     )
     arguments.output.mkdir(parents=True, exist_ok=True)  # or fail before the work, not after
-    train_tokenizer(
-        sources,
-        data.vocab_size,
-        data.sequence_length,
-        arguments.output,
-        int(arguments.sample_bytes),
-    )
+    train_tokenizer(sources, data, arguments.output, int(arguments.sample_bytes))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.data.corpora import corpus_sources
-from pipeline.data.vocabulary import Vocabulary, read_vocabulary
-from pipeline.train_tokenizer import train_tokenizer
+from pipeline.data.splits import Counts
+from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizer_training import train
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.recipes import recipe
+from pipeline.train_tokenizer import sample_texts, train_tokenizer
 
 LONG = ("test_zero", "test_readme", "test_train", "test_faults", "test_layouts")
 """Files of tests with tests of minutes."""
@@ -39,13 +43,32 @@ def tiny_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Byte-level BPE with 2,048 ids, trained on the sample."""
     folder = tmp_path_factory.mktemp("tokenizer") / "byte-bpe-2048"
     _, sources = corpus_sources("sample", [])
-    train_tokenizer(sources, 2048, 128, folder)
+    train_tokenizer(sources, recipe("roberta_tiny").data, folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def tiny_vocabulary(tiny_tokenizer: Path) -> Vocabulary:
     return read_vocabulary(tiny_tokenizer)
+
+
+@pytest.fixture(scope="session")
+def sample_text() -> list[str]:
+    """Half a megabyte of the sample, a document each."""
+    _, sources = corpus_sources("sample", [])
+    return list(sample_texts(sources, 500_000, Counts()))
+
+
+@pytest.fixture(scope="session")
+def word_vocabularies(sample_text: list[str]) -> dict[str, Vocabulary]:
+    """WordPiece and unigram with 2,000 ids, cased and not, trained on `sample_text`."""
+    return {
+        f"{kind}{'-uncased' * lower_case}": train(
+            kind, lambda: iter(sample_text), 2000, lower_case=lower_case
+        )
+        for kind in ("wordpiece", "unigram")
+        for lower_case in (False, True)
+    }
 
 
 @pytest.fixture(scope="session")

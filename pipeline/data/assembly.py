@@ -137,7 +137,7 @@ def write_documents(work: Path, output: Path, parts: list[Part]) -> None:
 
 
 def mismatches(work: Path) -> list[str]:
-    """Documents for which gigatoken's ids were wrong, so that `tokenizers` made their split's."""
+    """Documents whose fast ids were wrong, so that `tokenizers` made their split's."""
     return [path.read_text() for path in sorted(work.glob("task-*.mismatch"))]
 
 

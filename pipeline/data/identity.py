@@ -16,7 +16,7 @@ from pipeline.data.masking import GENERATOR_VERSION
 from pipeline.data.packing import packing_version
 from pipeline.data.sentences import SENTENCES_VERSION
 from pipeline.data.splits import SPLITS_VERSION
-from pipeline.data.tokens import gigatoken_version
+from pipeline.data.tokens import fast_engine
 from pipeline.data.validation import VALIDATION_VERSION
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.run import Data, shard_settings
@@ -39,10 +39,10 @@ def shard_identity(
 
 
 def engine_versions(data: Data, engine: str) -> dict[str, Any]:
-    """What makes documents, ids, rows and masks; engine: gigatoken or tokenizers."""
+    """What makes documents, ids, rows and masks; engine: fast or tokenizers."""
     ids = f"tokenizers {version('tokenizers')}"
     return {
-        "ids": ids if engine == "tokenizers" else f"gigatoken {gigatoken_version()} and {ids}",
+        "ids": ids if engine == "tokenizers" else f"{fast_engine(data.tokenizer)} and {ids}",
         "unicode": unicodedata.unidata_version,  # for NFC and the classes of characters
         "reading": READING_VERSION,
         "cleaning": CLEANING_VERSION,

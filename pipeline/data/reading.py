@@ -37,8 +37,8 @@ from pipeline.data.shards import (
     read_manifest,
     rows_schema,
 )
+from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.verification import masking_of
-from pipeline.data.vocabulary import read_vocabulary
 from pipeline.errors import DataError
 
 IntArray = npt.NDArray[np.int64]

@@ -94,6 +94,21 @@ def select(tokens: Tokens, chosen: npt.NDArray[np.bool_]) -> Tokens:
     return Tokens(*_select(tokens.ids, tokens.document_offsets, tokens.sentence_starts, chosen))
 
 
+def join(pieces: list[Tokens]) -> Tokens:
+    """The documents of all pieces in order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    bases = np.cumsum([0] + [len(piece.ids) for piece in pieces])
+    return Tokens(
+        np.concatenate([piece.ids for piece in pieces]),
+        np.concatenate(
+            [np.zeros(1, np.int64)]
+            + [piece.document_offsets[1:] + base for piece, base in zip(pieces, bases)]
+        ),
+        np.concatenate([piece.sentence_starts + base for piece, base in zip(pieces, bases)]),
+    )
+
+
 def pack_sentences(
     tokens: Tokens,
     word_starts: npt.NDArray[np.bool_],

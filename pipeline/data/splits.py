@@ -22,13 +22,15 @@ import pyarrow.parquet as pq
 import xxhash
 
 from pipeline.data import shards
+from pipeline.data.byte_level import return_memory
 from pipeline.data.documents import BadRecord, Piece, Record, Source, clean, cut, read
 from pipeline.data.files import write_whole
 from pipeline.data.masking import Masking
 from pipeline.data.packing import count_tokens, pack
+from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.sentences import sentence_starts
-from pipeline.data.sequences import Tokens, select, token_positions
-from pipeline.data.tokens import CHECKED_SHARE, Encoder, EngineMismatch, return_memory
+from pipeline.data.sequences import Tokens, join, select
+from pipeline.data.tokens import CHECKED_SHARE, Encoder
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
 from pipeline.run import Data
@@ -83,7 +85,7 @@ class Job:
     split_bytes: int
     compression: shards.Compression
     engine: str
-    """gigatoken, checked against `tokenizers`, or tokenizers."""
+    """fast, checked against `tokenizers`, or tokenizers."""
 
 
 @dataclass(slots=True)
@@ -240,7 +242,7 @@ class Worker:
     @classmethod
     def create(cls, job: Job, vocabulary: Vocabulary) -> Worker:
         masking = Masking.of(job.data, vocabulary.special, vocabulary.word_starts)
-        encoder = Encoder.create(vocabulary, fast=job.engine == "gigatoken")
+        encoder = Encoder.create(vocabulary, fast=job.engine == "fast")
         return cls(job, vocabulary, encoder, masking)
 
     def do(self, task: Task) -> None:
@@ -248,7 +250,7 @@ class Worker:
         directory = self.job.directory
         if task_marker(directory, task.number).exists():
             return
-        # Written before the task is redone: a restart must not trust gigatoken again.
+        # Written before the task is redone: a restart must not trust the fast engine again.
         distrust = directory / f"task-{task.number:06d}.mismatch"
         if not distrust.exists():
             try:
@@ -266,7 +268,7 @@ class Worker:
         part = 0
         for batch in read_batches(task.pieces, self.job.data.seed, counts):
             if not self._marker(task, part).exists():
-                self._encode(batch, encoder, self.job.thresholds[task.corpus], sides)
+                self._encode(batch, encoder, self.job.thresholds[task.corpus], sides, counts)
             counts.documents += len(batch.ids)
             counts.bytes += int(batch.offsets[-1]) - len(batch.ids)
             if counts.bytes >= self.job.split_bytes:
@@ -276,21 +278,23 @@ class Worker:
         write_whole(task_marker(self.job.directory, task.number), json.dumps(part + 1).encode())
 
     def _encode(
-        self, batch: Batch, encoder: Encoder, threshold: int, sides: tuple[_Side, _Side]
+        self,
+        batch: Batch,
+        encoder: Encoder,
+        threshold: int,
+        sides: tuple[_Side, _Side],
+        counts: Counts,
     ) -> None:
         checked = (batch.hashes >> np.uint64(20)) % np.uint64(CHECKED_SHARE) == 0
-        ids, token_offsets = encoder.encode(batch.buffer, batch.offsets, checked)
-        starts = token_positions(
-            sentence_starts(batch.buffer, batch.offsets),
-            ids,
-            self.vocabulary.byte_lengths,
-            batch.offsets,
-            token_offsets,
-        )
-        tokens = Tokens(ids, token_offsets, starts)
+        sentences = sentence_starts(batch.buffer, batch.offsets)
+        tokens = encoder.encode(batch.buffer, batch.offsets, sentences, checked)
         validation = batch.hashes < np.uint64(threshold)
-        sides[0].add(tokens, batch, ~validation)
-        sides[1].add(tokens, batch, validation)
+        filled = np.diff(tokens.document_offsets) > 0
+        for _ in range(len(filled) - int(filled.sum())):
+            counts.drop("no tokens")  # nothing but characters that the tokenizer removes
+            counts.documents -= 1
+        sides[0].add(tokens, batch, filled & ~validation)
+        sides[1].add(tokens, batch, filled & validation)
 
     def _finish(self, task: Task, part: int, counts: Counts, sides: tuple[_Side, _Side]) -> None:
         """Pack, mask and write one part; its marker last."""
@@ -344,7 +348,7 @@ class Worker:
         Validation gets its masks when the parts' few rows are put together.
         """
         data, vocabulary, compression = self.job.data, self.vocabulary, self.job.compression
-        tokens = _join(side.tokens)
+        tokens = join(side.tokens)
         side.tokens.clear()  # a part is held once at a time
         draws = data.segments.draws if split == shards.TRAIN else 1
         rows = pack(data, tokens, vocabulary, corpus, base, draws)
@@ -382,17 +386,3 @@ def task_marker(directory: Path, task: int) -> Path:
 def part_marker(directory: Path, task: int, part: int) -> Path:
     """Exists when all files of a part do; holds its counts and shard entries."""
     return directory / f"part-{task:06d}-{part:04d}.json"
-
-
-def _join(pieces: list[Tokens]) -> Tokens:
-    if len(pieces) == 1:
-        return pieces[0]
-    bases = np.cumsum([0] + [len(piece.ids) for piece in pieces])
-    return Tokens(
-        np.concatenate([piece.ids for piece in pieces]),
-        np.concatenate(
-            [np.zeros(1, np.int64)]
-            + [piece.document_offsets[1:] + base for piece, base in zip(pieces, bases)]
-        ),
-        np.concatenate([piece.sentence_starts + base for piece, base in zip(pieces, bases)]),
-    )

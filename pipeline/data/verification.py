@@ -13,6 +13,7 @@ from pipeline.data import shards
 from pipeline.data.masking import GENERATOR_VERSION, Masking, Masks
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
+from pipeline.data.tokenizer_json import BYTE_BPE
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
@@ -91,11 +92,14 @@ def _wrong_rows(
     if (ids[offsets[:-1]] != vocabulary.bos).any() or (
         ids[offsets[1:] - 1] != vocabulary.eos
     ).any():
-        return "a row does not begin with <s> or end with </s>"
+        return "a row does not begin and end with its special tokens"
     if np.count_nonzero(ids == vocabulary.bos) != len(lengths):
-        return "a row holds <s> inside"
-    if np.isin(ids, [vocabulary.mask, vocabulary.pad, vocabulary.unk]).any():
-        return "a row holds <mask>, <pad> or <unk>"
+        return "a row holds the token that begins one inside"
+    never = [vocabulary.mask, vocabulary.pad]
+    if vocabulary.kind == BYTE_BPE:  # no text is unknown to it
+        never.append(vocabulary.unk)
+    if np.isin(ids, never).any():
+        return "a row holds a mask, padding or an unknown byte"
     return ""
 
 

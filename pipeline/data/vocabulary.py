@@ -1,56 +1,59 @@
-"""Tokenizer folders: what a vocabulary is, the layouts it is read from, how it is trained.
+"""What a vocabulary is: its tokenizer.json with the per-id tables that packing and masking need.
 
-A folder we write holds `tokenizer.json` + `tokenizer_config.json` (they load with
-`transformers.AutoTokenizer`) and `word_starts.bin` (one byte an id: 1 when the id begins a word).
-Layouts we read: such a folder, `vocab.json` + `merges.txt` (RoBERTa as Hugging Face ships it), and
-`encoder.json` + `vocab.bpe` (GPT-2 as OpenAI ships it), with fairseq's `dict.txt` beside it when
-the ids shall be RoBERTa's. fairseq orders ids by frequency: reading GPT-2's numbers as RoBERTa's
-gives nonsense (transformers issue 7960), so the folder says which it is, by what it holds.
+A text that holds `<mask>` or `[MASK]` keeps it as text in every kind: such a token is only ever put
+in by packing and masking.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import unicodedata
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, pre_tokenizers
 
-from pipeline.data.files import write_whole
+from pipeline.data.tokenizer_json import (
+    BYTE_BPE,
+    CONTINUATION,
+    ROLES,
+    SPECIALS,
+    UNIGRAM,
+    WORD_MARK,
+    WORDPIECE,
+)
 from pipeline.errors import DataError
 
-BOS, PAD, EOS, UNK, MASK = "<s>", "<pad>", "</s>", "<unk>", "<mask>"
-SPECIAL_TOKENS = (BOS, PAD, EOS, UNK, MASK)
-ROBERTA_SIZE = 50_265
-_LAYOUTS = "tokenizer.json; vocab.json + merges.txt; or encoder.json + vocab.bpe (+ dict.txt)"
+_KINDS = {"BPE": BYTE_BPE, "WordPiece": WORDPIECE, "Unigram": UNIGRAM}
+_ANY_LETTER = "q"  # composes with no other character
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A byte-level BPE vocabulary with the per-id tables that packing and masking need."""
+    """A vocabulary with its tables."""
 
     kind: str
+    """byte-bpe, wordpiece or unigram."""
+    lower_case: bool
+    """Whether text is lower-cased before it is looked up."""
     size: int
     """Largest id + 1."""
     bos: int
+    """Begins every row: <s> or [CLS]."""
     pad: int
     eos: int
+    """Ends every segment: </s> or [SEP]."""
     unk: int
     mask: int
     byte_lengths: npt.NDArray[np.uint16]
-    """[size] bytes of text an id stands for; 0 for special ids."""
+    """[size] bytes of text a byte-bpe id stands for; 0 for special ids, and in other kinds."""
     word_starts: npt.NDArray[np.bool_]
-    """[size] ids that begin a word: white space first, or special."""
+    """[size] ids that begin a word, or special."""
     special: npt.NDArray[np.bool_]
-    """[size] ids that no text gives: special, reserved, unused. Never predicted, never drawn."""
+    """[size] ids that no text gives, and the unknown one. Never predicted, never drawn."""
     tokenizer_json: str
     sha256: str
     """Of the bytes of tokenizer.json."""
@@ -58,87 +61,142 @@ class Vocabulary:
     def text_json(self) -> str:
         """tokenizer.json without added tokens: literal `<mask>` in a document stays text."""
         content = json.loads(self.tokenizer_json)
+        if self.kind == UNIGRAM:
+            # Its special tokens are pieces like others: with a space in it none is ever matched.
+            pieces = content["model"]["vocab"]
+            for token in content["added_tokens"]:
+                if token["id"] < len(pieces):
+                    pieces[token["id"]][0] = f" {token['content']}"
         content["added_tokens"] = []
         content["post_processor"] = None
         return json.dumps(content, ensure_ascii=False)
 
     def describe(self) -> dict[str, Any]:
         """What the manifest says of the tokenizer."""
-        names = ("sha256", "kind", "size", "bos", "pad", "eos", "unk", "mask")
+        names = ("sha256", "kind", "size", *ROLES)
         return {name: getattr(self, name) for name in names}
 
 
-def read_vocabulary(directory: Path) -> Vocabulary:
-    """The vocabulary in `directory`, in any layout; DataError says what is missing or unfit."""
-    if not directory.is_dir():
-        raise DataError(f"tokenizer {directory}: no such directory; give one with {_LAYOUTS}")
-    try:
-        if (directory / "tokenizer.json").exists():
-            text = (directory / "tokenizer.json").read_text(encoding="utf-8")
-        elif (directory / "vocab.json").exists():
-            text = _assemble(*_read_roberta(directory))
-        elif (directory / "encoder.json").exists():
-            text = _assemble(*_read_gpt2(directory))
-        else:
-            raise DataError(f"tokenizer {directory}: no known layout; expected {_LAYOUTS}")
-        return vocabulary(text, str(directory))
-    except DataError:
-        raise
-    except Exception as error:  # `tokenizers` raises bare Exception for what it cannot read
-        what = str(error) if not isinstance(error, KeyError) else f"no entry {error}"
-        raise DataError(
-            f"tokenizer {directory} cannot be read: {what}; replace the folder, or remove it if it "
-            "was trained here"
-        ) from error
-
-
 def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
-    """Tables of a tokenizer.json; DataError unless it is lossless byte-level BPE and complete."""
+    """Tables of a tokenizer.json; DataError unless it is complete and of a kind we prepare."""
     content = json.loads(tokenizer_json)
-    ids: dict[str, int] = dict(content["model"]["vocab"])
+    model = content["model"]
+    kind = _KINDS.get(model.get("type", ""))
+    if kind is None:
+        raise DataError(
+            f"tokenizer {name} is {model.get('type')}; byte-level BPE, WordPiece and unigram "
+            "vocabularies can be prepared"
+        )
+    pieces = model["vocab"]
+    ids: dict[str, int] = (
+        {piece: index for index, (piece, _) in enumerate(pieces)}
+        if kind == UNIGRAM
+        else dict(pieces)
+    )
     added = {token["content"]: token["id"] for token in content["added_tokens"]}
-    _check_lossless(content, ids, added, name)
-    Tokenizer.from_str(tokenizer_json)  # refuses merges of unknown tokens and the like
-    ids.update(added)
-    size = max(ids.values()) + 1
-    lengths = np.zeros(size, np.uint16)
-    word_starts = np.zeros(size, np.bool_)
-    special = np.ones(size, np.bool_)
+    _CHECKS[kind](content, ids, added, name)
+    _check_ids(kind, ids, added, len(pieces), name)
+    tokenizer = Tokenizer.from_str(tokenizer_json)  # refuses merges of unknown tokens and the like
+    size = max((ids | added).values()) + 1
+    tables = (np.zeros(size, np.uint16), np.zeros(size, np.bool_), np.ones(size, np.bool_))
+    if kind == BYTE_BPE:
+        _byte_tables(ids, added, *tables)
+    else:
+        _word_tables(kind, tokenizer, ids, added, *tables[1:])
+    return Vocabulary(
+        kind=kind,
+        lower_case=_words(tokenizer, "A") == _words(tokenizer, "a"),
+        size=size,
+        **{role: added[token] for role, token in SPECIALS[kind].items()},
+        byte_lengths=tables[0],
+        word_starts=tables[1],
+        special=tables[2],
+        tokenizer_json=tokenizer_json,
+        sha256=hashlib.sha256(tokenizer_json.encode()).hexdigest(),
+    )
+
+
+def _byte_tables(
+    ids: dict[str, int],
+    added: dict[str, int],
+    lengths: npt.NDArray[np.uint16],
+    word_starts: npt.NDArray[np.bool_],
+    special: npt.NDArray[np.bool_],
+) -> None:
+    """Fill the tables of byte-level BPE: a word begins with white space."""
     alphabet = set(pre_tokenizers.ByteLevel.alphabet())
     white = {_byte_symbol(byte) for byte in b" \t\n\r\x0b\x0c"}
-    for token, index in ids.items():
+    for token, index in (ids | added).items():
         if token in added or _reserved(token, alphabet):
             word_starts[index] = True
             continue
         lengths[index] = len(token)  # each character of a byte-level token stands for one byte
         word_starts[index] = token[0] in white
         special[index] = False
-    bos, pad, eos, unk, mask = (ids[token] for token in SPECIAL_TOKENS)
-    return Vocabulary(
-        kind="byte-bpe",
-        size=size,
-        bos=bos,
-        pad=pad,
-        eos=eos,
-        unk=unk,
-        mask=mask,
-        byte_lengths=lengths,
-        word_starts=word_starts,
-        special=special,
-        tokenizer_json=tokenizer_json,
-        sha256=hashlib.sha256(tokenizer_json.encode()).hexdigest(),
-    )
 
 
-def _check_lossless(
+def _word_tables(
+    kind: str,
+    tokenizer: Tokenizer,
+    ids: dict[str, int],
+    added: dict[str, int],
+    word_starts: npt.NDArray[np.bool_],
+    special: npt.NDArray[np.bool_],
+) -> None:
+    """Fill the tables of WordPiece and unigram.
+
+    Special are `[unused7]`, `##中` and whatever else words are never made of. In WordPiece a word
+    begins without `##`, in unigram with `▁`; there punctuation begins one too, as in ALBERT's
+    create_pretraining_data.py (which takes any letter but a-z for a word's beginning; we do not).
+    """
+    word_starts[list(added.values())] = True
+    for token, index in ids.items():
+        if token in added:
+            continue
+        inside = token.startswith(CONTINUATION) if kind == WORDPIECE else token[0] != WORD_MARK
+        word_starts[index] = not inside or (kind == UNIGRAM and _is_punctuation(token))
+        body = token.removeprefix(CONTINUATION if kind == WORDPIECE else WORD_MARK)
+        mark = WORD_MARK if kind == UNIGRAM else ""
+        whole = f"{_ANY_LETTER}{body}" if inside else body
+        special[index] = bool(whole) and _words(tokenizer, whole) != [mark + whole]
+
+
+def _words(tokenizer: Tokenizer, text: str) -> list[str]:
+    """The words that a text is parted into, as they are looked up."""
+    if tokenizer.normalizer is not None:
+        text = tokenizer.normalizer.normalize_str(text)
+    assert tokenizer.pre_tokenizer is not None  # checked before
+    return [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+
+
+def _is_punctuation(text: str) -> bool:
+    return all(unicodedata.category(character)[0] in "PS" for character in text)
+
+
+def _check_ids(
+    kind: str, ids: dict[str, int], added: dict[str, int], pieces: int, name: str
+) -> None:
+    """DataError unless the kind's special tokens are there and every token has its own id."""
+    missing = [token for token in SPECIALS[kind].values() if token not in added]
+    if missing:
+        raise DataError(
+            f"tokenizer {name} lacks {' '.join(missing)} among its added tokens; "
+            f"{' '.join(SPECIALS[kind].values())} are needed"
+        )
+    every = ids | added
+    if len(ids) < pieces or len(set(every.values())) < len(every):
+        raise DataError(f"tokenizer {name} gives two tokens one id; use one without repeats")
+
+
+def _check_byte_bpe(
     content: dict[str, Any], ids: dict[str, int], added: dict[str, int], name: str
 ) -> None:
     """DataError for a tokenizer whose ids would not give back every byte of a text."""
     model, pre_tokenizer = content["model"], content.get("pre_tokenizer") or {}
-    if model.get("type") != "BPE" or pre_tokenizer.get("type") != "ByteLevel":
+    if pre_tokenizer.get("type") != "ByteLevel":
         raise DataError(
-            f"tokenizer {name} is {model.get('type')} with pre-tokenizer "
-            f"{pre_tokenizer.get('type')}; this version prepares byte-level BPE only"
+            f"tokenizer {name} is BPE with pre-tokenizer {pre_tokenizer.get('type')}; of BPE only "
+            "the byte-level kind can be prepared"
         )
     if content.get("normalizer") or pre_tokenizer.get("add_prefix_space"):
         raise DataError(
@@ -154,134 +212,47 @@ def _check_lossless(
             f"tokenizer {name} lacks {len(lacking)} of the 256 byte symbols, so text would be "
             "lost; use a whole vocabulary"
         )
-    missing = [token for token in SPECIAL_TOKENS if token not in added]
-    if missing:
-        raise DataError(
-            f"tokenizer {name} lacks {' '.join(missing)} among its added tokens; RoBERTa's five "
-            "are needed"
-        )
-    every = ids | added
-    if len(set(every.values())) < len(every):
-        raise DataError(f"tokenizer {name} gives two tokens one id; use one without repeats")
 
 
-def save_vocabulary(
-    vocabulary: Vocabulary, directory: Path, sequence_length: int, trained_on: str = ""
+def _check_wordpiece(
+    content: dict[str, Any], ids: dict[str, int], added: dict[str, int], name: str
 ) -> None:
-    """Write the folder, `tokenizer.json` last: a folder that has it is whole.
-
-    trained_on: what text, in words; kept so that who uses the folder later can be told.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": sequence_length,
-        "bos_token": BOS, "cls_token": BOS, "pad_token": PAD, "eos_token": EOS, "sep_token": EOS,
-        "unk_token": UNK, "mask_token": MASK,
-        "clean_up_tokenization_spaces": False,
-    }  # fmt: skip
-    if trained_on:
-        config["trained_on"] = trained_on
-    write_whole(directory / "word_starts.bin", vocabulary.word_starts.astype(np.uint8).tobytes())
-    write_whole(directory / "tokenizer_config.json", json.dumps(config, indent=1).encode())
-    write_whole(directory / "tokenizer.json", vocabulary.tokenizer_json.encode())
+    """DataError unless text is treated as BERT does."""
+    parts = [(content.get(key) or {}).get("type") for key in ("normalizer", "pre_tokenizer")]
+    if parts != ["BertNormalizer", "BertPreTokenizer"]:
+        raise DataError(
+            f"tokenizer {name} is WordPiece with normalizer {parts[0]} and pre-tokenizer "
+            f"{parts[1]}; BertNormalizer and BertPreTokenizer are needed"
+        )
+    prefix = content["model"]["continuing_subword_prefix"]
+    if prefix != CONTINUATION or content["model"]["unk_token"] != SPECIALS[WORDPIECE]["unk"]:
+        raise DataError(f"tokenizer {name} marks continuations with {prefix!r}; use one with '##'")
 
 
-def trained_on(directory: Path) -> str:
-    """What text the vocabulary of a folder was trained on, in words; "" when it does not say."""
-    path = directory / "tokenizer_config.json"
-    return str(json.loads(path.read_bytes()).get("trained_on", "")) if path.exists() else ""
+def _check_unigram(
+    content: dict[str, Any], ids: dict[str, int], added: dict[str, int], name: str
+) -> None:
+    """DataError unless words are parted by white space and begin with `▁`, as in ALBERT."""
+    pre_tokenizer = content.get("pre_tokenizer") or {}
+    steps = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
+    last = steps[-1]
+    if (
+        last.get("type") != "Metaspace"
+        or [step["type"] for step in steps[:-1]] not in ([], ["WhitespaceSplit"])
+        or (last["replacement"], last["prepend_scheme"]) != (WORD_MARK, "always")
+        or not last.get("split", True)
+    ):
+        raise DataError(
+            f"tokenizer {name} is unigram and does not part words as ALBERT does; pre-tokenizer "
+            "Metaspace with replacement ▁, prepend_scheme always and split is needed"
+        )
+    if content["model"].get("byte_fallback"):
+        raise DataError(f"tokenizer {name} sets model.byte_fallback; use one without")
+    if content["model"]["unk_id"] != added.get(SPECIALS[UNIGRAM]["unk"]):
+        raise DataError(f"tokenizer {name}: its unknown id is not that of <unk>; use ALBERT's")
 
 
-def train_byte_bpe(texts: Iterator[str], size: int) -> Vocabulary:
-    """Train byte-level BPE (Radford et al. 2019, sec. 2.2) with `tokenizers`; ids 0-4 are special.
-
-    The result may hold fewer than `size` tokens when the texts have too few pairs that occur twice.
-    """
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    with _killed_by_interrupt():
-        tokenizer.train_from_iterator(texts, trainer)
-    content = json.loads(tokenizer.to_str())["model"]
-    merges = [tuple(merge) for merge in content["merges"]]
-    return vocabulary(_assemble(content["vocab"], merges), "just trained")
-
-
-@contextmanager
-def _killed_by_interrupt() -> Iterator[None]:
-    """Ctrl-C ends the process at once: `tokenizers` would hear of it only when it is done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _assemble(ids: dict[str, int], merges: list[tuple[str, str]]) -> str:
-    """tokenizer.json that treats text as RoBERTa does: byte-level, nothing trimmed or changed."""
-    tokenizer = Tokenizer(models.BPE(ids, merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        # as roberta-base: the mask swallows the space before it, so "a <mask>" can become "a word"
-        [AddedToken(token, special=True, lstrip=token == MASK) for token in SPECIAL_TOKENS]
-    )
-    tokenizer.post_processor = processors.RobertaProcessing(
-        (EOS, ids[EOS]), (BOS, ids[BOS]), trim_offsets=True, add_prefix_space=False
-    )
-    return str(tokenizer.to_str())
-
-
-def _read_roberta(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """`vocab.json` + `merges.txt`; the three unused ids that some copies lack are put back."""
-    ids: dict[str, int] = json.loads((directory / "vocab.json").read_text(encoding="utf-8"))
-    merges = _read_merges(directory / "merges.txt")
-    if max(ids.values()) + 1 == ROBERTA_SIZE:
-        used = set(ids.values())
-        holes = [index for index in range(ROBERTA_SIZE) if index not in used]
-        ids.update({f"madeupword{number:04d}": index for number, index in enumerate(holes)})
-    return ids, merges
-
-
-def _read_gpt2(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """`encoder.json` + `vocab.bpe`: GPT-2's ids and ours after them; RoBERTa's with `dict.txt`."""
-    gpt2: dict[str, int] = json.loads((directory / "encoder.json").read_text(encoding="utf-8"))
-    merges = _read_merges(directory / "vocab.bpe")
-    if not (directory / "dict.txt").exists():
-        return gpt2 | {token: len(gpt2) + i for i, token in enumerate(SPECIAL_TOKENS)}, merges
-    by_id = {str(index): token for token, index in gpt2.items()}
-    ids = {
-        BOS: 0,
-        PAD: 1,
-        EOS: 2,
-        UNK: 3,
-    }  # fairseq's Dictionary puts these before the file's lines
-    for line in (directory / "dict.txt").read_text(encoding="utf-8").splitlines():
-        word = line.rsplit(" ", 1)[0]
-        ids[by_id.get(word, word)] = len(ids)
-    ids.setdefault(MASK, len(ids))
-    return ids, merges
-
-
-def _read_merges(path: Path) -> list[tuple[str, str]]:
-    if not path.exists():
-        raise DataError(f"{path} is missing; a vocabulary needs its merges beside it")
-    lines = path.read_text(encoding="utf-8").split("\n")
-    pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    bad = [pair for pair in pairs if len(pair) != 2]
-    if bad:
-        raise DataError(f"{path}: not a merge: {' '.join(bad[0])!r}; expected two symbols a line")
-    return [(left, right) for left, right in pairs]
+_CHECKS = {BYTE_BPE: _check_byte_bpe, WORDPIECE: _check_wordpiece, UNIGRAM: _check_unigram}
 
 
 def _reserved(token: str, alphabet: set[str]) -> bool:

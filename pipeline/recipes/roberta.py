@@ -58,6 +58,7 @@ def roberta_base() -> Run:
             duplicates=10,  # Liu et al. 2019, sec. 4.1: ten ways of masking, recalled
             masks=masks(),
             tokenizer="byte-bpe",
+            lower_case=False,
             vocab_size=50_265,  # transformers' RobertaConfig, read
             seed=0,  # ours: any
             validation_fraction=0.005,  # ours: 1/200, enough for a steady loss on any corpus of use

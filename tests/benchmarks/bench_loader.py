@@ -39,8 +39,8 @@ from pipeline.data.masking import Masking
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
 from pipeline.data.sequences import Rows
+from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.verification import masking_of
-from pipeline.data.vocabulary import read_vocabulary
 
 ROWS, LENGTH, VOCABULARY, BATCH, STEP = 32_768, 512, 50_265, 64, 8192
 SPECIAL = 5

@@ -36,7 +36,7 @@ from transformers import AutoTokenizer, DataCollatorForLanguageModeling, PreTrai
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.masking import Masking
 from pipeline.data.splits import SPLIT_BYTES, Job, Worker, cut_tasks
-from pipeline.data.vocabulary import read_vocabulary
+from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.recipes import recipe
 from pipeline.settings import override
 from tests.benchmarks.text import write_jsonl
@@ -166,7 +166,7 @@ def _worker(work: Path, compression: str) -> Worker:
         {"large": 2**64 // 200},
         SPLIT_BYTES,
         compression,
-        "gigatoken",  # type: ignore[arg-type]
+        "fast",  # type: ignore[arg-type]
     )
     return Worker.create(job, read_vocabulary(work / "tokenizer"))
 

@@ -12,7 +12,9 @@ import numpy.typing as npt
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from pipeline.data.corpora import corpus_sources
-from pipeline.data.vocabulary import Vocabulary, read_vocabulary, save_vocabulary
+from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.recipes import recipe
 from pipeline.train_tokenizer import train_tokenizer
 
 
@@ -20,7 +22,8 @@ def bench_vocabulary(directory: Path) -> Vocabulary:
     """Save a vocabulary of RoBERTa's size in `directory` and return it."""
     given = Path(os.environ.get("TENFOLD_TEST_DATA", "/nonexistent")) / "tokenizers"
     if not given.is_dir():
-        return train_tokenizer(corpus_sources("sample", [])[1], 50_265, 512, directory)
+        data = recipe("roberta_base").data
+        return train_tokenizer(corpus_sources("sample", [])[1], data, directory)
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(given / "roberta" / "roberta-base-vocab.json", Path(folder) / "vocab.json")
         shutil.copy(given / "gpt2" / "vocab.bpe", Path(folder) / "merges.txt")

@@ -29,6 +29,11 @@ def test_implemented_choices_are_choices() -> None:
     "settings, message",
     [
         ("data.masks.rate=0", "data.masks.rate=0.0 is out of range; choose one in (0, 1)"),
+        (
+            "data.lower_case=true",
+            "data.lower_case=true does not go with data.tokenizer=byte-bpe, which keeps every "
+            "byte; set it to false, or data.tokenizer to wordpiece or unigram",
+        ),
         ("data.masks.rate=1", "data.masks.rate=1.0 is out of range; choose one in (0, 1)"),
         ("data.duplicates=-1", "data.duplicates=-1 is out of range; choose one in [0, inf)"),
         ("data.masks.span_p=0", "data.masks.span_p=0.0 is out of range; choose one in (0, 1]"),

@@ -27,10 +27,12 @@ from pipeline import inspect, prepare
 from pipeline.data import batches, shards
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.reading import Dataset
+from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.splits import Counts, cut_tasks, read_batches
-from pipeline.data.tokens import Encoder, EngineMismatch
+from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokens import Encoder
 from pipeline.data.verification import verify_files, verify_shard
-from pipeline.data.vocabulary import Vocabulary, read_vocabulary
+from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import run_command
 from tests.pipeline.preparing import contents, tiny, write_jsonl
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.splits import Counts
-from pipeline.data.vocabulary import read_vocabulary
+from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.train_tokenizer import sample_texts
 
 

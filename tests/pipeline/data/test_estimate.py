@@ -62,7 +62,7 @@ def test_a_sample_tells_of_the_whole(
     _, sources = corpus_sources("news", [str(tmp_path / name)])
     job = Job(
         Path("/nonexistent"), recipe("roberta_tiny").data, ("news",), {}, SPLIT_BYTES, "none",
-        "gigatoken",
+        "fast",
     )  # fmt: skip
     found = estimate(sources, job, tiny_vocabulary)["news"]
     assert found.documents == pytest.approx(3000, rel=near)
@@ -76,7 +76,7 @@ def test_books_are_looked_at_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) 
     _, sources = corpus_sources("bookcorpus", [str(tmp_path)])
     job = Job(
         Path("/nonexistent"), recipe("roberta_tiny").data, ("bookcorpus",), {}, SPLIT_BYTES,
-        "none", "gigatoken",
+        "none", "fast",
     )  # fmt: skip
     found = estimate(sources, job, tiny_vocabulary)["bookcorpus"]
     assert found.documents == pytest.approx(40)

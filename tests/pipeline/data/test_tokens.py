@@ -1,99 +1,82 @@
-"""gigatoken's ids against those of `tokenizers`, and what happens where they differ."""
+"""The encoder: the fast engine where it is sure, `tokenizers` where it is not, and the checks."""
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from pipeline.data.tokens import CACHE_BYTES, DIFFERING, Encoder, EngineMismatch
+from pipeline.data.reference_ids import EngineMismatch
+from pipeline.data.sentences import sentence_starts
+from pipeline.data.sequences import Tokens
+from pipeline.data.tokens import Encoder, Engine
 from pipeline.data.vocabulary import Vocabulary
+from pipeline.errors import DataError
+
+TEXTS = ["One text. Two sentences.", "a", "Naïve 日本。 More of it! And more.", "The end. Over."]
 
 
-def buffers(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    encoded = [text.encode() + b"\0" for text in texts]
-    return (
-        np.frombuffer(b"".join(encoded), np.uint8),
-        np.cumsum([0] + [len(text) for text in encoded]),
-    )
+def columns(tokens: Tokens) -> list[list[int]]:
+    return [
+        tokens.ids.tolist(), tokens.document_offsets.tolist(), tokens.sentence_starts.tolist()
+    ]  # fmt: skip
 
 
-def encode(encoder: Encoder, texts: list[str], *, checked: bool = False) -> list[list[int]]:
-    ids, starts = encoder.encode(*buffers(texts), np.full(len(texts), checked))
-    return [ids[a:b].tolist() for a, b in itertools.pairwise(starts)]
+def encode(encoder: Encoder, checked: list[int]) -> list[list[int]]:
+    encoded = [text.encode() + b"\0" for text in TEXTS]
+    buffer = np.frombuffer(b"".join(encoded), np.uint8)
+    offsets = np.cumsum([0] + [len(text) for text in encoded])
+    flags = np.isin(np.arange(len(TEXTS)), checked)
+    return columns(encoder.encode(buffer, offsets, sentence_starts(buffer, offsets), flags))
 
 
-def reference(encoder: Encoder, texts: list[str]) -> list[list[int]]:
-    return [encoder.reference.encode(text, add_special_tokens=False).ids for text in texts]
+@dataclass
+class Spoilt:
+    """An engine that gives document 2 wrong, and may know it; `place`: what is wrong."""
+
+    engine: Engine
+    place: str
+    unsure: list[int]
+
+    def encode(self, *given: np.ndarray) -> tuple[Tokens, np.ndarray]:
+        tokens, unsure = self.engine.encode(*given)
+        unsure[self.unsure] = True
+        if self.place == "ids":
+            tokens.ids[tokens.document_offsets[2]] += 1
+        elif self.place == "sentences":
+            tokens.sentence_starts[4] += 1
+        return tokens, unsure
 
 
-def random_texts(count: int, highest: int, seed: int) -> list[str]:
-    rng = np.random.default_rng(seed)
-    texts = []
-    for _ in range(count):
-        codes = rng.integers(1, highest, rng.integers(1, 40))
-        codes = codes[(codes < 0xD800) | (codes > 0xDFFF)]
-        texts.append("x" + "".join(chr(code) for code in codes))
-    return texts
+@pytest.fixture
+def encoder(tiny_vocabulary: Vocabulary) -> Encoder:
+    return Encoder.create(tiny_vocabulary)
 
 
-@pytest.mark.parametrize("highest", [0x80, 0x3000, 0x110000])
-def test_random_unicode_gives_the_reference_ids(highest: int, tiny_vocabulary: Vocabulary) -> None:
-    encoder = Encoder.create(tiny_vocabulary)
-    texts = random_texts(1000, highest, seed=highest)
-    assert encode(encoder, texts) == reference(encoder, texts)
+@pytest.mark.parametrize("unsure", [[], [0], [2], [0, 1, 2, 3], [1, 3]])
+def test_documents_are_spliced(unsure: list[int], encoder: Encoder) -> None:
+    assert encoder.fast is not None
+    expected = encode(replace(encoder, fast=None), [])
+    spoilt = Spoilt(encoder.fast, "ids" if 2 in unsure else "", unsure)
+    assert encode(replace(encoder, fast=spoilt), [0, 1, 2, 3]) == expected
 
 
-def test_code_points_the_engines_see_differently_go_to_the_reference(
-    tiny_vocabulary: Vocabulary,
-) -> None:
-    encoder = Encoder.create(tiny_vocabulary)
-    texts = [f"a{chr(code)}b {chr(code)}1" for first, last in DIFFERING for code in (first, last)]
-    texts = ["plain text", *texts, "plain again"]
-    assert encode(encoder, texts) == reference(encoder, texts)
+@pytest.mark.parametrize("place", ["ids", "sentences"])
+def test_a_checked_difference_is_noticed(place: str, encoder: Encoder) -> None:
+    assert encoder.fast is not None
+    spoilt = replace(encoder, fast=Spoilt(encoder.fast, place, []))
+    encode(spoilt, [0, 1, 3])
+    with pytest.raises(EngineMismatch, match=r"document 2 .*Naïve"):
+        encode(spoilt, [2])
 
 
-def test_ids_stand_for_every_byte(tiny_vocabulary: Vocabulary) -> None:
-    encoder = Encoder.create(tiny_vocabulary)
-    texts = random_texts(200, 0x110000, seed=1)
-    for text, ids in zip(texts, encode(encoder, texts)):
-        assert tiny_vocabulary.byte_lengths[ids].sum() == len(text.encode())
-
-
-def test_a_difference_in_a_checked_document_is_noticed(tiny_vocabulary: Vocabulary) -> None:
-    encoder = Encoder.create(tiny_vocabulary)
-
-    class Wrong:
-        """An engine whose second document comes back with one id changed."""
-
-        def encode_batch(self, source: object, *, parallel: bool) -> object:
-            assert encoder_fast is not None
-            result = encoder_fast.encode_batch(source, parallel=parallel)
-            np.asarray(result.layout.content.data)[int(result.layout.offsets.data[1])] += 1
-            return result
-
-    encoder_fast = encoder.fast
-    wrong = replace(encoder, fast=Wrong())  # type: ignore[arg-type]
-    assert encode(wrong, ["one text", "two texts"]) != reference(encoder, ["one text", "two texts"])
-    with pytest.raises(EngineMismatch, match="two texts"):
-        encode(wrong, ["one text", "two texts"], checked=True)
-
-
-def test_the_cache_is_emptied_when_the_process_has_grown(
+def test_an_engine_that_fails_the_probe_is_refused(
     tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder = Encoder.create(tiny_vocabulary)
-    first = encoder.fast
-    expected = encode(encoder, ["one text", "two texts"])
-    assert encoder.fast is first
-    encoder.resident -= CACHE_BYTES + (1 << 30)
-    assert encode(encoder, ["one text", "two texts"]) == expected
-    assert encoder.fast is not first
+    def differs(*given: object) -> Tokens:
+        raise EngineMismatch("made up")
 
-
-def test_the_reference_alone_gives_the_same(tiny_vocabulary: Vocabulary) -> None:
-    texts = ["one text", "naïve 日本", "three"]
-    alone = Encoder.create(tiny_vocabulary, fast=False)
-    assert encode(alone, texts) == encode(Encoder.create(tiny_vocabulary), texts)
+    monkeypatch.setattr(Encoder, "encode", differs)
+    with pytest.raises(DataError, match=r"made up.*--engine tokenizers"):
+        Encoder.create(tiny_vocabulary)

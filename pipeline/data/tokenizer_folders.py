@@ -1,0 +1,176 @@
+"""Tokenizer folders: the layouts a vocabulary is read from, and the one it is written in.
+
+A folder we write holds `tokenizer.json` + `tokenizer_config.json` (they load with
+`transformers.AutoTokenizer`) and `word_starts.bin` (one byte an id: 1 when the id begins a word).
+Layouts we read: such a folder, `vocab.txt` (BERT as Google and Hugging Face ship it), `vocab.json`
++ `merges.txt` (RoBERTa as Hugging Face ships it), and `encoder.json` + `vocab.bpe` (GPT-2 as OpenAI
+ships it), with fairseq's `dict.txt` beside it when the ids shall be RoBERTa's. fairseq orders ids
+by frequency: reading GPT-2's numbers as RoBERTa's gives nonsense (transformers issue 7960), so the
+folder says which it is, by what it holds.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.data.files import write_whole
+from pipeline.data.tokenizer_json import (
+    BYTE_BPE,
+    CONTINUATION,
+    SPECIALS,
+    WORDPIECE,
+    byte_bpe_json,
+    wordpiece_json,
+)
+from pipeline.data.vocabulary import Vocabulary, vocabulary
+from pipeline.errors import DataError
+
+ROBERTA_SIZE = 50_265
+LAYOUTS = (
+    "tokenizer.json; vocab.txt; vocab.json + merges.txt; or encoder.json + vocab.bpe (+ dict.txt)"
+)
+
+
+def read_vocabulary(directory: Path) -> Vocabulary:
+    """The vocabulary in `directory`, in any layout; DataError says what is missing or unfit."""
+    if not directory.is_dir():
+        raise DataError(f"tokenizer {directory}: no such directory; give one with {LAYOUTS}")
+    try:
+        if (directory / "tokenizer.json").exists():
+            text = (directory / "tokenizer.json").read_text(encoding="utf-8")
+        elif (directory / "vocab.txt").exists():
+            text = _read_bert(directory)
+        elif (directory / "vocab.json").exists():
+            text = byte_bpe_json(*_read_roberta(directory))
+        elif (directory / "encoder.json").exists():
+            text = byte_bpe_json(*_read_gpt2(directory))
+        else:
+            raise DataError(f"tokenizer {directory}: no known layout; expected {LAYOUTS}")
+        return vocabulary(text, str(directory))
+    except DataError:
+        raise
+    except Exception as error:  # `tokenizers` raises bare Exception for what it cannot read
+        what = str(error) if not isinstance(error, KeyError) else f"no entry {error}"
+        raise DataError(
+            f"tokenizer {directory} cannot be read: {what}; replace the folder, or remove it if it "
+            "was trained here"
+        ) from error
+
+
+def save_vocabulary(
+    vocabulary: Vocabulary, directory: Path, sequence_length: int, trained_on: str = ""
+) -> None:
+    """Write the folder, `tokenizer.json` last: a folder that has it is whole.
+
+    trained_on: what text, in words; kept so that who uses the folder later can be told.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    names = SPECIALS[vocabulary.kind]
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": sequence_length,
+    }
+    if vocabulary.kind == BYTE_BPE:
+        config |= {"bos_token": names["bos"], "eos_token": names["eos"]}
+    else:
+        config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+        # for who loads the folder as BertTokenizer or AlbertTokenizer, which read no normalizer
+        config["do_lower_case"] = vocabulary.lower_case
+        if vocabulary.kind == WORDPIECE:
+            normalizer = json.loads(vocabulary.tokenizer_json)["normalizer"]
+            config["strip_accents"] = normalizer["strip_accents"]
+            config["tokenize_chinese_chars"] = normalizer["handle_chinese_chars"]
+        else:
+            config["keep_accents"] = not vocabulary.lower_case
+    config |= {
+        "cls_token": names["bos"], "pad_token": names["pad"], "sep_token": names["eos"],
+        "unk_token": names["unk"], "mask_token": names["mask"],
+        "clean_up_tokenization_spaces": False,
+    }  # fmt: skip
+    if trained_on:
+        config["trained_on"] = trained_on
+    write_whole(directory / "word_starts.bin", vocabulary.word_starts.astype(np.uint8).tobytes())
+    write_whole(directory / "tokenizer_config.json", json.dumps(config, indent=1).encode())
+    write_whole(directory / "tokenizer.json", vocabulary.tokenizer_json.encode())
+
+
+def trained_on(directory: Path) -> str:
+    """What text the vocabulary of a folder was trained on, in words; "" when it does not say."""
+    return str(_config(directory).get("trained_on", ""))
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    path = directory / "tokenizer_config.json"
+    return dict(json.loads(path.read_bytes())) if path.exists() else {}
+
+
+def _read_bert(directory: Path) -> str:
+    """`vocab.txt`, a token a line; without tokenizer_config.json, cased if a token has a capital.
+
+    An uncased vocabulary with capitals would hold tokens that no text gives.
+    """
+    lines = (directory / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    ids = {line.rstrip("\r"): index for index, line in enumerate(lines)}
+    if len(ids) < len(lines):
+        raise DataError(f"{directory / 'vocab.txt'} repeats a token; use one without repeats")
+    missing = [token for token in SPECIALS[WORDPIECE].values() if token not in ids]
+    if missing:
+        raise DataError(f"{directory / 'vocab.txt'} lacks {' '.join(missing)}; use BERT's")
+    words = (token.removeprefix(CONTINUATION) for token in ids if not token.startswith("["))
+    cased = any(word != word.lower() for word in words)
+    config = _config(directory)
+    lower_case = bool(config.get("do_lower_case", not cased))
+    if lower_case and cased:
+        raise DataError(
+            f"{directory}: tokenizer_config.json says do_lower_case=true, vocab.txt has tokens "
+            "with capitals; set it to false, or give the uncased vocabulary"
+        )
+    return wordpiece_json(
+        ids,
+        lower_case=lower_case,
+        strip_accents=config.get("strip_accents"),
+        ideographs_apart=bool(config.get("tokenize_chinese_chars", True)),
+    )
+
+
+def _read_roberta(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """`vocab.json` + `merges.txt`; the three unused ids that some copies lack are put back."""
+    ids: dict[str, int] = json.loads((directory / "vocab.json").read_text(encoding="utf-8"))
+    merges = _read_merges(directory / "merges.txt")
+    if max(ids.values()) + 1 == ROBERTA_SIZE:
+        used = set(ids.values())
+        holes = [index for index in range(ROBERTA_SIZE) if index not in used]
+        ids.update({f"madeupword{number:04d}": index for number, index in enumerate(holes)})
+    return ids, merges
+
+
+def _read_gpt2(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """`encoder.json` + `vocab.bpe`: GPT-2's ids and ours after them; RoBERTa's with `dict.txt`."""
+    gpt2: dict[str, int] = json.loads((directory / "encoder.json").read_text(encoding="utf-8"))
+    merges = _read_merges(directory / "vocab.bpe")
+    names = SPECIALS[BYTE_BPE]
+    if not (directory / "dict.txt").exists():
+        return gpt2 | {token: len(gpt2) + i for i, token in enumerate(names.values())}, merges
+    by_id = {str(index): token for token, index in gpt2.items()}
+    # fairseq's Dictionary puts these before the file's lines
+    ids = {names[role]: index for index, role in enumerate(("bos", "pad", "eos", "unk"))}
+    for line in (directory / "dict.txt").read_text(encoding="utf-8").splitlines():
+        word = line.rsplit(" ", 1)[0]
+        ids[by_id.get(word, word)] = len(ids)
+    ids.setdefault(names["mask"], len(ids))
+    return ids, merges
+
+
+def _read_merges(path: Path) -> list[tuple[str, str]]:
+    if not path.exists():
+        raise DataError(f"{path} is missing; a vocabulary needs its merges beside it")
+    lines = path.read_text(encoding="utf-8").split("\n")
+    pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    bad = [pair for pair in pairs if len(pair) != 2]
+    if bad:
+        raise DataError(f"{path}: not a merge: {' '.join(bad[0])!r}; expected two symbols a line")
+    return [(left, right) for left, right in pairs]

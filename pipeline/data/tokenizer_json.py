@@ -1,0 +1,121 @@
+"""tokenizer.json of each kind of vocabulary: what is done to a text before and after its ids.
+
+    byte-bpe   RoBERTa's: bytes, nothing trimmed or changed
+    wordpiece  BERT's: clean, ideographs apart, lower case and accents off when uncased; words and
+               punctuation apart, `##` on what goes on inside a word
+    unigram    ALBERT's: ``quotes'' to ", NFKC, lower case and accents off when uncased; white space
+               parts words, `▁` begins one
+
+ALBERT's own normaliser is a table inside its SentencePiece model; NFKC is what that table does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+
+BYTE_BPE, WORDPIECE, UNIGRAM = "byte-bpe", "wordpiece", "unigram"
+ROLES = ("bos", "pad", "eos", "unk", "mask")
+SPECIALS: Mapping[str, Mapping[str, str]] = {
+    BYTE_BPE: {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "mask": "<mask>"},
+    WORDPIECE: {"pad": "[PAD]", "unk": "[UNK]", "bos": "[CLS]", "eos": "[SEP]", "mask": "[MASK]"},
+    UNIGRAM: {"pad": "<pad>", "unk": "<unk>", "bos": "[CLS]", "eos": "[SEP]", "mask": "[MASK]"},
+}
+"""Special tokens of each kind by role, in the order of their ids when we train."""
+CONTINUATION = "##"
+WORD_MARK = "▁"
+LONGEST_WORD = 100
+"""Characters; WordPiece makes a longer word unknown (google-research/bert tokenization.py)."""
+
+
+def byte_bpe_json(ids: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> str:
+    """tokenizer.json that treats text as RoBERTa does."""
+    tokenizer = Tokenizer(models.BPE(dict(ids), list(merges)))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    bos, eos = SPECIALS[BYTE_BPE]["bos"], SPECIALS[BYTE_BPE]["eos"]
+    # as roberta-base: the mask swallows the space before it, so "a <mask>" can become "a word"
+    _add_specials(tokenizer, BYTE_BPE, spaced_mask=True)
+    tokenizer.post_processor = processors.RobertaProcessing(
+        (eos, ids[eos]), (bos, ids[bos]), trim_offsets=True, add_prefix_space=False
+    )
+    return str(tokenizer.to_str())
+
+
+def wordpiece_json(
+    ids: Mapping[str, int],
+    *,
+    lower_case: bool,
+    strip_accents: bool | None = None,
+    ideographs_apart: bool = True,
+) -> str:
+    """tokenizer.json that treats text as BERT does; strip_accents: None, as `lower_case` says."""
+    specials = SPECIALS[WORDPIECE]
+    tokenizer = Tokenizer(
+        models.WordPiece(
+            dict(ids), unk_token=specials["unk"], max_input_chars_per_word=LONGEST_WORD
+        )
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=ideographs_apart,
+        strip_accents=strip_accents,
+        lowercase=lower_case,
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix=CONTINUATION)
+    _add_specials(tokenizer, WORDPIECE, spaced_mask=False)
+    tokenizer.post_processor = _two_segments(tokenizer)
+    return str(tokenizer.to_str())
+
+
+def unigram_json(pieces: Sequence[tuple[str, float]], *, lower_case: bool) -> str:
+    """tokenizer.json that treats text as ALBERT does; pieces: (text, log probability) by id."""
+    names = [piece for piece, _ in pieces]
+    tokenizer = Tokenizer(models.Unigram(list(pieces), unk_id=names.index("<unk>")))
+    tokenizer.normalizer = unigram_normalizer(lower_case)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Metaspace(replacement=WORD_MARK, prepend_scheme="always"),
+        ]
+    )
+    tokenizer.decoder = decoders.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
+    _add_specials(tokenizer, UNIGRAM, spaced_mask=True)  # as albert-base
+    tokenizer.post_processor = _two_segments(tokenizer)
+    return str(tokenizer.to_str())
+
+
+def unigram_normalizer(lower_case: bool) -> normalizers.Normalizer:
+    """ALBERT's: accents go with the case (transformers' AlbertConverter)."""
+    quotes = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    plain = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
+    return normalizers.Sequence([*quotes, *(plain if lower_case else []), normalizers.NFKC()])
+
+
+def _add_specials(tokenizer: Tokenizer, kind: str, *, spaced_mask: bool) -> None:
+    mask = SPECIALS[kind]["mask"]
+    tokenizer.add_special_tokens(
+        [
+            AddedToken(token, special=True, normalized=False, lstrip=token == mask and spaced_mask)
+            for token in SPECIALS[kind].values()
+        ]
+    )
+
+
+def _two_segments(tokenizer: Tokenizer) -> processors.TemplateProcessing:
+    """`[CLS] A [SEP]` and `[CLS] A [SEP] B [SEP]`, where B and what ends it are of type 1."""
+    return processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+    )

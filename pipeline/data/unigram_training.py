@@ -1,0 +1,286 @@
+"""Word counts -> unigram pieces with log probabilities (Kudo 2018, sec. 3.2), always the same.
+
+As SentencePiece's unigram_model_trainer.cc does: begin with the substrings that cover most text,
+fit their probabilities by EM, drop the quarter whose loss costs least, and so on. Our own, since
+that of `tokenizers` 0.23 sums in the order of a randomly keyed hash table: its scores differ from
+run to run. Pieces are found by 64-bit hashes of their characters; two that collide (about once in
+10^6 trainings) count as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.bits import GOLDEN, U, mix
+
+LONGEST_PIECE = 16  # characters; SentencePiece max_sentencepiece_length
+SEED_PIECES = 1_000_000  # SentencePiece seed_sentencepiece_size
+KEPT_SHARE = 0.75  # of the pieces, in every round; SentencePiece shrinking_factor
+EM_STEPS = 2  # a round; SentencePiece num_sub_iterations
+_LEAST_COUNT = 0.5  # expected; SentencePiece kExpectedFrequencyThreshold
+_NONE = -1e30  # log probability of what is no piece
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Distinct words one after the other, as code points."""
+
+    codes: npt.NDArray[np.uint32]
+    offsets: npt.NDArray[np.int64]
+    """[words + 1] positions in `codes`."""
+    counts: Floats
+    """[words] how often each occurs in the text."""
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """Candidates: where each is spelt in `Words.codes`, and its log probability."""
+
+    starts: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    scores: Floats
+
+    def keep(self, chosen: npt.NDArray[np.int64]) -> None:
+        self.starts, self.lengths = self.starts[chosen], self.lengths[chosen]
+        self.scores = self.scores[chosen]
+
+
+def train_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]]:
+    """At most `size` pieces of the words in `counts`, likely ones first; all characters are in.
+
+    Fewer when the words have too few substrings that occur twice.
+    """
+    ordered = sorted(counts)
+    text = "".join(ordered)
+    words = Words(
+        np.frombuffer(text.encode("utf-32-le"), np.uint32),
+        np.cumsum([0, *map(len, ordered)]),
+        np.array([counts[word] for word in ordered], np.float64),
+    )
+    pieces = _seed(words)
+    while True:
+        for _ in range(EM_STEPS):
+            _fit(words, pieces)
+        if len(pieces.scores) <= size * 1.1:  # as SentencePiece: then the most likely are taken
+            break
+        _prune(words, pieces, max(int(len(pieces.scores) * KEPT_SHARE), int(size * 1.1)))
+    single = pieces.lengths == 1
+    order = np.lexsort((pieces.starts, pieces.lengths, -pieces.scores, ~single))
+    pieces.keep(order[:size])
+    pieces.keep(np.lexsort((pieces.starts, pieces.lengths, -pieces.scores)))
+    return [
+        (text[start : start + length], float(score))
+        for start, length, score in zip(
+            pieces.starts.tolist(), pieces.lengths.tolist(), pieces.scores
+        )
+    ]
+
+
+def _seed(words: Words) -> _Pieces:
+    """All characters, and the substrings with the most text: how often x how long."""
+    ends = np.repeat(words.offsets[1:], np.diff(words.offsets))
+    weights = np.repeat(words.counts, np.diff(words.offsets))
+    active = np.arange(len(words.codes))
+    hashes = np.zeros(len(words.codes), np.uint64)
+    found: list[tuple[npt.NDArray[np.int64], int, Floats]] = []
+    for length in range(1, LONGEST_PIECE + 1):
+        active = active[active + length <= ends[active]]
+        hashes[active] = _extend_all(hashes[active], words.codes[active + length - 1])
+        _, first, which = np.unique(hashes[active], return_index=True, return_inverse=True)
+        often: Floats = np.bincount(which, weights[active], len(first)).astype(np.float64)
+        enough = (often >= 2) | (length == 1)
+        found.append((active[first[enough]], length, often[enough]))
+        active = active[enough[which]]  # what is rare is not common when it is longer
+    starts = np.concatenate([places for places, _, _ in found])
+    lengths = np.repeat([length for _, length, _ in found], [len(places) for places, _, _ in found])
+    text = np.concatenate([often * length for _, length, often in found])
+    order = np.lexsort((starts, lengths, -text, lengths > 1))[:SEED_PIECES]
+    pieces = _Pieces(starts, lengths, np.log(text) - np.log(text.sum()))
+    pieces.keep(order)
+    return pieces
+
+
+def _fit(words: Words, pieces: _Pieces) -> None:
+    """One step of EM; pieces that are hardly used go, characters stay."""
+    table = _table(words.codes, pieces.starts, pieces.lengths)
+    expected = np.zeros(len(pieces.scores))
+    _expect(words.codes, words.offsets, words.counts, *table, pieces.scores, expected)
+    chosen = np.flatnonzero((expected >= _LEAST_COUNT) | (pieces.lengths == 1))
+    pieces.keep(chosen)
+    expected = np.maximum(expected[chosen], _LEAST_COUNT)
+    # the digamma instead of the logarithm: a sparse prior (Liang et al. 2007), as SentencePiece
+    pieces.scores = _digamma(expected) - _digamma(expected.sum(keepdims=True))
+
+
+def _prune(words: Words, pieces: _Pieces, size: int) -> None:
+    """Keep the `size` pieces without which the text would lose most likelihood."""
+    table = _table(words.codes, pieces.starts, pieces.lengths)
+    used = np.zeros(len(pieces.scores))
+    _count_best(words.codes, words.offsets, words.counts, *table, pieces.scores, used)
+    losses = np.empty(len(pieces.scores))
+    _losses(words.codes, pieces.starts, pieces.lengths, *table, pieces.scores, used, losses)
+    order = np.lexsort((pieces.starts, pieces.lengths, -losses))[:size]
+    pieces.keep(np.sort(order[np.isfinite(losses[order]) | (losses[order] > 0)]))
+
+
+def _digamma(x: Floats) -> Floats:
+    """Asymptotic series after a shift above 7; error below 1e-10."""
+    shift, result = np.array(x), np.zeros(len(x))
+    for _ in range(7):
+        small = shift < 7
+        result[small] -= 1 / shift[small]
+        shift[small] += 1
+    inverse = 1 / (shift * shift)
+    series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse / 240)))
+    digamma: Floats = result + np.log(shift) - 0.5 / shift - series
+    return digamma
+
+
+def _table(
+    codes: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+    """A hash table of the pieces: keys (0: free) and the pieces' numbers."""
+    slots = 1 << int(len(starts) * 2).bit_length()
+    keys, numbers = np.zeros(slots, np.uint64), np.full(slots, -1, np.int32)
+    _fill(codes, starts, lengths, keys, numbers)
+    return keys, numbers
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _extend(key, code):  # type: ignore[no-untyped-def]
+    """The hash of a string and one more character."""
+    return mix((key + GOLDEN) ^ (U(code) << U(32) | U(code))) | U(1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _extend_all(keys, codes):  # type: ignore[no-untyped-def]
+    longer = np.empty_like(keys)
+    for index in range(len(keys)):
+        longer[index] = _extend(keys[index], codes[index])
+    return longer
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(codes, starts, lengths, keys, numbers):  # type: ignore[no-untyped-def]
+    mask = U(len(keys) - 1)
+    for piece in range(len(starts)):
+        key = U(0)
+        for place in range(starts[piece], starts[piece] + lengths[piece]):
+            key = _extend(key, codes[place])
+        slot = key >> U(20) & mask
+        while keys[slot] != U(0):
+            slot = (slot + U(1)) & mask
+        keys[slot] = key
+        numbers[slot] = piece
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _find(key, keys, numbers):  # type: ignore[no-untyped-def]
+    """The piece's number, -1 for what is no piece."""
+    mask = U(len(keys) - 1)
+    slot = key >> U(20) & mask
+    while keys[slot] != U(0):
+        if keys[slot] == key:
+            return numbers[slot]
+        slot = (slot + U(1)) & mask
+    return np.int32(-1)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _log_add(a, b):  # type: ignore[no-untyped-def]
+    high, low = (a, b) if a > b else (b, a)
+    return high if high - low > 40.0 else high + np.log1p(np.exp(low - high))
+
+
+@numba.njit(cache=True, nogil=True)
+def _expect(codes, offsets, counts, keys, numbers, scores, expected):  # type: ignore[no-untyped-def]
+    """Add how often each piece is expected in the words, by forward and backward sums."""
+    for word in range(len(counts)):
+        begin, size = offsets[word], offsets[word + 1] - offsets[word]
+        forward = np.full(size + 1, _NONE)
+        backward = np.full(size + 1, _NONE)
+        edges = np.full((size, LONGEST_PIECE), np.int32(-1))
+        forward[0] = backward[size] = 0.0
+        for place in range(size):
+            key = U(0)
+            for length in range(1, min(LONGEST_PIECE, size - place) + 1):
+                key = _extend(key, codes[begin + place + length - 1])
+                piece = _find(key, keys, numbers)
+                edges[place, length - 1] = piece
+                if piece >= 0:
+                    total = forward[place] + scores[piece]
+                    forward[place + length] = _log_add(forward[place + length], total)
+        for place in range(size - 1, -1, -1):
+            for length in range(1, min(LONGEST_PIECE, size - place) + 1):
+                piece = edges[place, length - 1]
+                if piece >= 0:
+                    total = backward[place + length] + scores[piece]
+                    backward[place] = _log_add(backward[place], total)
+                    share = forward[place] + scores[piece] + backward[place + length]
+                    expected[piece] += counts[word] * np.exp(share - forward[size])
+
+
+@numba.njit(cache=True, nogil=True)
+def _best(codes, begin, size, keys, numbers, scores, without, path):  # type: ignore[no-untyped-def]
+    """The most likely pieces of a string into `path`, last first, and how many; not `without`."""
+    score = np.full(size + 1, _NONE)
+    lengths = np.zeros(size + 1, np.int64)
+    pieces = np.zeros(size + 1, np.int64)
+    score[0] = 0.0
+    for place in range(size):
+        key = U(0)
+        for length in range(1, min(LONGEST_PIECE, size - place) + 1):
+            key = _extend(key, codes[begin + place + length - 1])
+            piece = _find(key, keys, numbers)
+            if piece >= 0 and piece != without:
+                total = score[place] + scores[piece]
+                if total > score[place + length]:
+                    score[place + length] = total
+                    lengths[place + length] = length
+                    pieces[place + length] = piece
+    used, place = 0, size
+    while place > 0:
+        path[used] = pieces[place]
+        used += 1
+        place -= lengths[place]
+    return used, score[size]
+
+
+@numba.njit(cache=True, nogil=True)
+def _count_best(codes, offsets, counts, keys, numbers, scores, used):  # type: ignore[no-untyped-def]
+    """Add how often each piece is in the words' most likely segmentations."""
+    path = np.empty(np.max(np.diff(offsets)), np.int64)
+    for word in range(len(counts)):
+        size = offsets[word + 1] - offsets[word]
+        length, _ = _best(codes, offsets[word], size, keys, numbers, scores, -1, path)
+        for index in range(length):
+            used[path[index]] += counts[word]
+
+
+@numba.njit(cache=True, nogil=True)
+def _losses(codes, starts, lengths, keys, numbers, scores, used, losses):  # type: ignore[no-untyped-def]
+    """[pieces] log likelihood of the text lost without each; -inf: not needed, inf: a character."""
+    total = used.sum()
+    path = np.empty(LONGEST_PIECE, np.int64)
+    for piece in range(len(losses)):
+        if lengths[piece] == 1:
+            losses[piece] = np.inf
+            continue
+        parts, other = _best(
+            codes, starts[piece], lengths[piece], keys, numbers, scores, piece, path
+        )
+        if used[piece] == 0 or other > scores[piece]:
+            losses[piece] = -np.inf
+            continue
+        without = 0.0
+        for index in range(parts):
+            without += np.log(used[path[index]] + used[piece])
+        without -= parts * np.log(total + used[piece] * (parts - 1))
+        losses[piece] = used[piece] / total * (np.log(used[piece]) - np.log(total) - without)

@@ -1,0 +1,63 @@
+"""Training: always the same bytes, the size asked for, rare characters left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pipeline.data.tokenizer_training import train
+from pipeline.data.vocabulary import Vocabulary
+
+PROGRAM = """
+import sys
+from pipeline.data.tokenizer_training import train
+texts = sys.stdin.read().split("\\0")
+for kind in ("wordpiece", "unigram"):
+    print(train(kind, lambda: iter(texts), 600, lower_case=True).sha256)
+"""
+"""Another process has other hash keys, which decided between equal counts in `tokenizers`."""
+
+
+def test_another_process_gives_the_same_bytes(sample_text: list[str]) -> None:
+    text = "\0".join(sample_text[:40])
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM], input=text, capture_output=True, text=True,
+            check=True, env=os.environ | {"TOKENIZERS_PARALLELISM": parallel},
+        ).stdout
+        for parallel in ("true", "false")
+    ]  # fmt: skip
+    assert runs[0] == runs[1] and len(runs[0].split()) == 2
+
+
+def test_the_size_is_the_one_asked_for(word_vocabularies: dict[str, Vocabulary]) -> None:
+    assert {vocabulary.size for vocabulary in word_vocabularies.values()} == {2000}
+    assert not any(vocabulary.special[5:].any() for vocabulary in word_vocabularies.values())
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+def test_a_text_with_few_words_gives_fewer(kind: str) -> None:
+    texts = ["The cat sat on the mat. Naïve cats."] * 5
+    small = train(kind, lambda: iter(texts), 5000, lower_case=True)
+    names = set(json.loads(small.text_json())["model"]["vocab"]) if kind == "wordpiece" else {
+        piece for piece, _ in json.loads(small.text_json())["model"]["vocab"]
+    }  # fmt: skip
+    assert 20 < small.size < 200
+    assert {"the", "cat"} <= {name.removeprefix("▁") for name in names}
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+def test_rare_characters_are_left_out(kind: str) -> None:
+    texts = ["ab cd " * 20_000, "one ☃"]
+    content = train(kind, lambda: iter(texts), 600, lower_case=False).text_json()
+    assert "☃" not in content and "ab" in content
+
+
+def test_characters_take_a_quarter_of_the_ids_at_most() -> None:
+    texts = ["".join(chr(0x4E00 + i) for i in range(3000)) + " and words" * 3000]
+    assert train("wordpiece", lambda: iter(texts), 400, lower_case=False).size <= 400
+    assert train("unigram", lambda: iter(texts), 400, lower_case=False).size <= 400
