@@ -113,11 +113,14 @@ def _frequent(
 
     At most a quarter of `size`; both sorted by code point.
     """
-    apart = np.array([_is_apart(chr(code)) for code in range(0x110000)])
+    apart = np.zeros(0x110000, np.bool_)
     totals, inside = np.zeros(0x110000, np.int64), np.zeros(0x110000, np.int64)
     for text in _chunks(texts, normalizer):
         codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
-        totals += np.bincount(codes, minlength=0x110000)
+        counts = np.bincount(codes, minlength=0x110000)
+        new = np.flatnonzero((counts > 0) & (totals == 0))
+        apart[new] = [_is_apart(chr(code)) for code in new.tolist()]
+        totals += counts
         joined = ~apart[codes[1:]] & ~apart[codes[:-1]]
         inside += np.bincount(codes[1:][joined], minlength=0x110000)
     totals[[code for code in np.flatnonzero(totals).tolist() if chr(code).isspace()]] = 0

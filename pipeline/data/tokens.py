@@ -15,11 +15,13 @@ import numpy.typing as npt
 
 from pipeline.data.bits import Bytes
 from pipeline.data.byte_level import GigatokenEngine, gigatoken_version
+from pipeline.data.cleaning import clean
 from pipeline.data.reference_ids import EngineMismatch, Reference
 from pipeline.data.sentences import sentence_starts
 from pipeline.data.sequences import Tokens, join
 from pipeline.data.tokenizer_json import BYTE_BPE
 from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.words import WORDS_VERSION, WordEngine
 from pipeline.errors import DataError
 
 CHECKED_SHARE = 2000
@@ -55,14 +57,17 @@ class Encoder:
     def create(cls, vocabulary: Vocabulary, *, fast: bool = True) -> Encoder:
         """DataError when the engines differ on the start-up probe."""
         encoder = cls(vocabulary, Reference(vocabulary), None)
-        if fast and vocabulary.kind == BYTE_BPE:
-            encoder.fast = GigatokenEngine(vocabulary)
-            probe = [text.encode() for text in _PROBE]
-            offsets = np.cumsum([0] + [len(text) + 1 for text in probe])
-            buffer = np.frombuffer(b"\0".join(probe) + b"\0", np.uint8)
-            sentences = sentence_starts(buffer, offsets)
+        if fast:
+            encoder.fast = (
+                GigatokenEngine(vocabulary)
+                if vocabulary.kind == BYTE_BPE
+                else WordEngine(vocabulary, encoder.reference)
+            )
+            probe = clean(list(_PROBE))
+            sentences = sentence_starts(probe.buffer, probe.offsets)
+            checked = np.ones(len(_PROBE), np.bool_)
             try:
-                encoder.encode(buffer, offsets, sentences, np.ones(len(probe), np.bool_))
+                encoder.encode(probe.buffer, probe.offsets, sentences, checked)
             except EngineMismatch as error:
                 raise DataError(
                     f"{fast_engine(vocabulary.kind)} does not give this vocabulary's ids "
@@ -117,7 +122,7 @@ class Encoder:
 
 def fast_engine(kind: str) -> str:
     """Name and version of a kind's fast engine, for the fingerprint."""
-    return f"gigatoken {gigatoken_version()}" if kind == BYTE_BPE else "none"
+    return f"gigatoken {gigatoken_version()}" if kind == BYTE_BPE else f"words {WORDS_VERSION}"
 
 
 def _documents(tokens: Tokens, first: int, last: int) -> Tokens:

@@ -23,6 +23,7 @@ SEED_PIECES = 1_000_000  # SentencePiece seed_sentencepiece_size
 KEPT_SHARE = 0.75  # of the pieces, in every round; SentencePiece shrinking_factor
 EM_STEPS = 2  # a round; SentencePiece num_sub_iterations
 _LEAST_COUNT = 0.5  # expected; SentencePiece kExpectedFrequencyThreshold
+_DECIMALS = 6  # of a score: few enough that every reader of JSON gets the same number
 _NONE = -1e30  # log probability of what is no piece
 
 Floats = npt.NDArray[np.float64]
@@ -76,7 +77,7 @@ def train_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
     pieces.keep(order[:size])
     pieces.keep(np.lexsort((pieces.starts, pieces.lengths, -pieces.scores)))
     return [
-        (text[start : start + length], float(score))
+        (text[start : start + length], round(float(score), _DECIMALS))
         for start, length, score in zip(
             pieces.starts.tolist(), pieces.lengths.tolist(), pieces.scores
         )

@@ -149,6 +149,8 @@ COVERED_ELSEWHERE = {
     "pipeline/data/identity.py",  # all of them: tests/pipeline/test_prepare.py
     "pipeline/data/verification.py",  # tests/pipeline/test_inspect.py
     "pipeline/data/tokenizer_json.py",  # tests/pipeline/data/test_tokenizer_folders.py
+    "pipeline/data/word_table.py",  # tests/pipeline/data/test_words.py
+    "pipeline/data/word_matching.py",  # tests/pipeline/data/test_words.py
     "pipeline/data/bits.py",  # tests/pipeline/data/test_masking.py
     "pipeline/data/batch.py", "pipeline/data/batches.py", "pipeline/data/background.py",
     "pipeline/data/columns.py", "pipeline/data/reading.py",  # tests/pipeline/data/test_loader.py

@@ -1,0 +1,205 @@
+"""Ids of ASCII words by the rules of WordPiece and unigram, as `tokenizers` applies them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.bits import Bytes, U, mix
+from pipeline.data.word_table import Numbers, Table
+
+
+class Trie(NamedTuple):
+    """Strings by their bytes: (node, byte) -> node, the root is 0."""
+
+    keys: Numbers
+    """node << 8 | byte, plus 1; 0 is free."""
+    children: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.int32]
+    """[nodes] the id of the string that ends there, or -1."""
+
+
+class Matcher(NamedTuple):
+    """A vocabulary for ASCII words."""
+
+    unigram: bool
+    first: Trie
+    """Tokens that begin a word; in unigram all of them."""
+    rest: Trie
+    """Tokens that go on in one."""
+    scores: npt.NDArray[np.float64]
+    unk: int
+    unk_score: float
+    longest: int
+    """Characters; WordPiece makes a longer word unknown."""
+    mark: Bytes
+    """What unigram puts before a word."""
+    characters: Bytes
+    """[128] what a character becomes; 0: the word is for `tokenizers`."""
+    pairs: npt.NDArray[np.bool_]
+    """[128, 128] characters that together become something else: for `tokenizers`."""
+
+
+def build_trie(strings: Sequence[bytes], ids: Numbers) -> Trie:
+    """The trie of `strings`, each with its id."""
+    lengths = np.array([len(string) for string in strings], np.int64)
+    total = int(lengths.sum())
+    slots = 1 << int(2 * total + 2).bit_length()
+    trie = Trie(
+        np.zeros(slots, np.int64), np.zeros(slots, np.int32), np.full(total + 1, -1, np.int32)
+    )
+    text = np.frombuffer(b"".join(strings), np.uint8)
+    _fill_trie(text, np.cumsum(lengths), np.asarray(ids, np.int64), trie)
+    return trie
+
+
+def match_words(first: int, table: Table, matcher: Matcher) -> Numbers:
+    """Give ids to the words from number `first` on; returns those that `tokenizers` must encode."""
+    left: Numbers = _match_all(first, table, matcher)
+    return left
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _step(trie, node, byte):  # type: ignore[no-untyped-def]
+    """The node behind `node` by `byte`, 0 when there is none."""
+    key = np.int64(node) << 8 | np.int64(byte)
+    mask = U(len(trie.keys) - 1)
+    slot = mix(U(key)) & mask
+    while trie.keys[slot] != 0:
+        if trie.keys[slot] == key + 1:
+            return trie.children[slot]
+        slot = (slot + U(1)) & mask
+    return np.int32(0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_trie(text, ends, ids, trie):  # type: ignore[no-untyped-def]
+    mask = U(len(trie.keys) - 1)
+    nodes = 1
+    begin = 0
+    for index in range(len(ids)):
+        node = np.int32(0)
+        for place in range(begin, ends[index]):
+            child = _step(trie, node, text[place])
+            if child == 0:
+                key = np.int64(node) << 8 | np.int64(text[place])
+                slot = mix(U(key)) & mask
+                while trie.keys[slot] != 0:
+                    slot = (slot + U(1)) & mask
+                trie.keys[slot] = key + 1
+                trie.children[slot] = nodes
+                child = np.int32(nodes)
+                nodes += 1
+            node = child
+        begin = ends[index]
+        trie.ends[node] = ids[index]
+
+
+@numba.njit(cache=True, nogil=True)
+def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
+    left = np.empty(table.used[0] - first, np.int64)
+    count = 0
+    for word in range(first, table.used[0]):
+        begin = table.starts[word]
+        size = table.starts[word + 1] - begin
+        spelling = np.empty(len(matcher.mark) + size, np.uint8)
+        spelling[: len(matcher.mark)] = matcher.mark
+        text = spelling[len(matcher.mark) :]
+        ordinary = True
+        for index in range(size):
+            byte = table.text[begin + index]
+            if byte >= 0x80 or matcher.characters[byte] == 0:
+                ordinary = False
+                break
+            text[index] = matcher.characters[byte]
+            if index and matcher.pairs[table.text[begin + index - 1], byte]:
+                ordinary = False
+                break
+        if not ordinary:
+            left[count] = word
+            count += 1
+            continue
+        out = table.ids[table.used[2] :]
+        table.id_starts[word] = table.used[2]
+        if matcher.unigram:
+            found = _viterbi(spelling, matcher, out)
+        else:
+            found = _longest_match(text, matcher, out)
+        table.counts[word] = found
+        table.used[2] += found
+    return left[:count]
+
+
+@numba.njit(cache=True, nogil=True)
+def _longest_match(text, matcher, out):  # type: ignore[no-untyped-def]
+    """Ids of an ASCII word by WordPiece's rule; returns how many."""
+    out[0] = matcher.unk
+    if len(text) > matcher.longest:
+        return 1
+    count = 0
+    place = 0
+    while place < len(text):
+        trie = matcher.first if place == 0 else matcher.rest
+        node = np.int32(0)
+        best = -1
+        end = place
+        for index in range(place, len(text)):
+            node = _step(trie, node, text[index])
+            if node == 0:
+                break
+            if trie.ends[node] >= 0:
+                best = trie.ends[node]
+                end = index + 1
+        if best < 0:
+            out[0] = matcher.unk
+            return 1
+        out[count] = best
+        count += 1
+        place = end
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _viterbi(text, matcher, out):  # type: ignore[no-untyped-def]
+    """Ids of the most likely pieces of a word, as `tokenizers`' encode_optimized; how many.
+
+    Neighbouring characters that are in no piece are one unknown token.
+    """
+    size = len(text)
+    score = np.zeros(size + 1)
+    back = np.full(size + 1, -1, np.int64)
+    piece = np.empty(size + 1, np.int64)
+    place = 0
+    while place < size:
+        length = 1 if text[place] < 0x80 else len(matcher.mark)  # no other is in the word
+        single = False
+        node = np.int32(0)
+        for end in range(place + 1, size + 1):
+            node = _step(matcher.first, node, text[end - 1])
+            if node == 0:
+                break
+            index = matcher.first.ends[node]
+            if index >= 0:
+                total = matcher.scores[index] + score[place]
+                if back[end] < 0 or total > score[end]:
+                    score[end], back[end], piece[end] = total, place, index
+                single = single or end - place == length
+        if not single:
+            end = place + length
+            total = matcher.unk_score + score[place]
+            if back[end] < 0 or total > score[end]:
+                score[end], back[end], piece[end] = total, place, matcher.unk
+        place += length
+    count = 0
+    place = size
+    while place > 0:
+        if piece[place] != matcher.unk or count == 0 or out[count - 1] != matcher.unk:
+            out[count] = piece[place]
+            count += 1
+        place = back[place]
+    out[:count] = out[:count][::-1].copy()
+    return count

@@ -1,0 +1,329 @@
+"""Text into words, words into numbers, numbers into ids: a table of the words seen.
+
+A word of up to 8 bytes is its own tag (no text holds NUL); the tag of a longer one is a hash with
+0xFF, which is no byte of UTF-8, on top, and its bytes are compared too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.bits import EVERY_BIT, EVERY_HIGH_BIT, GOLDEN, Bytes, U, mix, word_at
+from pipeline.data.masking import Ids
+
+UNSEEN, SPACE, PART, APART, UNSURE = range(5)
+"""A character was never seen, parts words, belongs to a word, is one, or is none of these."""
+_SLOTS = 1 << 20
+_MOST_TAGGED = _SLOTS * 7 // 10  # words beyond are not looked up again
+TO_ENCODE = -1
+"""Instead of how many ids a word has."""
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Table(NamedTuple):
+    """Words seen, with their ids. Arrays are longer than what is used of them."""
+
+    tags: npt.NDArray[np.uint64]
+    numbers: npt.NDArray[np.int32]
+    """[slots] number of the word with the tag, -1: free."""
+    used: Numbers
+    """[3] words, bytes and ids."""
+    starts: Numbers
+    """[words] where each is spelt in `text`; of the next word, too."""
+    text: Bytes
+    id_starts: Numbers
+    counts: npt.NDArray[np.int32]
+    """[words] ids of each."""
+    ids: npt.NDArray[np.int32]
+
+    @classmethod
+    def empty(cls) -> Table:
+        numbers, none = np.full(_SLOTS, -1, np.int32), np.empty(0, np.int32)
+        starts, text = np.zeros(1, np.int64), np.empty(0, np.uint8)
+        used = np.zeros(3, np.int64)
+        return cls(
+            np.zeros(_SLOTS, np.uint64), numbers, used, starts, text, starts.copy(), none, none
+        )
+
+    @property
+    def words(self) -> int:
+        return int(self.used[0])
+
+    @property
+    def bytes(self) -> int:
+        return int(self.used[1])
+
+    def with_room(self, size: int) -> Table:
+        """The same with room for the words of so many bytes; what is not touched costs nothing."""
+        words, written, ids = self.used.tolist()
+        if len(self.counts) >= words + size and len(self.text) >= written + size + 8:
+            return self._replace(ids=_grown(self.ids, ids, size * 6))
+        return self._replace(
+            starts=_grown(self.starts, words + 1, size),
+            text=_grown(self.text, written, size + 8),
+            id_starts=_grown(self.id_starts, words, size),
+            counts=_grown(self.counts, words, size),
+            ids=_grown(self.ids, ids, size * 6),
+        )
+
+    def spelling(self, word: int) -> Bytes:
+        """The bytes of a word."""
+        return self.text[self.starts[word] : self.starts[word + 1]]
+
+    def give(self, word: int, ids: Ids) -> None:
+        """Set the ids of a word."""
+        end = int(self.used[2]) + len(ids)
+        assert end <= len(self.ids)
+        self.ids[self.used[2] : end] = ids
+        self.id_starts[word], self.counts[word] = self.used[2], len(ids)
+        self.used[2] = end
+
+
+class Found(NamedTuple):
+    """The words of a batch."""
+
+    words: npt.NDArray[np.int32]
+    """Numbers in the table, one after the other."""
+    document_offsets: Numbers
+    """[documents + 1] positions in `words`."""
+    sentence_words: Numbers
+    """[sentences] the word in `words` that each begins with or in; -1 when none is left."""
+    inside: Numbers
+    """[n, 4] sentences that begin inside a word: number, place, and the word's begin and end."""
+    unsure: npt.NDArray[np.bool_]
+    """[documents] those that `tokenizers` shall encode."""
+
+
+def _grown(array: npt.NDArray[Any], used: int, more: int) -> npt.NDArray[Any]:
+    if len(array) >= used + more:
+        return array
+    longer = np.empty(used + 2 * more, array.dtype)
+    longer[:used] = array[:used]
+    return longer
+
+
+def find_unseen(buffer: Bytes, offsets: Numbers, kinds: Bytes) -> Numbers:
+    """Some of the characters in `buffer` whose kind is UNSEEN, each once; all but for a batch
+    of more than 4,096 of them.
+    """
+    found: Numbers = _unseen(buffer, offsets[0], offsets[-1], kinds)
+    return np.unique(found)
+
+
+def find_words(
+    buffer: Bytes, offsets: Numbers, sentences: Numbers, kinds: Bytes, table: Table
+) -> Found:
+    """Cut documents into words and number them by `table`, where new ones are added."""
+    size = int(offsets[-1] - offsets[0])
+    padded = np.append(buffer, np.zeros(8, np.uint8))
+    words = np.empty(size, np.int32)
+    document_offsets = np.zeros(len(offsets), np.int64)
+    sentence_words = np.full(len(sentences), -1, np.int64)
+    inside = np.empty((len(sentences), 4), np.int64)
+    unsure = np.zeros(len(offsets) - 1, np.bool_)
+    used, within = _find_words(
+        padded, offsets, sentences, kinds, table, words, document_offsets, sentence_words, inside,
+        unsure,
+    )  # fmt: skip
+    return Found(words[:used], document_offsets, sentence_words, inside[:within], unsure)
+
+
+def write_ids(
+    found: Found, table: Table, inside: Numbers, kind: Ids
+) -> tuple[Ids, Numbers, Numbers]:
+    """Ids, [documents + 1] offsets into them and sentence starts; of the type of `kind`.
+
+    inside: [n] the token of its word with which each of `found.inside` begins. A document with a
+    word that has no ids becomes unsure: white space around it may not be what it seems.
+    """
+    size = int(table.counts[found.words].sum())
+    ids = np.empty(size, kind.dtype)
+    offsets = np.zeros(len(found.document_offsets), np.int64)
+    starts = np.empty(len(found.sentence_words), np.int64)
+    shifts = np.zeros(len(found.sentence_words), np.int64)
+    shifts[found.inside[:, 0]] = inside
+    used = _write_ids(found, table, shifts, ids, offsets, starts)
+    return ids, offsets, starts[:used]
+
+
+@numba.njit(cache=True, nogil=True)
+def _decode(buffer, place):  # type: ignore[no-untyped-def]
+    """The character at `place`, not ASCII, and its length in bytes."""
+    byte = np.int64(buffer[place])
+    code = np.int64(buffer[place + 1] & 0x3F)
+    if byte < 0xE0:
+        return (byte & 0x1F) << 6 | code, 2
+    code = code << 6 | np.int64(buffer[place + 2] & 0x3F)
+    if byte < 0xF0:
+        return (byte & 0x0F) << 12 | code, 3
+    return (byte & 0x07) << 18 | code << 6 | np.int64(buffer[place + 3] & 0x3F), 4
+
+
+@numba.njit(cache=True, nogil=True)
+def _unseen(buffer, place, end, kinds):  # type: ignore[no-untyped-def]
+    found = np.empty(4096, np.int64)
+    count = 0
+    while place < end and count < len(found):
+        if place + 8 <= end and word_at(buffer, place) & EVERY_HIGH_BIT == U(0):
+            place += 8
+        elif buffer[place] < 0x80:
+            place += 1
+        else:
+            code, length = _decode(buffer, place)
+            if kinds[code] == UNSEEN and (count == 0 or found[count - 1] != code):
+                found[count] = code
+                count += 1
+            place += length
+    return found[:count]
+
+
+@numba.njit(cache=True, nogil=True)
+def _same(text, place, buffer, begin, size):  # type: ignore[no-untyped-def]
+    index = 0
+    while index < size and text[U(place + index)] == buffer[U(begin + index)]:
+        index += 1
+    return index == size
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _tag(buffer, begin, size):  # type: ignore[no-untyped-def]
+    """What tells words apart; those of over 8 bytes nearly always."""
+    tag = word_at(buffer, begin)
+    if size <= 8:
+        return tag & (EVERY_BIT >> U(64 - 8 * size))
+    tag ^= U(size) * GOLDEN
+    place = begin + 8
+    while place + 8 < begin + size:
+        tag = mix(tag ^ word_at(buffer, place))
+        place += 8
+    return mix(tag ^ word_at(buffer, begin + size - 8)) | U(0xFF) << U(56)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add(buffer, begin, size, table):  # type: ignore[no-untyped-def]
+    """Give a new word the next number."""
+    number = table.used[0]
+    start = table.starts[number]
+    table.text[start : start + size] = buffer[begin : begin + size]
+    table.starts[number + 1] = start + size
+    table.counts[number] = TO_ENCODE
+    table.used[0] += 1
+    table.used[1] += size
+    return number
+
+
+@numba.njit(cache=True, nogil=True)
+def _find_words(  # type: ignore[no-untyped-def]
+    buffer,
+    offsets,
+    sentences,
+    kinds,
+    table,
+    words,
+    document_offsets,
+    sentence_words,
+    inside,
+    unsure,
+):
+    # on their own: to hand a whole table to a function for every word takes five times as long
+    tags, numbers, starts, text = table.tags, table.numbers, table.starts, table.text
+    count = 0
+    within = 0
+    sentence = 0
+    next_sentence = sentences[0] if len(sentences) else offsets[-1]
+    for document in range(len(offsets) - 1):
+        place = offsets[document]
+        stop = offsets[document + 1] - 1
+        while place < stop:
+            begin = place
+            kind = kinds[buffer[U(place)]]
+            length = 1
+            while place < stop:
+                byte = buffer[U(place)]
+                length = 1
+                if byte < 0x80:
+                    kind = kinds[byte]
+                else:
+                    code, length = _decode(buffer, place)
+                    kind = kinds[U(code)]
+                if kind != PART:
+                    break
+                place += length
+            if place == begin:
+                place += length
+                if kind == UNSURE:
+                    unsure[document] = True
+                if kind != APART:
+                    continue
+            while next_sentence < place:
+                sentence_words[sentence] = count
+                if next_sentence > begin:
+                    inside[within, 0] = sentence
+                    inside[within, 1] = next_sentence
+                    inside[within, 2] = begin
+                    inside[within, 3] = place
+                    within += 1
+                sentence += 1
+                next_sentence = sentences[sentence] if sentence < len(sentences) else offsets[-1]
+            size = place - begin
+            tag = _tag(buffer, begin, size)
+            slot = mix(tag) & U(_SLOTS - 1)
+            number = numbers[slot]
+            while number >= 0:
+                if tags[slot] == tag:
+                    if size <= 8:
+                        break
+                    start = starts[number]
+                    long = starts[number + 1] - start
+                    if long == size and _same(text, start, buffer, begin, size):
+                        break
+                slot = (slot + U(1)) & U(_SLOTS - 1)
+                number = numbers[slot]
+            if number < 0:
+                number = _add(buffer, begin, size, table)
+                if number < _MOST_TAGGED:
+                    tags[slot] = tag
+                    numbers[slot] = number
+            words[count] = number
+            count += 1
+        while next_sentence <= stop:  # no word is left for it
+            sentence += 1
+            next_sentence = sentences[sentence] if sentence < len(sentences) else offsets[-1]
+        document_offsets[document + 1] = count
+    return count, within
+
+
+@numba.njit(cache=True, nogil=True)
+def _write_ids(found, table, shifts, ids, offsets, starts):  # type: ignore[no-untyped-def]
+    words, wanted = found.words, found.sentence_words  # on their own, as in _find_words
+    counts, id_starts, word_ids = table.counts, table.id_starts, table.ids
+    write = 0
+    marks = 0
+    sentence = 0
+    for document in range(len(offsets) - 1):
+        first = marks
+        for index in range(found.document_offsets[document], found.document_offsets[document + 1]):
+            while sentence < len(wanted) and wanted[sentence] <= index:
+                if wanted[sentence] == index:
+                    start = write + shifts[sentence]
+                    if marks == first or starts[marks - 1] < start:
+                        starts[marks] = start
+                        marks += 1
+                sentence += 1
+            word = U(words[U(index)])
+            count = counts[word]
+            place = id_starts[word]
+            if count == 0:
+                found.unsure[document] = True
+            for token in range(count):
+                ids[U(write + token)] = word_ids[U(place + token)]
+            write += count
+        while marks > first and starts[marks - 1] >= write:
+            marks -= 1  # no token is left for it
+        offsets[document + 1] = write
+    return marks

@@ -1,0 +1,192 @@
+"""WordPiece and unigram ids at speed: text is cut into words, and a word's ids are looked up.
+
+Both kinds give a word its ids whatever stands beside it, and words repeat. So one pass finds the
+words of a batch in a table that is kept, another writes their ids. A word that is new is matched in
+compiled code when it is ASCII, else encoded by `tokenizers`: what its normaliser does to other
+scripts is not ours to repeat. Where words begin is learnt from `tokenizers` too, for each character
+when it is first seen: it parts words, belongs to one, or is one. A document with a character that
+does none of these, or with a word that has no ids, is left to `tokenizers`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.bits import Bytes
+from pipeline.data.reference_ids import Reference, id_type
+from pipeline.data.sequences import Tokens
+from pipeline.data.tokenizer_json import CONTINUATION, UNIGRAM, WORD_MARK, WORDPIECE
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.word_matching import Matcher, build_trie, match_words
+from pipeline.data.word_table import (
+    APART,
+    PART,
+    SPACE,
+    UNSEEN,
+    UNSURE,
+    Table,
+    find_unseen,
+    find_words,
+    write_ids,
+)
+
+WORDS_VERSION = 1
+"""Part of the fingerprint of prepared data: raise it whenever any id can change."""
+MOST_WORDS = 400_000
+MOST_BYTES = 16 << 20
+"""Words, and bytes of them, after which the table begins anew: memory is bounded by these and a
+batch. What is in the table never changes an id."""
+_UNK_PENALTY = 10.0  # below the least likely piece; sentencepiece kUnkPenalty
+_ASCII = 128
+
+
+@dataclass(slots=True)
+class WordEngine:
+    """The words of one vocabulary; keep it, because a word is encoded once."""
+
+    vocabulary: Vocabulary
+    reference: Reference
+    matcher: Matcher = field(init=False)
+    kinds: Bytes = field(init=False)
+    """[0x110000] what each character is to words, as far as it was seen."""
+    table: Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kinds = np.full(0x110000, UNSEEN, np.uint8)
+        self._learn(list(range(1, _ASCII)))
+        self.matcher = _matcher(self.vocabulary, self.reference)
+        self.table = Table.empty()
+
+    def encode(
+        self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
+    ) -> tuple[Tokens, npt.NDArray[np.bool_]]:
+        """As `tokens.Engine`."""
+        if self.table.words > MOST_WORDS or self.table.bytes > MOST_BYTES:
+            self.table = Table.empty()
+        while len(unseen := find_unseen(buffer, offsets, self.kinds)):
+            self._learn(unseen.tolist())
+        known = self.table.words
+        table = self.table.with_room(int(offsets[-1] - offsets[0]))
+        found = find_words(buffer, offsets, sentences, self.kinds, table)
+        self.table = table
+        self._encode_new(known)
+        inside = self._sentences_inside(buffer, found.inside)
+        ids, document_offsets, starts = write_ids(
+            found, table, inside, np.empty(0, id_type(self.vocabulary))
+        )
+        return Tokens(ids, document_offsets, starts), found.unsure
+
+    def _encode_new(self, known: int) -> None:
+        """Give the words from number `known` on their ids."""
+        left = match_words(known, self.table, self.matcher)
+        for word in left.tolist():
+            ids, _ = self.reference.encode_document(self.table.spelling(word))
+            self.table.give(word, ids)
+
+    def _sentences_inside(
+        self, buffer: Bytes, inside: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """The token of its word with which each sentence begins that does so inside a word.
+
+        inside: [sentences, 4] of the sentence, where it begins, and where its word does and ends.
+        """
+        tokens = np.empty(len(inside), np.int64)
+        last, places = -1, np.empty(0, np.int64)
+        for row, (_, start, begin, end) in enumerate(inside.tolist()):
+            if begin != last:
+                _, places = self.reference.encode_document(buffer[begin:end])
+                last = begin
+            tokens[row] = np.searchsorted(places, start - begin)
+        return tokens
+
+    def _learn(self, codes: list[int]) -> None:
+        for code in codes:
+            self.kinds[code] = self._kind(chr(code))
+
+    def _kind(self, character: str) -> int:
+        """What a character is to words, tried inside a word and at either end of one."""
+        mark = WORD_MARK if self.vocabulary.kind == UNIGRAM else ""
+        left, right = f"{mark}a", f"{mark}b"
+        inside, before, after = (
+            self._words(text) for text in (f"a{character}b", f"a {character}b", f"a{character} b")
+        )
+        if len(inside) == 1 and inside[0].startswith(left) and inside[0].endswith("b"):
+            own = inside[0][len(left) : -1]
+            apart = before == [left, f"{mark}{own}b"] and after == [left + own, right]
+            return PART if apart else UNSURE
+        if character == " ":  # alone, and not at an end: the text is clean
+            return SPACE if inside == [left, right] else UNSURE
+        if not inside == before == after or (inside[0], inside[-1]) != (left, right):
+            return UNSURE
+        if len(inside) > 2:
+            return APART if self.vocabulary.kind == WORDPIECE else UNSURE
+        at_ends = [self._words(text) for text in (f"{character}a", f"a{character}")]
+        normalized = _normalize(self.reference, f"a{character}b")[1:-1]
+        return SPACE if normalized.isspace() and at_ends == [[left], [left]] else UNSURE
+
+    def _words(self, text: str) -> list[str]:
+        pre_tokenizer = self.reference.tokenizer.pre_tokenizer
+        assert pre_tokenizer is not None  # checked when the vocabulary was read
+        normalized = _normalize(self.reference, text)
+        return [word for word, _ in pre_tokenizer.pre_tokenize_str(normalized)]
+
+
+def _normalize(reference: Reference, text: str) -> str:
+    normalizer = reference.tokenizer.normalizer
+    return text if normalizer is None else str(normalizer.normalize_str(text))
+
+
+def _matcher(vocabulary: Vocabulary, reference: Reference) -> Matcher:
+    """What compiled code needs to encode ASCII words as `tokenizers` does."""
+    # its own account: it may read the last bit of a number otherwise than Python does
+    model = json.loads(reference.tokenizer.to_str())["model"]
+    unigram = vocabulary.kind == UNIGRAM
+    if unigram:
+        pieces = [piece.encode() for piece, _ in model["vocab"]]
+        scores = np.array([score for _, score in model["vocab"]])
+        first = build_trie(pieces, np.arange(len(pieces)))
+        rest = first
+    else:
+        scores = np.zeros(0)
+        ids = model["vocab"]
+        begin = [token for token in ids if not token.startswith(CONTINUATION)]
+        inside = [token for token in ids if token.startswith(CONTINUATION)]
+        first = build_trie([t.encode() for t in begin], np.array([ids[t] for t in begin]))
+        bodies = [token.removeprefix(CONTINUATION).encode() for token in inside]
+        rest = build_trie(bodies, np.array([ids[token] for token in inside]))
+    characters, pairs = _ascii_rules(reference)
+    return Matcher(
+        unigram=unigram,
+        first=first,
+        rest=rest,
+        scores=scores,
+        unk=vocabulary.unk,
+        unk_score=float(scores.min(initial=0.0)) - _UNK_PENALTY,
+        longest=0 if unigram else int(model["max_input_chars_per_word"]),
+        mark=np.frombuffer(WORD_MARK.encode(), np.uint8),
+        characters=characters,
+        pairs=pairs,
+    )
+
+
+def _ascii_rules(reference: Reference) -> tuple[Bytes, npt.NDArray[np.bool_]]:
+    """[128] what each ASCII character becomes in a word, 0: no one ASCII character; [128, 128] the
+    pairs of which that is not so, such as `` in unigram.
+    """
+    characters = np.zeros(_ASCII, np.uint8)
+    pairs = np.zeros((_ASCII, _ASCII), np.bool_)
+    visible = [chr(code) for code in range(33, 127)]
+    for character in visible:
+        becomes = _normalize(reference, f"q{character}q")[1:-1].strip()
+        if len(becomes) == 1 and becomes.isascii():
+            characters[ord(character)] = ord(becomes)
+    for left, right in itertools.product(visible, repeat=2):
+        becomes = _normalize(reference, f"q{left}{right}q")[1:-1]
+        expected = chr(characters[ord(left)]) + chr(characters[ord(right)])
+        pairs[ord(left), ord(right)] = becomes != expected
+    return characters, pairs

@@ -1,0 +1,180 @@
+"""Ids and sentence starts of the word engine against `tokenizers`, on all sorts of text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.data import words as module
+from pipeline.data.cleaning import clean
+from pipeline.data.reference_ids import Reference
+from pipeline.data.sentences import sentence_starts
+from pipeline.data.sequences import Tokens
+from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokens import Encoder
+from pipeline.data.vocabulary import Vocabulary, vocabulary
+from pipeline.data.word_table import APART, PART, SPACE, UNSURE
+from pipeline.data.words import WordEngine
+
+KINDS = ["wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]
+AWKWARD = [
+    "x" * 99 + " " + "x" * 100 + " " + "x" * 101 + " " + "é" * 101,
+    "``quotes'' and '''three''' don't `tick` e.g. U.S.A. $1,000.00 a_b-c/d",
+    "他去。我来！好。 mixed中文and日本語カタカナ half ｶﾞ 한국어 각 x≠y ﷺ ½ ① ﬁne …",
+    "हिन्दी में। ไทยน้ำ עברית العربية Ελληνικά Σας ΣΑΣ İstanbul ǅ ß ẞ",
+    "emoji 👩\u200d🔬 🏳️\u200d🌈 é e\u0301 \u0301 ▁under ▁ x▁y ~^~^ \ufffd a\ufffdb",
+    "[MASK] [CLS]x[SEP] <pad> <unk> <s> ##ing [unused1]",
+    "\ufffd",
+    "\u0301 a \u0301",
+]
+Buffers = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def buffers(texts: list[str]) -> Buffers:
+    encoded = [text.encode() + b"\0" for text in texts]
+    buffer = np.frombuffer(b"".join(encoded), np.uint8)
+    offsets = np.cumsum([0] + [len(text) for text in encoded])
+    return buffer, offsets, sentence_starts(buffer, offsets)
+
+
+def columns(tokens: Tokens) -> list[list[int]]:
+    return [
+        tokens.ids.tolist(), tokens.document_offsets.tolist(), tokens.sentence_starts.tolist()
+    ]  # fmt: skip
+
+
+def random_texts(count: int, highest: int, seed: int) -> list[str]:
+    """Words of 1 to 8 characters below `highest`, not cleaned."""
+    rng = np.random.default_rng(seed)
+    texts = []
+    for _ in range(count):
+        codes = rng.integers(33, highest, 40)
+        codes = np.where(rng.random(40) < 0.2, 32, codes)
+        texts.append("x" + "".join(chr(c) for c in codes if not 0xD800 <= c <= 0xDFFF))
+    return texts
+
+
+@pytest.fixture(params=KINDS)
+def encoder(request: pytest.FixtureRequest, word_vocabularies: dict[str, Vocabulary]) -> Encoder:
+    return Encoder.create(word_vocabularies[request.param])
+
+
+def same(encoder: Encoder, texts: list[str]) -> Tokens:
+    """Assert that both give the same, also when the words are known; returns it."""
+    given = buffers(texts)
+    expected = encoder.reference.encode(*given)
+    unchecked = np.zeros(len(texts), np.bool_)
+    for _ in range(2):
+        assert columns(encoder.encode(*given, unchecked)) == columns(expected)
+    return expected
+
+
+def test_real_text(encoder: Encoder, sample_text: list[str]) -> None:
+    assert len(same(encoder, sample_text).ids) > 100_000
+
+
+def test_awkward_text(encoder: Encoder) -> None:
+    same(encoder, AWKWARD)
+    same(encoder, clean(AWKWARD).texts())
+
+
+@pytest.mark.parametrize("highest", [0x80, 0x600, 0x3200, 0x110000])
+def test_random_text(highest: int, encoder: Encoder) -> None:
+    same(encoder, random_texts(150, highest, seed=highest))
+
+
+def test_most_documents_are_not_left_to_the_reference(
+    encoder: Encoder, sample_text: list[str]
+) -> None:
+    assert encoder.fast is not None
+    _, unsure = encoder.fast.encode(*buffers(sample_text))
+    assert unsure.mean() < 0.05
+
+
+def test_a_known_word_has_the_ids_it_has_when_new(
+    encoder: Encoder, sample_text: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table begins anew in every batch, and a batch has more words than are looked up."""
+    expected = [columns(same(encoder, [text])) for text in sample_text[:20]]
+    monkeypatch.setattr(module, "MOST_WORDS", 10)
+    for text, wanted in zip(sample_text[:20], expected):
+        engine = encoder.fast
+        assert isinstance(engine, WordEngine)
+        tokens, unsure = engine.encode(*buffers([text]))
+        assert unsure[0] or columns(tokens) == wanted
+        assert engine.table.words <= len(text)
+
+
+def test_bytes_of_long_words_are_compared(word_vocabularies: dict[str, Vocabulary]) -> None:
+    """A word whose tag is that of another is told apart by its bytes."""
+    encoder = Encoder.create(word_vocabularies["unigram"])
+    engine = encoder.fast
+    assert isinstance(engine, WordEngine)
+    given = buffers(["extraordinary", "distinguished"])
+    expected = columns(encoder.reference.encode(*given))
+    engine.encode(*buffers(["extraordinary"]))
+    table = engine.table
+    slot = np.flatnonzero(table.numbers == table.words - 1)
+    engine.encode(*given)
+    other = np.flatnonzero(table.numbers == table.words - 1)
+    assert len(slot) == len(other) == 1
+    # spell the known word otherwise: the tag still matches, the bytes do not
+    table.text[table.starts[table.words - 1]] ^= 1
+    assert columns(engine.encode(*given)[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "character", "expected"),
+    [
+        ("wordpiece", "a", PART), ("wordpiece", ",", APART), ("wordpiece", "中", APART),
+        ("wordpiece", "\n", SPACE), ("wordpiece", "é", PART), ("wordpiece", "\ufffd", PART),
+        ("unigram", ",", PART), ("unigram", "中", PART), ("unigram", "\n", SPACE),
+        ("unigram", "▁", UNSURE), ("unigram-uncased", "¨", SPACE),
+        ("unigram", "ﷺ", UNSURE),
+    ],
+)  # fmt: skip
+def test_kinds_of_characters(
+    kind: str, character: str, expected: int, word_vocabularies: dict[str, Vocabulary]
+) -> None:
+    found = word_vocabularies[kind]
+    engine = WordEngine(found, Reference(found))
+    engine.encode(*buffers([f"x{character}y"]))
+    assert engine.kinds[ord(character)] == expected
+
+
+def test_unigram_without_white_space_split(word_vocabularies: dict[str, Vocabulary]) -> None:
+    """As other converters write it: only a space parts words, a newline belongs to one."""
+    content = json.loads(word_vocabularies["unigram"].tokenizer_json)
+    content["pre_tokenizer"] = content["pre_tokenizer"]["pretokenizers"][1]
+    encoder = Encoder.create(vocabulary(json.dumps(content), "Metaspace"))
+    same(encoder, clean(["one two\nthree. Four", *AWKWARD]).texts())
+
+
+@pytest.mark.parametrize("case", ["uncased", "cased"])
+def test_bert_on_real_and_golden_text(case: str, real_data: Path, tmp_path: Path) -> None:
+    source = real_data / "tokenizers" / "bert" / f"bert-base-{case}-vocab.txt"
+    shutil.copy(source, tmp_path / "vocab.txt")
+    encoder = Encoder.create(read_vocabulary(tmp_path))
+    lines = (real_data / "golden" / "golden_tokenization.jsonl").read_text().splitlines()
+    same(encoder, [text for text in (json.loads(line)["text"] for line in lines) if text])
+    wiki = (real_data / "wikipedia" / "extracted" / "wiki_00").read_text().splitlines()
+    same(encoder, clean([json.loads(line)["text"] for line in wiki]).texts())
+
+
+def test_a_broken_table_is_noticed(encoder: Encoder, sample_text: list[str]) -> None:
+    """The check would see a wrong id; what it does then is tested in test_tokens."""
+    engine = encoder.fast
+    assert isinstance(engine, WordEngine)
+    given = buffers(sample_text[:5])
+    expected = columns(encoder.reference.encode(*given))
+    scores = engine.matcher.scores + np.linspace(0, 50, len(engine.matcher.scores))
+    broken = engine.matcher._replace(scores=scores, longest=3)
+    spoilt = WordEngine(engine.vocabulary, engine.reference)
+    spoilt.matcher = broken
+    tokens, _ = replace(encoder, fast=spoilt).fast.encode(*given)  # type: ignore[union-attr]
+    assert columns(tokens) != expected
