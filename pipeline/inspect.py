@@ -21,14 +21,18 @@ from tqdm import tqdm
 
 from pipeline.command import Parser
 from pipeline.data import shards
+from pipeline.data.corpora import corpus_sources
 from pipeline.data.masking import KEPT, MASK, RANDOM
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
+from pipeline.data.splits import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_json import UNIGRAM
 from pipeline.data.verification import masking_of, verify_files, verify_shard
 from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.vocabulary_report import report
 from pipeline.errors import ConfigError, DataError, run_command
+from pipeline.train_tokenizer import REPORT_BYTES, sample_texts
 
 _CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}
 _DRAWN_EPOCHS = 10
@@ -46,6 +50,9 @@ _LEGEND = "M {mask}  R random id  K kept, predicted all the same  · not predict
 def main() -> None:
     arguments = _parse()
     directory: Path = arguments.directory
+    if (directory / "word_starts.bin").exists():
+        _print_tokenizer(directory)
+        return
     manifest = shards.read_manifest(directory)
     shard, row = _locate(manifest, arguments.split, arguments.sequence)
     for name, entry in manifest.files.items():
@@ -73,6 +80,16 @@ def main() -> None:
             f"\nverified: {files} files have their hashes, {manifest.totals['sequences']:,} rows "
             f"are well formed, {_masks_in_words(manifest)} of each are as drawn"
         )
+
+
+def _print_tokenizer(directory: Path) -> None:
+    """What a tokenizer folder does to the text that comes with the code."""
+    vocabulary = read_vocabulary(directory)
+    _, sources = corpus_sources("sample", [])
+    case = "uncased" if vocabulary.lower_case else "cased"
+    print(f"{directory}: {vocabulary.kind}, {case}, {vocabulary.size:,} ids; on the sample corpus:")
+    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, Counts())):
+        print(f"  {line}")
 
 
 def print_summary(directory: Path, manifest: Manifest) -> None:
@@ -365,9 +382,11 @@ def _parse() -> argparse.Namespace:
     parser = Parser(
         prog="python -m pipeline.inspect",
         description="Show what pipeline.prepare made: counts, mask rates, lengths, and a sequence "
-        "with its masks side by side.",
+        "with its masks side by side; or what a tokenizer does to many scripts.",
     )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="a prepared directory")
+    parser.add_argument(
+        "directory", type=Path, metavar="DIR", help="a prepared directory, or a tokenizer's"
+    )
     parser.add_argument(
         "--sequence", type=int, default=0, metavar="I", help="which sequence to show (default: 0)"
     )

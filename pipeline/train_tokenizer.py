@@ -21,11 +21,15 @@ from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_json import SPECIALS
 from pipeline.data.tokenizer_training import train
 from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.vocabulary_report import report
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.run import Data
 
 SAMPLE_BYTES = 1 << 30
 """Of cleaned text. 50,265 tokens are settled well before; `tokenizers` needs about 5 GB for it."""
+
+REPORT_BYTES = 1 << 20
+"""Of cleaned text, to try the vocabulary on."""
 
 
 def train_tokenizer(
@@ -50,6 +54,8 @@ def train_tokenizer(
         f"tokenizer: trained {vocabulary.kind} with {vocabulary.size:,} tokens on {text} -> "
         f"{directory}"
     )
+    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, Counts())):
+        print(f"tokenizer: {line}")
     if counts.bad:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.bad.items())
         print(f"tokenizer: left out {reasons}, first {counts.bad_example}")
