@@ -1,4 +1,4 @@
-"""Ids of ASCII words by the rules of WordPiece and unigram, as `tokenizers` applies them."""
+"""Ids of words by the rules of WordPiece and unigram, as `tokenizers` applies them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.bits import Bytes, U, mix
-from pipeline.data.word_table import Numbers, Table
+from pipeline.data.word_table import Numbers, Table, decode
+
+LONGEST = 8
+"""Bytes that a character may become here."""
+REFERENCE = 255
 
 
 class Trie(NamedTuple):
@@ -35,13 +39,15 @@ class Matcher(NamedTuple):
     unk: int
     unk_score: float
     longest: int
-    """Characters; WordPiece makes a longer word unknown."""
+    """In characters; WordPiece makes a longer word unknown."""
     mark: Bytes
     """What unigram puts before a word."""
-    characters: Bytes
-    """[128] what a character becomes; 0: the word is for `tokenizers`."""
+    becomes: Bytes
+    """[0x110000, LONGEST] what a character becomes inside a word, in UTF-8."""
+    lengths: Bytes
+    """[0x110000] bytes of it; REFERENCE: a word with one is for `tokenizers`."""
     pairs: npt.NDArray[np.bool_]
-    """[128, 128] characters that together become something else: for `tokenizers`."""
+    """[128, 128] ASCII characters that together become something else: for `tokenizers`."""
 
 
 def build_trie(strings: Sequence[bytes], ids: Numbers) -> Trie:
@@ -106,26 +112,20 @@ def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
     for word in range(first, table.used[0]):
         begin = table.starts[word]
         size = table.starts[word + 1] - begin
-        spelling = np.empty(len(matcher.mark) + size, np.uint8)
+        spelling = np.empty(len(matcher.mark) + size * LONGEST, np.uint8)
         spelling[: len(matcher.mark)] = matcher.mark
-        text = spelling[len(matcher.mark) :]
-        ordinary = True
-        for index in range(size):
-            byte = table.text[begin + index]
-            if byte >= 0x80 or matcher.characters[byte] == 0:
-                ordinary = False
-                break
-            text[index] = matcher.characters[byte]
-            if index and matcher.pairs[table.text[begin + index - 1], byte]:
-                ordinary = False
-                break
-        if not ordinary:
+        used = _normalize(table.text[begin : begin + size], matcher, spelling)
+        if used < 0:
             left[count] = word
             count += 1
             continue
+        spelling = spelling[:used]
+        text = spelling[len(matcher.mark) :]
         out = table.ids[table.used[2] :]
         table.id_starts[word] = table.used[2]
-        if matcher.unigram:
+        if len(text) == 0:
+            found = 0
+        elif matcher.unigram:
             found = _viterbi(spelling, matcher, out)
         else:
             found = _longest_match(text, matcher, out)
@@ -135,10 +135,33 @@ def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def _normalize(word, matcher, out):  # type: ignore[no-untyped-def]
+    """Write what a word becomes behind the mark; how much is written, -1: for `tokenizers`."""
+    used = len(matcher.mark)
+    place = 0
+    while place < len(word):
+        code, length = np.int64(word[place]), 1
+        if code >= 0x80:
+            code, length = decode(word, place)
+        elif place and word[place - 1] < 0x80 and matcher.pairs[word[place - 1], code]:
+            return -1
+        if matcher.lengths[code] == REFERENCE:
+            return -1
+        for index in range(matcher.lengths[code]):
+            out[used] = matcher.becomes[code, index]
+            used += 1
+        place += length
+    return used
+
+
+@numba.njit(cache=True, nogil=True)
 def _longest_match(text, matcher, out):  # type: ignore[no-untyped-def]
-    """Ids of an ASCII word by WordPiece's rule; returns how many."""
+    """Ids of a word by WordPiece's rule; returns how many."""
     out[0] = matcher.unk
-    if len(text) > matcher.longest:
+    characters = 0
+    for byte in text:
+        characters += byte & 0xC0 != 0x80
+    if characters > matcher.longest:
         return 1
     count = 0
     place = 0
@@ -175,7 +198,9 @@ def _viterbi(text, matcher, out):  # type: ignore[no-untyped-def]
     piece = np.empty(size + 1, np.int64)
     place = 0
     while place < size:
-        length = 1 if text[place] < 0x80 else len(matcher.mark)  # no other is in the word
+        length = 1
+        while place + length < size and text[place + length] & 0xC0 == 0x80:
+            length += 1
         single = False
         node = np.int32(0)
         for end in range(place + 1, size + 1):

@@ -152,7 +152,7 @@ def write_ids(
 
 
 @numba.njit(cache=True, nogil=True)
-def _decode(buffer, place):  # type: ignore[no-untyped-def]
+def decode(buffer, place):  # type: ignore[no-untyped-def]
     """The character at `place`, not ASCII, and its length in bytes."""
     byte = np.int64(buffer[place])
     code = np.int64(buffer[place + 1] & 0x3F)
@@ -174,7 +174,7 @@ def _unseen(buffer, place, end, kinds):  # type: ignore[no-untyped-def]
         elif buffer[place] < 0x80:
             place += 1
         else:
-            code, length = _decode(buffer, place)
+            code, length = decode(buffer, place)
             if kinds[code] == UNSEEN and (count == 0 or found[count - 1] != code):
                 found[count] = code
                 count += 1
@@ -249,7 +249,7 @@ def _find_words(  # type: ignore[no-untyped-def]
                 if byte < 0x80:
                     kind = kinds[byte]
                 else:
-                    code, length = _decode(buffer, place)
+                    code, length = decode(buffer, place)
                     kind = kinds[U(code)]
                 if kind != PART:
                     break

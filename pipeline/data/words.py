@@ -2,17 +2,20 @@
 
 Both kinds give a word its ids whatever stands beside it, and words repeat. So one pass finds the
 words of a batch in a table that is kept, another writes their ids. A word that is new is matched in
-compiled code when it is ASCII, else encoded by `tokenizers`: what its normaliser does to other
-scripts is not ours to repeat. Where words begin is learnt from `tokenizers` too, for each character
-when it is first seen: it parts words, belongs to one, or is one. A document with a character that
-does none of these, or with a word that has no ids, is left to `tokenizers`.
+compiled code when each of its characters becomes the same beside any other, else encoded by
+`tokenizers`: how its normaliser composes characters is not ours to repeat. What characters become,
+and where words begin, is learnt from `tokenizers` too, for each character when it is first seen: it
+parts words, belongs to one, or is one. A document with a character that does none of these, or with
+a word that has no ids, is left to `tokenizers`.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import unicodedata
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +25,7 @@ from pipeline.data.reference_ids import Reference, id_type
 from pipeline.data.sequences import Tokens
 from pipeline.data.tokenizer_json import CONTINUATION, UNIGRAM, WORD_MARK, WORDPIECE
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.data.word_matching import Matcher, build_trie, match_words
+from pipeline.data.word_matching import LONGEST, REFERENCE, Matcher, build_trie, match_words
 from pipeline.data.word_table import (
     APART,
     PART,
@@ -43,6 +46,9 @@ MOST_BYTES = 16 << 20
 batch. What is in the table never changes an id."""
 _UNK_PENALTY = 10.0  # below the least likely piece; sentencepiece kUnkPenalty
 _ASCII = 128
+_PLAIN_STEPS = {
+    "BertNormalizer", "Replace", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase",
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -55,11 +61,16 @@ class WordEngine:
     kinds: Bytes = field(init=False)
     """[0x110000] what each character is to words, as far as it was seen."""
     table: Table = field(init=False)
+    plain: bool = field(init=False)
+    """Whether the normaliser treats characters one by one, but for composing them."""
 
     def __post_init__(self) -> None:
         self.kinds = np.full(0x110000, UNSEEN, np.uint8)
-        self._learn(list(range(1, _ASCII)))
         self.matcher = _matcher(self.vocabulary, self.reference)
+        normalizer = json.loads(self.vocabulary.tokenizer_json)["normalizer"]
+        steps = (normalizer or {}).get("normalizers", [normalizer])
+        self.plain = all(step is None or step["type"] in _PLAIN_STEPS for step in steps)
+        self._learn(list(range(1, _ASCII)))
         self.table = Table.empty()
 
     def encode(
@@ -85,8 +96,9 @@ class WordEngine:
         """Give the words from number `known` on their ids."""
         left = match_words(known, self.table, self.matcher)
         for word in left.tolist():
-            ids, _ = self.reference.encode_document(self.table.spelling(word))
-            self.table.give(word, ids)
+            text = self.table.spelling(word).tobytes().decode()
+            ids = self.reference.tokenizer.encode(text, add_special_tokens=False).ids
+            self.table.give(word, np.array(ids, np.int32))
 
     def _sentences_inside(
         self, buffer: Bytes, inside: npt.NDArray[np.int64]
@@ -105,8 +117,14 @@ class WordEngine:
         return tokens
 
     def _learn(self, codes: list[int]) -> None:
+        """Note what characters are to words, and what those become that need no neighbours."""
         for code in codes:
             self.kinds[code] = self._kind(chr(code))
+            text = _normalize(self.reference, f"q{chr(code)}q")[1:-1]
+            becomes = (text.strip() if self.kinds[code] == APART else text).encode()
+            if len(becomes) <= LONGEST and self.plain and _is_alone(chr(code)):
+                self.matcher.becomes[code, : len(becomes)] = np.frombuffer(becomes, np.uint8)
+                self.matcher.lengths[code] = len(becomes)
 
     def _kind(self, character: str) -> int:
         """What a character is to words, tried inside a word and at either end of one."""
@@ -124,7 +142,8 @@ class WordEngine:
         if not inside == before == after or (inside[0], inside[-1]) != (left, right):
             return UNSURE
         if len(inside) > 2:
-            return APART if self.vocabulary.kind == WORDPIECE else UNSURE
+            alone = len(inside) == 3 and self.vocabulary.kind == WORDPIECE
+            return APART if alone else UNSURE
         at_ends = [self._words(text) for text in (f"{character}a", f"a{character}")]
         normalized = _normalize(self.reference, f"a{character}b")[1:-1]
         return SPACE if normalized.isspace() and at_ends == [[left], [left]] else UNSURE
@@ -159,7 +178,6 @@ def _matcher(vocabulary: Vocabulary, reference: Reference) -> Matcher:
         first = build_trie([t.encode() for t in begin], np.array([ids[t] for t in begin]))
         bodies = [token.removeprefix(CONTINUATION).encode() for token in inside]
         rest = build_trie(bodies, np.array([ids[token] for token in inside]))
-    characters, pairs = _ascii_rules(reference)
     return Matcher(
         unigram=unigram,
         first=first,
@@ -169,24 +187,33 @@ def _matcher(vocabulary: Vocabulary, reference: Reference) -> Matcher:
         unk_score=float(scores.min(initial=0.0)) - _UNK_PENALTY,
         longest=0 if unigram else int(model["max_input_chars_per_word"]),
         mark=np.frombuffer(WORD_MARK.encode(), np.uint8),
-        characters=characters,
-        pairs=pairs,
+        becomes=np.zeros((0x110000, LONGEST), np.uint8),
+        lengths=np.full(0x110000, REFERENCE, np.uint8),
+        pairs=_dependent_pairs(reference),
     )
 
 
-def _ascii_rules(reference: Reference) -> tuple[Bytes, npt.NDArray[np.bool_]]:
-    """[128] what each ASCII character becomes in a word, 0: no one ASCII character; [128, 128] the
-    pairs of which that is not so, such as `` in unigram.
-    """
-    characters = np.zeros(_ASCII, np.uint8)
+def _dependent_pairs(reference: Reference) -> npt.NDArray[np.bool_]:
+    """[128, 128] pairs of ASCII characters that become something else together: `` in unigram."""
     pairs = np.zeros((_ASCII, _ASCII), np.bool_)
     visible = [chr(code) for code in range(33, 127)]
-    for character in visible:
-        becomes = _normalize(reference, f"q{character}q")[1:-1].strip()
-        if len(becomes) == 1 and becomes.isascii():
-            characters[ord(character)] = ord(becomes)
+    alone = {c: _normalize(reference, f"q{c}q")[1:-1] for c in visible}
     for left, right in itertools.product(visible, repeat=2):
-        becomes = _normalize(reference, f"q{left}{right}q")[1:-1]
-        expected = chr(characters[ord(left)]) + chr(characters[ord(right)])
-        pairs[ord(left), ord(right)] = becomes != expected
-    return characters, pairs
+        together = _normalize(reference, f"q{left}{right}q")[1:-1]
+        pairs[ord(left), ord(right)] = together != alone[left] + alone[right]
+    return pairs
+
+
+def _is_alone(character: str) -> bool:
+    """Whether no normal form joins a character to one before it, or lets them change places."""
+    first = unicodedata.normalize("NFKD", character)[0]
+    known = unicodedata.category(character) != "Cn"
+    return known and unicodedata.combining(first) == 0 and first not in _joining()
+
+
+@lru_cache(maxsize=1)
+def _joining() -> frozenset[str]:
+    """Characters that some canonical composition has second, conjoining Hangul included."""
+    pairs = (unicodedata.decomposition(chr(code)).split() for code in range(0x20000))
+    found = {chr(int(pair[1], 16)) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
+    return frozenset(found | set(map(chr, range(0x1160, 0x1200))))
