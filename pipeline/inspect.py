@@ -21,18 +21,15 @@ from tqdm import tqdm
 
 from pipeline.command import Parser
 from pipeline.data import shards
-from pipeline.data.corpora import corpus_sources
 from pipeline.data.masking import KEPT, MASK, RANDOM
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
-from pipeline.data.splits import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_json import UNIGRAM
-from pipeline.data.verification import masking_of, verify_files, verify_shard
+from pipeline.data.verification import masking_of, verify
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.data.vocabulary_report import report
 from pipeline.errors import ConfigError, DataError, run_command
-from pipeline.train_tokenizer import REPORT_BYTES, sample_texts
+from pipeline.train_tokenizer import print_tokenizer
 
 _CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}
 _DRAWN_EPOCHS = 10
@@ -51,7 +48,7 @@ def main() -> None:
     arguments = _parse()
     directory: Path = arguments.directory
     if (directory / "word_starts.bin").exists():
-        _print_tokenizer(directory)
+        print_tokenizer(directory)
         return
     manifest = shards.read_manifest(directory)
     shard, row = _locate(manifest, arguments.split, arguments.sequence)
@@ -80,16 +77,6 @@ def main() -> None:
             f"\nverified: {files} files have their hashes, {manifest.totals['sequences']:,} rows "
             f"are well formed, {_masks_in_words(manifest)} of each are as drawn"
         )
-
-
-def _print_tokenizer(directory: Path) -> None:
-    """What a tokenizer folder does to the text that comes with the code."""
-    vocabulary = read_vocabulary(directory)
-    _, sources = corpus_sources("sample", [])
-    case = "uncased" if vocabulary.lower_case else "cased"
-    print(f"{directory}: {vocabulary.kind}, {case}, {vocabulary.size:,} ids; on the sample corpus:")
-    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, Counts())):
-        print(f"  {line}")
 
 
 def print_summary(directory: Path, manifest: Manifest) -> None:
@@ -330,14 +317,6 @@ def _shortened(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     return f"{text[: room // 2 - 2]} ... {text[-room // 2 + 3 :]}"
-
-
-def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
-    """Hash every file and derive every mask again; DataError names the first that differs."""
-    verify_files(directory, manifest)
-    bar = tqdm(manifest.shards, desc="verifying", unit="shard", disable=None, leave=False)
-    for shard in bar:
-        verify_shard(directory, manifest, shard, vocabulary)
 
 
 def _masks_in_words(manifest: Manifest) -> str:

@@ -1,7 +1,7 @@
-"""Which runs are legal: ranges, choices that are built, and values that exclude each other.
+"""Which runs are legal: ranges, and values that exclude each other.
 
-`INTERVALS` holds the legal range of every number of a `Run`, `IMPLEMENTED` the choices carried out
-today; what the settings mean is said in `run.py`.
+`INTERVALS` holds the legal range of every number of a `Run`; what the settings mean is said in
+`run.py`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,6 @@ from pipeline.settings import inside, parts_per_million
 
 if TYPE_CHECKING:
     from pipeline.run import Data, Run
-
-IMPLEMENTED = {
-}
-"""Choices carried out today, for settings with names that are planned only."""
 
 INTERVALS = {
     "seed": "[0, 2**63)",
@@ -81,15 +77,11 @@ INTERVALS = {
 
 
 def check(run: Run) -> None:
-    """Raise ConfigError for a value that is out of range, not built yet, or contradicts another."""
+    """Raise ConfigError for a value that is out of range or contradicts another."""
     for path, interval in INTERVALS.items():
         value = attrgetter(path)(run)
         if not inside(value, interval):
             raise ConfigError(f"{path}={value} is out of range; choose one in {interval}")
-    for path, built in IMPLEMENTED.items():
-        value = attrgetter(path)(run)
-        if value not in built:
-            raise ConfigError(f"{path}={value} is not built yet; choose one of {', '.join(built)}")
     for contradiction in _contradictions(run):
         raise ConfigError(contradiction)
 

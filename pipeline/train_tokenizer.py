@@ -17,7 +17,7 @@ from pipeline.command import Parser, add_input_arguments, add_recipe_arguments, 
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.documents import Source
 from pipeline.data.splits import Counts, cut_tasks, read_batches
-from pipeline.data.tokenizer_folders import save_vocabulary
+from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizer_json import SPECIALS
 from pipeline.data.tokenizer_training import train
 from pipeline.data.vocabulary import Vocabulary
@@ -80,6 +80,16 @@ def sample_texts(sources: list[Source], sample_bytes: int, counts: Counts) -> It
                     break
             if taken >= quota:
                 break
+
+
+def print_tokenizer(directory: Path) -> None:
+    """What a tokenizer folder does to the text that comes with the code."""
+    vocabulary = read_vocabulary(directory)
+    _, sources = corpus_sources("sample", [])
+    case = "uncased" if vocabulary.lower_case else "cased"
+    print(f"{directory}: {vocabulary.kind}, {case}, {vocabulary.size:,} ids; on the sample corpus:")
+    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, Counts())):
+        print(f"  {line}")
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from tqdm import tqdm
 
 from pipeline.data import shards
 from pipeline.data.masking import GENERATOR_VERSION, Masking, Masks
@@ -16,6 +17,14 @@ from pipeline.data.shards import Manifest, Shard
 from pipeline.data.tokenizer_json import BYTE_BPE
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
+
+
+def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
+    """Hash every file and derive every mask again; DataError names the first that differs."""
+    verify_files(directory, manifest)
+    bar = tqdm(manifest.shards, desc="verifying", unit="shard", disable=None, leave=False)
+    for shard in bar:
+        verify_shard(directory, manifest, shard, vocabulary)
 
 
 def verify_files(directory: Path, manifest: Manifest) -> None:

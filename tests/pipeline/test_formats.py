@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import inspect, prepare
 from pipeline.data import shards
-from pipeline.data.vocabulary import read_vocabulary
+from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.errors import run_command
 from pipeline.formats import SEPARATORS
 from tests.pipeline.preparing import contents, tiny, write_jsonl

@@ -16,7 +16,7 @@ SIZE = 300
 BOS, PAD, EOS, UNK, MASK = range(5)
 SPECIAL = np.arange(SIZE) < 5
 VOCABULARY = Vocabulary(
-    kind="byte-bpe", size=SIZE, bos=BOS, pad=PAD, eos=EOS, unk=UNK, mask=MASK,
+    kind="byte-bpe", lower_case=False, size=SIZE, bos=BOS, pad=PAD, eos=EOS, unk=UNK, mask=MASK,
     byte_lengths=np.ones(SIZE, np.uint16), word_starts=np.ones(SIZE, np.bool_), special=SPECIAL,
     tokenizer_json="", sha256="",
 )  # fmt: skip
