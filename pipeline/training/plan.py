@@ -85,7 +85,8 @@ def make_plan(
     train: Sequence[Dataset],
     validation: Sequence[Dataset],
 ) -> Plan:
-    """ConfigError when there are more ranks than sequences in a step."""
+    """ConfigError for more ranks than sequences in a step, or positions that do not fit the pad."""
+    _check_positions(run, train[0])
     rows_of = {
         split: sum(int(d.shard_rows.sum()) for d in sets)
         for split, sets in (("train", train), ("validation", validation))
@@ -123,6 +124,17 @@ def make_plan(
         epochs=total / rows_of["train"],
         tokens=round(total * mean_tokens),
     )
+
+
+def _check_positions(run: Run, dataset: Dataset) -> None:
+    """RoBERTa's positions begin behind the pad id: transformers derives them so, from the pads."""
+    pad = dataset.manifest.tokenizer["pad"]
+    if run.encoder.position_offset != pad + 1:
+        raise ConfigError(
+            f"encoder.position_offset={run.encoder.position_offset} goes with the pad id "
+            f"{run.encoder.position_offset - 1}, the tokenizer of {dataset.directory} has {pad}; "
+            f"set encoder.position_offset={pad + 1}, or no export could be loaded"
+        )
 
 
 def _check_batch(batch: Batch, world_size: int) -> None:

@@ -22,6 +22,7 @@ from model.hugging_face import TIED, from_hugging_face, logical_parameters, to_h
 from model.objectives import MaskedLanguageModel
 from pipeline.data.files import sync_directory, write_whole
 from pipeline.data.loader import Loader
+from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.run import Run
 from pipeline.settings import from_dict
@@ -79,10 +80,17 @@ def write_folder(model: MaskedLanguageModel, tokenizer: Path, folder: Path) -> N
 
     tokenizer: the folder of a dataset's tokenizer.
     """
+    vocabulary = read_vocabulary(tokenizer)
     try:
         weights, config = to_hugging_face(model)
     except ValueError as error:
         raise CheckpointError(f"transformers has no class for this encoder: {error}") from error
+    if vocabulary.pad != config["pad_token_id"]:
+        raise CheckpointError(
+            f"transformers has no class for this encoder: its positions begin behind the pad id "
+            f"{config['pad_token_id']}, and the tokenizer in {tokenizer} has {vocabulary.pad}"
+        )
+    config |= {"bos_token_id": vocabulary.bos, "eos_token_id": vocabulary.eos}
     try:
         folder.mkdir(parents=True)
         for name in TOKENIZER_FILES:

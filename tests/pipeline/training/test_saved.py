@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer, RobertaForMaskedLM
 
+from model.objectives import MaskedLanguageModel
+from pipeline.data.tokenizer_folders import save_vocabulary
+from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
+from pipeline.recipes import recipe
+from pipeline.settings import override
+from pipeline.training.plan import encoder_config
 from pipeline.training.saved import load_folder, load_run, write_folder
 
 
@@ -39,3 +46,34 @@ def test_a_folder_that_cannot_be_written(trained: Path, prepared: Path, tmp_path
     saved, _ = load_run(trained / "1x16")
     with pytest.raises(CheckpointError, match="cannot write"):
         write_folder(saved.model, prepared / "tokenizer", tmp_path / "file" / "model")
+
+
+def test_word_pieces_go_with_positions_behind_their_pad(
+    word_vocabularies: dict[str, Vocabulary], tmp_path: Path
+) -> None:
+    """Their pad id is 0: transformers must see the same positions, the special ids its own."""
+    vocabulary = word_vocabularies["wordpiece-uncased"]
+    save_vocabulary(vocabulary, tmp_path / "tokenizer", 64)
+    settings = (
+        "data.tokenizer=wordpiece", "data.lower_case=true", "data.vocab_size=2000",
+        "encoder.position_offset=1",
+    )  # fmt: skip
+    run = override(recipe("roberta_tiny"), settings)
+    model = MaskedLanguageModel(encoder_config(run), seed=0).eval()
+    write_folder(model, tmp_path / "tokenizer", tmp_path / "model")
+    theirs = RobertaForMaskedLM.from_pretrained(tmp_path / "model").eval()
+    assert (theirs.config.bos_token_id, theirs.config.eos_token_id) == (2, 3)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    texts = ["A short one.", "An odd \u2603 word, which is [UNK], and some more of them."]
+    found = tokenizer(texts, padding=True, return_tensors="pt", return_token_type_ids=False)
+    assert vocabulary.unk in found.input_ids and vocabulary.pad in found.input_ids
+    with torch.no_grad():
+        ours = model.logits(found.input_ids, found.attention_mask.sum(1))
+        their_logits = theirs(**found).logits
+    assert torch.allclose(
+        ours[found.attention_mask > 0], their_logits[found.attention_mask > 0], atol=1e-5
+    )
+    wrong = override(run, ["encoder.position_offset=2"])
+    other = MaskedLanguageModel(encoder_config(wrong), seed=0)
+    with pytest.raises(CheckpointError, match="begin behind the pad id 1, and the tokenizer in"):
+        write_folder(other, tmp_path / "tokenizer", tmp_path / "never")
