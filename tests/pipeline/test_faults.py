@@ -333,9 +333,12 @@ def test_a_rank_that_hangs_ends_the_job(arguments: Arguments, tmp_path: Path) ->
     settings = LONG | {"steps": 1_000_000, "logging__hang_seconds": 5}
     with started(*torchrun("-m", "pipeline.train", *arguments(run, **settings))) as process:
         wait_for(run / "metrics.jsonl", process)
+        while not lines(run):  # before the first step nobody watches
+            time.sleep(0.01)
         (second,) = [child for child in children(process.pid) if rank_of(child) == "1"]
         os.kill(second, signal.SIGSTOP)
-        _, errors = process.communicate(timeout=240)
+        # ten times as long as the start took, see PATIENCE
+        _, errors = process.communicate(timeout=600)
     assert process.returncode != 0
     assert re.search(r"error: rank 0 on \S+ has finished nothing for \d+ s", errors)
     assert "Current thread" in errors and "loop.py" in errors
