@@ -8,11 +8,15 @@ it). Parts are whole or absent, so the next run goes on from what was finished.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import queue
 import signal
 import socket
+import stat
+import struct
 import sys
+import termios
 import threading
 import time
 import traceback
@@ -199,6 +203,7 @@ def _end_all(code: int) -> NoReturn:
     sys.stderr.flush()
     by_srun = _number("SLURM_STEP_NUM_TASKS") > 0 and "PMI_HOSTNAME" not in os.environ
     if not by_srun or comm.rank:
+        _wait_till_read()
         comm.Abort(code)
         os._exit(code)  # an abort may come back
     signal.signal(signal.SIGTERM, lambda *_: os._exit(code))  # as soon as one has left
@@ -209,6 +214,21 @@ def _end_all(code: int) -> NoReturn:
         comm.iprobe()
         time.sleep(NAP_SECONDS)
     os._exit(code)
+
+
+def _wait_till_read() -> None:
+    """Until the launcher has taken what this process said: an abort overtakes it in the pipe."""
+    until = time.monotonic() + _LAST_WORD_SECONDS
+    for descriptor in (1, 2):
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            while _unread(descriptor) and time.monotonic() < until:
+                time.sleep(NAP_SECONDS)
+
+
+def _unread(pipe: int) -> int:
+    """Bytes that wait in a pipe, of which we may hold the writing end."""
+    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return int(count)
 
 
 def announced_size() -> int:
