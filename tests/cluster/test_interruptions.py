@@ -105,6 +105,7 @@ def test_a_node_that_fails(
 ) -> None:
     """Its power is cut, the batch script's or another's: Slurm notices and requeues the job."""
     job = runs.submit(tmp_path, TENFOLD_ARGS=runs.arguments(checkpoint__every=2))
+    job.until((tmp_path / "checkpoints" / "latest").exists)  # there is no signal to save at
     under_way(job, tmp_path)
     cluster.kill(node)
     # what Slurm does itself after SlurmdTimeout
