@@ -13,9 +13,8 @@ from tests.cluster.slurm import Cluster, Job
 from tests.pipeline.preparing import SMALL_SPLITS, contents, finish, many_documents, tiny
 
 BATCH_FILE = "slurm/prepare.sbatch"
-ONE_HOST = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}
-"""Both nodes are this machine: the shared memory of one, MPICH's and below it UCX's, must not be
-tried by the other."""
+ONE_HOST = {"MPIR_CVAR_NOLOCAL": "1"}
+"""Both nodes are this machine: MPICH's shared memory of one must not be found by the other."""
 SMALL = ("--cpus-per-task=1", "--mem-per-cpu=500M", "--time=10")
 
 
