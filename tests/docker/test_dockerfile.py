@@ -43,9 +43,11 @@ def test_source_comes_after_dependencies() -> None:
 
 
 def test_nothing_is_installed_without_a_hash() -> None:
-    installs = re.findall(r"pip install --(?:.*\\\n)*.*", DOCKERFILE)
-    assert len(installs) == 2
-    assert all("--require-hashes" in command for command in installs)
+    commands = re.findall(r"pip (?:install|wheel) --(?:.*\\\n)*.*", DOCKERFILE)
+    assert len(commands) == 3
+    from_outside = [command for command in commands if "--no-index" not in command]
+    assert len(from_outside) == 2
+    assert all("--require-hashes" in command for command in from_outside)
 
 
 def test_signals_reach_python() -> None:
