@@ -42,8 +42,8 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
-        help="the corpus's files, directories or globs: JSONL (.gz .zst .xz), Parquet, plain text, "
-        "wikiextractor JSON",
+        help="the corpus's files, directories or globs: JSONL, plain text, wikiextractor output, "
+        "MediaWiki dumps (all also .gz .zst .xz .bz2), Parquet",
     )
     parser.add_argument(
         "--text-field",
@@ -80,3 +80,10 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
 def chosen_recipe(name: str, settings: list[str]) -> Run:
     """The recipe with its settings changed; ConfigError for unknown names and illegal values."""
     return override(recipe(name), settings)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

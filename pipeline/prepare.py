@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 import shutil
 import sys
 import time
@@ -21,16 +20,19 @@ from pipeline.command import (
     add_input_arguments,
     add_recipe_arguments,
     chosen_recipe,
+    cores,
     data_root,
 )
 from pipeline.data import assembly, shards, splits
 from pipeline.data.corpora import corpus_sources, describe_input
-from pipeline.data.documents import Source
 from pipeline.data.estimate import describe, estimate
+from pipeline.data.extraction import extracted
 from pipeline.data.files import remove_temporaries
 from pipeline.data.identity import engine_versions, shard_identity
 from pipeline.data.masking import Masking
+from pipeline.data.preparation import Preparation
 from pipeline.data.ranks import join, run_together
+from pipeline.data.records import Source
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import fast_engine
@@ -48,7 +50,7 @@ def main() -> None:
     ranks = join()
     if ranks is None:
         arguments = _parse()
-        prepare(arguments, local_team(arguments.workers or _cores()))
+        prepare(arguments, local_team(arguments.workers or cores()))
     elif ranks.rank:
         ranks.follow()
     else:
@@ -75,6 +77,9 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     if arguments.dry_run:
         _estimate(arguments, sources, run.data)
         return
+    part, in_log = arguments.part, in_log or arguments.part is not None
+    place = data_root() / "documents"
+    sources = extracted(sources, place, team, part[0] if part else 1, in_log=in_log)
     vocabulary = find_vocabulary(arguments.tokenizer, sources, run.data)
     identity = shard_identity(
         run.data, sources, vocabulary, arguments.engine, arguments.compression
@@ -87,7 +92,6 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     tasks = splits.cut_tasks(sources, splits.SPLIT_BYTES)
     changed_at = max(Path(source.path).stat().st_mtime_ns for source in sources)
     plan = {"tasks": len(tasks), "thresholds": thresholds, "changed_at": changed_at}
-    part = arguments.part
     is_done = functools.partial(is_complete, output, mark)
     with work_directory(output, mark, plan, is_done, shared=part is not None) as work:
         if work is None:  # done by somebody who held the directory until now
@@ -102,8 +106,9 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
             engine=arguments.engine,
         )
         mine = share(tasks, *part) if part else tasks
-        do_tasks(job, mine, vocabulary, team, in_log=in_log or part is not None)
-        if part and not _is_last(part, work, job, tasks):
+        setup = Preparation(job, vocabulary)
+        do_tasks(setup, mine, team, in_log=in_log)
+        if part and not _is_last(part, work, setup, tasks):
             return
         parts = assembly.read_parts(work.path, tasks)
         assembly.check_bad_records(parts, arguments.max_bad_fraction)
@@ -112,7 +117,7 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
 
 
 def _is_last(
-    part: tuple[int, int], work: WorkDirectory, job: splits.Job, tasks: list[splits.Task]
+    part: tuple[int, int], work: WorkDirectory, setup: Preparation, tasks: list[splits.Task]
 ) -> bool:
     """Whether all parts are finished and it falls to this one to put them together."""
     name = f"part {part[0]}/{part[1]} is finished"
@@ -120,7 +125,7 @@ def _is_last(
         print(f"{name}; run the command without --part when all parts are")
     elif not work.take_alone():
         print(f"{name}; others are at work, and the last one puts all of it together")
-    elif missing := len(unfinished(job, tasks)):
+    elif missing := len(unfinished(setup, tasks)):
         print(f"{name}; {missing:,} of {len(tasks):,} splits are for parts that must still run")
     else:
         return True
@@ -275,7 +280,7 @@ def _estimate(arguments: argparse.Namespace, sources: list[Source], data: Data) 
         engine=arguments.engine,
     )
     found = estimate(sources, job, vocabulary)
-    for line in describe(found, arguments.output or data_root(), arguments.workers or _cores()):
+    for line in describe(found, arguments.output or data_root(), arguments.workers or cores()):
         print(line)
 
 
@@ -353,12 +358,6 @@ def _part(text: str) -> tuple[int, int]:
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise ConfigError(f"--part {text}: of N parts name one, 1/N to N/N, e.g. 1/4 to 4/4")
     return int(number), int(count)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 if __name__ == "__main__":

@@ -13,15 +13,24 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from pipeline.command import Parser, add_input_arguments, add_recipe_arguments, chosen_recipe
+from pipeline.command import (
+    Parser,
+    add_input_arguments,
+    add_recipe_arguments,
+    chosen_recipe,
+    cores,
+    data_root,
+)
 from pipeline.data.corpora import corpus_sources
-from pipeline.data.documents import Source
+from pipeline.data.extraction import extracted
+from pipeline.data.records import Source
 from pipeline.data.splits import Counts, cut_tasks, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizer_json import SPECIALS
 from pipeline.data.tokenizer_training import train
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.data.vocabulary_report import report
+from pipeline.data.workers import local_team
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.run import Data
 
@@ -129,6 +138,7 @@ def main() -> None:
         arguments.corpus, arguments.input, arguments.text_field, arguments.plain_text
     )
     arguments.output.mkdir(parents=True, exist_ok=True)  # or fail before the work, not after
+    sources = extracted(sources, data_root() / "documents", local_team(cores()))
     train_tokenizer(sources, data, arguments.output, int(arguments.sample_bytes))
 
 

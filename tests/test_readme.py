@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.pipeline.data.dump import large_dump
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -39,6 +42,10 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     record = '{"%s": "A piece of news. It has two sentences, number %d."}\n'
     (folder / "news.jsonl").write_text("".join(record % ("text", n) for n in range(50)))
+    large_dump(folder / "enwiki-20260101-pages-articles1.xml", 20)
+    (folder / "enwiki-20260101-pages-articles1.xml.bz2").write_bytes(
+        bz2.compress((folder / "enwiki-20260101-pages-articles1.xml").read_bytes())
+    )
     (folder / "books").mkdir()
     for number in range(3):
         text = f"Chapter {number}. It was a dark and stormy night.\n\nThe end."

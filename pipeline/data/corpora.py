@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipeline.data.documents import Source, sniff
+from pipeline.data.documents import sniff
+from pipeline.data.records import Source
 from pipeline.errors import ConfigError, DataError
 from pipeline.settings import nearest
 
@@ -32,7 +33,11 @@ class Corpus:
 
 
 CORPORA = {
-    "wikipedia": Corpus("encyclopedia articles, as wikiextractor writes them", "file", "CC BY-SA"),
+    "wikipedia": Corpus(
+        "encyclopedia articles: a MediaWiki dump, or as wikiextractor writes them",
+        "file",
+        "CC BY-SA",
+    ),
     "bookcorpus": Corpus("books, one a file", "file", "as each book's"),
     "cc-news": Corpus("news articles, JSON lines", "blank_lines", "third-party pages"),
     "openwebtext": Corpus("web pages, JSON lines", "blank_lines", "third-party pages"),
@@ -162,7 +167,10 @@ def _glob(pattern: str) -> list[Path]:
 
 def describe_input(sources: list[Source]) -> str:
     """What the files were taken for, in words, so that a wrong guess is seen."""
-    kinds = {"jsonl": "JSON lines", "parquet": "Parquet", "text": "plain text"}
+    kinds = {
+        "jsonl": "JSON lines", "parquet": "Parquet", "text": "plain text",
+        "doc": "wikiextractor mark-up", "mediawiki": "MediaWiki dump",
+    }  # fmt: skip
     counted = Counter(
         kinds[source.format]
         + (f" ({source.plain_text.replace('_', ' ')})" if source.format == "text" else "")

@@ -1,32 +1,30 @@
-"""Raw files to documents: JSON lines, Parquet and plain text, also compressed, cut in pieces.
+"""Raw files to documents: JSON lines, Parquet, plain text, wikiextractor mark-up, cut in pieces.
 
 `sniff` tells from the content of a file what it is, `cut` divides it into pieces that can be read
 apart, `read` yields a piece's records. A record belongs to the piece in which it begins, so the
 pieces of a file together give each record once, wherever the cuts fall. A record that cannot be
-used is yielded as a BadRecord and reading goes on; a file that cannot be used is a DataError.
+used is yielded as a BadRecord and reading goes on; one that is no document is yielded as Dropped,
+with the reason; a file that cannot be used is a DataError.
 Memory is bounded by one block and one document, whatever the size of the file.
 
 Ids are "name@position": for JSON lines and text the position in bytes (after decompression) at
-which the record begins, for Parquet the row.
+which the record begins, for Parquet the row. Dumps of wikis are read as Parquet, see `extraction`.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
-from pipeline.data.cleaning import CLEANING_VERSION, CleanText, clean
+from pipeline.data.doc_markup import read_doc_markup
 from pipeline.data.raw_bytes import (
     BOM,
     Compression,
-    count_lines,
     first_line_start,
     follows_blank_line,
     parse_again,
@@ -36,78 +34,35 @@ from pipeline.data.raw_bytes import (
     sniff_compression,
     sniff_text,
 )
-from pipeline.data.raw_parquet import group_bytes, read_rows, text_column
+from pipeline.data.raw_parquet import extraction_mark, group_bytes, read_rows, text_column
+from pipeline.data.records import (
+    EXTRACTED,
+    BadRecord,
+    Dropped,
+    Format,
+    Piece,
+    PlainText,
+    Record,
+    Source,
+    Where,
+    check_length,
+    end_of,
+)
 from pipeline.errors import DataError
-
-__all__ = [
-    "CLEANING_VERSION", "READING_VERSION", "BadRecord", "CleanText", "Piece", "Record", "Source",
-    "clean", "cut", "read", "sniff",
-]  # fmt: skip
 
 READING_VERSION = 1
 """Part of every shard's fingerprint: which records a file gives, in which order, with which ids."""
 
-Format = Literal["jsonl", "parquet", "text"]
-PlainText = Literal["file", "blank_lines"]
-
 TEXT_FIELDS = ("text", "body", "content")
 ORIGIN_FIELDS = ("url", "path", "id")
-MAX_DOCUMENT_BYTES = 1 << 28  # a longer one is a file that is not what it was taken for
 
 # The end of a line and the blank lines behind it; blank lines before a document.
 GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
 BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One raw file and how it is read."""
-
-    corpus: str
-    path: str
-    """Absolute."""
-    name: str
-    """Label in ids and messages, relative to what the user gave."""
-    size: int
-    """Bytes on disk."""
-    format: Format
-    compression: Compression
-    text_field: str
-    """Of JSON lines and Parquet; empty: the first of text, body, content that has a string."""
-    plain_text: PlainText
-    """Whether plain text is one document, or documents with blank lines between."""
-    licence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What is read in one go: bytes [start, stop) of a plain file, row groups of Parquet."""
-
-    source: Source
-    start: int
-    stop: int
-    weight: int
-    """Bytes on disk that it stands for; the weights of a file's pieces add up to its size."""
-
-
-@dataclass(slots=True)
-class Record:
-    """One document as read; not cleaned."""
-
-    id: str
-    """Unique in the corpus, and the same in every run."""
-    origin: str
-    """Its url, path or id field, or else the source's name."""
-    text: str
-
-
-@dataclass(slots=True)
-class BadRecord:
-    """A record that cannot be used."""
-
-    where: str
-    """name:line, for Parquet name:row, from 1."""
-    reason: str
+MARK_UP: tuple[tuple[re.Pattern[bytes], Format], ...] = (
+    (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
+    (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
+)
 
 
 def sniff(
@@ -138,9 +93,13 @@ def sniff(
     if not head:
         raise DataError(f"{path} is empty; leave it out or fetch it again")
     if head.startswith(b"PAR1") and not compression:
-        found = source("parquet", "")
+        found = source(EXTRACTED if extraction_mark(str(path)) else "parquet", "")
         text_column(found.path, _text_fields(found))
         return found
+    if not forced_text:
+        for beginning, format in MARK_UP:
+            if beginning.match(head):
+                return source(format, compression)
     return source(sniff_text(path, name, head, forced_text), compression)
 
 
@@ -148,21 +107,26 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
     """Divide a file into pieces of about `piece_bytes`; some kinds of file are always one."""
     if piece_bytes < 1:
         raise ValueError(f"piece_bytes must be positive, not {piece_bytes}")
-    if source.format == "parquet":
+    if source.format in ("parquet", EXTRACTED):
         return _cut_parquet(source, piece_bytes)
-    if source.compression or (source.format == "text" and source.plain_text == "file"):
+    whole = source.format in ("mediawiki", "doc") or source.compression
+    if whole or (source.format == "text" and source.plain_text == "file"):
         return [Piece(source, 0, source.size, source.size)]
     starts = range(0, source.size, piece_bytes)
     stops = (min(start + piece_bytes, source.size) for start in starts)
     return [Piece(source, start, stop, stop - start) for start, stop in zip(starts, stops)]
 
 
-def read(piece: Piece) -> Iterator[Record | BadRecord]:
+def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     """Yield the records that begin in a piece; DataError if the file is damaged or truncated."""
-    if piece.source.format == "parquet":
-        return _read_parquet(piece)
-    if piece.source.format == "jsonl":
-        return _read_json_lines(piece)
+    readers: dict[Format, Callable[[Piece], Iterator[Record | Dropped | BadRecord]]] = {
+        "parquet": _read_parquet,
+        "jsonl": _read_json_lines,
+        "doc": read_doc_markup,
+        EXTRACTED: _read_extracted,
+    }
+    if piece.source.format in readers:
+        return readers[piece.source.format](piece)
     if piece.source.plain_text == "file":
         return _read_whole_file(piece)
     return _read_blank_line_documents(piece)
@@ -178,7 +142,7 @@ def _text_fields(source: Source) -> tuple[str, ...]:
 def _read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     source = piece.source
     start = first_line_start(source.path, piece.start)
-    name, loads, where = source.name, orjson.loads, _Where(source, start)
+    name, loads, where = source.name, orjson.loads, Where(source, start)
     names = _text_fields(source)
     for position, number, lines in _line_blocks(piece, start):
         for line in lines:
@@ -241,7 +205,7 @@ def _is_utf8(data: bytes) -> bool:
 
 def _line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes]]]:
     """Lines that begin in [start, end of piece): position of the first, lines before it, lines."""
-    source, end = piece.source, _end(piece)
+    source, end = piece.source, end_of(piece)
     if start >= end:
         return
     position, lines_read, read_to = start, 0, start
@@ -252,7 +216,7 @@ def _line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[byte
         read_to += len(block)
         if len(lines) == 1:
             parts.append(block)
-            _check_length(source, sum(map(len, parts)))
+            check_length(source, sum(map(len, parts)))
             continue
         lines[0] = b"".join([*parts, lines[0]])
         parts = [lines.pop()]
@@ -274,19 +238,19 @@ def _read_whole_file(piece: Piece) -> Iterator[Record | BadRecord]:
     for block in read_blocks(source.path, source.compression, piece.start, piece.stop):
         parts.append(block)
         size += len(block)
-        _check_length(source, size)
-    yield _decoded(b"".join(parts).removeprefix(BOM), 0, 0, _Where(source, 0))
+        check_length(source, size)
+    yield _decoded(b"".join(parts).removeprefix(BOM), 0, 0, Where(source, 0))
 
 
 def _read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
     source = piece.source
-    start, end = first_line_start(source.path, piece.start), _end(piece)
+    start, end = first_line_start(source.path, piece.start), end_of(piece)
     if start >= end:
         return
     inside = not follows_blank_line(source.path, start)
     # A document from before ends at a gap, and the gap's first newline may be the one just behind.
     position = start - inside
-    where = _Where(source, position)
+    where = Where(source, position)
     buffer, lines = b"", 0
     blocks = read_blocks(source.path, source.compression, position, end)
     for block in itertools.chain(blocks, (b"",)):
@@ -308,7 +272,7 @@ def _read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
         buffer = buffer[begin:]
         if position + _first_text(buffer, 0) >= end and not inside:
             return
-        _check_length(source, len(buffer))
+        check_length(source, len(buffer))
 
 
 def _first_text(buffer: bytes, begin: int) -> int:
@@ -318,7 +282,7 @@ def _first_text(buffer: bytes, begin: int) -> int:
     return blank.end()
 
 
-def _decoded(document: bytes, position: int, lines: int, where: _Where) -> Record | BadRecord:
+def _decoded(document: bytes, position: int, lines: int, where: Where) -> Record | BadRecord:
     """A document that begins at `position`, after so many lines of its piece."""
     name = where.source.name
     try:
@@ -326,36 +290,6 @@ def _decoded(document: bytes, position: int, lines: int, where: _Where) -> Recor
     except UnicodeDecodeError as error:
         number = lines + document.count(b"\n", 0, error.start) + 1
         return BadRecord(where(number), "invalid UTF-8")
-
-
-def _end(piece: Piece) -> int:
-    """Records that begin before this position in the decompressed file are the piece's."""
-    return sys.maxsize if piece.source.compression else piece.stop
-
-
-def _check_length(source: Source, size: int) -> None:
-    if size > MAX_DOCUMENT_BYTES:
-        advice = "JSON lines need one object a line"
-        if source.format == "text":
-            advice = "if it holds many documents, have blank lines between them and say so"
-        raise DataError(
-            f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; {advice}"
-        )
-
-
-@dataclass(slots=True)
-class _Where:
-    """Names lines of a piece; those before it are counted when one is first asked for."""
-
-    source: Source
-    start: int
-    before: int = -1
-
-    def __call__(self, number: int) -> str:
-        """The piece's line `number`, from 1, as name:line of the file."""
-        if self.before < 0:
-            self.before = count_lines(self.source.path, self.start)
-        return f"{self.source.name}:{self.before + number}"
 
 
 # --- Parquet
@@ -384,3 +318,10 @@ def _read_parquet(piece: Piece) -> Iterator[Record | BadRecord]:
         else:
             reason = "null text" if text is None else "invalid UTF-8"
             yield BadRecord(f"{source.name}:{row + 1}", reason)
+
+
+def _read_extracted(piece: Piece) -> Iterator[Record | Dropped]:
+    source, groups = piece.source, range(piece.start, piece.stop)
+    for row, text, (url, dropped) in read_rows(source.path, groups, "text", ("url", "dropped")):
+        name = f"{source.name}@{row}"
+        yield Dropped(name, dropped) if dropped else Record(name, url or source.name, text)

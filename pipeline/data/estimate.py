@@ -6,6 +6,7 @@ workers, in a directory that is removed again, and is scaled by the share of the
 
 from __future__ import annotations
 
+import bz2
 import functools
 import gzip
 import json
@@ -22,8 +23,10 @@ import pyarrow.parquet as pq
 import zstandard
 
 from pipeline.data.assembly import read_parts
-from pipeline.data.documents import Piece, Record, Source, read, sniff
+from pipeline.data.documents import read, sniff
+from pipeline.data.mediawiki import read_articles
 from pipeline.data.raw_bytes import Compression
+from pipeline.data.records import EXTRACTED, Piece, Record, Source
 from pipeline.data.splits import SPLIT_BYTES, Job, Task, Worker, cut_tasks
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
@@ -157,7 +160,10 @@ def _write_sample(sources: list[Source], path: Path) -> float:
 def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
     """Records from the start of a piece, about `quota` bytes; then the bytes on disk they were."""
     source = piece.source
-    can_be_cut = not source.compression and source.format != "parquet"
+    if source.format == "mediawiki":
+        yield from _first_articles(piece, quota)
+        return
+    can_be_cut = not source.compression and source.format not in ("parquet", EXTRACTED)
     if can_be_cut and not (source.format == "text" and source.plain_text == "file"):
         stop = min(piece.stop, piece.start + quota)
         yield from _records(replace(piece, stop=stop))
@@ -175,6 +181,18 @@ def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
     yield float(piece.weight)
 
 
+def _first_articles(piece: Piece, quota: int) -> Iterator[Record | float]:
+    size, source = 0, piece.source
+    for article in read_articles(source.path, source.compression):
+        if not article.dropped:
+            size += len(article.text)
+            yield Record(article.id, article.url, article.text)
+        if size >= quota:
+            yield _bytes_before(piece, article.position)
+            return
+    yield float(piece.weight)
+
+
 def _records(piece: Piece) -> Iterator[Record]:
     return (record for record in read(piece) if isinstance(record, Record))
 
@@ -182,11 +200,13 @@ def _records(piece: Piece) -> Iterator[Record]:
 def _bytes_before(piece: Piece, position: int) -> float:
     """Bytes on disk before a record, from the piece's start; position: as in the record's id."""
     source = piece.source
-    if source.format == "parquet":
+    if source.format in ("parquet", EXTRACTED):
         metadata: Any = pq.read_metadata(source.path)
         rows = [metadata.row_group(group).num_rows for group in range(piece.stop)]
         before = sum(rows[: piece.start])
         return float(piece.weight * (position - before) / sum(rows[piece.start :]))
+    if not source.compression:
+        return float(position)
     with Path(source.path).open("rb") as file:
         sips = _Sips(file)
         stream = _decompressed(sips, source.compression)
@@ -196,6 +216,8 @@ def _bytes_before(piece: Piece, position: int) -> float:
 
 
 def _decompressed(file: Any, compression: Compression) -> Any:
+    if compression == "bz2":
+        return bz2.BZ2File(file)
     if compression == "gz":
         return gzip.GzipFile(fileobj=file)
     if compression == "xz":

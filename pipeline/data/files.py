@@ -40,6 +40,9 @@ def whole_file(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise DataError(_why(path, error)) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _why(path: Path, error: OSError) -> str:

@@ -11,9 +11,11 @@ import xxhash
 
 from pipeline.data import shards
 from pipeline.data.cleaning import CLEANING_VERSION
-from pipeline.data.documents import READING_VERSION, Source
+from pipeline.data.documents import READING_VERSION
 from pipeline.data.masking import GENERATOR_VERSION
 from pipeline.data.packing import packing_version
+from pipeline.data.raw_parquet import extraction_mark
+from pipeline.data.records import EXTRACTED, Source
 from pipeline.data.sentences import SENTENCES_VERSION
 from pipeline.data.splits import SPLITS_VERSION
 from pipeline.data.tokens import fast_engine
@@ -60,9 +62,15 @@ def _file_identity(source: Source) -> list[Any]:
     A change in the middle that keeps the size goes unseen here; `plan.json` of unfinished work has
     the time of change too.
     """
-    with Path(source.path).open("rb") as file:
-        head = file.read(_EDGE_BYTES)
-        file.seek(max(0, source.size - _EDGE_BYTES))
-        ends = xxhash.xxh3_64_hexdigest(head + file.read())
+    if source.format == EXTRACTED:
+        return [source.corpus, source.name, source.licence, extraction_mark(source.path)]
     reading = [source.corpus, source.name, source.licence, source.text_field, source.plain_text]
-    return [*reading, source.size, ends]
+    return [*reading, source.size, file_ends(source.path)]
+
+
+def file_ends(path: str) -> str:
+    """A hash of a file's first and last 64 KiB."""
+    with Path(path).open("rb") as file:
+        head = file.read(_EDGE_BYTES)
+        file.seek(max(0, Path(path).stat().st_size - _EDGE_BYTES))
+        return xxhash.xxh3_64_hexdigest(head + file.read())

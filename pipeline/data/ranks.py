@@ -27,8 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from pipeline.data.splits import Job, Task, Worker
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.workers import AnyWork, Doer, Setup, Work
 from pipeline.errors import (
     EXIT_BY_USER,
     EXIT_USER_ERROR,
@@ -73,11 +72,11 @@ class Ranks:
             raise
         self._dismiss()
 
-    def team(self, job: Job, tasks: list[Task], vocabulary: Vocabulary) -> Iterator[Task]:
+    def team(self, setup: Setup[AnyWork], tasks: list[AnyWork]) -> Iterator[AnyWork]:
         """Have all ranks make `tasks`, a new one for whoever is free; called by the first."""
         waiting = deque(tasks)
         inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        outbox: queue.SimpleQueue[Task | Exception] = queue.SimpleQueue()
+        outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         work = threading.Thread(target=_work, args=(0, inbox.get, outbox.put), daemon=True)
         work.start()
 
@@ -88,7 +87,7 @@ class Ranks:
                 self.comm.send(message, dest=rank)
 
         for rank in range(min(self.size, len(tasks))):
-            give(rank, (job, vocabulary))
+            give(rank, setup)
             give(rank, waiting.popleft())
         for _ in tasks:
             rank, report = self._next_report(outbox)
@@ -97,6 +96,7 @@ class Ranks:
             if waiting:
                 give(rank, waiting.popleft())
             yield report
+        inbox.put(None)
 
     def follow(self) -> None:
         """What every other rank does: tasks, until it is told to leave."""
@@ -117,9 +117,7 @@ class Ranks:
             os._exit(message)
         return message
 
-    def _next_report(
-        self, own: queue.SimpleQueue[Task | Exception]
-    ) -> tuple[int, Task | Exception]:
+    def _next_report(self, own: queue.SimpleQueue[Any]) -> tuple[int, Any]:
         """Who has finished a task, and which, or what went wrong; own: of this rank's thread."""
         from mpi4py import MPI
 
@@ -138,33 +136,39 @@ class Ranks:
 
 
 def _work(
-    rank: int, receive: Callable[[], Any], report: Callable[[Task | Exception], None]
+    rank: int, receive: Callable[[], Any], report: Callable[[Work | Exception], None]
 ) -> None:
-    """Receive a job with its vocabulary, then tasks until None; report each, or what went wrong."""
+    """Receive a setup, then its tasks, then the next setup, until None; report what is done, or
+    what went wrong."""
     try:
-        if (beginning := receive()) is None:
-            return
-        job, vocabulary = beginning
-        with (job.directory / f"rank-{rank:05d}.log").open("a") as log:
-            _write(log, f"rank {rank}, process {os.getpid()} on {socket.gethostname()}")
-            worker = Worker.create(job, vocabulary)
-            task: Task
-            while (task := receive()) is not None:
-                began_at = time.monotonic()
-                worker.do(task)
-                first = task.pieces[0]
-                _write(
-                    log,
-                    f"task {task.number}, {first.source.name} from {first.start}, "
-                    f"{task.weight / 1e6:.1f} MB: {time.monotonic() - began_at:.1f} s",
-                )
-                report(task)
+        message = receive()
+        while message is not None:
+            message = _do_all(rank, message, receive, report)
     except (PipelineError, OSError) as error:
         report(error)
         receive()  # till the first rank ends all
     except Exception:  # a mistake of ours; the first rank shows where
         report(RuntimeError(f"rank {rank}:\n{traceback.format_exc()}"))
         receive()
+
+
+def _do_all(
+    rank: int,
+    setup: Setup[Any],
+    receive: Callable[[], Any],
+    report: Callable[[Work | Exception], None],
+) -> Any:
+    """Do the tasks that follow `setup`; returns what came then, a setup or None."""
+    with (setup.directory / f"rank-{rank:05d}.log").open("a") as log:
+        _write(log, f"rank {rank}, process {os.getpid()} on {socket.gethostname()}")
+        worker: Doer[Any] = setup.worker()
+        while (message := receive()) is not None and not isinstance(message, Setup):
+            began_at = time.monotonic()
+            worker.do(message)
+            seconds = time.monotonic() - began_at
+            _write(log, f"{message.name}, {message.weight / 1e6:.1f} MB: {seconds:.1f} s")
+            report(message)
+    return message
 
 
 def run_together(main: Callable[[], None]) -> None:

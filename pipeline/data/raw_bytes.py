@@ -1,7 +1,7 @@
 """The bytes of a raw file: in blocks, decompressed on the way; what they are; where lines begin.
 
-A compressed file can hold several gzip members, zstd frames or xz streams. A file that ends too
-early or does not decompress is a DataError with its name. Memory is a few blocks.
+A compressed file can hold several gzip members, zstd frames, xz or bzip2 streams. A file that ends
+too early or does not decompress is a DataError with its name. Memory is a few blocks.
 
 What a file is, its first 64 KiB tell. One damaged line does not make text of JSON lines, and what
 seems to be data of another shape is a DataError, for as text it would go into the corpus unnoticed.
@@ -9,6 +9,7 @@ seems to be data of another shape is a DataError, for as text it would go into t
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
 import json
@@ -25,7 +26,7 @@ import zstandard
 
 from pipeline.errors import DataError
 
-Compression = Literal["", "gz", "zst", "xz"]
+Compression = Literal["", "gz", "zst", "xz", "bz2"]
 
 BLOCK_BYTES = 1 << 22
 OVERRUN_BYTES = 1 << 16  # read at once behind the wanted range, to finish its last record
@@ -39,18 +40,15 @@ BLANK = b" \t\r\f\v"
 # What is recognised only to say so.
 JSON_ARRAY = "one JSON array, not one JSON object a line"
 UNREADABLE = {
-    rb"BZh": "bzip2",
     rb"PK\x03\x04": "a zip archive",
     rb"ARROW1": "an Arrow file",
     rb"\xff\xfe|\xfe\xff": "UTF-16 text, not UTF-8",
     rb"WARC/\d": "a WARC file",
-    rb"\s*<mediawiki": "a MediaWiki dump",
-    rb"\s*<doc id=": "wikiextractor output without --json",
     rb"\s*\[\s*\{": JSON_ARRAY,
 }
 # A line that was meant to be an object, whole or not; `{{` and `{|` begin wiki text.
 OBJECT = re.compile(r"""\s*\{\s*(?:["'}]|\w+\s*:)""")
-DATA_NAME = re.compile(r"\.(json|jsonl|ndjson|csv|tsv)(?:\.(?:gz|zst|xz))*$", re.IGNORECASE)
+DATA_NAME = re.compile(r"\.(json|jsonl|ndjson|csv|tsv)(?:\.(?:gz|zst|xz|bz2))*$", re.IGNORECASE)
 
 
 def require_regular(path: Path) -> None:
@@ -87,6 +85,8 @@ def sniff_compression(path: str) -> Compression:
         return "gz"
     if head.startswith(XZ_MAGIC):
         return "xz"
+    if re.match(rb"BZh[1-9]", head):
+        return "bz2"
     # A frame, or a skippable one, with which pzstd begins its files.
     if head.startswith(b"\x28\xb5\x2f\xfd") or (
         head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
@@ -130,7 +130,7 @@ def sniff_text(path: Path, name: str, head: bytes, forced: bool) -> Literal["jso
 def _unreadable(path: Path, shape: str) -> DataError:
     return DataError(
         f"{path} is {shape}, which cannot be read; convert it to JSON lines, Parquet or "
-        "UTF-8 text (JSON lines and text may be .gz, .zst or .xz)"
+        "UTF-8 text (JSON lines and text may be .gz, .zst, .xz or .bz2)"
     )
 
 
@@ -209,6 +209,9 @@ def read_blocks(path: str, compression: Compression, start: int, end: int) -> It
                     yield from iter(lambda: members.read(BLOCK_BYTES), b"")
             elif compression == "xz":
                 yield from _xz_blocks(file)
+            elif compression == "bz2":
+                with bz2.BZ2File(file) as streams:
+                    yield from iter(lambda: streams.read(BLOCK_BYTES), b"")
             elif compression == "zst":
                 yield from _zst_blocks(file)
             else:
@@ -219,6 +222,8 @@ def read_blocks(path: str, compression: Compression, start: int, end: int) -> It
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
         raise DataError(f"{path} is damaged ({error}); fetch it again") from error
     except OSError as error:
+        if error.errno is None:  # bz2 has no exception of its own
+            raise DataError(f"{path} is damaged ({error}); fetch it again") from error
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 

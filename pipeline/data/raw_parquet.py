@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from pipeline.errors import DataError
 
 ROWS = 256  # decoded at once
+EXTRACTION_MARK = b"tenfold_extraction"
+"""Metadata of files that `extraction` wrote: the fingerprint of what they were made from."""
 NOT_UTF8 = b""  # stands for a value that is not UTF-8
 
 
@@ -31,6 +33,12 @@ def text_column(path: str, wanted: tuple[str, ...]) -> str:
     if kind not in (pa.string(), pa.large_string(), pa.string_view()):
         raise DataError(f"{path}: column {found} holds {kind}, not strings; name another column")
     return found
+
+
+def extraction_mark(path: str) -> str:
+    """What a file of `extraction` was made from; empty when it is another Parquet file."""
+    with _open(path) as file:
+        return str((file.schema_arrow.metadata or {}).get(EXTRACTION_MARK, b"").decode())
 
 
 def group_bytes(path: str) -> list[int]:

@@ -23,10 +23,12 @@ import xxhash
 
 from pipeline.data import shards
 from pipeline.data.byte_level import return_memory
-from pipeline.data.documents import BadRecord, Piece, Record, Source, clean, cut, read
+from pipeline.data.cleaning import clean
+from pipeline.data.documents import cut, read
 from pipeline.data.files import write_whole
 from pipeline.data.masking import Masking
 from pipeline.data.packing import count_tokens, pack
+from pipeline.data.records import BadRecord, Dropped, Piece, Record, Source
 from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.sentences import sentence_starts
 from pipeline.data.sequences import Tokens, join, select
@@ -44,7 +46,7 @@ SPLIT_BYTES = 32 << 20
 _MOST_PARTS = 1 << 15  # 1 TB of text in one compressed file
 _MOST_TASKS = 1 << 16  # 2 TB of text
 _RECORD_BYTES = 256  # what a record costs beside its text, about
-_EXPANSION = {"gz": 3, "zst": 3, "xz": 4, "parquet": 2}
+_EXPANSION = {"gz": 3, "zst": 3, "xz": 4, "bz2": 4, "parquet": 2, "extracted": 3}
 """Bytes of text expected from a byte of file."""
 DOCUMENTS_SCHEMA = pa.schema(
     [
@@ -69,6 +71,12 @@ class Task:
     def weight(self) -> int:
         """Bytes of text it is expected to hold."""
         return sum(piece_weight(piece) for piece in self.pieces)
+
+    @property
+    def name(self) -> str:
+        """What it is, for logs."""
+        first = self.pieces[0]
+        return f"task {self.number}, {first.source.name} from {first.start}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +184,9 @@ def read_batches(pieces: tuple[Piece, ...], seed: int, counts: Counts) -> Iterat
         for record in read(piece):
             if isinstance(record, BadRecord):
                 counts.reject(record)
+                continue
+            if isinstance(record, Dropped):
+                counts.drop(record.reason)
                 continue
             records.append(record)
             licences.append(piece.source.licence)

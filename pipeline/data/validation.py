@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.documents import Source
+from pipeline.data.records import Source
 from pipeline.data.splits import Counts, cut_tasks, read_batches
 from pipeline.errors import DataError
 from pipeline.run import Data

@@ -5,45 +5,90 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, connection, get_context, parent_process
 from multiprocessing.queues import Queue
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pipeline.data.progress import with_progress
-from pipeline.data.splits import Job, Task, Worker, task_marker
-from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
-Team = Callable[[Job, list[Task], Vocabulary], Iterator[Task]]
-"""Whoever does tasks: makes all parts of all that it is given, and yields each that is finished."""
 
-_worker: Worker
+class Work(Protocol):
+    """Something to do whose result is files."""
+
+    @property
+    def number(self) -> int:
+        """Its place among all."""
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it is expected to take from the input."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for logs."""
 
 
-def do_tasks(
-    job: Job, tasks: list[Task], vocabulary: Vocabulary, team: Team, *, in_log: bool
-) -> None:
-    """Have `team` make every part of every task that is not there yet; in_log: see progress."""
-    waiting = unfinished(job, tasks)
+AnyWork = TypeVar("AnyWork", bound=Work)
+WorkIn = TypeVar("WorkIn", bound=Work, contravariant=True)
+
+
+class Doer(Protocol[WorkIn]):
+    """One process's tools for tasks of one kind."""
+
+    def do(self, task: WorkIn) -> None:
+        """Make what is not there yet."""
+
+
+@runtime_checkable
+class Setup(Protocol[WorkIn]):
+    """What all tasks of one kind have in common; goes to every process."""
+
+    @property
+    def directory(self) -> Path:
+        """Where results and logs go."""
+
+    def worker(self) -> Doer[WorkIn]:
+        """A process's tools."""
+
+    def is_done(self, names: set[str], task: WorkIn) -> bool:
+        """Whether a task's results are there; names: of what is in `directory`."""
+
+
+class Team(Protocol):
+    """Whoever does tasks: does all that it is given, and yields each that is finished."""
+
+    def __call__(self, setup: Setup[AnyWork], tasks: list[AnyWork]) -> Iterator[AnyWork]:
+        """setup and tasks are of one kind."""
+
+
+_worker: Doer[Any]
+
+
+def do_tasks(setup: Setup[AnyWork], tasks: list[AnyWork], team: Team, *, in_log: bool) -> None:
+    """Have `team` do every task that is not done yet; in_log: see progress."""
+    waiting = unfinished(setup, tasks)
     total, left = (sum(task.weight for task in some) for some in (tasks, waiting))
     # The longest first, or the others would wait for it at the end.
     waiting.sort(key=lambda task: task.weight, reverse=True)
-    finished = team(job, waiting, vocabulary)
+    finished = team(setup, waiting)
     for _ in with_progress(finished, lambda task: task.weight, total, total - left, in_log=in_log):
         pass
 
 
-def unfinished(job: Job, tasks: list[Task]) -> list[Task]:
-    """The tasks of which parts are missing."""
+def unfinished(setup: Setup[AnyWork], tasks: list[AnyWork]) -> list[AnyWork]:
+    """The tasks that are not done."""
     # One look at the directory: over a network it is fresher than many looks at single names.
-    there = {path.name for path in job.directory.iterdir()}
-    return [task for task in tasks if task_marker(job.directory, task.number).name not in there]
+    there = {path.name for path in setup.directory.iterdir()}
+    return [task for task in tasks if not setup.is_done(there, task)]
 
 
-def share(tasks: list[Task], number: int, count: int) -> list[Task]:
+def share(tasks: list[AnyWork], number: int, count: int) -> list[AnyWork]:
     """Part `number`, from 1, of `count` parts of about the same weight; together they are all."""
     weights = [0] * count
     mine = []
@@ -58,11 +103,11 @@ def share(tasks: list[Task], number: int, count: int) -> list[Task]:
 def local_team(workers: int) -> Team:
     """`workers` processes of this machine; one is this process itself."""
 
-    def finished(job: Job, tasks: list[Task], vocabulary: Vocabulary) -> Iterator[Task]:
+    def finished(setup: Setup[AnyWork], tasks: list[AnyWork]) -> Iterator[AnyWork]:
         if min(workers, len(tasks)) > 1:
-            yield from _in_pool(job, tasks, vocabulary, min(workers, len(tasks)))
+            yield from _in_pool(setup, tasks, min(workers, len(tasks)))
         elif tasks:
-            worker = Worker.create(job, vocabulary)
+            worker = setup.worker()
             for task in tasks:
                 worker.do(task)
                 yield task
@@ -70,7 +115,7 @@ def local_team(workers: int) -> Team:
     return finished
 
 
-def _in_pool(job: Job, tasks: list[Task], vocabulary: Vocabulary, workers: int) -> Iterator[Task]:
+def _in_pool(setup: Setup[AnyWork], tasks: list[AnyWork], workers: int) -> Iterator[AnyWork]:
     # spawn: a forked child would inherit the locks of threads that do not exist in it
     context = get_context("spawn")
     # What is large comes by a queue, whose thread waits for a worker to take it. As an argument it
@@ -81,7 +126,7 @@ def _in_pool(job: Job, tasks: list[Task], vocabulary: Vocabulary, workers: int) 
     try:
         with _without_interrupts():
             for _ in range(workers):
-                needed.put((job, vocabulary))
+                needed.put(setup)
             futures = {pool.submit(_do, task): task for task in tasks}
         for future in as_completed(futures):
             future.result()
@@ -122,10 +167,10 @@ def _without_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _start_worker(needed: Queue[tuple[Job, Vocabulary]]) -> None:
+def _start_worker(needed: Queue[Setup[Any]]) -> None:
     global _worker
     threading.Thread(target=_follow_parent, daemon=True).start()
-    _worker = Worker.create(*needed.get())
+    _worker = needed.get().worker()
 
 
 def _follow_parent() -> None:
@@ -136,5 +181,5 @@ def _follow_parent() -> None:
     os._exit(1)
 
 
-def _do(task: Task) -> None:
+def _do(task: Work) -> None:
     _worker.do(task)

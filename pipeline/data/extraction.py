@@ -1,0 +1,175 @@
+"""Files that are slow to read are read once: what they say goes to Parquet, for every recipe.
+
+A dump of Wikipedia takes core-hours to become text, so `prepare` and `train_tokenizer` first make
+`$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` of each such file, and from then on read
+that. The fingerprint is of the file and of the code that read it. A file appears when it is whole;
+of several that want the same one (an array's parts), one makes it and the others wait.
+
+Every record has a row: with its text, or with the reason why it was dropped, so that documents in
+are documents out and reasons, whoever counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.data.files import whole_file
+from pipeline.data.identity import file_ends
+from pipeline.data.mediawiki import read_articles
+from pipeline.data.raw_parquet import EXTRACTION_MARK
+from pipeline.data.records import EXTRACTED, Source
+from pipeline.data.wikitext import WIKITEXT_VERSION
+from pipeline.data.work import wait_for
+from pipeline.data.workers import Team, do_tasks
+from pipeline.errors import DataError
+from pipeline.settings import fingerprint
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("url", pa.string()),
+        pa.field("title", pa.string()),
+        pa.field("text", pa.string()),  # null when dropped
+        pa.field("dropped", pa.string()),  # null when not
+        pa.field("revised", pa.string()),
+    ]
+)
+GROUP_BYTES = 16 << 20
+"""Text of a row group: half a split, so that a large file is shared among workers."""
+FORMATS = ("mediawiki",)
+"""Which are extracted; the others are read where they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionTask:
+    """One raw file to make one Parquet file of."""
+
+    number: int
+    source: Source
+    mark: str
+    """Fingerprint of the file and of the code that reads it."""
+    directory: Path
+
+    @property
+    def target(self) -> Path:
+        """The Parquet file."""
+        return self.directory / f"{Path(self.source.name).name}-{self.mark}.parquet"
+
+    @property
+    def weight(self) -> int:
+        """Bytes of the file."""
+        return self.source.size
+
+    @property
+    def name(self) -> str:
+        """What it is, for logs."""
+        return f"extract {self.source.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What the tasks have in common, see `workers.Setup`."""
+
+    directory: Path
+
+    def worker(self) -> Extractor:
+        """Whoever does tasks."""
+        return Extractor()
+
+    def is_done(self, names: set[str], task: ExtractionTask) -> bool:
+        """Whether a task's file is there; names: of what is in `directory`."""
+        return task.target.name in names
+
+
+class Extractor:
+    """Does tasks; keeps nothing between them."""
+
+    def do(self, task: ExtractionTask) -> None:
+        """Make the file of `task`, unless somebody else does or has."""
+        with task.target.with_name(f".{task.target.stem}.lock").open("w") as lock:
+            wait_for(lock)
+            if task.target.exists():
+                return
+            with whole_file(task.target) as temporary:
+                _write(task.source, task.mark, temporary)
+
+
+def extracted(
+    sources: list[Source], directory: Path, team: Team, part: int = 1, *, in_log: bool = False
+) -> list[Source]:
+    """The same sources, the slow ones as their Parquet files under `directory`, made if need be.
+
+    part: of an array, from 1: each begins with another file.
+    """
+    slow = [source for source in sources if source.format in FORMATS]
+    if not slow:
+        return sources
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"cannot write to {directory}: {error.strerror}; set TENFOLD_ROOT"
+        ) from error
+    tasks = [
+        ExtractionTask(number, source, _mark(source), directory)
+        for number, source in enumerate(slow)
+    ]
+    first = (part - 1) % len(tasks)
+    do_tasks(Extraction(directory), tasks[first:] + tasks[:first], team, in_log=in_log)
+    made = {task.source: _made(task) for task in tasks}
+    return [made.get(source, source) for source in sources]
+
+
+def _mark(source: Source) -> str:
+    return fingerprint(
+        {
+            "format": source.format,
+            "wikitext": WIKITEXT_VERSION,
+            "mwparserfromhell": version("mwparserfromhell"),
+            "file": [source.name, source.size, file_ends(source.path)],
+        }
+    )
+
+
+def _made(task: ExtractionTask) -> Source:
+    return replace(
+        task.source,
+        path=str(task.target.absolute()),
+        size=task.target.stat().st_size,
+        format=EXTRACTED,
+        compression="",
+    )
+
+
+def _write(source: Source, mark: str, path: Path) -> None:
+    schema = SCHEMA.with_metadata({EXTRACTION_MARK: mark})
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for rows in _groups(source):
+            writer.write_table(pa.Table.from_pylist(rows, schema))
+
+
+def _groups(source: Source) -> Iterator[list[dict[str, str | None]]]:
+    rows: list[dict[str, str | None]] = []
+    size = 0
+    for article in read_articles(source.path, source.compression):
+        rows.append(
+            {
+                "id": article.id,
+                "url": article.url,
+                "title": article.title,
+                "text": None if article.dropped else article.text,
+                "dropped": article.dropped or None,
+                "revised": article.revised,
+            }
+        )
+        size += len(article.text)
+        if size >= GROUP_BYTES:
+            yield rows
+            rows, size = [], 0
+    yield rows

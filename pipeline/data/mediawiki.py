@@ -1,0 +1,114 @@
+"""Articles of a MediaWiki dump (pages-articles.xml, .bz2 or any other compression), page by page.
+
+The XML is read by Python's own incremental parser: 170 MB/s, sixty times what wikitext takes, and
+memory holds one page. (The package mwxml does the same through the same parser, and brings five
+packages of its own.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+from mwparserfromhell.parser import ParserError
+
+from pipeline.data.raw_bytes import Compression, read_blocks
+from pipeline.data.wikitext import is_disambiguation, prose
+from pipeline.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """A page of a dump, as text or with the reason why it is none."""
+
+    id: str
+    """The page's number on its wiki."""
+    url: str
+    title: str
+    text: str
+    """The title, then prose; empty when it was dropped."""
+    dropped: str
+    """Why there is no text; empty when there is."""
+    revised: str
+    """When this revision was made: 2016-04-22T10:19:33Z."""
+    position: int
+    """Bytes of XML up to its end, and at most 64 KiB more."""
+
+
+_PART_BYTES = 1 << 16
+Event = tuple[str, ElementTree.Element]
+
+
+def read_articles(path: str, compression: Compression) -> Iterator[Article]:
+    """Every page of a dump in order; DataError if it is damaged or ends too early."""
+    pages: ElementTree.XMLPullParser[ElementTree.Element]
+    pages = ElementTree.XMLPullParser(("start", "end"))
+    base, position = "", 0
+    root: ElementTree.Element | None = None
+    try:
+        for part in _parts(path, compression):
+            position += len(part)
+            pages.feed(part)
+            for event, element in cast(Iterator[Event], pages.read_events()):
+                root = element if root is None else root
+                name = element.tag.rpartition("}")[2]
+                if event == "end" and name == "base":
+                    base = (element.text or "").rpartition("/")[0]
+                elif event == "end" and name == "page":
+                    yield _article(element, base, position)
+                    root.clear()
+        pages.close()
+    except ElementTree.ParseError as error:
+        raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from error
+
+
+def _parts(path: str, compression: Compression) -> Iterator[bytes]:
+    for block in read_blocks(path, compression, 0, 0):
+        for start in range(0, len(block), _PART_BYTES):
+            yield block[start : start + _PART_BYTES]
+
+
+def _article(page: ElementTree.Element, base: str, position: int) -> Article:
+    fields = {part.tag.rpartition("}")[2]: part for part in page}
+    revision = {part.tag.rpartition("}")[2]: part for part in fields.get("revision", ())}
+    title, wikitext = _text(fields, "title"), _text(revision, "text")
+    text = ""
+    dropped = _why_not(fields, revision, title, wikitext)
+    if not dropped:
+        try:
+            text = prose(wikitext)
+        except ParserError:
+            dropped = "wikitext that cannot be parsed"
+        else:
+            dropped = "" if text else "no prose"
+    return Article(
+        id=_text(fields, "id"),
+        url=f"{base}/{quote(title.replace(' ', '_'))}" if base else "",
+        title=title,
+        text=f"{title}\n\n{text}" if text else "",
+        dropped=dropped,
+        revised=_text(revision, "timestamp"),
+        position=position,
+    )
+
+
+def _why_not(
+    fields: dict[str, ElementTree.Element],
+    revision: dict[str, ElementTree.Element],
+    title: str,
+    wikitext: str,
+) -> str:
+    if _text(fields, "ns") not in ("0", ""):
+        return "not an article"
+    if "redirect" in fields or wikitext[:9].lower() == "#redirect":
+        return "redirect"
+    if _text(revision, "model") not in ("wikitext", ""):
+        return "not wikitext"
+    return "disambiguation" if is_disambiguation(title, wikitext) else ""
+
+
+def _text(parts: dict[str, ElementTree.Element], name: str) -> str:
+    return (parts[name].text or "") if name in parts else ""

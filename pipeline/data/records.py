@@ -1,0 +1,107 @@
+"""What raw files are and what they give: sources, their pieces, and the records read from these."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.data.raw_bytes import Compression, count_lines
+from pipeline.errors import DataError
+
+Format = Literal["jsonl", "parquet", "text", "doc", "mediawiki", "extracted"]
+"""`doc`: wikiextractor's mark-up; `extracted`: what `extraction` wrote."""
+PlainText = Literal["file", "blank_lines"]
+EXTRACTED: Format = "extracted"
+
+MAX_DOCUMENT_BYTES = 1 << 28  # a longer one is a file that is not what it was taken for
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One raw file and how it is read."""
+
+    corpus: str
+    path: str
+    """Absolute."""
+    name: str
+    """Label in ids and messages, relative to what the user gave."""
+    size: int
+    """Bytes on disk."""
+    format: Format
+    compression: Compression
+    text_field: str
+    """Of JSON lines and Parquet; empty: the first of text, body, content that has a string."""
+    plain_text: PlainText
+    """Whether plain text is one document, or documents with blank lines between."""
+    licence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is read in one go: bytes [start, stop) of a plain file, row groups of Parquet."""
+
+    source: Source
+    start: int
+    stop: int
+    weight: int
+    """Bytes on disk that it stands for; the weights of a file's pieces add up to its size."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One document as read; not cleaned."""
+
+    id: str
+    """Unique in the corpus, and the same in every run."""
+    origin: str
+    """Its url, path or id field, or else the source's name."""
+    text: str
+
+
+@dataclass(slots=True)
+class Dropped:
+    """A record that is no document, as it should be: a redirect, say."""
+
+    id: str
+    reason: str
+
+
+@dataclass(slots=True)
+class BadRecord:
+    """A record that cannot be used."""
+
+    where: str
+    """name:line, for Parquet name:row, from 1."""
+    reason: str
+
+
+@dataclass(slots=True)
+class Where:
+    """Names lines of a piece; those before it are counted when one is first asked for."""
+
+    source: Source
+    start: int
+    before: int = -1
+
+    def __call__(self, number: int) -> str:
+        """The piece's line `number`, from 1, as name:line of the file."""
+        if self.before < 0:
+            self.before = count_lines(self.source.path, self.start)
+        return f"{self.source.name}:{self.before + number}"
+
+
+def end_of(piece: Piece) -> int:
+    """Records that begin before this position in the decompressed file are the piece's."""
+    return sys.maxsize if piece.source.compression else piece.stop
+
+
+def check_length(source: Source, size: int) -> None:
+    """DataError when a document of `size` bytes cannot be one."""
+    if size > MAX_DOCUMENT_BYTES:
+        advice = "JSON lines need one object a line"
+        if source.format == "text":
+            advice = "if it holds many documents, have blank lines between them and say so"
+        raise DataError(
+            f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; {advice}"
+        )

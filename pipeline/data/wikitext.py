@@ -1,0 +1,266 @@
+"""Wikitext to prose: what a reader of the article reads, without tables, notes and navigation.
+
+mwparserfromhell parses, since nested templates and links are beyond regular expressions. It takes
+most of the time (1 MB/s), so comments, references and formulas, half of a page's text, are cut out
+before it sees them. Of templates only those that stand for words in a sentence are written out
+(`TEMPLATES`); a database of all templates, which MediaWiki itself expands, is not in a dump of
+articles. Where another one stood in a sentence it leaves a hole such as "( ; born 1809)", and
+`close_holes` mends those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import mwparserfromhell
+from mwparserfromhell import nodes
+from mwparserfromhell.wikicode import Wikicode
+
+WIKITEXT_VERSION = 1
+"""Goes up when the same wikitext comes out differently."""
+
+# Cut before parsing: what is no prose whatever is in it.
+_INVISIBLE = re.compile(
+    r"<!--.*?-->"
+    r"|<ref\b[^<>]*/\s*>"
+    r"|<(ref|math|gallery|timeline|score|source|syntaxhighlight|imagemap|templatedata|chem|hiero"
+    r"|graph|mapframe|maplink|inputbox|section)\b[^<>]*(?<!/)>.*?</\1\s*>"
+    r"|<(?:references|templatestyles|section|nowiki|br|wbr)\b[^<>]*/\s*>"
+    r"|__[A-Z]+__",
+    re.DOTALL | re.IGNORECASE,
+)
+_DISAMBIGUATION = re.compile(
+    r"\{\{\s*(?:disambig\w*|dab|hndis|geodis|numberdis|schooldis|mathdab|letter-numbercombdisambig"
+    r"|begriffsklärung|homonymie|desambiguación|disambigua|消歧义|消歧義)\b[^{}]*\}\}|__DISAMBIG__",
+    re.IGNORECASE,
+)
+_QUOTES = re.compile(r"'{2,5}")
+_NOT_TEXT = ("file:", "image:", "media:", "category:", "datei:", "bild:", "kategorie:", "fichier:",
+             "catégorie:", "archivo:", "categoría:", "文件:", "分类:", "分類:")  # fmt: skip
+_OTHER_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?:", re.IGNORECASE)
+
+LAST_SECTIONS = frozenset(
+    {
+        "see also", "references", "external links", "notes", "further reading", "bibliography",
+        "sources", "citations", "footnotes", "works cited", "notes and references", "gallery",
+        "references and notes", "general references", "cited sources", "notes and citations",
+        "siehe auch", "einzelnachweise", "weblinks", "literatur", "anmerkungen", "quellen",
+        "voir aussi", "références", "liens externes", "notes et références", "bibliographie",
+        "véase también", "referencias", "enlaces externos", "bibliografía", "notas",
+        "参考文献", "外部链接", "外部連結", "参见", "參見", "注释", "註釋", "参考资料", "參考資料",
+    }
+)  # fmt: skip
+"""Headings of sections that hold lists of links and sources, lower-case (en, de, fr, es, zh)."""
+
+_UNITS = {
+    "km2": "km²", "m2": "m²", "sqmi": "sq mi", "sqft": "sq ft", "C": "°C", "F": "°F", "m3": "m³",
+    "km3": "km³", "ft2": "sq ft", "cuft": "cu ft", "kg/m3": "kg/m³", "mi2": "sq mi", "-": "–",
+    "m/s2": "m/s²", "in2": "sq in", "mph": "mph", "x": "×", "by": "by", "acre": "acres",
+}  # fmt: skip
+"""How `convert` writes its codes, where that is not as they are."""
+_JOINING = frozenset({"to", "and", "-", "–", "x", "by", "or", "+/-", "×", "to(-)"})
+_NUMBER = re.compile(r"[−-]?[\d.,/+]+(?:e[+-]?\d+)?$")
+
+_CONSTANTS = {
+    "·": "·", "•": "•", "ndash": "–", "en dash": "–", "spaced ndash": " – ", "snd": " – ",
+    "spnd": " – ", "mdash": "—", "em dash": "—", "'": "'", "'s": "'s", '"': '"', "nbsp": " ",
+    "spaces": " ", "space": " ", "pipe": "|", "!": "|", "=": "=", "shy": "", "zwj": "\u200d",
+    "dot": "·", "bullet": "•", "times": "×", "plus-minus": "±", "thinsp": " ", "hair space": " ",
+}  # fmt: skip
+_FIRST = frozenset(
+    {
+        "nowrap", "nobr", "small", "smaller", "big", "larger", "sc", "smallcaps", "nobold", "em",
+        "strong", "vanchor", "visible anchor", "abbr", "tooltip", "keypress", "key", "angbr",
+        "flag", "flagcountry", "flagu", "dts", "nts", "quote", "blockquote", "cquote", "bquote",
+        "quotation", "nihongo", "sic", "not a typo", "proper name", "noitalic", "ill",
+        "interlanguage link", "link-interwiki", "ship", "script", "unicode", "polytonic", "tq",
+        "xt", "mvar", "math", "linktext", "wikt-lang", "oldstyledate", "underline", "italic",
+        "ussfooter", "hlist", "plainlist", "longitem", "native name", "asiantitle", "wdl", "bigger",
+    }
+)  # fmt: skip
+"""Templates that show their first argument."""
+_LAST = frozenset(
+    {"lang", "transl", "transliteration", "rtl-lang", "color", "font color", "fontcolor"}
+)
+
+
+def prose(wikitext: str) -> str:
+    """Paragraphs, headings and items of lists, each on a line of its own; blank lines between."""
+    parsed = mwparserfromhell.parse(_INVISIBLE.sub("", wikitext), skip_style_tags=True)
+    written, left_out = [], 0
+    for node in parsed.nodes:
+        if isinstance(node, nodes.Heading):
+            if left_out and node.level > left_out:
+                continue
+            title = _written(node.title).strip()
+            left_out = node.level if _QUOTES.sub("", title).lower() in LAST_SECTIONS else 0
+            if not left_out:
+                written.append(f"\n\n{'=' * node.level}{title}\n\n")
+        elif not left_out:
+            written.append(_node(node))
+    return close_holes(_paragraphs(_QUOTES.sub("", "".join(written))))
+
+
+def is_disambiguation(title: str, wikitext: str) -> bool:
+    """Whether a page only says which articles a title could mean."""
+    return title.endswith("(disambiguation)") or bool(_DISAMBIGUATION.search(wikitext))
+
+
+_HOLES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), by)
+    for pattern, by in (
+        (r"[ \t\u00a0]+", " "),
+        # inside brackets: separators that have nothing before or behind them
+        (r"\(\s*[;,:]\s*(?:(?:[;,:]|\bor\b|\band\b)\s*)*", "("),
+        (r"(?<=[\w\"”’)])(?:\s*[;,:])+\s*\)", ")"),
+        (r"([;,])(?:\s*[;,])+", r"\1"),
+        (r" ?\(\s*\)", ""),
+        (r" ?\[\s*\]", ""),
+        # and outside
+        (r" +([,;.:!?])(?=[\s\"”’]|$)", r"\1"),
+        (r" +\)", ")"),
+        (r"\( +", "("),
+        (r",(?=[.;:])", ""),
+        (r"[ ]+", " "),
+    )
+)
+
+
+def close_holes(text: str) -> str:
+    """Mend what is left of a sentence around something that was taken out of it."""
+    for pattern, by in _HOLES:
+        text = pattern.sub(by, text)
+    return text
+
+
+def _written(code: Wikicode) -> str:
+    return "".join(_node(node) for node in code.nodes)
+
+
+def _node(node: nodes.Node) -> str:
+    if isinstance(node, nodes.Text):
+        return str(node.value)
+    if isinstance(node, nodes.Wikilink):
+        return _link(node)
+    if isinstance(node, nodes.Template):
+        return _template(node)
+    if isinstance(node, nodes.Tag):
+        return _tag(node)
+    if isinstance(node, nodes.HTMLEntity):
+        return str(node.normalize())
+    if isinstance(node, nodes.ExternalLink):
+        return _written(node.title) if node.title is not None else ""
+    if isinstance(node, nodes.Argument):
+        return _written(node.default) if node.default is not None else ""
+    if isinstance(node, nodes.Heading):
+        return f"\n\n{_written(node.title).strip()}\n\n"
+    return ""  # comments
+
+
+def _link(link: nodes.Wikilink) -> str:
+    title = str(link.title).strip()
+    if not title.startswith(":"):
+        if title.lower().startswith(_NOT_TEXT):
+            return ""
+        if _OTHER_LANGUAGE.match(title) and link.text is None:
+            return ""  # the same article in another language
+    if link.text is not None:
+        return _written(link.text)
+    return title.removeprefix(":")
+
+
+def _tag(tag: nodes.Tag) -> str:
+    name = str(tag.tag).strip().lower()
+    if name in ("table", "gallery", "ref"):
+        return ""
+    # the mark of a list's item has nothing in it
+    ahead = "\n\n" if name in ("br", "hr", "li", "dd", "dt") else ""
+    return ahead + (_written(tag.contents) if tag.contents is not None else "")
+
+
+def _template(template: nodes.Template) -> str:
+    name = str(template.name).strip().replace("_", " ").lower()
+    if name in _CONSTANTS:
+        return _CONSTANTS[name]
+    values = [_written(p.value).strip() for p in template.params if not p.showkey]
+    if values and name in _FIRST:
+        return values[0]
+    if values and name in _LAST:
+        return values[-1]
+    if values and name.startswith("lang-"):
+        return values[0]
+    writer = TEMPLATES.get(name)
+    return writer(values) if writer and values else ""
+
+
+def _converted(values: list[str]) -> str:
+    """The measure that was given, not what it is converted to: 5 km; 5 to 10 km; 6 ft 2 in."""
+    words = [values[0]]
+    index = 1
+    while index + 1 < len(values) and values[index] in _JOINING:
+        words += [values[index].removesuffix("(-)"), values[index + 1]]
+        index += 2
+    if index < len(values):
+        words.append(_UNITS.get(values[index], values[index]))
+        index += 1
+    if index + 1 < len(values) and _NUMBER.match(values[index]) and index == 2:
+        words += [values[index], _UNITS.get(values[index + 1], values[index + 1])]
+    return " ".join(words)
+
+
+_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
+           "October", "November", "December")  # fmt: skip
+
+
+def _as_of(values: list[str]) -> str:
+    year, *rest = values
+    month = int(rest[0]) if rest and rest[0].isdecimal() and 1 <= int(rest[0]) <= 12 else 0
+    return f"As of {_MONTHS[month - 1]} {year}" if month else f"As of {year}"
+
+
+def _fraction(values: list[str]) -> str:
+    if len(values) == 1:
+        return f"1/{values[0]}"
+    return "/".join(values[-2:]) if len(values) == 2 else f"{values[0]} {values[1]}/{values[2]}"
+
+
+TEMPLATES: dict[str, Callable[[list[str]], str]] = {
+    "convert": _converted,
+    "cvt": _converted,
+    "as of": _as_of,
+    "c.": lambda values: f"c. {'–'.join(values[:2])}",
+    "circa": lambda values: f"c. {'–'.join(values[:2])}",
+    "fl.": lambda values: f"fl. {'–'.join(values[:2])}",
+    "reign": lambda values: f"r. {'–'.join(values[:2])}",
+    "frac": _fraction,
+    "sfrac": _fraction,
+    "chem": "".join,
+    "chem2": "".join,
+    "val": lambda values: " ± ".join(values[:2]),
+    "sup": lambda values: values[0],
+    "sub": lambda values: values[0],
+    "unbulleted list": "\n\n".join,
+}
+"""How templates with arguments are written that do not show one of them as it is."""
+
+
+_BLANK_LINE = re.compile(r"\n\s*\n")
+_HEADING = re.compile(r"(=+)(.*)")
+
+
+def _paragraphs(text: str) -> str:
+    """One line each, as a single newline is a space; headings with nothing below are left out."""
+    kept: list[str] = []
+    headings: list[tuple[int, str]] = []
+    for line in (" ".join(part.split()) for part in _BLANK_LINE.split(text)):
+        if heading := _HEADING.match(line):
+            level = len(heading[1])
+            headings = [other for other in headings if other[0] < level]
+            if heading[2].strip():
+                headings.append((level, heading[2].strip()))
+        elif any(character.isalnum() for character in line):
+            kept += [title for _, title in headings]
+            headings = []
+            kept.append(line)
+    return "\n\n".join(kept)

@@ -1,0 +1,112 @@
+"""A MediaWiki dump of a few pages, one of each kind, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+ARTICLE = """{{Use dmy dates|date=May 2014}}
+{{Infobox river|name=Arve|length={{convert|108|km|mi}}|source=[[Alps]]}}
+[[File:Arve.jpg|thumb|The [[Arve]] at ''Geneva''.]]
+The '''Arve''' ({{IPA-fr|aʁv}}; {{lang-la|Arva}}) is a [[river]] in [[France]] and [[Switzerland|the
+Swiss canton]].<ref name="a">{{cite web|title=Arve|url=https://example.org}}</ref> It is
+{{convert|108|km|mi}} long,<ref name="b"/> and {{convert|5|to|7|m|ft}} deep. ({{IPA|x}})
+<!-- not [[seen]] -->It joins the [[Rhône]] {{circa|1850}}&nbsp;years{{fact}}.
+
+== Course ==
+{| class="wikitable"
+! Town !! Height
+|-
+| [[Chamonix]] || {{nts|1035}}
+|}
+
+=== Towns ===
+* [[Cluses]]
+* [[Bonneville, Haute-Savoie|Bonneville]], a {{nowrap|small town}}
+
+== Empty ==
+{{Empty section}}
+
+== See also ==
+* [[Rivers of France]]
+
+=== Deeper ===
+* [[Nothing]]
+
+== Name ==
+A name of ''unknown'' origin [https://example.org here] __NOTOC__
+
+== References ==
+{{reflist}}
+
+[[Category:Rivers]]
+[[fr:Arve]]
+"""
+
+PROSE = """The Arve (Arva) is a river in France and the Swiss canton. It is 108 km long, and 5 to \
+7 m deep. It joins the Rhône c. 1850 years.
+
+Course
+
+Towns
+
+Cluses
+
+Bonneville, a small town
+
+Name
+
+A name of unknown origin here"""
+"""What `ARTICLE` says."""
+
+
+def page(number: int, title: str, text: str, namespace: int = 0, more: str = "") -> str:
+    return f"""  <page>
+    <title>{escape(title)}</title>
+    <ns>{namespace}</ns>
+    <id>{number}</id>{more}
+    <revision>
+      <id>{number + 1000}</id>
+      <timestamp>2016-04-22T10:19:{number % 60:02d}Z</timestamp>
+      <model>wikitext</model>
+      <text xml:space="preserve">{escape(text)}</text>
+    </revision>
+  </page>
+"""
+
+
+def dump(pages: list[str]) -> bytes:
+    head = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" xml:lang="en">
+  <siteinfo>
+    <sitename>Wikipedia</sitename>
+    <base>https://en.wikipedia.org/wiki/Main_Page</base>
+  </siteinfo>
+"""
+    return (head + "".join(pages) + "</mediawiki>\n").encode()
+
+
+def small_dump() -> bytes:
+    """An article, and a page of every kind that is none."""
+    return dump(
+        [
+            page(1, "Arve", ARTICLE),
+            page(2, "Arve river", "#REDIRECT [[Arve]]", more='\n    <redirect title="Arve" />'),
+            page(3, "Arva", "'''Arva''' may be:\n* [[Arve]]\n{{disambiguation}}"),
+            page(4, "Talk:Arve", "Is it {{convert|108|km}}?", namespace=1),
+            page(5, "Table", "{|\n| a\n|}"),
+        ]
+    )
+
+
+def large_dump(path: Path, articles: int) -> Path:
+    """Articles of about 500 bytes each, all different."""
+    pages = [
+        page(
+            number,
+            f"River {number}",
+            f"The '''River {number}''' is [[long]]. " + f"It says {number} again. " * 20,
+        )
+        for number in range(1, articles + 1)
+    ]
+    path.write_bytes(dump(pages))
+    return path

@@ -1,0 +1,105 @@
+"""Dumps are read once, whoever asks: processes of a machine, MPI ranks, parts of an array."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from pipeline.data.documents import sniff
+from pipeline.data.extraction import extracted
+from pipeline.data.records import EXTRACTED, Source
+from pipeline.data.workers import local_team
+from tests.pipeline.data.dump import large_dump, small_dump
+from tests.pipeline.preparing import MPIEXEC, contents, finish, tiny
+
+PREPARE = (sys.executable, "-m", "pipeline.prepare")
+
+
+def sources(*paths: Path) -> list[Source]:
+    return [sniff(path, "wikipedia", path.name) for path in paths]
+
+
+def test_documents_in_are_documents_out_and_reasons(tmp_path: Path) -> None:
+    (tmp_path / "small.xml").write_bytes(small_dump())
+    [made] = extracted(sources(tmp_path / "small.xml"), tmp_path / "documents", local_team(1))
+    assert made.format == EXTRACTED and made.name == "small.xml"
+    rows = pq.read_table(made.path).to_pylist()
+    assert [row["id"] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert [row["dropped"] is None for row in rows] == [row["text"] is not None for row in rows]
+
+
+def test_a_file_is_extracted_once_and_again_when_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "small.xml"
+    path.write_bytes(small_dump())
+    [first] = extracted(sources(path), tmp_path / "documents", local_team(1))
+    written = Path(first.path).stat().st_mtime_ns
+    [second] = extracted(sources(path), tmp_path / "documents", local_team(1))
+    assert second == first and Path(second.path).stat().st_mtime_ns == written
+    path.write_bytes(small_dump().replace(b"river", b"River"))
+    [third] = extracted(sources(path), tmp_path / "documents", local_team(1))
+    assert third.path != first.path
+
+
+def test_what_is_quick_to_read_is_left_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "one"}\n')
+    given = sources(tmp_path / "in.jsonl")
+    assert extracted(given, tmp_path / "documents", local_team(1)) == given
+    assert not (tmp_path / "documents").exists()
+
+
+def test_same_shards_from_processes_ranks_and_parts(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """And from the Parquet file itself, but for its name in the ids of documents."""
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    for number in range(3):
+        large_dump(folder / f"pages{number}.xml", 40 + number)
+    (folder / "pages3.xml").write_bytes(small_dump())
+    outputs = {}
+    for name, launcher, more in (
+        ("local", PREPARE, ["--workers", 2]),
+        ("ranks", (MPIEXEC, "-n", 3, *PREPARE), []),
+        ("parts", PREPARE, ["--part", "1/2"]),
+        ("parts", PREPARE, ["--part", "2/2"]),
+    ):
+        outputs[name] = tmp_path / name / "out"
+        result = finish(
+            *launcher, "--corpus", "wikipedia", "--input", folder, *more,
+            *tiny(tiny_tokenizer, outputs[name]), TENFOLD_ROOT=str(tmp_path / name),
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+    assert contents(outputs["local"]) == contents(outputs["ranks"]) == contents(outputs["parts"])
+    manifest = json.loads((outputs["local"] / "manifest.json").read_bytes())
+    assert manifest["totals"]["documents"] == 40 + 41 + 42 + 1
+    assert manifest["corpora"]["wikipedia"]["dropped"] == {
+        "redirect": 1, "disambiguation": 1, "not an article": 1, "no prose": 1,
+    }  # fmt: skip
+
+
+def test_a_damaged_dump_is_one_line_and_leaves_no_file(
+    tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "small.xml"
+    path.write_bytes(small_dump()[:-100])
+    result = finish(
+        *PREPARE, "--corpus", "wikipedia", "--input", path,
+        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert f"error: {path} is truncated or damaged" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not [*(tmp_path / "documents").glob("*.parquet")]
+    assert not [*(tmp_path / "documents").glob("*.tmp")]
+
+
+def test_an_estimate_of_a_dump_writes_nothing(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    path = large_dump(tmp_path / "pages.xml", 300)
+    result = finish(
+        *PREPARE, "--corpus", "wikipedia", "--input", path, "--dry-run",
+        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path / "root"),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "wikipedia: about 300 documents" in result.stdout
+    assert not (tmp_path / "root" / "documents").exists()

@@ -1,0 +1,58 @@
+"""Dumps of MediaWiki: every page comes out, as an article or with the reason why it is none."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.documents import sniff
+from pipeline.data.mediawiki import Article, read_articles
+from pipeline.errors import DataError
+from tests.pipeline.data.dump import PROSE, dump, page, small_dump
+
+
+def articles(path: Path, content: bytes) -> list[Article]:
+    path.write_bytes(content)
+    source = sniff(path, "wikipedia", path.name)
+    assert source.format == "mediawiki"
+    return [*read_articles(source.path, source.compression)]
+
+
+@pytest.mark.parametrize("pack", [bytes, bz2.compress, gzip.compress])
+def test_each_page_comes_out(tmp_path: Path, pack: type[bytes]) -> None:
+    found = articles(tmp_path / "dump.xml", pack(small_dump()))
+    assert [(article.title, article.dropped) for article in found] == [
+        ("Arve", ""),
+        ("Arve river", "redirect"),
+        ("Arva", "disambiguation"),
+        ("Talk:Arve", "not an article"),
+        ("Table", "no prose"),
+    ]
+    assert found[0].text == f"Arve\n\n{PROSE}"
+    assert not any(article.text for article in found[1:])
+    assert found[0].id == "1" and found[0].revised == "2016-04-22T10:19:01Z"
+    assert found[1].url == "https://en.wikipedia.org/wiki/Arve_river"
+
+
+def test_streams_of_bzip2_one_after_the_other(tmp_path: Path) -> None:
+    """As the multistream dumps of Wikipedia are."""
+    content = dump([page(number, f"T{number}", "Some text.") for number in range(300)])
+    cuts = [content[start : start + 5000] for start in range(0, len(content), 5000)]
+    found = articles(tmp_path / "dump.bz2", b"".join(map(bz2.compress, cuts)))
+    assert [article.title for article in found] == [f"T{number}" for number in range(300)]
+    positions = [article.position for article in found]
+    assert positions == sorted(positions) and positions[-1] <= len(content)
+
+
+def test_damaged_dumps(tmp_path: Path) -> None:
+    whole = small_dump()
+    for content in (whole[:-200], bz2.compress(whole)[:-20], whole.replace(b"</title>", b"<", 1)):
+        with pytest.raises(DataError, match=r"is (truncated|damaged)"):
+            articles(tmp_path / "dump.xml", content)
+    packed = bytearray(bz2.compress(whole * 50))
+    packed[len(packed) // 2 :] = bytes(len(packed) - len(packed) // 2)
+    with pytest.raises(DataError, match="is damaged"):
+        articles(tmp_path / "dump.xml", bytes(packed))

@@ -1,0 +1,38 @@
+"""Where records are, and how long they may be."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.documents import sniff
+from pipeline.data.records import MAX_DOCUMENT_BYTES, Piece, Where, check_length, end_of
+from pipeline.errors import DataError
+
+
+def test_lines_are_counted_from_the_start_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("one\ntwo\nthree\n")
+    source = sniff(path, "corpus", "in.txt")
+    assert Where(source, 0)(1) == "in.txt:1"
+    assert Where(source, 8)(1) == "in.txt:3"
+    assert end_of(Piece(source, 0, 8, 8)) == 8
+
+
+def test_a_compressed_file_is_one_piece(tmp_path: Path) -> None:
+    path = tmp_path / "in.gz"
+    path.write_bytes(gzip.compress(b"one\n"))
+    source = sniff(path, "corpus", "in.gz")
+    assert end_of(Piece(source, 0, source.size, source.size)) == sys.maxsize
+
+
+def test_the_longest_document(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("one\n")
+    source = sniff(path, "corpus", "in.txt")
+    check_length(source, MAX_DOCUMENT_BYTES)
+    with pytest.raises(DataError, match=r"in\.txt has a document of more than 256 MiB"):
+        check_length(source, MAX_DOCUMENT_BYTES + 1)
