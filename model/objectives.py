@@ -1,14 +1,15 @@
 """What is learned: an encoder with its heads, from a batch to sums that the trainer scales.
 
-Sums, never means: a step's loss is its sum over all ranks and micro-batches, divided once by the
-count of predictions over all of them, which only the trainer knows.
+Sums, never means: a step's loss is its sum over all ranks and micro-batches, each part divided once
+by its own count over all of them, which only the trainer knows.
 
 Legend: B batch, S sequence, K predicted positions, D width, V vocabulary.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
@@ -16,18 +17,52 @@ from model.config import EncoderConfig
 from model.encoder import Encoder, initialize
 from model.heads import MaskedLanguageHead
 
+Sums = dict[str, Tensor]
+"""Sums over a micro-batch by their names, float32, on the model's device, of any shape.
 
-class MaskedLanguageSums(NamedTuple):
-    """Sums over the used slots of a micro-batch, float32, on the model's device."""
+Each part of the loss has PART_loss, in nats and with a gradient, and PART_correct, what of its
+count was predicted right; the others have no gradient: mask_loss and mask_count, of mlm at the
+positions that showed [MASK].
+"""
 
-    loss_sum: Tensor
-    """Cross-entropy, in nats; the only one with a gradient."""
-    correct_sum: Tensor
-    """Positions whose likeliest word was the right one."""
-    mask_loss_sum: Tensor
-    """Cross-entropy at the positions that showed [MASK]."""
-    mask_count: Tensor
-    """Positions that showed [MASK]."""
+
+class Inputs(NamedTuple):
+    """A micro-batch as every objective takes it; the tensors are those of the loader's Batch."""
+
+    input_ids_BS: Tensor
+    lengths_B: Tensor | None
+    """None when every row is full, see `Encoder.forward`."""
+    positions_K: Tensor
+    """Predicted positions, row x S + place; slots of weight 0 may be cut off or not."""
+    labels_K: Tensor
+    weights_K: Tensor
+    mask_id: int
+    """The id of [MASK]."""
+    segment_ids_BS: Tensor | None = None
+    """None when every token is in the first segment."""
+    pair_labels_B: Tensor | None = None
+    """0 in order, 1 random next or swapped, -1 none; None for formats without pairs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossPart:
+    """A sum of the loss: `weight` x its loss over the global batch / its count there."""
+
+    name: str
+    """First word of its sums and metrics."""
+    weight: float
+    per: Literal["predictions", "pairs", "tokens"]
+    """What it is a mean over: a field of `pipeline.data.batch.Counts`."""
+
+
+class Objective(Protocol):
+    """What the trainer asks of a model."""
+
+    parts: tuple[LossPart, ...]
+    """Of the loss; metrics without a part's name are those of the first."""
+
+    def __call__(self, inputs: Inputs) -> Sums:
+        """The sums of a micro-batch."""
 
 
 class MaskedLanguageModel(nn.Module):
@@ -36,36 +71,32 @@ class MaskedLanguageModel(nn.Module):
     def __init__(self, config: EncoderConfig, *, seed: int) -> None:
         """seed: chooses the initial weights, see `model.encoder.initialize`."""
         super().__init__()
+        self.parts = (LossPart(name="mlm", weight=1.0, per="predictions"),)
         self.config = config
         self.encoder = Encoder(config)
         self.head = MaskedLanguageHead(config, self.encoder.embeddings.words)
         initialize(self, config, seed)
 
-    def forward(
-        self,
-        input_ids_BS: Tensor,
-        lengths_B: Tensor | None,
-        positions_K: Tensor,
-        labels_K: Tensor,
-        weights_K: Tensor,
-        mask_id: int,
-        segment_ids_BS: Tensor | None = None,
-    ) -> MaskedLanguageSums:
-        """Arguments are those of the loader's Batch; slots of weight 0 may be cut off or not.
-
-        lengths_B: None when every row is full, see `Encoder.forward`; mask_id: the id of [MASK].
-        """
-        hidden_BSD = self.encoder(input_ids_BS, lengths_B, segment_ids_BS)
-        hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, positions_K)
-        losses_K, found_K = self.head(hidden_KD, labels_K)
-        masked_K = weights_K * (input_ids_BS.flatten().index_select(0, positions_K) == mask_id)
-        return MaskedLanguageSums(
-            loss_sum=(losses_K * weights_K).sum(),
-            correct_sum=(found_K * weights_K).sum(),
-            mask_loss_sum=(losses_K.detach() * masked_K).sum(),
-            mask_count=masked_K.sum(),
-        )
+    def forward(self, inputs: Inputs) -> Sums:
+        """The sums of mlm."""
+        hidden_BSD = self.encoder(inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS)
+        return masked_language_sums(self.head, hidden_BSD, inputs)
 
     def logits(self, input_ids_BS: Tensor, lengths_B: Tensor | None) -> Tensor:
         """Logits [B, S, V] at every position, for export and evaluation."""
         return self.head.logits(self.encoder(input_ids_BS, lengths_B))
+
+
+def masked_language_sums(head: MaskedLanguageHead, hidden_BSD: Tensor, inputs: Inputs) -> Sums:
+    """The sums of mlm, from the hidden vectors of every token."""
+    positions_K, weights_K = inputs.positions_K, inputs.weights_K
+    hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, positions_K)
+    losses_K, found_K = head(hidden_KD, inputs.labels_K)
+    shown_K = inputs.input_ids_BS.flatten().index_select(0, positions_K)
+    masked_K = weights_K * (shown_K == inputs.mask_id)
+    return {
+        "mlm_loss": (losses_K * weights_K).sum(),
+        "mlm_correct": (found_K * weights_K).sum(),
+        "mask_loss": (losses_K.detach() * masked_K).sum(),
+        "mask_count": masked_K.sum(),
+    }

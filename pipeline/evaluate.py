@@ -73,9 +73,9 @@ def check_lengths(model: MaskedLanguageModel, datasets: list[Dataset]) -> None:
 def score(model: MaskedLanguageModel, datasets: list[Dataset], sequences: int) -> dict[str, Any]:
     """Scores on the validation rows; sequences: how many to mask token by token, 0 for none."""
     device = place(model)
-    scores = evaluate_corpora(model, validation_loaders(datasets, ROWS), device)
+    scores = evaluate_corpora(model, model.parts, validation_loaders(datasets, ROWS), device)
     assert scores is not None
-    predictions = sum(part.predictions for part in scores.values())
+    predictions = sum(part.counts.predictions for part in scores.values())
     result: dict[str, Any] = corpus_fields(scores, "") | {"predictions": predictions}
     if sequences:
         tokenizer = datasets[0].manifest.tokenizer

@@ -19,7 +19,6 @@ from pathlib import Path
 from tqdm import tqdm
 
 from model.hugging_face import logical_parameters
-from model.objectives import MaskedLanguageModel
 from pipeline.command import Parser, chosen_recipe
 from pipeline.data.bus_error import announce_bus_errors
 from pipeline.data.reading import Dataset, check_datasets
@@ -52,7 +51,8 @@ from pipeline.training.inputs import train_loader
 from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
 from pipeline.training.metrics import Metrics
-from pipeline.training.plan import Plan, attention_name, encoder_config, make_plan
+from pipeline.training.objectives import build_model
+from pipeline.training.plan import Plan, attention_name, make_plan
 from pipeline.training.progress import Progress, begin, restore
 from pipeline.training.record import Record, check_same, check_source, read_record, read_run
 from pipeline.training.saving import Saver
@@ -249,7 +249,7 @@ def build(
     run = job.run
     if run.data.reader == "mmap":
         announce_bus_errors()
-    model = MaskedLanguageModel(encoder_config(run), seed=run.seed)
+    model = build_model(run, run.seed)
     logical = logical_parameters(model)
     if cluster.device.type == "cuda":
         model.to(cluster.device)

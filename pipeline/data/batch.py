@@ -6,6 +6,7 @@ Legend: B rows of a micro-batch, S sequence length, K = B x max_predictions slot
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +16,17 @@ from pipeline.data.bijection import IntArray
 from pipeline.data.order import Located
 from pipeline.data.shards import Manifest
 from pipeline.formats import PAIR_FORMATS, SEPARATORS
+
+
+class Counts(NamedTuple):
+    """What there is to learn from; each part of a loss is a mean over one of these."""
+
+    predictions: int
+    """Predicted tokens."""
+    tokens: int
+    """Tokens of all sequences, special tokens included, without filling and padding."""
+    pairs: int
+    """Sequences of two segments with a label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +47,7 @@ class Batch:
     """[K] 1 for used slots, 0 for the rest: sum the loss with these, never divide by K."""
     row_weights: torch.Tensor
     """[B] 1 for sequences, 0 for filling."""
-    predictions: int
-    """Used slots."""
-    tokens: int
-    """Tokens of all sequences, special tokens included, without filling and padding."""
+    counts: Counts
     samples: Located
     """Where the sequences come from; filling is left out."""
     cu_seqlens: torch.Tensor | None = None
@@ -47,6 +56,16 @@ class Batch:
     """[B, S] 1 in segment B; only for formats that pair segments."""
     pair_labels: torch.Tensor | None = None
     """[B] 0 in order, 1 random next or swapped, -1 none; only for formats that pair segments."""
+
+    @property
+    def predictions(self) -> int:
+        """Used slots."""
+        return self.counts.predictions
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all sequences, see `Counts`."""
+        return self.counts.tokens
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on `device`; copies from pinned memory do not wait."""
@@ -99,6 +118,16 @@ class Form:
         """Whether a batch needs what `batches.resolve` calls details."""
         return self.documents or self.pairs
 
+    def counts(self, records: IntArray) -> Counts:
+        """What there is to learn from `records` [n, RECORD_FIELDS]."""
+        tokens = records[:, batches.TOKENS]
+        labelled = (records[:, batches.LABEL] >= 0) & (tokens > 0) if self.pairs else tokens[:0]
+        return Counts(
+            predictions=int(records[:, batches.PREDICTIONS].sum()),
+            tokens=int(tokens.sum()),
+            pairs=int(labelled.sum()),
+        )
+
     def batch(self, step: int, micro_batch: int, records: IntArray, samples: Located) -> Batch:
         """The micro-batch of `records` [B, RECORD_FIELDS]."""
         rows, length = len(records), self.length
@@ -108,7 +137,7 @@ class Form:
         ends = (rows * length, rows * (length + 1), rows * (length + 1) + slots)
         integers = torch.empty(ends[2] + slots, dtype=torch.int64, pin_memory=self.pin_memory)
         weights = torch.empty(slots + rows, dtype=torch.float32, pin_memory=self.pin_memory)
-        predictions = batches.decode(
+        batches.decode(
             records, self.wide, self.specials, self.separators, length, integers.numpy(),
             weights.numpy(),
         )  # fmt: skip
@@ -121,8 +150,7 @@ class Form:
             labels=integers[ends[2] :],
             weights=weights[:slots],
             row_weights=weights[slots:],
-            predictions=predictions,
-            tokens=int(records[:, batches.TOKENS].sum()),
+            counts=self.counts(records),
             samples=samples,
         )
         return self._with_options(batch, records) if self.details else batch

@@ -211,8 +211,8 @@ def decode(
     length: int,
     integers: IntArray,
     weights: npt.NDArray[np.float32],
-) -> int:
-    """Write the batch of `records` [B, RECORD_FIELDS] and return its number of predictions.
+) -> None:
+    """Write the batch of `records` [B, RECORD_FIELDS].
 
     wide: ids are uint32; specials: ids of bos, pad, eos and mask; separators: how many eos part two
     segments; length: S. Outputs, one after the other: in integers input_ids [B, S] padded, lengths
@@ -255,7 +255,6 @@ def decode(
     weights[slot:slots] = 0
     positions[slot:] = 0
     labels[slot:] = 0
-    return slot
 
 
 @numba.njit(cache=True, nogil=True)

@@ -20,7 +20,7 @@ import numpy as np
 
 from pipeline.data import batches
 from pipeline.data.background import in_background
-from pipeline.data.batch import Batch, Form
+from pipeline.data.batch import Batch, Counts, Form
 from pipeline.data.bijection import IntArray
 from pipeline.data.order import Located, Order, Share
 from pipeline.data.reading import READ_THREADS, Dataset
@@ -41,16 +41,21 @@ class Step:
     """Sequences of all steps before this one."""
     sequences: int
     """Sequences of this step over all ranks; fewer than G only in the last step of one pass."""
-    predictions: int
-    """This rank's predicted tokens, for `training.step_count`."""
-    tokens: int
-    """This rank's tokens."""
+    counts: Counts
+    """Of this rank, for `training.step_count`."""
     samples: Located
     """This rank's sequences, in the order of the micro-batches."""
     accumulation: int
     """Micro-batches of this step."""
     batches: Iterator[Batch]
     """They; to be used up before the next step's."""
+
+
+NO_STEP = Step(
+    number=0, consumed=0, sequences=0, counts=Counts(0, 0, 0),
+    samples=Located(*(np.empty(0, np.int64) for _ in range(3))), accumulation=0, batches=iter(()),
+)  # fmt: skip
+"""Stands for a step that cannot be read; it is never made."""
 
 
 class Loader:
@@ -220,8 +225,7 @@ class Loader:
             number=number,
             consumed=consumed,
             sequences=sequences,
-            predictions=int(records[:, batches.PREDICTIONS].sum()),
-            tokens=int(records[:, batches.TOKENS].sum()),
+            counts=self._form.counts(records),
             samples=samples,
             accumulation=accumulation,
             batches=iter(()),

@@ -4,8 +4,8 @@ DeepSpeed gives ZeRO's memory layout and communication. Loss scaling, clipping, 
 optimizers, checkpoints and logs are ours, so that they are the same at every stage.
 
     for batch in step.batches:
-        losses = engine(batch...)
-        engine.backward(losses.sum, predictions of the global step)
+        sums = engine(inputs)
+        engine.backward(loss_sum, its count in the global step)
     engine.step(learning_rate)
 """
 
@@ -79,8 +79,8 @@ class Engine:
     def backward(self, loss_sum: torch.Tensor, global_count: int) -> None:
         """Add the gradient of loss_sum / global_count, for this rank's next micro-batch.
 
-        loss_sum: over this micro-batch's predictions; global_count: the predictions of the whole
-        step on all ranks. DeepSpeed divides by micro-batches and ranks, which is undone here.
+        loss_sum: over this micro-batch; global_count: what it is a mean over, of the whole step
+        on all ranks. DeepSpeed divides by micro-batches and ranks, which is undone here.
         """
         assert not self.is_boundary, "step() comes before the next micro-batch"
         last = self._micro_batches + 1 == self.accumulation

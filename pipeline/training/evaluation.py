@@ -16,63 +16,54 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from model.objectives import MaskedLanguageModel, MaskedLanguageSums
+from model.objectives import Inputs, LossPart, MaskedLanguageModel, Sums
+from pipeline.data.batch import Counts
 from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
 from pipeline.training.inputs import model_inputs
+from pipeline.training.loss_parts import add, pack, part_metrics, unpack
 
-Forward = Callable[..., MaskedLanguageSums]
+Forward = Callable[[Inputs], Sums]
 Total = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What a model scores on some predicted tokens."""
+    """What a model scores on some held-out sequences."""
 
-    sums: tuple[float, ...]
-    """Those of MaskedLanguageSums [4], over all of them."""
-    predictions: int
-    """Predicted tokens."""
+    parts: tuple[LossPart, ...]
+    """Of its loss."""
+    sums: Sums
+    """Over all of them."""
+    counts: Counts
 
     @classmethod
-    def total(cls, parts: Iterable[Scores]) -> Scores:
-        """Of all the tokens of `parts` together."""
-        listed = list(parts)
-        sums = tuple(map(sum, zip(*(part.sums for part in listed), strict=True)))
-        return cls(sums, sum(part.predictions for part in listed))
+    def total(cls, scores: Iterable[Scores]) -> Scores:
+        """Of all the sequences of `scores` together."""
+        first, *others = scores
+        sums = dict(first.sums)
+        for other in others:
+            add(sums, other.sums)
+        counts = zip(*(first.counts, *(other.counts for other in others)), strict=True)
+        return cls(first.parts, sums, Counts(*map(sum, counts)))
 
     @property
-    def loss(self) -> float:
-        """Mean cross-entropy, in nats."""
-        return self.sums[0] / self.predictions
-
-    @property
-    def accuracy(self) -> float:
-        """Share of positions whose likeliest word was right."""
-        return self.sums[1] / self.predictions
-
-    @property
-    def mask_loss(self) -> float:
-        """Mean cross-entropy at the positions that showed [MASK]."""
-        return self.sums[2] / self.sums[3] if self.sums[3] else math.nan
+    def metrics(self) -> dict[str, float]:
+        """See `part_metrics`; accuracy and perplexity are those of the first part."""
+        found = part_metrics(self.parts, self.sums, self.counts)
+        first = self.parts[0].name
+        loss = found[f"{first}_loss"]
+        perplexity = math.exp(loss) if loss < 700 else math.inf
+        return found | {"accuracy": found[f"{first}_accuracy"], "perplexity": perplexity}
 
     def named(self, prefix: str) -> dict[str, float]:
         """As fields of metrics."""
-        return {
-            f"{prefix}loss": self.loss,
-            f"{prefix}mask_loss": self.mask_loss,
-            f"{prefix}accuracy": self.accuracy,
-            f"{prefix}perplexity": self.perplexity,
-        }
-
-    @property
-    def perplexity(self) -> float:
-        """exp(loss)."""
-        return math.exp(self.loss) if self.loss < 700 else math.inf
+        return {f"{prefix}{name}": value for name, value in self.metrics.items()}
 
 
 def validation_loader(
@@ -100,6 +91,7 @@ def validation_loaders(
 
 def evaluate(
     forward: Forward,
+    parts: tuple[LossPart, ...],
     loader: Loader,
     device: torch.device,
     *,
@@ -108,29 +100,35 @@ def evaluate(
 ) -> Scores | None:
     """Scores over one pass of the loader; None when `stopped` says so before its end.
 
+    parts: of what `forward` gives the sums of;
     total: adds up over ranks; stopped: the same answer on every rank. The model is in eval mode.
     """
     mask_id = loader.datasets[0].manifest.tokenizer["mask"]
-    sums = torch.zeros(5, dtype=torch.float64, device=device)
+    sums: Sums = {}
+    counts = np.zeros(len(Counts._fields), np.int64)
     with torch.no_grad():
         for batch in loader.micro_batches():
             if stopped():
                 loader.close()
                 return None
-            scored = forward(*model_inputs(batch, device, mask_id))
-            sums[:4] += torch.stack(scored)
-            sums[4] += batch.predictions
-    *found, predictions = total(sums.cpu()).tolist()
-    return Scores(tuple(found), int(predictions))
+            add(sums, forward(model_inputs(batch, device, mask_id)))
+            counts += batch.counts
+    found = total(torch.cat([torch.from_numpy(counts).double(), pack(sums)]))
+    reached = Counts(*map(int, found[: len(counts)].tolist()))
+    return Scores(parts, unpack(found[len(counts) :], sums), reached)
 
 
 def evaluate_corpora(
-    forward: Forward, loaders: Mapping[str, Loader], device: torch.device, **options: Any
+    forward: Forward,
+    parts: tuple[LossPart, ...],
+    loaders: Mapping[str, Loader],
+    device: torch.device,
+    **options: Any,
 ) -> dict[str, Scores] | None:
     """`evaluate` for each corpus; None when it was stopped in one of them."""
     found = {}
     for corpus, loader in loaders.items():
-        scores = evaluate(forward, loader, device, **options)
+        scores = evaluate(forward, parts, loader, device, **options)
         if scores is None:
             return None
         found[corpus] = scores
@@ -178,8 +176,8 @@ def pseudo_perplexity(
                 positions_B = torch.arange(len(places_B)) * len(ids) + places_B
                 inputs = (copies_BS, positions_B, labels_B, torch.ones(len(places_B)))
                 ids_BS, positions_K, labels_K, weights_K = (part.to(device) for part in inputs)
-                sums = model(ids_BS, None, positions_K, labels_K, weights_K, mask_id)
-                loss += float(sums.loss_sum)
+                shown = Inputs(ids_BS, None, positions_K, labels_K, weights_K, mask_id)
+                loss += float(model(shown)["mlm_loss"])
                 count += len(places_B)
     return math.exp(loss / count), count
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
+from model.objectives import Inputs
 from pipeline.data.batch import Batch
 from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
@@ -19,24 +19,23 @@ from pipeline.training.cluster import Cluster
 from pipeline.training.plan import Plan
 from pipeline.training.schedule import growth
 
-Inputs = tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor, int, Tensor | None]
-
 
 def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:
-    """The arguments of `MaskedLanguageModel.forward`; mask_id: the id of [MASK]."""
+    """mask_id: the id of [MASK]."""
     full = batch.tokens == batch.input_ids.numel()
     batch = batch.to(device)
     used = len(batch.positions)
     if device.type == "cpu":
         used = max(1, batch.predictions)  # used slots come first; one of weight 0 keeps the shape
-    return (
-        batch.input_ids,
-        None if full else batch.lengths,
-        batch.positions[:used],
-        batch.labels[:used],
-        batch.weights[:used],
-        mask_id,
-        batch.segment_ids,
+    return Inputs(
+        input_ids_BS=batch.input_ids,
+        lengths_B=None if full else batch.lengths,
+        positions_K=batch.positions[:used],
+        labels_K=batch.labels[:used],
+        weights_K=batch.weights[:used],
+        mask_id=mask_id,
+        segment_ids_BS=batch.segment_ids,
+        pair_labels_B=batch.pair_labels,
     )
 
 

@@ -2,8 +2,8 @@
 
 Whatever is random in a micro-batch is drawn from (seed, step, rank, micro-batch), so a run that
 goes on from a checkpoint needs no random state, and repeats on a CPU what it would have done, to
-the bit. A step's count of predicted tokens travels while the step before it ends, and with it the
-question whether any rank was asked to stop.
+the bit. What the parts of a step's loss are divided by travels while the step before it ends, and
+with it the question whether any rank was asked to stop.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from pipeline.data.loader import Loader, Step
-from pipeline.data.order import Located
+from model.objectives import LossPart, Objective, Sums
+from pipeline.data.batch import Counts
+from pipeline.data.loader import NO_STEP, Loader, Step
 from pipeline.errors import CheckpointError, DataError
 from pipeline.run import Run
+from pipeline.training import loss_parts
 from pipeline.training.checkpoint import State, open_from
 from pipeline.training.cluster import Cluster, StopRequest, spoken_once
 from pipeline.training.engine import Engine
@@ -45,12 +48,6 @@ from pipeline.training.watchdog import Watchdog
 
 MOST_SKIPPED = 10
 """Steps in a row without a finite gradient after which the run is given up."""
-NOWHERE = Located(*(np.empty(0, np.int64) for _ in range(3)))
-NO_STEP = Step(
-    number=0, consumed=0, sequences=0, predictions=0, tokens=0, samples=NOWHERE, accumulation=0,
-    batches=iter(()),
-)  # fmt: skip
-"""Stands for a step that cannot be read; it is never made."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +78,11 @@ class Trainer:
         """The settings."""
         return self.record.run
 
+    @property
+    def parts(self) -> tuple[LossPart, ...]:
+        """Of the loss."""
+        return cast(Objective, self.engine.module).parts
+
     def train(self, last_step: int) -> bool:
         """Step until `last_step`, or until asked to stop; True when something is left to do.
 
@@ -88,16 +90,16 @@ class Trainer:
         """
         with self._bar(last_step) as bar:
             while True:
-                counts = StepCount(self.cluster.control)
+                known = StepCount(self.cluster.control)
                 try:
-                    interrupted = self._train(last_step, counts, bar)
+                    interrupted = self._train(last_step, known, bar)
                     if self._leaves_out_more():
                         continue
                     if self.saver.saved_step != self.progress.step:
                         self._save(self.saver.save)
                     break
                 except Rollback as rollback:
-                    counts.drain()
+                    known.drain()
                     self._go_back(rollback)
                     bar.n = self.progress.step
         unfinished = self.progress.step < last_step or self._owes_validation()
@@ -106,34 +108,34 @@ class Trainer:
                 raise self.stop.mistake
         return interrupted and unfinished
 
-    def _train(self, last_step: int, counts: StepCount, bar: tqdm) -> bool:
+    def _train(self, last_step: int, known: StepCount, bar: tqdm) -> bool:
         """As `train`, but a spike may end it by a Rollback; True when asked to stop."""
         pace = Pace(self.progress.tokens)
         steps = self.loader.steps(self.progress.sequences, self.progress.step)
         coming = self._next(steps)
-        counts.start(coming.predictions, self.stop.requested, self.losses.send())
+        known.start(coming.counts, self.stop.requested, self.losses.send())
         interrupted = self._owes_validation() and not self._validate()
         while True:
-            predictions, stopping, loss = counts.result()
+            counts, stopping, loss = known.result()
             self._heed(self.losses.receive(loss))
             interrupted = interrupted or stopping
             if interrupted or self.progress.step >= last_step:
                 break
             with pace.waiting():
                 step, coming = coming, self._next(steps)
-            sums = self._accumulate(step, predictions, pace)
-            self.losses.copy(sums)
-            counts.start(coming.predictions, self.stop.requested, self.losses.send())
+            sums = self._accumulate(step, counts, pace)
+            self.losses.copy(loss_parts.loss_sum(self.parts, sums, counts))
+            known.start(coming.counts, self.stop.requested, self.losses.send())
             updated = self.engine.step(learning_rate(self.run, self.progress.step + 1))
-            self.progress = self.progress.after(step, predictions, updated)
-            self.losses.made(self.progress.step, predictions)
+            self.progress = self.progress.after(step, counts.predictions, updated)
+            self.losses.made(self.progress.step, loss_parts.first_count(self.parts, counts))
             self._give_up_if_lost()
             pace.steps += 1
             bar.update()
             self.watchdog.beat()
             self.trace.step(self.progress.step)
             if self._due(self.run.logging.every) or self._due(self.run.validation.every):
-                self._log(step, sums, predictions, pace, bar)
+                self._log(step, sums, counts, pace, bar)
             with pace.paused():
                 if self._due(self.run.validation.every):
                     interrupted = not self._validate()
@@ -171,9 +173,9 @@ class Trainer:
         self.watchdog.beat()
         return self.cluster.any(self.stop.requested)
 
-    def _accumulate(self, step: Step, predictions: int, pace: Pace) -> torch.Tensor:
-        """Forward and backward of this rank's micro-batches; their sums [4], without gradient."""
-        sums = torch.zeros(4, dtype=torch.float64, device=self.cluster.device)
+    def _accumulate(self, step: Step, counts: Counts, pace: Pace) -> Sums:
+        """Forward and backward of this rank's micro-batches; their sums, without gradient."""
+        sums: Sums = {}
         mask_id = self.loader.datasets[0].manifest.tokenizer["mask"]
         self.engine.accumulation = step.accumulation
         for batch in pace.timed(self.watchdog.through(step.batches)):
@@ -182,16 +184,16 @@ class Trainer:
             )
             inputs = model_inputs(batch, self.cluster.device, mask_id)
             with self.stragglers.clock.running():
-                scored = self.engine(*inputs)
-            self.engine.backward(scored.loss_sum, max(1, predictions))
-            sums += torch.stack([part.detach() for part in scored])
-        self.tokens += step.tokens
+                scored = self.engine(inputs)
+            loss = loss_parts.loss_sum(self.parts, scored, counts)
+            self.engine.backward(loss, loss_parts.first_count(self.parts, counts))
+            loss_parts.add(sums, scored)
+        self.tokens += step.counts.tokens
         return sums
 
-    def _log(self, step: Step, sums: torch.Tensor, predictions: int, pace: Pace, bar: tqdm) -> None:
+    def _log(self, step: Step, sums: Sums, counts: Counts, pace: Pace, bar: tqdm) -> None:
         """Write a line of metrics about the step just made."""
-        loss, correct, mask_loss, mask_count = self._total(sums)
-        predictions = max(1, predictions)  # of a step whose shards are all left out
+        scored = loss_parts.part_metrics(self.parts, self._total(sums), counts)
         forward_seconds = self.cluster.each(self.stragglers.clock.take())
         last = self.loader.order.locate(np.array([self.progress.sequences - 1]))
         epoch, dataset = int(last.pass_number[0]), self.loader.datasets[int(last.dataset[0])]
@@ -203,10 +205,7 @@ class Trainer:
             speed["model_flops_utilization"] = flops / seconds / peak
         line: dict[str, float | str] = {
             "step": self.progress.step,
-            "loss": loss / predictions,
-            "mlm_loss": loss / predictions,
-            "mlm_accuracy": correct / predictions,
-            "mask_loss": mask_loss / max(1.0, mask_count),
+            **scored,
             "learning_rate": learning_rate(self.run, self.progress.step),
             "grad_norm": self.engine.gradient_norm,
             "sequences": self.progress.sequences,
@@ -225,7 +224,7 @@ class Trainer:
                 self.metrics.write(line)
                 if warning := self.stragglers.warning(forward_seconds):
                     tqdm.write(warning)
-        bar.set_postfix_str(f"loss {loss / predictions:.3f}", refresh=False)
+        bar.set_postfix_str(f"loss {scored['loss']:.3f}", refresh=False)
 
     def _validate(self) -> bool:
         """Score the held-out sequences; False when asked to stop before the end."""
@@ -234,6 +233,7 @@ class Trainer:
             with evaluating(self.engine.module):
                 parts = evaluate_corpora(
                     self.engine,
+                    self.parts,
                     self.validation,
                     self.cluster.device,
                     total=self.cluster.total,
@@ -244,21 +244,21 @@ class Trainer:
             self.cluster.any(True)  # what the others ask before this batch
         if parts is None:
             return False
-        scores = Scores.total(parts.values())
+        scores = Scores.total(parts.values()).metrics
         with self.cluster.agreed():
             if self.metrics:
                 fields = corpus_fields(parts, "validation_")
                 self.metrics.write({"step": self.progress.step, **fields})
                 self.metrics.draw()
                 tqdm.write(
-                    f"step {self.progress.step:,}: validation loss {scores.loss:.4f}, at [MASK] "
-                    f"{scores.mask_loss:.4f}, accuracy {scores.accuracy:.2%}"
+                    f"step {self.progress.step:,}: validation loss {scores['loss']:.4f}, at [MASK] "
+                    f"{scores['mask_loss']:.4f}, accuracy {scores['accuracy']:.2%}"
                 )
         return True
 
     def _save(self, save: Callable[[Iterable[FragmentState], State], None]) -> None:
         """Save this step, at once or in the background."""
-        self._total(torch.zeros(4))
+        self._total({})
         fragments = self.engine.optimizer.fragments()
         if self.engine.stage == 0:
             fragments = divide(fragments, self.cluster.rank, self.cluster.world_size)
@@ -266,15 +266,16 @@ class Trainer:
         with self.cluster.agreed():
             save(fragments, state)
 
-    def _total(self, sums: torch.Tensor) -> list[float]:
-        """The sums [4] over all ranks; on the way the tokens of all ranks enter `progress`, and the
+    def _total(self, sums: Sums) -> Sums:
+        """The sums over all ranks; on the way the tokens of all ranks enter `progress`, and the
         losses that are not judged yet are."""
         here = torch.tensor([self.tokens, *self.losses.owed()], dtype=torch.float64)
-        total = self.cluster.total(torch.cat([sums.cpu().double(), here])).tolist()
-        self.progress = replace(self.progress, tokens=self.progress.tokens + int(total[4]))
+        total = self.cluster.total(torch.cat([here, loss_parts.pack(sums)]))
+        tokens, *owed = map(int, total[: len(here)].tolist())
+        self.progress = replace(self.progress, tokens=self.progress.tokens + tokens)
         self.tokens = 0
-        self._heed(self.losses.settle([int(part) for part in total[5:]]))
-        return [float(part) for part in total[:4]]
+        self._heed(self.losses.settle(owed))
+        return loss_parts.unpack(total[len(here) :], sums)
 
     def _due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.progress.step == self.run.steps

@@ -4,9 +4,11 @@ metrics.jsonl has one object a logged step, written whole and at once. When a ru
 checkpoint, lines of steps after it are cut off first, so the file reads as if nothing had happened.
 
     step                    optimizer steps made
-    loss, mlm_loss          of this step, over the predicted tokens of the global batch, in nats
-    mlm_accuracy            share of them whose likeliest word was right
-    mask_loss               the loss at the positions that showed [MASK]
+    loss                    of this step: the weighted sum of its parts, in nats
+    mlm_loss, pair_loss     its parts, each over what the global batch has of it: predicted tokens,
+                            labelled pairs
+    mlm_accuracy, ...       share of them whose likeliest word, or label, was right
+    mask_loss               mlm_loss at the positions that showed [MASK]
     learning_rate           of this step
     grad_norm               of the global gradient, before clipping
     skipped_updates         steps since the run began whose gradient was not finite
@@ -22,7 +24,8 @@ checkpoint, lines of steps after it are cut off first, so the file reads as if n
     slowest_rank, slowest_host              whose forward passes took longest, with several ranks
     slowest_ratio           their time beside the median rank's
     model_flops_utilization of the GPUs' dense bf16 rate, where that is known
-    validation_loss, validation_mask_loss, validation_accuracy      on steps with validation
+    validation_loss, validation_mask_loss, validation_mlm_loss, ... on steps with validation
+    validation_accuracy, validation_perplexity                      of mlm
     validation_loss/CORPUS  and so on, of each corpus when there are several
 """
 

@@ -28,7 +28,7 @@ from pipeline.run import Run
 from pipeline.settings import from_dict
 from pipeline.training.checkpoint import Checkpoint, choose_from, open_checkpoint
 from pipeline.training.engine import compute_device
-from pipeline.training.plan import encoder_config
+from pipeline.training.objectives import build_model
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
@@ -54,7 +54,7 @@ def load_run(path: Path) -> tuple[SavedRun, list[str]]:
     directory, messages = choose_from(path)
     checkpoint = open_checkpoint(directory)
     run = from_dict(Run, checkpoint.state.run)
-    model = MaskedLanguageModel(encoder_config(run), seed=0)
+    model = build_model(run, seed=0)
     _fill(model, checkpoint)
     saved = SavedRun(
         model.eval(),

@@ -57,9 +57,9 @@ class Spike:
 class _Loss:
     step: int
     own: int
-    """Of this rank, summed over its predictions, in 1/UNITS nats."""
-    predictions: int
-    """Of all ranks."""
+    """Of this rank, summed over what it is a mean over, in 1/UNITS nats."""
+    count: int
+    """What it is a mean over, of all ranks."""
     judged: bool = False
 
 
@@ -75,27 +75,27 @@ class LossWatch:
         self.recent = deque(recent, maxlen=settings.window)
         """Losses of the last steps that had a finite one, in nats a predicted token."""
         self._cuda = device.type == "cuda" and self.on
-        self._host = torch.zeros(4, dtype=torch.float64, pin_memory=self._cuda)
+        self._host = torch.zeros((), dtype=torch.float64, pin_memory=self._cuda)
         self._copied = torch.cuda.Event() if self._cuda else None  # type: ignore[no-untyped-call]
         self._kept: deque[_Loss] = deque()
         self._sent: deque[_Loss | None] = deque()
 
-    def copy(self, sums: torch.Tensor) -> None:
-        """Begin to bring a step's sums [4] to the host, the loss first."""
+    def copy(self, loss_sum: torch.Tensor) -> None:
+        """Begin to bring a step's loss [] to the host, as `loss_parts.loss_sum` gives it."""
         if self.on:
-            self._host.copy_(sums, non_blocking=self._cuda)
+            self._host.copy_(loss_sum, non_blocking=self._cuda)
             if self._copied:
                 self._copied.record()
 
-    def made(self, step: int, predictions: int) -> None:
-        """The update after the last `copy` is made; for it the host has waited for the sums."""
+    def made(self, step: int, count: int) -> None:
+        """The update after the last `copy` is made; for it the host has waited for the loss."""
         if not self.on:
             return
         if self._copied:
             self._copied.synchronize()
-        loss = float(self._host[0])
+        loss = float(self._host)
         whole = round(loss * UNITS) if math.isfinite(loss) else NOT_FINITE
-        self._kept.append(_Loss(step, min(whole, NOT_FINITE), predictions))
+        self._kept.append(_Loss(step, min(whole, NOT_FINITE), count))
 
     def send(self) -> int:
         """This rank's loss of the oldest step that was not sent, 0 when there is none."""
@@ -132,7 +132,7 @@ class LossWatch:
         if loss.judged or total >= NOT_FINITE:  # such a gradient has changed nothing
             return None
         loss.judged = True
-        value = total / UNITS / max(1, loss.predictions)
+        value = total / UNITS / loss.count
         spike = None
         if len(self.recent) == self.settings.window:
             usual = statistics.median(self.recent)

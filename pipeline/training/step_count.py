@@ -11,14 +11,11 @@ from collections import deque
 import torch
 import torch.distributed as dist
 
-_STOP_BIT = 40
+from pipeline.data.batch import Counts
 
 
 class StepCount:
-    """The predicted tokens of a step over all ranks, whether any of them wants to stop, and a loss.
-
-    All travel in one 16-byte all-reduce.
-    """
+    """The counts of a step over all ranks, whether any of them wants to stop, and a loss."""
 
     def __init__(
         self, group: dist.ProcessGroup | None = None, device: torch.device | str = "cpu"
@@ -28,25 +25,25 @@ class StepCount:
         self.device = device
         self._started: deque[tuple[torch.Tensor, dist.Work | None]] = deque()
 
-    def start(self, predictions: int, stop: bool = False, loss: int = 0) -> None:
-        """Begin a step in which this rank has `predictions`; stop: this rank wants to stop.
+    def start(self, counts: Counts, stop: bool = False, loss: int = 0) -> None:
+        """Begin a step of which this rank has `counts`; stop: this rank wants to stop.
 
         loss: of an earlier step on this rank, as `spikes.LossWatch.send` gives it.
         """
-        value = torch.tensor([predictions + (int(stop) << _STOP_BIT), loss], device=self.device)
+        value = torch.tensor([int(stop), loss, *counts], device=self.device)
         work = None
         if dist.is_available() and dist.is_initialized():
             work = dist.all_reduce(value, group=self.group, async_op=True)
         self._started.append((value, work))
 
-    def result(self) -> tuple[int, bool, int]:
-        """Of the oldest step started: predictions of all ranks, whether one wants to stop, and the
-        sum of `loss`."""
+    def result(self) -> tuple[Counts, bool, int]:
+        """Of the oldest step started: counts of all ranks, whether one wants to stop, and the sum
+        of `loss`."""
         value, work = self._started.popleft()
         if work is not None:
             work.wait()
-        total, loss = map(int, value.tolist())
-        return total & ((1 << _STOP_BIT) - 1), total >> _STOP_BIT > 0, loss
+        stops, loss, *counts = map(int, value.tolist())
+        return Counts(*counts), stops > 0, loss
 
     def drain(self) -> None:
         """Wait for what was started and nobody will ask for."""

@@ -31,7 +31,7 @@ import torch
 import xxhash
 
 from model.hugging_face import logical_parameters
-from model.objectives import MaskedLanguageModel
+from model.objectives import Inputs, MaskedLanguageModel
 from pipeline.recipes import recipe
 from pipeline.training import engine as engines
 from pipeline.training.checkpoint import Alone, State, open_checkpoint, open_latest, step_name
@@ -71,10 +71,10 @@ def bench_stall(folder: Path) -> None:
     shapes = {part.name: tuple(part.shape) for part in logical}
     ids = torch.randint(5, 50_000, (1, 512), generator=torch.Generator().manual_seed(0))
     places = torch.arange(0, 512, 7)
-    inputs = (ids, None, places, ids[0, places], torch.ones(len(places)), 4)
+    inputs = Inputs(ids, None, places, ids[0, places], torch.ones(len(places)), 4)
 
     def step() -> None:
-        engine.backward(engine(*inputs).loss_sum, len(places))
+        engine.backward(engine(inputs)["mlm_loss"], len(places))
         engine.step(1e-4)
 
     saver = saver_in(folder)

@@ -36,12 +36,11 @@ from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
 from model.hugging_face import logical_parameters, to_hugging_face
-from model.objectives import MaskedLanguageModel
+from model.objectives import Inputs, MaskedLanguageModel
 from pipeline.recipes import recipe
 from pipeline.run import Run
 from pipeline.training import engine as engines
 from pipeline.training.deepspeed_config import read_deepspeed_file
-from pipeline.training.inputs import Inputs
 from pipeline.training.plan import encoder_config
 from tests.benchmarks.bench_loader import SPECIAL, tokenizer_of_size
 
@@ -123,7 +122,7 @@ def their_model() -> transformers.RobertaForMaskedLM:
 
 
 def our_micro_step(model: MaskedLanguageModel, inputs: Inputs) -> None:
-    (model(*inputs).loss_sum / len(inputs[2])).backward()
+    (model(inputs)["mlm_loss"] / len(inputs.positions_K)).backward()
 
 
 def their_micro_step(model: transformers.RobertaForMaskedLM, batch: dict[str, Tensor]) -> None:
@@ -234,7 +233,7 @@ def our_engine(
 
 
 def our_engine_micro_step(engine: engines.Engine, inputs: Inputs, accumulation: int) -> None:
-    engine.backward(engine(*inputs).loss_sum, accumulation * len(inputs[2]))
+    engine.backward(engine(inputs)["mlm_loss"], accumulation * len(inputs.positions_K))
 
 
 def adamw(model: torch.nn.Module) -> torch.optim.Optimizer:
@@ -257,7 +256,7 @@ def bench_engine(engine: engines.Engine) -> None:
     inputs = as_inputs(collated(1, 0))
 
     def bare_micro_step() -> None:
-        (model(*inputs).loss_sum / (ACCUMULATION * len(inputs[2]))).backward()
+        (model(inputs)["mlm_loss"] / (ACCUMULATION * len(inputs.positions_K))).backward()
 
     def bare_step() -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), base_run().optimizer.clip_norm)

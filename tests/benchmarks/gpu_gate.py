@@ -81,9 +81,9 @@ def train(
     started, begun = 0.0, 0
     with training_data(gate, run) as loader:
         for step in loader.steps():
-            sums = [micro_batch(batch, step.predictions) for batch in step.batches]
+            sums = [micro_batch(batch, step.counts.predictions) for batch in step.batches]
             update(learning_rate(run, len(losses) + 1))
-            losses.append(torch.stack(sums).sum() / step.predictions)
+            losses.append(torch.stack(sums).sum() / step.counts.predictions)
             if len(losses) == max(1, run.steps // 10):
                 gate.wait()
                 started, begun = time.perf_counter(), len(losses)
@@ -108,9 +108,9 @@ def train_ours(gate: Gate, run: Run) -> tuple[list[float], float]:
     )  # fmt: skip
 
     def micro_batch(batch: Batch, predictions: int) -> Tensor:
-        scored = engine(*model_inputs(batch, device, mask_id))
-        engine.backward(scored.loss_sum, predictions)
-        return scored.loss_sum.detach()
+        scored = engine(model_inputs(batch, device, mask_id))
+        engine.backward(scored["mlm_loss"], predictions)
+        return scored["mlm_loss"].detach()
 
     found = train(gate, run, micro_batch, engine.step, 0.4)
     engine.close()

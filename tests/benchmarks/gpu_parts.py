@@ -16,11 +16,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from model.flops import step_flops
 from model.hugging_face import logical_parameters
-from model.objectives import MaskedLanguageModel
+from model.objectives import Inputs, MaskedLanguageModel
 from pipeline.recipes import recipe
 from pipeline.run import Run, max_predictions
 from pipeline.training.fragments import cut, read_layout
-from pipeline.training.inputs import Inputs
 from pipeline.training.metrics import peak_flops
 from pipeline.training.optim import LogicalOptimizer
 from pipeline.training.plan import encoder_config
@@ -192,7 +191,7 @@ def compile_layers(gate: Gate, model: MaskedLanguageModel) -> None:
 
 
 def micro_step(model: MaskedLanguageModel, inputs: Inputs) -> None:
-    model(*inputs).loss_sum.backward()
+    model(inputs)["mlm_loss"].backward()
 
 
 def compile_or_not(gate: Gate) -> str:
@@ -241,7 +240,7 @@ def speed_and_memory(gate: Gate, run: Run, rows: int) -> list[str]:
         torch.cuda.reset_peak_memory_stats()
     seconds = gate.seconds(lambda: micro_step(model, inputs))
     peak = torch.cuda.max_memory_allocated() / 1e9 if gate.device.type == "cuda" else 0.0
-    rate = flops_of(run, rows, len(inputs[2])) / seconds
+    rate = flops_of(run, rows, len(inputs.positions_K)) / seconds
     return [f"{rows / seconds:.0f}", f"{rate / 1e12:.1f}", utilisation(gate, rate), f"{peak:.1f}"]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.objectives import MaskedLanguageModel, MaskedLanguageSums
+from model.objectives import Inputs, MaskedLanguageModel, Sums
 from pipeline.data.batch import Batch
 from pipeline.data.reading import Dataset
 from pipeline.training.evaluation import evaluate, validation_loader
@@ -39,16 +39,16 @@ def mask_loss(model: MaskedLanguageModel, shards: Path, shuffle_seed: int | None
     special = torch.tensor([tokenizer[name] for name in SPECIAL])
     generator = torch.Generator().manual_seed(shuffle_seed or 0)
 
-    def forward(ids_BS: Tensor, lengths_B: Tensor | None, positions_K: Tensor, *rest: object) -> (
-        MaskedLanguageSums
-    ):  # fmt: skip
+    def forward(inputs: Inputs) -> Sums:
+        ids_BS = inputs.input_ids_BS
         if shuffle_seed is not None:
-            ids_BS = shuffled(ids_BS, positions_K, special, generator)
-        return model(ids_BS, lengths_B, positions_K, *rest)  # type: ignore[no-any-return]
+            ids_BS = shuffled(ids_BS, inputs.positions_K, special, generator)
+        sums: Sums = model(inputs._replace(input_ids_BS=ids_BS))
+        return sums
 
-    scores = evaluate(forward, validation_loader([dataset], ROWS), CPU)
+    scores = evaluate(forward, model.parts, validation_loader([dataset], ROWS), CPU)
     assert scores is not None
-    return scores.mask_loss
+    return scores.metrics["mask_loss"]
 
 
 def shuffled(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from model.config import EncoderConfig
 from model.objectives import MaskedLanguageModel
@@ -47,8 +47,8 @@ def toy_model(dropout: float = 0.0, seed: int = 1) -> MaskedLanguageModel:
     return model
 
 
-def toy_batch(lengths: list[int]) -> dict[str, Tensor]:
-    """Arguments of MaskedLanguageModel.forward: 5 used slots, two of them [MASK], and 3 unused."""
+def toy_batch(lengths: list[int]) -> dict[str, Any]:
+    """Fields of Inputs: 5 used slots, two of them [MASK], and 3 unused."""
     generator = torch.Generator().manual_seed(7)
     length = TOY.positions
     ids = torch.randint(5, TOY.vocab_size, (len(lengths), length), generator=generator)

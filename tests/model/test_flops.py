@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from model.config import EncoderConfig
 from model.flops import parameter_count, step_flops
 from model.hugging_face import logical_parameters
+from model.objectives import Inputs
 from pipeline.recipes.roberta import roberta_base, roberta_large
 from pipeline.run import Run
 from tests.model.conftest import MASK_ID, TOY, toy_batch, toy_model
@@ -45,7 +46,7 @@ def test_equals_torchs_count_of_the_forward_pass() -> None:
     """But for words that pad the vocabulary, which it counts and which are no model FLOPs."""
     model, batch = toy_model(), toy_batch([40, 40, 40])
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-        model(**batch, mask_id=MASK_ID)
+        model(Inputs(**batch, mask_id=MASK_ID))
     ours = step_flops(TOY, sequences=3, sequence_length=40, predictions=8) // 3
     padding = 2 * 8 * (384 - 300) * TOY.width
     assert counter.get_total_flops() == ours + padding

@@ -15,7 +15,7 @@ import transformers
 from torch import Tensor
 
 from model.hugging_face import from_hugging_face, logical_parameters, to_hugging_face
-from model.objectives import MaskedLanguageModel
+from model.objectives import Inputs, MaskedLanguageModel
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch, toy_model
 
 Pair = tuple[MaskedLanguageModel, Any]
@@ -74,9 +74,9 @@ def test_gradients_are_equal(pair: Callable[[], Pair], attention: str, rows: str
     if attention == "by rows":
         for layer in model.encoder.layers:
             layer.attention.dropout = 1e-9  # rounds to no drop at all
-    sums = model(**batch, mask_id=MASK_ID)
-    sums.loss_sum.backward()
-    torch.testing.assert_close(sums.loss_sum, loss, rtol=1e-5, atol=0)
+    sums = model(Inputs(**batch, mask_id=MASK_ID))
+    sums["mlm_loss"].backward()
+    torch.testing.assert_close(sums["mlm_loss"], loss, rtol=1e-5, atol=0)
     ours, others = dict(model.named_parameters()), dict(theirs.named_parameters())
     for piece in logical_parameters(model):
         gradient = ours[piece.parameter_name].grad.flatten()  # type: ignore[union-attr]

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from model.objectives import Inputs
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch, toy_model
 
 
@@ -19,23 +20,23 @@ def test_sums_are_those_of_the_logits(rows: str) -> None:
     assert logits.shape == (5, TOY.vocab_size)
     labels[2] = logits[2].argmax()
     losses = F.cross_entropy(logits, labels[:5], reduction="none")
-    sums = model(**batch, mask_id=MASK_ID)
-    torch.testing.assert_close(sums.loss_sum, losses.sum(), rtol=1e-5, atol=0)
-    torch.testing.assert_close(sums.mask_loss_sum, losses[:2].sum(), rtol=1e-5, atol=0)
-    assert sums.mask_count.item() == 2
-    assert sums.correct_sum.item() == (logits.argmax(-1) == labels[:5]).sum().item() >= 1
+    sums = model(Inputs(**batch, mask_id=MASK_ID))
+    torch.testing.assert_close(sums["mlm_loss"], losses.sum(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(sums["mask_loss"], losses[:2].sum(), rtol=1e-5, atol=0)
+    assert sums["mask_count"].item() == 2
+    assert sums["mlm_correct"].item() == (logits.argmax(-1) == labels[:5]).sum().item() >= 1
 
 
 def test_unused_slots_may_be_cut_off() -> None:
     model, batch = toy_model(), toy_batch(LENGTHS["short rows"])
-    whole = model(**batch, mask_id=MASK_ID)
-    whole.loss_sum.backward()
+    whole = model(Inputs(**batch, mask_id=MASK_ID))
+    whole["mlm_loss"].backward()
     gradients = [parameter.grad.clone() for parameter in model.parameters()]  # type: ignore[union-attr]
     model.zero_grad()
     for name in ("positions_K", "labels_K", "weights_K"):
         batch[name] = batch[name][:5]
-    cut = model(**batch, mask_id=MASK_ID)
-    cut.loss_sum.backward()
+    cut = model(Inputs(**batch, mask_id=MASK_ID))
+    cut["mlm_loss"].backward()
     torch.testing.assert_close(whole, cut)
     for parameter, gradient in zip(model.parameters(), gradients):
         torch.testing.assert_close(parameter.grad, gradient)
@@ -45,9 +46,9 @@ def test_a_rank_may_have_no_predictions() -> None:
     model, batch = toy_model(dropout=0.1), toy_batch([2, 2, 2])
     for name in ("positions_K", "labels_K", "weights_K"):
         batch[name] = batch[name][:0]
-    sums = model(**batch, mask_id=MASK_ID)
-    sums.loss_sum.backward()
-    assert [value.item() for value in sums] == [0, 0, 0, 0]
+    sums = model(Inputs(**batch, mask_id=MASK_ID))
+    sums["mlm_loss"].backward()
+    assert [value.item() for value in sums.values()] == [0, 0, 0, 0]
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and not parameter.grad.any(), name
 
@@ -56,12 +57,12 @@ def test_padding_words_stay_zero_in_training() -> None:
     model, batch = toy_model(dropout=0.1), toy_batch(LENGTHS["short rows"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
     torch.manual_seed(0)
-    before = model(**batch, mask_id=MASK_ID).loss_sum.item()
+    before = model(Inputs(**batch, mask_id=MASK_ID))["mlm_loss"].item()
     for _ in range(20):
         optimizer.zero_grad()
-        model(**batch, mask_id=MASK_ID).loss_sum.backward()
+        model(Inputs(**batch, mask_id=MASK_ID))["mlm_loss"].backward()
         optimizer.step()
-    assert model(**batch, mask_id=MASK_ID).loss_sum.item() < before / 2
+    assert model(Inputs(**batch, mask_id=MASK_ID))["mlm_loss"].item() < before / 2
     assert not model.encoder.embeddings.words.weight[TOY.vocab_size :].any()
     assert not model.head.bias[TOY.vocab_size :].any()
 

@@ -407,8 +407,8 @@ def test_steps_know_their_counts_before_their_batches(random_shards: Path) -> No
         step = next(steps)
         for following in (next(steps), next(steps), next(steps)):
             found = list(step.batches)
-            assert step.predictions == sum(batch.predictions for batch in found) > 0
-            assert step.tokens == sum(batch.tokens for batch in found)
+            assert step.counts.predictions == sum(batch.predictions for batch in found) > 0
+            assert step.counts.tokens == sum(batch.tokens for batch in found)
             assert {batch.step for batch in found} == {step.number}
             step = following
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.objectives import MaskedLanguageModel
+from model.objectives import LossPart, MaskedLanguageModel
+from pipeline.data.batch import Counts
 from pipeline.data.reading import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.evaluation import (
@@ -39,21 +40,30 @@ def dataset(prepared: Path) -> Dataset:
     return Dataset.open(prepared, "validation")
 
 
+def scored(mlm_loss: float, correct: float, mask_loss: float, masked: float, n: int) -> Scores:
+    values = (mlm_loss, correct, mask_loss, masked)
+    names = ("mlm_loss", "mlm_correct", "mask_loss", "mask_count")
+    sums = {name: torch.tensor(value) for name, value in zip(names, values, strict=True)}
+    return Scores((LossPart(name="mlm", weight=1.0, per="predictions"),), sums, Counts(n, 0, 0))
+
+
 def test_scores_are_sums_divided_once() -> None:
-    scores = Scores((20.0, 5.0, 12.0, 4.0), 10)
-    assert (scores.loss, scores.mask_loss, scores.accuracy) == (2.0, 3.0, 0.5)
-    assert scores.perplexity == pytest.approx(math.e**2)
+    scores = scored(20.0, 5.0, 12.0, 4.0, 10)
+    found = scores.metrics
+    assert [found[name] for name in ("loss", "mask_loss", "accuracy")] == [2.0, 3.0, 0.5]
+    assert found["perplexity"] == pytest.approx(math.e**2)
     assert scores.named("validation_")["validation_mask_loss"] == 3.0
-    assert math.isnan(Scores((20.0, 5.0, 0.0, 0.0), 10).mask_loss)
-    assert Scores.total([scores, Scores((10.0, 1.0, 0.0, 0.0), 20)]).loss == 1.0
+    assert math.isnan(scored(20.0, 5.0, 0.0, 0.0, 10).metrics["mask_loss"])
+    assert Scores.total([scores, scored(10.0, 1.0, 0.0, 0.0, 20)]).metrics["loss"] == 1.0
+    assert scores.metrics["loss"] == 2.0
 
 
 def test_neither_rows_nor_ranks_change_a_score(
     model: MaskedLanguageModel, dataset: Dataset
 ) -> None:
-    whole = evaluate(model, validation_loader([dataset], 100), CPU)
+    whole = evaluate(model, model.parts, validation_loader([dataset], 100), CPU)
     assert whole is not None
-    assert whole.predictions == sum(shard.masks[0].predictions for shard in dataset.shards)
+    assert whole.counts.predictions == sum(shard.masks[0].predictions for shard in dataset.shards)
     parts: list[torch.Tensor] = []
 
     def gather(sums: torch.Tensor) -> torch.Tensor:
@@ -61,28 +71,29 @@ def test_neither_rows_nor_ranks_change_a_score(
         return torch.stack(parts).sum(0)
 
     for rank in range(3):
-        found = evaluate(model, validation_loader([dataset], 32, 3, rank), CPU, total=gather)
+        found = evaluate(
+            model, model.parts, validation_loader([dataset], 32, 3, rank), CPU, total=gather
+        )
     assert found is not None
-    assert found.predictions == whole.predictions
-    assert found.loss == pytest.approx(whole.loss, rel=1e-6)
-    assert found.mask_loss == pytest.approx(whole.mask_loss, rel=1e-6)
-    assert found.accuracy == whole.accuracy
+    assert found.counts.predictions == whole.counts.predictions
+    assert found.metrics == pytest.approx(whole.metrics, rel=1e-6)
+    assert found.metrics["accuracy"] == whole.metrics["accuracy"]
 
 
 def test_corpora_are_scored_apart_and_together(
     model: MaskedLanguageModel, dataset: Dataset
 ) -> None:
-    whole = evaluate(model, validation_loader([dataset], 64), CPU)
+    whole = evaluate(model, model.parts, validation_loader([dataset], 64), CPU)
     loaders = validation_loaders([dataset, dataset], 64)
     assert list(loaders) == ["articles", "books", "news", "web", "stories"]
-    parts = evaluate_corpora(model, loaders, CPU)
+    parts = evaluate_corpora(model, model.parts, loaders, CPU)
     assert whole and parts
     together = corpus_fields(parts, "")
-    assert Scores.total(parts.values()).predictions == 2 * whole.predictions
-    assert together["loss"] == pytest.approx(whole.loss, rel=1e-5)
-    assert together["loss/books"] == parts["books"].loss != parts["news"].loss
+    assert Scores.total(parts.values()).counts.predictions == 2 * whole.counts.predictions
+    assert together["loss"] == pytest.approx(whole.metrics["loss"], rel=1e-5)
+    assert together["loss/books"] == parts["books"].metrics["loss"] != together["loss/news"]
     assert corpus_fields({"one": whole}, "") == whole.named("")
-    assert evaluate_corpora(model, loaders, CPU, stopped=lambda: True) is None
+    assert evaluate_corpora(model, model.parts, loaders, CPU, stopped=lambda: True) is None
 
 
 def test_masks_are_the_same_every_time_and_the_pass_can_be_given_up(
@@ -90,8 +101,8 @@ def test_masks_are_the_same_every_time_and_the_pass_can_be_given_up(
 ) -> None:
     loader = validation_loader([dataset], 64)
     answers: Iterator[bool] = iter([False, False, True])
-    assert evaluate(model, loader, CPU, stopped=lambda: next(answers)) is None
-    assert evaluate(model, loader, CPU) == evaluate(model, loader, CPU)
+    assert evaluate(model, model.parts, loader, CPU, stopped=lambda: next(answers)) is None
+    assert evaluate(model, model.parts, loader, CPU) == evaluate(model, model.parts, loader, CPU)
 
 
 def test_eval_mode_ends_with_the_block(model: MaskedLanguageModel) -> None:

@@ -26,12 +26,13 @@ def loader(prepared: Path, sequences: int, rows: int) -> Loader:
 
 def test_a_cpu_gets_the_used_slots_only(prepared: Path) -> None:
     batch = next(loader(prepared, 4, 4).micro_batches())
-    ids, lengths, positions, labels, weights, mask_id, segments = model_inputs(batch, CPU, 4)
-    assert segments is None
-    assert ids.shape == (4, 32) and mask_id == 4
-    assert lengths is None or torch.equal(lengths, batch.lengths)
-    assert len(positions) == len(labels) == len(weights) == batch.predictions < 4 * 5
-    assert weights.min() == 1
+    inputs = model_inputs(batch, CPU, 4)
+    assert inputs.segment_ids_BS is None and inputs.pair_labels_B is None
+    assert inputs.input_ids_BS.shape == (4, 32) and inputs.mask_id == 4
+    assert inputs.lengths_B is None or torch.equal(inputs.lengths_B, batch.lengths)
+    slots = [len(part) for part in (inputs.positions_K, inputs.labels_K, inputs.weights_K)]
+    assert slots == [batch.predictions] * 3 and batch.predictions < 4 * 5
+    assert inputs.weights_K.min() == 1
 
 
 def test_segments_of_pairs_reach_the_model(tmp_path: Path) -> None:
@@ -39,17 +40,19 @@ def test_segments_of_pairs_reach_the_model(tmp_path: Path) -> None:
     pairs = prepare_directory(tmp_path / "pairs", (40,), label="order")
     batch = next(loader(pairs, 8, 8).micro_batches())
     inputs = model_inputs(batch, CPU, 4)
-    assert inputs[6] is not None and inputs[6].any()
+    assert batch.counts.pairs == int((batch.pair_labels >= 0).sum()) > 0
+    assert inputs.segment_ids_BS is not None and inputs.segment_ids_BS.any()
     for types in (1, 2):
         run = recipe("roberta_tiny")
         encoder = replace(run.encoder, positions=70, segment_types=types)
         config = encoder_config(replace(run, encoder=encoder))
         model = MaskedLanguageModel(config, seed=0).eval()
-        felt = model(*inputs).loss_sum != model(*inputs[:6]).loss_sum
+        loss = model(inputs)["mlm_loss"]
+        felt = loss != model(inputs._replace(segment_ids_BS=None))["mlm_loss"]
         assert bool(felt) == (types == 2)
         padded = batch.input_ids.clone()
         padded[torch.arange(70) >= batch.lengths[:, None]] = 77
-        assert model(padded, *inputs[1:]).loss_sum == model(*inputs).loss_sum
+        assert model(inputs._replace(input_ids_BS=padded))["mlm_loss"] == loss
 
 
 def test_a_batch_of_filling_alone_keeps_one_slot_that_counts_for_nothing(prepared: Path) -> None:
@@ -58,17 +61,14 @@ def test_a_batch_of_filling_alone_keeps_one_slot_that_counts_for_nothing(prepare
         batch = next(batches)
     assert batch.row_weights.tolist() == [1, 0, 0]
     empty = next(loader(prepared, 2, 2).micro_batches())
-    empty = type(empty)(
-        **{name: getattr(empty, name) for name in empty.__slots__} | {"predictions": 0}
-    )
-    inputs = model_inputs(empty, CPU, 4)
-    assert len(inputs[2]) == 1
+    empty = replace(empty, counts=empty.counts._replace(predictions=0))
+    assert len(model_inputs(empty, CPU, 4).positions_K) == 1
 
 
 def test_lengths_are_left_out_when_every_row_is_full(prepared: Path) -> None:
     found = set()
     for batch, _ in zip(loader(prepared, 1, 1).micro_batches(), range(60), strict=False):
-        lengths = model_inputs(batch, CPU, 4)[1]
+        lengths = model_inputs(batch, CPU, 4).lengths_B
         assert (lengths is None) == (batch.tokens == 32)
         found.add(lengths is None)
     assert found == {True, False}

@@ -58,7 +58,7 @@ def watched(early: set[int]) -> tuple[list[int], list[float]]:
         for watch, own in zip(watches, found):
             own.append(watch.receive(total))
         for watch, share in zip(watches, shares):
-            watch.copy(torch.tensor([share * loss * PREDICTIONS, 0, 0, 0]))
+            watch.copy(torch.tensor(share * loss * PREDICTIONS))
         travelling.append(sum(watch.send() for watch in watches))
         for watch in watches:
             watch.made(step, PREDICTIONS)
@@ -94,7 +94,7 @@ def test_a_flat_curve_is_not_made_of_spikes() -> None:
     watch = LossWatch(SETTINGS, CPU, [2.0] * 20)
     found = []
     for step, loss in enumerate([2.0, 2.001, 2.005, 2.02], 1):
-        watch.copy(torch.tensor([loss * PREDICTIONS, 0, 0, 0], dtype=torch.float64))
+        watch.copy(torch.tensor(loss * PREDICTIONS, dtype=torch.float64))
         watch.made(step, PREDICTIONS)
         found.append(watch.settle(watch.owed()))
     assert [bool(spike) for spike in found] == [False, False, False, True]
@@ -105,7 +105,7 @@ def test_a_flat_curve_is_not_made_of_spikes() -> None:
 
 def test_off_it_costs_nothing_and_remembers_nothing() -> None:
     watch = LossWatch(replace(SETTINGS, deviations=0.0), CPU)
-    watch.copy(torch.tensor([1.0, 0, 0, 0]))
+    watch.copy(torch.tensor(1.0))
     watch.made(1, PREDICTIONS)
     assert watch.send() == 0 and watch.receive(0) is None
     assert watch.owed() == [] and not watch.recent
@@ -113,7 +113,7 @@ def test_off_it_costs_nothing_and_remembers_nothing() -> None:
 
 def test_what_is_undone_is_forgotten() -> None:
     watch = LossWatch(SETTINGS, CPU, [2.0] * 20)
-    watch.copy(torch.tensor([900.0, 0, 0, 0]))
+    watch.copy(torch.tensor(900.0))
     watch.made(1, PREDICTIONS)
     watch.go_back([1.0] * 3)
     assert watch.owed() == [] and watch.send() == 0

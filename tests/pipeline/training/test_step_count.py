@@ -6,15 +6,16 @@ from typing import Any
 
 import torch.multiprocessing as multiprocessing
 
+from pipeline.data.batch import Counts
 from pipeline.training.step_count import StepCount
 
 
 def test_one_process_counts_alone() -> None:
     count = StepCount()
-    count.start(7)
-    count.start(630_784, stop=True, loss=1 << 51)
-    assert count.result() == (7, False, 0)
-    assert count.result() == (630_784, True, 1 << 51)
+    count.start(Counts(7, 40, 2))
+    count.start(Counts(630_784, 4_194_304, 0), stop=True, loss=1 << 51)
+    assert count.result() == (Counts(7, 40, 2), False, 0)
+    assert count.result() == (Counts(630_784, 4_194_304, 0), True, 1 << 51)
 
 
 def count_on_rank(rank: int, port: int, results: Any) -> None:
@@ -23,10 +24,11 @@ def count_on_rank(rank: int, port: int, results: Any) -> None:
     store = dist.TCPStore("127.0.0.1", port, 2, rank == 0)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
     count = StepCount()
-    count.start(100 + rank)
+    count.start(Counts(100 + rank, 800, 3))
     found = []
     for step in range(1, 4):
-        count.start(step * (10**9 + rank), stop=(step == 2 and rank == 1), loss=step + rank)
+        counts = Counts(step * (10**9 + rank), 1 << 40, rank)
+        count.start(counts, stop=(step == 2 and rank == 1), loss=step + rank)
         found.append(count.result())
     results.put((rank, [*found, count.result()]))
     dist.destroy_process_group()
@@ -48,6 +50,8 @@ def test_two_ranks_agree_on_count_and_stop() -> None:
         for rank in ranks:
             rank.join(timeout=max(0.0, deadline - time.monotonic()))
             rank.kill()
-    expected = [(201, False, 0)]
-    expected += [(step * (2 * 10**9 + 1), step == 2, 2 * step + 1) for step in (1, 2, 3)]
+    expected = [(Counts(201, 1600, 6), False, 0)]
+    expected += [
+        (Counts(step * (2 * 10**9 + 1), 1 << 41, 1), step == 2, 2 * step + 1) for step in (1, 2, 3)
+    ]
     assert found == {0: expected, 1: expected}

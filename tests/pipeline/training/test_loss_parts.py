@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from model.objectives import LossPart, Sums
+from pipeline.data.batch import Counts
+from pipeline.training.loss_parts import add, first_count, loss_sum, pack, part_metrics, unpack
+
+MLM = LossPart(name="mlm", weight=1.0, per="predictions")
+PAIR = LossPart(name="pair", weight=0.5, per="pairs")
+COUNTS = Counts(predictions=10, tokens=80, pairs=4)
+
+
+def sums(mlm_loss: float = 30.0, pair_loss: float = 2.0) -> Sums:
+    named = {"mlm_loss": mlm_loss, "mlm_correct": 5.0, "mask_loss": 8.0, "mask_count": 2.0}
+    named |= {"pair_loss": pair_loss, "pair_correct": 3.0}
+    return {name: torch.tensor(value) for name, value in named.items()}
+
+
+def test_each_part_is_a_mean_over_its_own_count() -> None:
+    found = part_metrics((MLM, PAIR), sums(), COUNTS)
+    assert found == {
+        "loss": 30 / 10 + 0.5 * 2 / 4, "mlm_loss": 3.0, "mlm_accuracy": 0.5,
+        "pair_loss": 0.5, "pair_accuracy": 0.75, "mask_loss": 4.0,
+    }  # fmt: skip
+
+
+def test_gradients_are_those_of_the_means() -> None:
+    given = sums()
+    for name in ("mlm_loss", "pair_loss"):
+        given[name].requires_grad_()
+    (loss_sum((MLM, PAIR), given, COUNTS) / first_count((MLM, PAIR), COUNTS)).backward()
+    assert given["mlm_loss"].grad == pytest.approx(1 / 10)
+    assert given["pair_loss"].grad == pytest.approx(0.5 / 4)
+
+
+def test_one_part_of_weight_1_is_its_own_sum_to_the_bit() -> None:
+    given = {"mlm_loss": torch.rand(()), "mlm_correct": torch.zeros(())}
+    assert torch.equal(loss_sum((MLM,), given, Counts(3, 7, 0)), given["mlm_loss"])
+
+
+def test_what_has_no_count_is_no_division_by_zero() -> None:
+    nothing = {name: torch.zeros(()) for name in sums()}
+    found = part_metrics((MLM, PAIR), nothing, Counts(0, 0, 0))
+    assert math.isnan(found.pop("mask_loss"))
+    assert not any(found.values())
+
+
+def test_sums_travel_as_one_vector_of_any_shapes() -> None:
+    total: Sums = {}
+    given = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(7.0)}
+    for _ in range(2):
+        add(total, given)
+    assert pack(total).dtype == torch.float64 and pack(total).tolist() == [0, 2, 4, 6, 8, 10, 14]
+    back = unpack(pack(total), total)
+    assert torch.equal(back["a"], 2 * given["a"]) and back["b"] == 14
+    assert pack({}).numel() == 0 and unpack(pack({}), {}) == {}
