@@ -18,11 +18,17 @@ class EncoderConfig:
     layers: int
     """Transformer layers."""
     width: int
-    """Size of a hidden vector, and of an embedding."""
+    """Size of a hidden vector."""
+    embedding_width: int
+    """Size of an embedding; below `width`, a matrix leads from it to the first layer (ALBERT)."""
     heads: int
     """Attention heads per layer; each is width / heads wide."""
     feed_forward: int
     """Inner size of the feed-forward part of a layer."""
+    sharing: Literal["none", "all", "attention", "feed_forward"]
+    """What layers of a group have in common: nothing, all weights, or those of one part."""
+    groups: int
+    """Groups of neighbouring layers that share, of equal size; 1 with sharing=none."""
     activation: Literal["gelu", "gelu_tanh"]
     """Non-linearity of the feed-forward part and the heads: GELU, exact or by tanh."""
     dropout: float

@@ -1,4 +1,4 @@
-"""Token ids -> hidden vectors: embeddings, then Transformer layers; RoBERTa's without a pooler.
+"""Token ids -> hidden vectors: embeddings, then Transformer layers, whose weights may be shared.
 
 Legend: B batch, S sequence, D width.
 """
@@ -19,7 +19,12 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.projection = (
+            nn.Identity()
+            if config.embedding_width == config.width
+            else nn.Linear(config.embedding_width, config.width)
+        )
+        self.layers, self.order = _layers(config)
 
     def forward(
         self,
@@ -35,14 +40,39 @@ class Encoder(nn.Module):
         """
         shown_B11S = _shown(lengths_B, input_ids_BS.shape[1])
         hidden_BSD: Tensor = self.embeddings(input_ids_BS, segment_ids_BS)
-        for layer in self.layers:
-            hidden_BSD = layer(hidden_BSD, shown_B11S)
+        hidden_BSD = self.projection(hidden_BSD)
+        for index in self.order:
+            hidden_BSD = self.layers[index](hidden_BSD, shown_B11S)
         return hidden_BSD
 
     def compile_layers(self) -> None:
         """Compile each layer in place: one graph for all of them. For GPUs, not for CPUs."""
         for layer in self.layers:
             layer.compile(dynamic=False)
+
+
+def shared_from(config: EncoderConfig, index: int) -> int:
+    """The first layer of the group of layer `index`, which owns what the group shares."""
+    size = config.layers // config.groups
+    return index // size * size
+
+
+def _layers(config: EncoderConfig) -> tuple[nn.ModuleList, list[int]]:
+    """The layers that are stored, and which of them stands at each depth."""
+    if config.sharing == "all":
+        size = config.layers // config.groups
+        stored = nn.ModuleList(Layer(config) for _ in range(config.groups))
+        return stored, [index // size for index in range(config.layers)]
+    layers = [Layer(config) for _ in range(config.layers)]
+    for index, layer in enumerate(layers):
+        owner = layers[shared_from(config, index)]
+        if config.sharing == "attention":
+            layer.attention, layer.attention_norm = owner.attention, owner.attention_norm
+        elif config.sharing == "feed_forward":
+            layer.feed_forward, layer.feed_forward_norm = (
+                owner.feed_forward, owner.feed_forward_norm,
+            )  # fmt: skip
+    return nn.ModuleList(layers), list(range(config.layers))
 
 
 def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:

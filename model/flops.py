@@ -11,29 +11,64 @@ from model.config import EncoderConfig
 
 
 def step_flops(
-    config: EncoderConfig, *, sequences: int, sequence_length: int, predictions: int
+    config: EncoderConfig,
+    *,
+    sequences: int,
+    sequence_length: int,
+    predictions: int,
+    pair_head: bool = False,
 ) -> int:
-    """FLOPs of a forward and backward pass; predictions: over all the sequences together."""
+    """FLOPs of a forward and backward pass; predictions: over all the sequences together.
+
+    Layers that share their weights cost as much as others.
+    """
     tokens = sequences * sequence_length
-    per_token = config.layers * (2 * _layer_matrices(config) + _attention(config, sequence_length))
-    per_prediction = 2 * (config.width**2 + config.vocab_size * config.width)
-    return 3 * (tokens * per_token + predictions * per_prediction)
+    layer = 2 * (_attention_matrices(config) + _feed_forward_matrices(config))
+    per_token = config.layers * (layer + _attention(config, sequence_length))
+    per_token += 2 * _projection(config)
+    per_prediction = 2 * (config.width + config.vocab_size) * config.embedding_width
+    per_sequence = 2 * (config.width + 2) * config.width if pair_head else 0
+    return 3 * (tokens * per_token + predictions * per_prediction + sequences * per_sequence)
 
 
-def parameter_count(config: EncoderConfig) -> int:
-    """Parameters of the encoder and its MLM head, the tied table once, without padding words."""
-    width = config.width
-    norm = 2 * width
+def parameter_count(config: EncoderConfig, *, pair_head: bool = False) -> int:
+    """Parameters of the encoder, its MLM head and, if it has one, its pair head.
+
+    Tied and shared ones once, without padding words.
+    """
+    width, size = config.width, config.embedding_width
     rows = config.vocab_size + config.positions + config.position_offset + config.segment_types
-    biases = 5 * width + config.feed_forward
-    layer = _layer_matrices(config) + biases + 2 * norm
-    head = width**2 + width + norm + config.vocab_size
-    return rows * width + norm + config.layers * layer + head
+    embeddings = rows * size + 2 * size
+    if projection := _projection(config):
+        embeddings += projection + width
+    attention = _attention_matrices(config) + 4 * width + 2 * width
+    feed_forward = _feed_forward_matrices(config) + config.feed_forward + width + 2 * width
+    shared = {"all": ("attention", "feed_forward"), "none": ()}.get(
+        config.sharing, (config.sharing,)
+    )
+    layers = {
+        part: config.groups if part in shared else config.layers
+        for part in ("attention", "feed_forward")
+    }
+    head = (width + 1) * size + 2 * size + config.vocab_size
+    pair = (width + 1) * width + (width + 1) * 2 if pair_head else 0
+    stored = layers["attention"] * attention + layers["feed_forward"] * feed_forward
+    return embeddings + stored + head + pair
 
 
-def _layer_matrices(config: EncoderConfig) -> int:
-    """Numbers in a layer's matrices: query, key, value, output, and the two of feed-forward."""
-    return 4 * config.width**2 + 2 * config.width * config.feed_forward
+def _attention_matrices(config: EncoderConfig) -> int:
+    """Numbers in a layer's matrices for query, key, value and output."""
+    return 4 * config.width**2
+
+
+def _feed_forward_matrices(config: EncoderConfig) -> int:
+    """Numbers in a layer's two others."""
+    return 2 * config.width * config.feed_forward
+
+
+def _projection(config: EncoderConfig) -> int:
+    """Numbers in the matrix from embeddings to hidden vectors, 0 where there is none."""
+    return config.embedding_width * config.width if config.embedding_width != config.width else 0
 
 
 def _attention(config: EncoderConfig, sequence_length: int) -> int:

@@ -1,6 +1,7 @@
 """Hidden vectors at predicted positions -> loss of each, without a second array of logits.
 
-Legend: K predicted positions, D width, V vocabulary, W vocabulary padded to a multiple of 128.
+Legend: B batch, K predicted positions, D width of hidden vectors, E of embeddings, V vocabulary,
+W vocabulary padded to a multiple of 128.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ class MaskedLanguageHead(nn.Module):
     """Which word is it: dense, GELU, LayerNorm, then the word table and a bias for each word."""
 
     def __init__(self, config: EncoderConfig, words: nn.Embedding) -> None:
-        """words: the encoder's own word table [W, D], whose weight is tied."""
+        """words: the encoder's own word table [W, E], whose weight is tied."""
         super().__init__()
-        self.dense = nn.Linear(config.width, config.width)
+        self.dense = nn.Linear(config.width, config.embedding_width)
         self.activation = gelu(config.activation)
-        self.norm = nn.LayerNorm(config.width, config.layer_norm_eps)
+        self.norm = nn.LayerNorm(config.embedding_width, config.layer_norm_eps)
         self.words = words.weight
         self.bias = nn.Parameter(torch.zeros(config.padded_vocab_size))
         self.vocab_size = config.vocab_size
@@ -38,8 +39,22 @@ class MaskedLanguageHead(nn.Module):
 
     def forward(self, hidden_KD: Tensor, labels_K: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy of each position in float32 [K], and whether its word was found [K]."""
-        transformed_KD = self.norm(self.activation(self.dense(hidden_KD)))
-        return word_losses(transformed_KD, self.words, self.bias, labels_K, self.vocab_size)
+        transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
+        return word_losses(transformed_KE, self.words, self.bias, labels_K, self.vocab_size)
+
+
+class PairHead(nn.Module):
+    """Do two segments follow each other: BERT's pooler at the first token, then two logits."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(config.width, config.width)
+        self.classifier = nn.Linear(config.width, 2)
+
+    def forward(self, first_BD: Tensor) -> Tensor:
+        """Logits [B, 2] of the labels 0 and 1; first: the hidden vector of each row's [CLS]."""
+        logits_B2: Tensor = self.classifier(torch.tanh(self.pooler(first_BD)))
+        return logits_B2
 
 
 def word_losses(

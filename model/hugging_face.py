@@ -1,9 +1,9 @@
-"""Our parameters <-> transformers' names: one table, for both directions and for optimizers.
+"""Our parameters <-> transformers' names: one table for both directions and for optimizers.
 
 We store some of transformers' matrices as one (query, key, value) and pad the vocabulary. Both
 differences are spelled out once, as `LogicalParameter`s: contiguous pieces of our parameters under
 transformers' names and shapes. Weights move by them, and so do optimizers and checkpoints, whose
-result must not depend on how we store a matrix.
+result must not depend on how we store a matrix. The names are in `families`.
 """
 
 from __future__ import annotations
@@ -16,54 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.config import EncoderConfig
+from model.encoder import shared_from
+from model.families import Family, family_of, our_config, their_config
 from model.objectives import MaskedLanguageModel
-
-ROBERTA = {
-    "encoder.embeddings.words": ("roberta.embeddings.word_embeddings",),
-    "encoder.embeddings.positions": ("roberta.embeddings.position_embeddings",),
-    "encoder.embeddings.segments": ("roberta.embeddings.token_type_embeddings",),
-    "encoder.embeddings.norm": ("roberta.embeddings.LayerNorm",),
-    "encoder.layers.{}.attention.query_key_value": (
-        "roberta.encoder.layer.{}.attention.self.query",
-        "roberta.encoder.layer.{}.attention.self.key",
-        "roberta.encoder.layer.{}.attention.self.value",
-    ),
-    "encoder.layers.{}.attention.output": ("roberta.encoder.layer.{}.attention.output.dense",),
-    "encoder.layers.{}.attention_norm": ("roberta.encoder.layer.{}.attention.output.LayerNorm",),
-    "encoder.layers.{}.feed_forward.inner": ("roberta.encoder.layer.{}.intermediate.dense",),
-    "encoder.layers.{}.feed_forward.outer": ("roberta.encoder.layer.{}.output.dense",),
-    "encoder.layers.{}.feed_forward_norm": ("roberta.encoder.layer.{}.output.LayerNorm",),
-    "head": ("lm_head",),
-    "head.dense": ("lm_head.dense",),
-    "head.norm": ("lm_head.layer_norm",),
-}
-"""Our module -> theirs; several when ours stacks their rows. `weight` and `bias` are alike."""
 
 PADDED = ("encoder.embeddings.words.weight", "head.bias")
 """Our parameters whose first dimension is the padded vocabulary."""
-
-TIED = {
-    "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
-    "lm_head.decoder.bias": "lm_head.bias",
-}
-"""Second names that transformers has for a parameter."""
-
-UNUSED = ("roberta.pooler.", "roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids")
-"""Beginnings of names in published checkpoints that masked language modelling does not use."""
-
-CONFIG = {
-    "vocab_size": "vocab_size",
-    "layers": "num_hidden_layers",
-    "width": "hidden_size",
-    "heads": "num_attention_heads",
-    "feed_forward": "intermediate_size",
-    "dropout": "hidden_dropout_prob",
-    "layer_norm_eps": "layer_norm_eps",
-    "segment_types": "type_vocab_size",
-    "initializer_range": "initializer_range",
-}
-"""Our setting -> theirs, where it is the same number; the rest is in `_config` and its inverse."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,14 +42,21 @@ class LogicalParameter:
     """Whether LAMB scales its update by its norm: the same ones."""
 
 
+def family(model: MaskedLanguageModel) -> Family:
+    """The family that a model belongs to; ValueError when transformers has no class for it."""
+    return family_of(model.config, model.pair_head is not None)
+
+
 def logical_parameters(model: MaskedLanguageModel) -> list[LogicalParameter]:
     """Every parameter once, in the model's order; rows that pad the vocabulary are in none.
 
-    To be asked before an engine partitions the parameters: it reads their shapes.
+    To be asked before an engine partitions the parameters: it reads their shapes. ValueError as
+    `family`.
     """
+    own = family(model)
     found = []
     for parameter_name, parameter in model.named_parameters():
-        names = _their_names(parameter_name)
+        names = _their_names(own, parameter_name)
         padded = parameter_name in PADDED
         rows = model.config.vocab_size if padded else parameter.shape[0] // len(names)
         shape = (rows, *parameter.shape[1:])
@@ -111,32 +76,37 @@ def logical_parameters(model: MaskedLanguageModel) -> list[LogicalParameter]:
 
 
 def to_hugging_face(model: MaskedLanguageModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Weights (copies) and configuration of transformers' RobertaForMaskedLM.
+    """Weights (copies) and configuration of the model's class in transformers.
 
-    ValueError when that class cannot be configured to compute what this model computes.
+    ValueError when there is no class that can be configured to compute what this model computes.
     """
-    config = _config(model.config)
-    pieces = _pieces(model)
-    state = {name: piece.detach().clone() for name, piece in pieces.items()}
-    return state | {alias: state[name] for alias, name in TIED.items()}, config
+    config = their_config(model.config, model.pair_head is not None)
+    state = {name: piece.detach().clone() for name, piece in _pieces(model).items()}
+    aliases = {**family(model).tied, **_copies(model)}
+    return state | {alias: state[name] for alias, name in aliases.items()}, config
 
 
 def from_hugging_face(
     state: Mapping[str, Tensor], config: Mapping[str, Any]
 ) -> MaskedLanguageModel:
-    """A model with the weights and configuration of transformers' RobertaForMaskedLM.
+    """A model with the weights and configuration of a class of transformers.
 
-    ValueError names weights that are missing, unknown or of another shape, and settings that this
-    model does not have.
+    It has a head for pairs when they have one. ValueError names weights that are missing, unknown
+    or of another shape, and settings that no model of ours has.
     """
-    model = MaskedLanguageModel(_our_config(config), seed=0)
+    own, own_config = our_config(config)
+    state = {_today(name): weight for name, weight in state.items()}
+    pair_names = [names[0] for module, names in own.modules.items() if "pair_head" in module]
+    pairs = any(name.startswith(f"{pair_names[-1]}.") for name in state) if pair_names else False
+    unused = own.unused if pairs else (*own.unused, *(f"{name}." for name in pair_names))
+    model = MaskedLanguageModel(own_config, seed=0, pair_weight=float(pairs))
     pieces = _pieces(model)
-    known = pieces.keys() | TIED.keys()
-    unknown = sorted(name for name in state if name not in known and not name.startswith(UNUSED))
+    known = pieces.keys() | own.tied.keys()
+    unknown = sorted(name for name in state if name not in known and not name.startswith(unused))
     missing = sorted(pieces.keys() - state.keys())
     if unknown or missing:
         raise ValueError(f"weights do not fit: missing {missing}, unknown {unknown}")
-    for alias, name in TIED.items():
+    for alias, name in own.tied.items():
         if alias in state and not torch.equal(state[alias], state[name]):
             raise ValueError(f"{alias} is not {name}; only tied weights can be loaded")
     with torch.no_grad():
@@ -159,52 +129,36 @@ def _pieces(model: MaskedLanguageModel) -> dict[str, Tensor]:
     }
 
 
-def _their_names(parameter_name: str) -> list[str]:
+def _copies(model: MaskedLanguageModel) -> dict[str, str]:
+    """What transformers stores for every layer and we once: its names, and that of the owner."""
+    config, own = model.config, family(model)
+    if config.sharing not in ("attention", "feed_forward"):
+        return {}
+    found: dict[str, str] = {}
+    for index in range(config.layers):
+        owner = shared_from(config, index)
+        for module in own.modules:
+            part = module.removeprefix("encoder.layers.{}.")
+            if part != module and part.startswith(config.sharing) and owner != index:
+                for kind in ("weight", "bias"):
+                    names = own.modules[module]
+                    found |= {
+                        f"{name.format(index)}.{kind}": f"{name.format(owner)}.{kind}"
+                        for name in names
+                    }
+    return found
+
+
+def _their_names(own: Family, parameter_name: str) -> list[str]:
     module, _, kind = parameter_name.rpartition(".")
     parts = module.split(".")
     layer = next((part for part in parts if part.isdigit()), "")
     pattern = ".".join("{}" if part == layer else part for part in parts)
-    return [f"{theirs.format(layer)}.{kind}" for theirs in ROBERTA[pattern]]
+    return [f"{theirs.format(layer)}.{kind}" for theirs in own.modules[pattern]]
 
 
-def _config(config: EncoderConfig) -> dict[str, Any]:
-    if config.activation != "gelu":
-        raise ValueError(f"activation={config.activation}: RoBERTa's head in transformers has gelu")
-    if config.position_offset < 1:
-        raise ValueError("position_offset=0: RoBERTa in transformers starts after the pad's row")
-    return {
-        "architectures": ["RobertaForMaskedLM"],
-        "model_type": "roberta",
-        **{theirs: getattr(config, ours) for ours, theirs in CONFIG.items()},
-        "attention_probs_dropout_prob": config.dropout,
-        "hidden_act": "gelu",
-        "max_position_embeddings": config.positions + config.position_offset,
-        "pad_token_id": config.position_offset - 1,
-        "bos_token_id": 0,
-        "eos_token_id": 2,
-        "tie_word_embeddings": True,
-    }
-
-
-def _our_config(config: Mapping[str, Any]) -> EncoderConfig:
-    needed = {*CONFIG.values(), "attention_probs_dropout_prob", "max_position_embeddings"}
-    lacking = sorted({*needed, "hidden_act", "model_type", "pad_token_id"} - config.keys())
-    if lacking:
-        raise ValueError(f"the configuration lacks {', '.join(lacking)}")
-    fixed = {
-        "model_type": "roberta",
-        "hidden_act": "gelu",
-        "attention_probs_dropout_prob": config["hidden_dropout_prob"],
-        "tie_word_embeddings": True,
-        "is_decoder": False,
-    }
-    for name, value in fixed.items():
-        if config.get(name, value) != value:
-            raise ValueError(f"{name}={config[name]} cannot be loaded; this model has {value}")
-    offset = config["pad_token_id"] + 1
-    return EncoderConfig(
-        **{ours: config[theirs] for ours, theirs in CONFIG.items()},
-        activation="gelu",
-        positions=config["max_position_embeddings"] - offset,
-        position_offset=offset,
+def _today(name: str) -> str:
+    """A weight's name as it is now: BERT's first folders have TensorFlow's for LayerNorm."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+        "LayerNorm.beta", "LayerNorm.bias"
     )

@@ -1,6 +1,6 @@
 """The parts of a Transformer layer, normalised after each residual sum as in BERT.
 
-Legend: B batch, S sequence, D width, H heads, K head size, F feed-forward.
+Legend: B batch, S sequence, D width, E width of embeddings, H heads, K head size, F feed-forward.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ class Embeddings(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.words = nn.Embedding(config.padded_vocab_size, config.width)
-        self.positions = nn.Embedding(config.positions + config.position_offset, config.width)
-        self.segments = nn.Embedding(config.segment_types, config.width)
-        self.norm = nn.LayerNorm(config.width, config.layer_norm_eps)
+        size = config.embedding_width
+        self.words = nn.Embedding(config.padded_vocab_size, size)
+        self.positions = nn.Embedding(config.positions + config.position_offset, size)
+        self.segments = nn.Embedding(config.segment_types, size)
+        self.norm = nn.LayerNorm(size, config.layer_norm_eps)
         self.dropout = Dropout(config.dropout)
         self.position_offset = config.position_offset
 
     def forward(self, input_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
-        """Vectors [B, S, D].
+        """Vectors [B, S, E].
 
         segment_ids_BS: None when every token is in segment 0; a table of one row does not read it,
         since RoBERTa shows two segments by their separators alone. Positions count up over pads
@@ -40,8 +41,8 @@ class Embeddings(nn.Module):
         if segment_ids_BS is None or self.segments.num_embeddings == 1:
             segment_ids_BS = torch.zeros(1, dtype=torch.int64, device=device)
         placed = self.positions(places_S) + self.segments(segment_ids_BS)
-        embedded_BSD: Tensor = self.dropout(self.norm(self.words(input_ids_BS) + placed))
-        return embedded_BSD
+        embedded_BSE: Tensor = self.dropout(self.norm(self.words(input_ids_BS) + placed))
+        return embedded_BSE
 
 
 class Attention(nn.Module):

@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.encoder import Encoder, initialize
-from model.heads import MaskedLanguageHead
+from model.heads import MaskedLanguageHead, PairHead
 
 Sums = dict[str, Tensor]
 """Sums over a micro-batch by their names, float32, on the model's device, of any shape.
@@ -66,25 +67,53 @@ class Objective(Protocol):
 
 
 class MaskedLanguageModel(nn.Module):
-    """Predicts the original words at chosen positions (BERT's and RoBERTa's MLM)."""
+    """Predicts the original words at chosen positions, and whether two segments belong together.
 
-    def __init__(self, config: EncoderConfig, *, seed: int) -> None:
-        """seed: chooses the initial weights, see `model.encoder.initialize`."""
+    The first alone is RoBERTa's objective; with the second it is BERT's, where the other segment is
+    a random one (NSP), or ALBERT's, where the two are swapped (SOP): the data say which.
+    """
+
+    def __init__(self, config: EncoderConfig, *, seed: int, pair_weight: float = 0.0) -> None:
+        """seed: chooses the initial weights, see `model.encoder.initialize`.
+
+        pair_weight: of the pairs' part in the loss; 0 has no head for them.
+        """
         super().__init__()
-        self.parts = (LossPart(name="mlm", weight=1.0, per="predictions"),)
+        self.parts: tuple[LossPart, ...] = (LossPart(name="mlm", weight=1.0, per="predictions"),)
         self.config = config
         self.encoder = Encoder(config)
         self.head = MaskedLanguageHead(config, self.encoder.embeddings.words)
+        self.pair_head = PairHead(config) if pair_weight else None
+        if pair_weight:
+            self.parts += (LossPart(name="pair", weight=pair_weight, per="pairs"),)
         initialize(self, config, seed)
 
     def forward(self, inputs: Inputs) -> Sums:
-        """The sums of mlm."""
+        """The sums of mlm, and of pair."""
         hidden_BSD = self.encoder(inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS)
-        return masked_language_sums(self.head, hidden_BSD, inputs)
+        sums = masked_language_sums(self.head, hidden_BSD, inputs)
+        if self.pair_head:
+            assert inputs.pair_labels_B is not None, "data without pairs were refused before"
+            sums |= pair_sums(self.pair_head, hidden_BSD, inputs.pair_labels_B)
+        return sums
 
-    def logits(self, input_ids_BS: Tensor, lengths_B: Tensor | None) -> Tensor:
+    def logits(
+        self,
+        input_ids_BS: Tensor,
+        lengths_B: Tensor | None,
+        segment_ids_BS: Tensor | None = None,
+    ) -> Tensor:
         """Logits [B, S, V] at every position, for export and evaluation."""
-        return self.head.logits(self.encoder(input_ids_BS, lengths_B))
+        return self.head.logits(self.encoder(input_ids_BS, lengths_B, segment_ids_BS))
+
+    def pair_logits(
+        self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None
+    ) -> Tensor:
+        """Logits [B, 2] of the pair labels, of a model that has a head for them."""
+        assert self.pair_head
+        hidden_BSD = self.encoder(input_ids_BS, lengths_B, segment_ids_BS)
+        logits_B2: Tensor = self.pair_head(hidden_BSD[:, 0])
+        return logits_B2
 
 
 def masked_language_sums(head: MaskedLanguageHead, hidden_BSD: Tensor, inputs: Inputs) -> Sums:
@@ -99,4 +128,15 @@ def masked_language_sums(head: MaskedLanguageHead, hidden_BSD: Tensor, inputs: I
         "mlm_correct": (found_K * weights_K).sum(),
         "mask_loss": (losses_K.detach() * masked_K).sum(),
         "mask_count": masked_K.sum(),
+    }
+
+
+def pair_sums(head: PairHead, hidden_BSD: Tensor, labels_B: Tensor) -> Sums:
+    """The sums of pair; rows with the label -1 have no part in them."""
+    logits_B2 = head(hidden_BSD[:, 0]).float()
+    labelled_B = labels_B >= 0
+    losses_B = F.cross_entropy(logits_B2, labels_B.clamp(min=0), reduction="none")
+    return {
+        "pair_loss": (losses_B * labelled_B).sum(),
+        "pair_correct": (logits_B2.argmax(-1) == labels_B).float().sum(),
     }

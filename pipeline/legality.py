@@ -16,7 +16,7 @@ from pipeline.formats import PAIR_FORMATS, SEPARATORS
 from pipeline.settings import inside, parts_per_million
 
 if TYPE_CHECKING:
-    from pipeline.run import Data, Run
+    from pipeline.run import Data, Encoder, Run
 
 INTERVALS = {
     "seed": "[0, 2**63)",
@@ -37,13 +37,16 @@ INTERVALS = {
     "encoder.layers": "[1, inf)",
     "encoder.width": "[1, inf)",
     "encoder.heads": "[1, inf)",
+    "encoder.embedding_width": "[0, inf)",
     "encoder.feed_forward": "[1, inf)",
+    "encoder.groups": "[1, inf)",
     "encoder.dropout": "[0, 1)",
     "encoder.layer_norm_eps": "(0, 1)",
     "encoder.positions": "[3, 65535]",
     "encoder.position_offset": "[0, inf)",
     "encoder.segment_types": "[1, inf)",
     "encoder.initializer_range": "(0, inf)",
+    "objective.pair_weight": "(0, inf)",
     "optimizer.peak_lr": "(0, inf)",
     "optimizer.beta1": "[0, 1)",
     "optimizer.beta2": "[0, 1)",
@@ -123,11 +126,8 @@ def _contradictions(run: Run) -> Iterator[str]:
             f"data.sequence_length={data.sequence_length} is longer than encoder.positions="
             f"{encoder.positions}; raise encoder.positions too"
         )
-    if encoder.width % encoder.heads:
-        yield (
-            f"encoder.width={encoder.width} does not divide into encoder.heads={encoder.heads}; "
-            "choose a number of heads that divides it"
-        )
+    yield from _encoder_contradictions(encoder)
+    yield from _objective_contradictions(run)
     optimizer = run.optimizer
     scales_all = optimizer.kind == "lamb" and optimizer.lamb_variant in ("nvlamb", "deepspeed")
     if scales_all and not optimizer.adapt_vectors:
@@ -152,6 +152,39 @@ def _contradictions(run: Run) -> Iterator[str]:
             "for none; set spikes.deviations, e.g. to 10"
         )
     yield from _schedule_contradictions(run)
+
+
+def _encoder_contradictions(encoder: Encoder) -> Iterator[str]:
+    if encoder.width % encoder.heads:
+        yield (
+            f"encoder.width={encoder.width} does not divide into encoder.heads={encoder.heads}; "
+            "choose a number of heads that divides it"
+        )
+    if encoder.embedding_width >= encoder.width:
+        yield (
+            f"encoder.embedding_width={encoder.embedding_width} is not below encoder.width="
+            f"{encoder.width}; lower it to factorise the word table, or set it to 0"
+        )
+    if encoder.sharing == "none" and encoder.groups != 1:
+        yield (
+            f"encoder.groups={encoder.groups} has no effect with encoder.sharing=none; set it to "
+            "1, or encoder.sharing to all, attention or feed_forward"
+        )
+    if encoder.layers % encoder.groups:
+        legal = [n for n in range(1, encoder.layers + 1) if encoder.layers % n == 0]
+        yield (
+            f"encoder.layers={encoder.layers} does not divide into encoder.groups="
+            f"{encoder.groups} of equal size; set encoder.groups to one of "
+            f"{', '.join(map(str, legal))}"
+        )
+
+
+def _objective_contradictions(run: Run) -> Iterator[str]:
+    if run.objective.kind == "mlm_pair" and run.data.segments.label == "none":
+        yield (
+            "objective.kind=mlm_pair predicts data.segments.label, which is none; set it to next "
+            f"or order, with data.format one of {', '.join(PAIR_FORMATS)}, or objective.kind=mlm"
+        )
 
 
 def _format_contradictions(data: Data) -> Iterator[str]:

@@ -95,11 +95,17 @@ class Encoder:
     layers: int
     """Transformer layers."""
     width: int
-    """Size of a hidden vector, and of an embedding."""
+    """Size of a hidden vector."""
+    embedding_width: int
+    """Size of an embedding, with a matrix from it to the first layer (ALBERT); 0: `width`, none."""
     heads: int
     """Attention heads per layer; each is width / heads wide."""
     feed_forward: int
     """Inner size of the feed-forward part of a layer."""
+    sharing: Literal["none", "all", "attention", "feed_forward"]
+    """What layers of a group have in common: nothing, all weights, or those of one part."""
+    groups: int
+    """Groups of neighbouring layers that share, of equal size; 1 with sharing=none."""
     activation: Literal["gelu", "gelu_tanh"]
     """Non-linearity of the feed-forward part and the heads: GELU, exact or by tanh."""
     dropout: float
@@ -120,8 +126,10 @@ class Encoder:
 class Objective:
     """What is predicted."""
 
-    kind: Literal["mlm"]
-    """mlm: the original ids at the predicted positions."""
+    kind: Literal["mlm", "mlm_pair"]
+    """mlm: the original ids at the predicted positions; mlm_pair: data.segments.label too."""
+    pair_weight: float
+    """Weight of the pairs' part in the loss, where mlm's is 1; kind=mlm does not read it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

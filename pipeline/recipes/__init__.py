@@ -5,17 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipeline.errors import ConfigError
-from pipeline.recipes import roberta
+from pipeline.recipes import albert, bert, roberta
 from pipeline.run import Run
 from pipeline.settings import nearest
 
 RECIPES: dict[str, Callable[[], Run]] = {
-    "roberta_tiny": roberta.roberta_tiny,
-    "roberta_base": roberta.roberta_base,
-    "roberta_large": roberta.roberta_large,
-    "roberta_tiny_published": roberta.roberta_tiny_published,
-    "roberta_base_published": roberta.roberta_base_published,
-    "roberta_large_published": roberta.roberta_large_published,
+    function.__name__: function
+    for function in (
+        roberta.roberta_tiny,
+        roberta.roberta_base,
+        roberta.roberta_large,
+        roberta.roberta_tiny_published,
+        roberta.roberta_base_published,
+        roberta.roberta_large_published,
+        bert.bert_tiny,
+        bert.bert_base,
+        bert.bert_large,
+        bert.bert_tiny_published,
+        bert.bert_base_published,
+        bert.bert_large_published,
+        albert.albert_tiny,
+        albert.albert_base,
+        albert.albert_large,
+        albert.albert_xlarge,
+        albert.albert_xxlarge,
+        albert.albert_base_v1,
+        albert.albert_large_v1,
+        albert.albert_xlarge_v1,
+        albert.albert_xxlarge_v1,
+        albert.albert_tiny_published,
+        albert.albert_base_published,
+        albert.albert_large_published,
+        albert.albert_xlarge_published,
+        albert.albert_xxlarge_published,
+        albert.albert_base_v1_published,
+        albert.albert_large_v1_published,
+        albert.albert_xlarge_v1_published,
+        albert.albert_xxlarge_v1_published,
+    )
 }
 
 

@@ -69,8 +69,11 @@ def roberta_base() -> Run:
         encoder=Encoder(
             layers=12,  # fairseq base_architecture
             width=768,  # fairseq base_architecture
+            embedding_width=0,  # fairseq base_architecture: width
             heads=12,  # fairseq base_architecture
             feed_forward=3_072,  # fairseq base_architecture
+            sharing="none",
+            groups=1,  # none are shared
             activation="gelu",
             dropout=0.1,  # fairseq dropout and attention_dropout
             layer_norm_eps=1e-5,  # hf, PyTorch's default that fairseq uses
@@ -79,7 +82,7 @@ def roberta_base() -> Run:
             segment_types=1,  # hf type_vocab_size
             initializer_range=0.02,  # fairseq init_bert_params
         ),
-        objective=Objective(kind="mlm"),
+        objective=Objective(kind="mlm", pair_weight=1.0),  # not read: kind=mlm has no pairs
         optimizer=Optimizer(
             kind="lamb",
             lamb_variant="paper",

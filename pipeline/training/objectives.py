@@ -17,7 +17,14 @@ def _masked_language(run: Run, config: EncoderConfig, seed: int) -> MaskedLangua
     return MaskedLanguageModel(config, seed=seed)
 
 
-OBJECTIVES: dict[str, Callable[[Run, EncoderConfig, int], Model]] = {"mlm": _masked_language}
+def _masked_language_and_pairs(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:
+    return MaskedLanguageModel(config, seed=seed, pair_weight=run.objective.pair_weight)
+
+
+OBJECTIVES: dict[str, Callable[[Run, EncoderConfig, int], Model]] = {
+    "mlm": _masked_language,
+    "mlm_pair": _masked_language_and_pairs,
+}
 """By `objective.kind`: from a run, what the model room calls its encoder, and a seed."""
 
 

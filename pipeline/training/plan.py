@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from model.config import EncoderConfig
+from model.families import family_of
 from model.flops import parameter_count, step_flops
 from pipeline.data.reading import Dataset
 from pipeline.errors import ConfigError
@@ -85,8 +86,8 @@ def make_plan(
     train: Sequence[Dataset],
     validation: Sequence[Dataset],
 ) -> Plan:
-    """ConfigError for more ranks than sequences in a step, or positions that do not fit the pad."""
-    _check_positions(run, train[0])
+    """ConfigError for more ranks than sequences in a step, or what no export could be loaded of."""
+    _check_family(run, train[0])
     rows_of = {
         split: sum(int(d.shard_rows.sum()) for d in sets)
         for split, sets in (("train", train), ("validation", validation))
@@ -112,12 +113,13 @@ def make_plan(
         rows=rows,
         accumulation=accumulation,
         filling=rows * accumulation * world_size - sequences,
-        parameters=parameter_count(config),
+        parameters=parameter_count(config, pair_head=has_pairs(run)),
         step_flops=step_flops(
             config,
             sequences=sequences,
             sequence_length=run.data.sequence_length,
             predictions=round(sequences * mean_predictions),
+            pair_head=has_pairs(run),
         ),
         train_sequences=rows_of["train"],
         validation_sequences=rows_of["validation"],
@@ -126,14 +128,24 @@ def make_plan(
     )
 
 
-def _check_positions(run: Run, dataset: Dataset) -> None:
-    """RoBERTa's positions begin behind the pad id: transformers derives them so, from the pads."""
+def has_pairs(run: Run) -> bool:
+    """Whether the model has a head for pairs of segments."""
+    return run.objective.kind == "mlm_pair"
+
+
+def _check_family(run: Run, dataset: Dataset) -> None:
+    """There must be a class in transformers that the model can be exported to."""
+    try:
+        family = family_of(encoder_config(run), has_pairs(run))
+    except ValueError as error:
+        raise ConfigError(f"{error}; else no export could be loaded") from error
     pad = dataset.manifest.tokenizer["pad"]
-    if run.encoder.position_offset != pad + 1:
+    if family.after_pad and run.encoder.position_offset != pad + 1:
         raise ConfigError(
             f"encoder.position_offset={run.encoder.position_offset} goes with the pad id "
             f"{run.encoder.position_offset - 1}, the tokenizer of {dataset.directory} has {pad}; "
-            f"set encoder.position_offset={pad + 1}, or no export could be loaded"
+            f"set encoder.position_offset={pad + 1} for RoBERTa's positions, which transformers "
+            "derives from the pads, or 0 for BERT's; else no export could be loaded"
         )
 
 
@@ -164,6 +176,7 @@ def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int
 def encoder_config(run: Run) -> EncoderConfig:
     """What the model room calls the encoder of a run."""
     encoder = asdict(run.encoder)
+    encoder["embedding_width"] = run.encoder.embedding_width or run.encoder.width
     return EncoderConfig(vocab_size=run.data.vocab_size, **encoder)
 
 

@@ -32,7 +32,8 @@ FREE_SETTINGS = (
 FORK_SETTINGS = (
     "data.tokenizer", "data.vocab_size", "encoder.layers", "encoder.width", "encoder.heads",
     "encoder.feed_forward", "encoder.activation", "encoder.layer_norm_eps", "encoder.positions",
-    "encoder.position_offset", "encoder.segment_types",
+    "encoder.position_offset", "encoder.segment_types", "encoder.embedding_width",
+    "encoder.sharing", "encoder.groups", "objective.kind",
 )  # fmt: skip
 """Settings that weights are bound to, so that a fork has to share them."""
 PACKAGES = ("tenfold", "torch", "deepspeed", "numpy", "pyarrow")

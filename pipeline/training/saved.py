@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from model.hugging_face import TIED, from_hugging_face, logical_parameters, to_hugging_face
+from model.hugging_face import family, from_hugging_face, logical_parameters, to_hugging_face
 from model.objectives import MaskedLanguageModel
 from pipeline.data.files import sync_directory, write_whole
 from pipeline.data.loader import Loader
@@ -72,11 +72,11 @@ def load_folder(folder: Path) -> MaskedLanguageModel:
         config = json.loads((folder / CONFIG).read_bytes())
         return from_hugging_face(load_file(folder / WEIGHTS), config).eval()
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise CheckpointError(f"{folder} holds no RoBERTa that can be loaded: {error}") from error
+        raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
 
 
 def write_folder(model: MaskedLanguageModel, tokenizer: Path, folder: Path) -> None:
-    """Write a folder that `transformers.AutoModelForMaskedLM` and `AutoTokenizer` load.
+    """Write a folder that transformers' `AutoTokenizer` and the class of the model's family load.
 
     tokenizer: the folder of a dataset's tokenizer.
     """
@@ -85,17 +85,22 @@ def write_folder(model: MaskedLanguageModel, tokenizer: Path, folder: Path) -> N
         weights, config = to_hugging_face(model)
     except ValueError as error:
         raise CheckpointError(f"transformers has no class for this encoder: {error}") from error
-    if vocabulary.pad != config["pad_token_id"]:
+    own = family(model)
+    if own.after_pad and vocabulary.pad != config["pad_token_id"]:
         raise CheckpointError(
             f"transformers has no class for this encoder: its positions begin behind the pad id "
             f"{config['pad_token_id']}, and the tokenizer in {tokenizer} has {vocabulary.pad}"
         )
-    config |= {"bos_token_id": vocabulary.bos, "eos_token_id": vocabulary.eos}
+    config |= {
+        "pad_token_id": vocabulary.pad,
+        "bos_token_id": vocabulary.bos,
+        "eos_token_id": vocabulary.eos,
+    }
     try:
         folder.mkdir(parents=True)
         for name in TOKENIZER_FILES:
             shutil.copyfile(tokenizer / name, folder / name)
-        named = {name: weight for name, weight in weights.items() if name not in TIED}
+        named = {name: weight for name, weight in weights.items() if name not in own.tied}
         save_file(named, folder / WEIGHTS, {"format": "pt"})
         write_whole(folder / CONFIG, json.dumps(config | {"dtype": "float32"}, indent=1).encode())
         sync_directory(folder)
@@ -110,7 +115,8 @@ def check_folder(folder: Path, model: MaskedLanguageModel, loader: Loader) -> fl
     On one batch of the loader, at all tokens that are no padding. CheckpointError when it is above
     LARGEST_DIFFERENCE, or the tokenizer in the folder is not that of the data.
     """
-    tokenizer, theirs = _load_with_transformers(folder)
+    pairs = model.pair_head is not None
+    tokenizer, theirs = _load_with_transformers(folder, pairs)
     expected = loader.datasets[0].manifest.tokenizer
     ids = {"mask": tokenizer.mask_token_id, "pad": tokenizer.pad_token_id}
     if any(expected[name] != found for name, found in ids.items()):
@@ -120,9 +126,15 @@ def check_folder(folder: Path, model: MaskedLanguageModel, loader: Loader) -> fl
     batch = next(loader.micro_batches())
     loader.close()
     shown_BS = torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]
-    ours = model.logits(batch.input_ids, batch.lengths)[shown_BS]
-    found = theirs(input_ids=batch.input_ids, attention_mask=shown_BS.long()).logits[shown_BS]
-    difference = float((ours - found).abs().max()) if found.shape == ours.shape else math.inf
+    segments_BS = batch.segment_ids if model.config.segment_types > 1 else None
+    ours = model.logits(batch.input_ids, batch.lengths, segments_BS)[shown_BS]
+    given = {} if segments_BS is None else {"token_type_ids": segments_BS}
+    found = theirs(input_ids=batch.input_ids, attention_mask=shown_BS.long(), **given)
+    difference = _difference(ours, (found.prediction_logits if pairs else found.logits)[shown_BS])
+    if pairs:
+        ours = model.pair_logits(batch.input_ids, batch.lengths, segments_BS)
+        labels = "sop_logits" if "sop_logits" in found else "seq_relationship_logits"
+        difference = max(difference, _difference(ours, found[labels]))
     if not difference <= LARGEST_DIFFERENCE:
         raise CheckpointError(
             f"transformers computes other logits from what was written: they differ by "
@@ -138,7 +150,11 @@ def place(model: MaskedLanguageModel) -> torch.device:
     return device
 
 
-def _load_with_transformers(folder: Path) -> tuple[Any, Any]:
+def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    return float((ours - theirs).abs().max()) if theirs.shape == ours.shape else math.inf
+
+
+def _load_with_transformers(folder: Path, pairs: bool) -> tuple[Any, Any]:
     try:
         transformers: Any = importlib.import_module("transformers")
     except ImportError as error:
@@ -149,7 +165,8 @@ def _load_with_transformers(folder: Path) -> tuple[Any, Any]:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    model = transformers.AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True)
+    kind = transformers.AutoModelForPreTraining if pairs else transformers.AutoModelForMaskedLM
+    model = kind.from_pretrained(folder, local_files_only=True)
     return tokenizer, model.eval()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 
 import pytest
 
 from model.config import EncoderConfig
 from pipeline.recipes.roberta import roberta_base
 from pipeline.run import Encoder
+from pipeline.training.plan import encoder_config
 from tests.model.conftest import TOY
 
 
@@ -16,8 +17,8 @@ def test_has_the_fields_of_a_run_and_the_vocabulary() -> None:
     ours = {field.name: field.type for field in fields(EncoderConfig)}
     assert ours == {"vocab_size": "int"} | {field.name: field.type for field in fields(Encoder)}
     run = roberta_base()
-    config = EncoderConfig(vocab_size=run.data.vocab_size, **asdict(run.encoder))
-    assert (config.width, config.vocab_size) == (768, 50_265)
+    config = encoder_config(run)
+    assert (config.width, config.embedding_width, config.vocab_size) == (768, 768, 50_265)
 
 
 @pytest.mark.parametrize(("size", "padded"), [(50_265, 50_304), (2_048, 2_048), (2_049, 2_176)])

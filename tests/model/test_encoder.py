@@ -38,7 +38,8 @@ def test_segments_reach_the_embeddings() -> None:
 
 
 def test_initial_weights_follow_the_table() -> None:
-    model = MaskedLanguageModel(replace(TOY, width=128, feed_forward=512), seed=3)
+    config = replace(TOY, width=128, embedding_width=128, feed_forward=512)
+    model = MaskedLanguageModel(config, seed=3)
     norms = 0
     for name, parameter in model.named_parameters():
         if parameter.dim() == 2:

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import replace
 from math import prod
+from typing import Literal
 
 import pytest
+import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.config import EncoderConfig
 from model.flops import parameter_count, step_flops
 from model.hugging_face import logical_parameters
-from model.objectives import Inputs
+from model.objectives import Inputs, MaskedLanguageModel
 from pipeline.recipes.roberta import roberta_base, roberta_large
-from pipeline.run import Run
+from pipeline.training.plan import encoder_config
 from tests.model.conftest import MASK_ID, TOY, toy_batch, toy_model
 
 
-def config(run: Run) -> EncoderConfig:
-    return EncoderConfig(vocab_size=run.data.vocab_size, **asdict(run.encoder))
-
-
 def test_published_sizes() -> None:
-    assert parameter_count(config(roberta_base())) == 124_697_433
-    assert parameter_count(config(roberta_large())) == 355_412_057
+    assert parameter_count(encoder_config(roberta_base())) == 124_697_433
+    assert parameter_count(encoder_config(roberta_large())) == 355_412_057
 
 
 def test_parameters_of_a_built_model() -> None:
@@ -34,12 +31,32 @@ def test_parameters_of_a_built_model() -> None:
 
 def test_a_sequence_of_roberta() -> None:
     """0.308 and 1.029 TFLOP with 15 % predicted, by hand: layers x (24 D^2 + 4 S D) + head."""
-    base = step_flops(config(roberta_base()), sequences=1, sequence_length=512, predictions=77)
+    base = step_flops(
+        encoder_config(roberta_base()), sequences=1, sequence_length=512, predictions=77
+    )
     token, word = 12 * (24 * 768**2 + 4 * 512 * 768), 2 * (768**2 + 50_265 * 768)
     assert base == 3 * (512 * token + 77 * word)
     assert base == pytest.approx(0.308e12, rel=5e-3)
-    large = step_flops(config(roberta_large()), sequences=1, sequence_length=512, predictions=77)
+    large = step_flops(
+        encoder_config(roberta_large()), sequences=1, sequence_length=512, predictions=77
+    )
     assert large == pytest.approx(1.029e12, rel=5e-3)
+
+
+@pytest.mark.parametrize("sharing", ["none", "all", "attention", "feed_forward"])
+def test_a_factorised_model_of_shared_layers_with_pairs(sharing: Literal["none", "all"]) -> None:
+    """Parameters as stored, FLOPs as computed: torch's own count of both."""
+    groups = 1 if sharing == "none" else 2
+    config = replace(TOY, embedding_width=16, position_offset=0, layers=4)
+    config = replace(config, sharing=sharing, groups=groups)
+    model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
+    stored = sum(prod(piece.shape) for piece in logical_parameters(model))
+    assert parameter_count(config, pair_head=True) == stored
+    given = Inputs(**toy_batch([40, 40, 40]), mask_id=MASK_ID, pair_labels_B=torch.zeros(3).long())
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        model(given)
+    ours = step_flops(config, sequences=3, sequence_length=40, predictions=8, pair_head=True) // 3
+    assert counter.get_total_flops() == ours + 2 * 8 * (384 - 300) * 16
 
 
 def test_equals_torchs_count_of_the_forward_pass() -> None:

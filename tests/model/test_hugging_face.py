@@ -162,7 +162,7 @@ def test_weights_that_do_not_fit_are_named(change: dict[str, Tensor | None], mes
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "bert"}, "model_type=bert"),
+        ({"model_type": "bart"}, "model_type=bart"),
         ({"hidden_act": "relu"}, "hidden_act=relu"),
         ({"attention_probs_dropout_prob": 0.3}, "attention_probs_dropout_prob=0.3"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
@@ -176,7 +176,7 @@ def test_settings_that_cannot_be_loaded_are_named(change: dict[str, Any], messag
         from_hugging_face(state, changed)
 
 
-@pytest.mark.parametrize("change", [{"activation": "gelu_tanh"}, {"position_offset": 0}])
+@pytest.mark.parametrize("change", [{"activation": "gelu_tanh"}, {"sharing": "all"}])
 def test_what_roberta_cannot_be_is_not_exported(change: dict[str, Any]) -> None:
     model = MaskedLanguageModel(replace(TOY, **change), seed=0)
     with pytest.raises(ValueError, match=next(iter(change))):

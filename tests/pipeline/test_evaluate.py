@@ -69,5 +69,5 @@ def test_what_cannot_be_scored(
     with pytest.raises(DataError, match=r"holds no manifest.json"):
         scores(monkeypatch, capsys, trained / "1x16", "--data", tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="no RoBERTa that can be loaded"):
+    with pytest.raises(CheckpointError, match="no model that can be loaded"):
         scores(monkeypatch, capsys, tmp_path, "--data", prepared)

@@ -109,6 +109,26 @@ def test_every_number_has_a_legal_range() -> None:
             "choose a number of heads that divides it",
         ),
         (
+            "encoder.embedding_width=768",
+            "encoder.embedding_width=768 is not below encoder.width=768; lower it to factorise "
+            "the word table, or set it to 0",
+        ),
+        (
+            "encoder.sharing=all encoder.groups=5",
+            "encoder.layers=12 does not divide into encoder.groups=5 of equal size; set "
+            "encoder.groups to one of 1, 2, 3, 4, 6, 12",
+        ),
+        (
+            "encoder.groups=2",
+            "encoder.groups=2 has no effect with encoder.sharing=none; set it to 1, or "
+            "encoder.sharing to all, attention or feed_forward",
+        ),
+        (
+            "objective.kind=mlm_pair",
+            "objective.kind=mlm_pair predicts data.segments.label, which is none; set it to next "
+            "or order, with data.format one of segment_pair, sentence_pair, or objective.kind=mlm",
+        ),
+        (
             "schedule.end_lr=1",
             "schedule.end_lr=1.0 is above optimizer.peak_lr=0.0025; lower it",
         ),

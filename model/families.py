@@ -1,0 +1,279 @@
+"""What transformers calls each family: its classes, its names of our modules, its settings.
+
+A family is a row of FAMILIES, and which one a model belongs to follows from what it is made of. The
+weights move by these names in `hugging_face`, in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from model.config import EncoderConfig
+
+Names = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """A family of encoders as transformers has it."""
+
+    model_type: str
+    """Its name there."""
+    architecture: str
+    """The class for masked words alone."""
+    pair_architecture: str | None
+    """The class for masked words and pairs of segments."""
+    modules: Names
+    """Our module -> theirs; several when ours stacks their rows. `weight` and `bias` are alike."""
+    tied: Mapping[str, str]
+    """Second names that transformers has for a parameter, and its first."""
+    unused: tuple[str, ...]
+    """Beginnings of names in published folders that none of the classes uses."""
+    activations: Mapping[str, str]
+    """Our name of the non-linearity -> theirs."""
+    after_pad: bool
+    """Positions begin behind the pad id, and not at 0."""
+    factorised: bool
+    """Embeddings are narrower than hidden vectors, and layers may share weights."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that have one value here."""
+
+    def refusals(self, config: EncoderConfig, pairs: bool) -> list[str]:
+        """Why transformers has no class of this family for a model; pairs: with a head for them."""
+        found = []
+        if config.activation not in self.activations:
+            found.append(f"activation is {' or '.join(self.activations)}")
+        if self.after_pad != (config.position_offset > 0):
+            found.append(f"position_offset is {'pad id + 1' if self.after_pad else '0'}")
+        if self.factorised != (config.embedding_width < config.width):
+            below = "below" if self.factorised else "equal to"
+            found.append(f"embedding_width is {below} width")
+        if config.sharing != "none" and not self.factorised:
+            found.append("sharing is none")
+        if pairs and self.pair_architecture is None:
+            found.append("there is no head for pairs")
+        return found
+
+
+def _layers(prefix: str, attention: str, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """prefix: theirs of a layer; attention: theirs of what holds query, key and value."""
+    projections = tuple(f"{prefix}.{attention}.{part}" for part in ("query", "key", "value"))
+    others = {f"encoder.layers.{{}}.{ours}": (f"{prefix}.{name}",) for ours, name in names.items()}
+    return {"encoder.layers.{}.attention.query_key_value": projections} | others
+
+
+def _embeddings(prefix: str) -> dict[str, tuple[str, ...]]:
+    return {
+        "encoder.embeddings.words": (f"{prefix}.embeddings.word_embeddings",),
+        "encoder.embeddings.positions": (f"{prefix}.embeddings.position_embeddings",),
+        "encoder.embeddings.segments": (f"{prefix}.embeddings.token_type_embeddings",),
+        "encoder.embeddings.norm": (f"{prefix}.embeddings.LayerNorm",),
+    }
+
+
+def _bert_encoder(prefix: str) -> dict[str, tuple[str, ...]]:
+    names = {
+        "attention.output": "attention.output.dense",
+        "attention_norm": "attention.output.LayerNorm",
+        "feed_forward.inner": "intermediate.dense",
+        "feed_forward.outer": "output.dense",
+        "feed_forward_norm": "output.LayerNorm",
+    }
+    return _embeddings(prefix) | _layers(f"{prefix}.encoder.layer.{{}}", "attention.self", names)
+
+
+def _tied(head: str, prefix: str) -> dict[str, str]:
+    return {
+        f"{head}.decoder.weight": f"{prefix}.embeddings.word_embeddings.weight",
+        f"{head}.decoder.bias": f"{head}.bias",
+    }
+
+
+ROBERTA = Family(
+    model_type="roberta",
+    architecture="RobertaForMaskedLM",
+    pair_architecture=None,
+    modules=_bert_encoder("roberta")
+    | {
+        "head": ("lm_head",),
+        "head.dense": ("lm_head.dense",),
+        "head.norm": ("lm_head.layer_norm",),
+    },
+    tied=_tied("lm_head", "roberta"),
+    unused=(
+        "roberta.pooler.", "roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids",
+    ),
+    activations={"gelu": "gelu"},  # that of its head, whatever hidden_act says
+    after_pad=True,
+    factorised=False,
+)  # fmt: skip
+
+BERT = Family(
+    model_type="bert",
+    architecture="BertForMaskedLM",
+    pair_architecture="BertForPreTraining",
+    modules=_bert_encoder("bert")
+    | {
+        "head": ("cls.predictions",),
+        "head.dense": ("cls.predictions.transform.dense",),
+        "head.norm": ("cls.predictions.transform.LayerNorm",),
+        "pair_head.pooler": ("bert.pooler.dense",),
+        "pair_head.classifier": ("cls.seq_relationship",),
+    },
+    tied=_tied("cls.predictions", "bert"),
+    unused=("bert.embeddings.position_ids", "bert.embeddings.token_type_ids"),
+    activations={"gelu": "gelu", "gelu_tanh": "gelu_new"},
+    after_pad=False,
+    factorised=False,
+    settings={"position_embedding_type": "absolute"},
+)
+
+ALBERT = Family(
+    model_type="albert",
+    architecture="AlbertForMaskedLM",
+    pair_architecture="AlbertForPreTraining",
+    modules=_embeddings("albert")
+    | {"encoder.projection": ("albert.encoder.embedding_hidden_mapping_in",)}
+    | _layers(
+        "albert.encoder.albert_layer_groups.{}.albert_layers.0",
+        "attention",
+        {
+            "attention.output": "attention.dense",
+            "attention_norm": "attention.LayerNorm",
+            "feed_forward.inner": "ffn",
+            "feed_forward.outer": "ffn_output",
+            "feed_forward_norm": "full_layer_layer_norm",
+        },
+    )
+    | {
+        "head": ("predictions",),
+        "head.dense": ("predictions.dense",),
+        "head.norm": ("predictions.LayerNorm",),
+        "pair_head.pooler": ("albert.pooler",),
+        "pair_head.classifier": ("sop_classifier.classifier",),
+    },
+    tied=_tied("predictions", "albert"),
+    unused=("albert.embeddings.position_ids", "albert.embeddings.token_type_ids"),
+    activations={"gelu": "gelu", "gelu_tanh": "gelu_new"},
+    after_pad=False,
+    factorised=True,
+    settings={"inner_group_num": 1},
+)
+
+FAMILIES = (ROBERTA, BERT, ALBERT)
+"""Every family, the first of which a model can be is its."""
+
+
+def family_of(config: EncoderConfig, pairs: bool) -> Family:
+    """The family that a model belongs to; pairs: with a head for them.
+
+    ValueError, which says what would be legal, when transformers has no class for it.
+    """
+    refused = [(family, family.refusals(config, pairs)) for family in FAMILIES]
+    for family, reasons in refused:
+        if not reasons:
+            return family
+    nearest = sorted(refused, key=lambda item: len(item[1]))
+    legal = "; ".join(f"in {family.model_type} {', '.join(why)}" for family, why in nearest)
+    raise ValueError(
+        f"activation={config.activation}, position_offset={config.position_offset}, "
+        f"embedding_width={config.embedding_width} of {config.width}, sharing={config.sharing}"
+        f"{' and a head for pairs' * pairs} do not go together: {legal}"
+    )
+
+
+def family_named(model_type: object) -> Family:
+    """The family by its name in transformers; ValueError when we have none of that name."""
+    for family in FAMILIES:
+        if family.model_type == model_type:
+            return family
+    known = ", ".join(family.model_type for family in FAMILIES)
+    raise ValueError(f"model_type={model_type} cannot be loaded; this can load {known}")
+
+
+COMMON = {
+    "vocab_size": "vocab_size",
+    "layers": "num_hidden_layers",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "feed_forward": "intermediate_size",
+    "dropout": "hidden_dropout_prob",
+    "layer_norm_eps": "layer_norm_eps",
+    "segment_types": "type_vocab_size",
+    "initializer_range": "initializer_range",
+}
+"""Our setting -> theirs, where it is the same number in every family; the rest is below."""
+
+CLASSIFIER_DROPOUT = 0.1
+"""Of ALBERT's classifiers, in all its published folders; pretraining has none there."""
+
+
+def their_config(config: EncoderConfig, pairs: bool) -> dict[str, Any]:
+    """transformers' configuration of a model; ValueError when it has no class for it.
+
+    Ids of special tokens are RoBERTa's or BERT's: whoever has the tokenizer sets its own.
+    """
+    family = family_of(config, pairs)
+    theirs = {
+        "architectures": [family.pair_architecture if pairs else family.architecture],
+        "model_type": family.model_type,
+        **{name: getattr(config, ours) for ours, name in COMMON.items()},
+        "attention_probs_dropout_prob": config.dropout,
+        "hidden_act": family.activations[config.activation],
+        "max_position_embeddings": config.positions + config.position_offset,
+        "pad_token_id": config.position_offset - 1 if family.after_pad else 0,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "tie_word_embeddings": True,
+        **family.settings,
+    }
+    if family.factorised:
+        theirs |= {
+            "embedding_size": config.embedding_width,
+            "num_hidden_groups": config.groups if config.sharing == "all" else config.layers,
+            "classifier_dropout_prob": CLASSIFIER_DROPOUT,
+        }
+    return theirs
+
+
+def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
+    """The inverse; ValueError names settings that are missing or that no model of ours has."""
+    family = family_named(theirs.get("model_type"))
+    needed = {*COMMON.values(), "attention_probs_dropout_prob", "max_position_embeddings"}
+    needed |= {"hidden_act", "pad_token_id"}
+    needed |= {"embedding_size", "num_hidden_groups"} if family.factorised else set()
+    if lacking := sorted(needed - theirs.keys()):
+        raise ValueError(f"the configuration lacks {', '.join(lacking)}")
+    fixed = {
+        "attention_probs_dropout_prob": theirs["hidden_dropout_prob"],
+        "tie_word_embeddings": True,
+        "is_decoder": False,
+        **family.settings,
+    }
+    for name, value in fixed.items():
+        if theirs.get(name, value) != value:
+            raise ValueError(f"{name}={theirs[name]} cannot be loaded; this model has {value}")
+    activations = {name: ours for ours, name in family.activations.items()}
+    if theirs["hidden_act"] not in activations:
+        raise ValueError(
+            f"hidden_act={theirs['hidden_act']} cannot be loaded; this model has "
+            f"{' or '.join(activations)}"
+        )
+    offset = theirs["pad_token_id"] + 1 if family.after_pad else 0
+    layers = theirs["num_hidden_layers"]
+    groups = theirs["num_hidden_groups"] if family.factorised else layers
+    if layers % groups:
+        raise ValueError(
+            f"num_hidden_groups={groups} cannot be loaded: {layers} layers do not divide into them"
+        )
+    return family, EncoderConfig(
+        **{ours: theirs[name] for ours, name in COMMON.items()},
+        embedding_width=theirs["embedding_size" if family.factorised else "hidden_size"],
+        sharing="none" if groups == layers else "all",
+        groups=1 if groups == layers else groups,
+        activation=activations[theirs["hidden_act"]],  # type: ignore[arg-type]
+        positions=theirs["max_position_embeddings"] - offset,
+        position_offset=offset,
+    )

@@ -1,0 +1,206 @@
+"""ALBERT (Lan et al. 2020): BERT's pairs, one set of weights for all layers, narrow embeddings.
+
+Words are masked in n-grams, and of two adjacent segments the model says whether they are swapped.
+Version 2 (the names without `_v1`) has no dropout and GELU by tanh; version 1 is the paper's. Both
+train with LAMB at a batch of 8,192; the `_published` twins with the paper's own LAMB, batch and
+steps, on the very same shards. Where the numbers are from; "recalled" marks what was not read:
+
+    paper         Lan et al. 2020, sec. 4.1 and table 1: recalled
+    albert        google-research/albert's README, optimization.py, run_pretraining.py and
+                  create_pretraining_data.py, read
+    hub           the config.json of albert-*-v1 and albert-*-v2 on the Hugging Face hub: recalled
+    scaled        albert's 0.00176 at 4,096 by You et al.'s square-root rule
+    ours          chosen by us, with the reason
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipeline.recipes.bert import bert_base, bert_tiny
+from pipeline.run import Run
+
+
+def albert_base() -> Run:
+    """ALBERT-base, version 2, LAMB at a batch of 8,192."""
+    base = bert_base()
+    return replace(
+        base,
+        name="albert_base",
+        data=replace(
+            base.data,
+            segments=replace(
+                base.data.segments,
+                label="order",
+                short_share=0.1,  # albert short_seq_prob
+            ),
+            masking="ngram",
+            masks=replace(base.data.masks, max_ngram=3),  # albert ngram
+            tokenizer="unigram",
+            lower_case=True,
+            vocab_size=30_000,  # hub
+        ),
+        encoder=replace(
+            base.encoder,
+            embedding_width=128,  # paper table 1
+            sharing="all",
+            groups=1,  # hub num_hidden_groups
+            activation="gelu_tanh",
+            dropout=0.0,  # albert README: version 2 has none
+            layer_norm_eps=1e-12,  # hub
+        ),
+        optimizer=replace(base.optimizer, peak_lr=2.5e-3),  # scaled
+    )
+
+
+def albert_large() -> Run:
+    """ALBERT-large, version 2."""
+    return _sized(albert_base(), "large", 24, 1_024, 16, 64)  # paper table 1; ours: memory
+
+
+def albert_xlarge() -> Run:
+    """ALBERT-xlarge, version 2."""
+    return _sized(albert_base(), "xlarge", 24, 2_048, 16, 32)  # paper table 1, hub; ours: memory
+
+
+def albert_xxlarge() -> Run:
+    """ALBERT-xxlarge, version 2."""
+    return _sized(albert_base(), "xxlarge", 12, 4_096, 64, 16)  # paper table 1; ours: memory
+
+
+def albert_base_v1() -> Run:
+    """ALBERT-base, version 1."""
+    return _v1(albert_base(), 0.1)  # hub
+
+
+def albert_large_v1() -> Run:
+    """ALBERT-large, version 1."""
+    return _v1(albert_large(), 0.1)  # hub
+
+
+def albert_xlarge_v1() -> Run:
+    """ALBERT-xlarge, version 1."""
+    return _v1(albert_xlarge(), 0.1)  # hub
+
+
+def albert_xxlarge_v1() -> Run:
+    """ALBERT-xxlarge, version 1."""
+    return _v1(albert_xxlarge(), 0.0)  # hub: this size alone has none
+
+
+def albert_tiny() -> Run:
+    """Two layers of 128 with one set of weights, that learn on two CPU cores in minutes."""
+    base, tiny = albert_base(), bert_tiny()
+    return replace(
+        tiny,
+        name="albert_tiny",
+        data=replace(
+            base.data,
+            sequence_length=64,  # ours: as bert_tiny
+            vocab_size=2_048,  # ours: as bert_tiny
+        ),
+        encoder=replace(
+            tiny.encoder,
+            embedding_width=64,  # ours: half of the width
+            sharing="all",
+            activation="gelu_tanh",
+        ),
+        objective=base.objective,
+    )
+
+
+def albert_base_published() -> Run:
+    """ALBERT-base, version 2, with the paper's LAMB: 4,096 x 125K steps."""
+    return _published(albert_base())
+
+
+def albert_large_published() -> Run:
+    """ALBERT-large, version 2, with the paper's LAMB."""
+    return _published(albert_large())
+
+
+def albert_xlarge_published() -> Run:
+    """ALBERT-xlarge, version 2, with the paper's LAMB."""
+    return _published(albert_xlarge())
+
+
+def albert_xxlarge_published() -> Run:
+    """ALBERT-xxlarge, version 2, with the paper's LAMB."""
+    return _published(albert_xxlarge())
+
+
+def albert_base_v1_published() -> Run:
+    """ALBERT-base, version 1, with the paper's LAMB: 4,096 x 125K steps."""
+    return _published(albert_base_v1())
+
+
+def albert_large_v1_published() -> Run:
+    """ALBERT-large, version 1, with the paper's LAMB."""
+    return _published(albert_large_v1())
+
+
+def albert_xlarge_v1_published() -> Run:
+    """ALBERT-xlarge, version 1, with the paper's LAMB."""
+    return _published(albert_xlarge_v1())
+
+
+def albert_xxlarge_v1_published() -> Run:
+    """ALBERT-xxlarge, version 1, with the paper's LAMB."""
+    return _published(albert_xxlarge_v1())
+
+
+def albert_tiny_published() -> Run:
+    """ALBERT-tiny with the paper's kind of LAMB; the paper has no such size."""
+    tiny = albert_tiny()
+    return replace(
+        tiny,
+        name="albert_tiny_published",
+        optimizer=replace(tiny.optimizer, lamb_variant="albert"),
+    )
+
+
+def _sized(base: Run, size: str, layers: int, width: int, heads: int, per_device: int) -> Run:
+    return replace(
+        base,
+        name=f"albert_{size}",
+        encoder=replace(
+            base.encoder,
+            layers=layers,
+            width=width,
+            heads=heads,
+            feed_forward=4 * width,  # paper 4.1
+        ),
+        batch=replace(base.batch, per_device=per_device),
+    )
+
+
+def _v1(version_2: Run, dropout: float) -> Run:
+    return replace(
+        version_2,
+        name=f"{version_2.name}_v1",
+        encoder=replace(version_2.encoder, activation="gelu", dropout=dropout),
+    )
+
+
+def _published(ours: Run) -> Run:
+    return replace(
+        ours,
+        name=f"{ours.name}_published",
+        optimizer=replace(
+            ours.optimizer,
+            lamb_variant="albert",
+            peak_lr=1.76e-3,  # albert README
+            beta1=0.9,  # albert LAMB
+            beta2=0.999,  # albert LAMB
+            eps=1e-6,  # albert LAMB
+            weight_decay=0.01,  # albert LAMB
+            clip_norm=1.0,  # albert clip_by_global_norm
+        ),
+        schedule=replace(
+            ours.schedule,
+            warmup_steps=3_125,  # albert README
+            end_lr=0.0,  # albert polynomial_decay
+        ),
+        batch=replace(ours.batch, sequences=4_096),  # albert README
+        steps=125_000,  # albert README
+    )

@@ -1,0 +1,136 @@
+"""BERT (Devlin et al. 2019): pairs of segments, masked words and next sentence prediction.
+
+`bert_base` and `bert_large` train with LAMB at a batch of 8,192, as You et al. did; their
+`_published` twins with the paper's Adam and schedule, on the very same shards. Both stay at length
+512, where the paper has 90 % of the steps at 128. Where the numbers are from; "recalled" marks what
+was not read:
+
+    paper         Devlin et al. 2019, sec. 3.1, 5.1 and A.2: recalled
+    code          google-research/bert's run_pretraining.py and optimization.py: recalled
+    bert          its create_pretraining_data.py, read
+    hf            transformers' BertConfig, read
+    You et al.    LAMB, 2020, untuned BERT, the row for batch 8K: recalled
+    ours          chosen by us, with the reason
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipeline.recipes.roberta import roberta_base, roberta_large, roberta_tiny
+from pipeline.run import Objective, Run
+
+
+def bert_base() -> Run:
+    """BERT-base, uncased, LAMB at a batch of 8,192."""
+    base = roberta_base()
+    return replace(
+        base,
+        name="bert_base",
+        data=replace(
+            base.data,
+            format="segment_pair",
+            segments=replace(
+                base.data.segments,
+                label="next",
+                short_share=0.1,  # bert short_seq_prob
+            ),
+            tokenizer="wordpiece",
+            lower_case=True,
+            vocab_size=30_522,  # hf
+        ),
+        encoder=replace(
+            base.encoder,
+            layer_norm_eps=1e-12,  # hf
+            position_offset=0,  # hf: positions count from the first row
+            segment_types=2,  # hf type_vocab_size
+        ),
+        objective=Objective(
+            kind="mlm_pair",
+            pair_weight=1.0,  # paper A.2: the loss is the sum of both
+        ),
+    )
+
+
+def bert_large() -> Run:
+    """BERT-large, uncased, LAMB at a batch of 8,192."""
+    base, large = bert_base(), roberta_large()
+    return replace(
+        base,
+        name="bert_large",
+        encoder=replace(
+            base.encoder,
+            layers=24,  # paper 3
+            width=1_024,  # paper 3
+            heads=16,  # paper 3
+            feed_forward=4_096,  # paper 3: 4 x width
+        ),
+        batch=large.batch,
+    )
+
+
+def bert_tiny() -> Run:
+    """Two layers of 128 that learn on two CPU cores in minutes: for tests, demos and debugging."""
+    base, tiny = bert_base(), roberta_tiny()
+    return replace(
+        tiny,
+        name="bert_tiny",
+        data=replace(
+            base.data,
+            sequence_length=64,  # ours: two segments of a sentence or two
+            vocab_size=2_048,  # ours: trained in a second, from a megabyte of text
+        ),
+        encoder=replace(
+            tiny.encoder,
+            positions=64,  # ours: sequence_length
+            layer_norm_eps=1e-12,  # hf
+            position_offset=0,  # hf
+            segment_types=2,  # hf
+        ),
+        objective=base.objective,
+    )
+
+
+def bert_base_published() -> Run:
+    """BERT-base with the paper's Adam: 256 x 1M steps."""
+    return _published(bert_base())
+
+
+def bert_large_published() -> Run:
+    """BERT-large with the paper's Adam: 256 x 1M steps."""
+    return _published(bert_large())
+
+
+def bert_tiny_published() -> Run:
+    """BERT-tiny with the paper's kind of Adam; the paper has no such size."""
+    tiny, adam = bert_tiny(), bert_base_published().optimizer
+    return replace(
+        tiny,
+        name="bert_tiny_published",
+        optimizer=replace(adam, peak_lr=1e-3),  # ours: RoBERTa-tiny's
+    )
+
+
+def _published(ours: Run) -> Run:
+    return replace(
+        ours,
+        name=f"{ours.name}_published",
+        optimizer=replace(
+            ours.optimizer,
+            kind="adamw",
+            peak_lr=1e-4,  # paper A.2
+            beta1=0.9,  # paper A.2
+            beta2=0.999,  # paper A.2
+            eps=1e-6,  # code AdamWeightDecayOptimizer
+            weight_decay=0.01,  # paper A.2
+            decay_vectors=False,  # code exclude_from_weight_decay
+            clip_norm=1.0,  # code clip_by_global_norm
+        ),
+        schedule=replace(
+            ours.schedule,
+            warmup_steps=10_000,  # paper A.2
+            end_lr=0.0,  # paper A.2: linear decay
+        ),
+        batch=replace(ours.batch, sequences=256),  # paper A.2
+        steps=1_000_000,  # paper A.2
+    )

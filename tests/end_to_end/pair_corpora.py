@@ -1,0 +1,42 @@
+"""Corpora whose pairs can be told apart: sentences that count, and documents that keep to a topic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+NUMBERS = "one two three four five six".split()
+WORDS = "river stone light garden window letter music winter summer train bridge paper".split()
+TOPICS = 24
+
+
+def numbered(path: Path, documents: int) -> None:
+    """For sentence order: six numbered sentences a document, which fill a row of 64 tokens."""
+    rng = np.random.default_rng(0)
+    texts = []
+    for _ in range(documents):
+        words = rng.choice(WORDS, (len(NUMBERS), 4))
+        texts.append(" ".join(f"The {n} is {' '.join(w)}." for n, w in zip(NUMBERS, words)))
+    _write(path, texts)
+
+
+def topical(path: Path, documents: int) -> None:
+    """For the next sentence: a document has one of TOPICS nouns in every sentence of it."""
+    rng = np.random.default_rng(0)
+    names = [
+        a + b
+        for a in ("bar", "del", "fon", "gim")
+        for b in ("ako", "eti", "olu", "una", "iri", "esa")
+    ]
+    texts = []
+    for number in range(documents):
+        name = names[number % TOPICS]
+        words = rng.choice(WORDS, (18, 2))
+        texts.append(" ".join(f"The {name} {' '.join(w)} {name}." for w in words))
+    _write(path, texts)
+
+
+def _write(path: Path, texts: list[str]) -> None:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))

@@ -1,0 +1,245 @@
+"""BERT's and ALBERT's models and folders beside transformers' own; RoBERTa's: test_hugging_face."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from torch import Tensor
+
+from model.config import EncoderConfig
+from model.families import ALBERT, BERT, FAMILIES, ROBERTA, family_of, our_config, their_config
+from model.hugging_face import family, from_hugging_face, logical_parameters, to_hugging_face
+from model.objectives import Inputs, MaskedLanguageModel
+from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
+
+BASE = replace(TOY, position_offset=0, segment_types=2, layers=4)
+NARROW = replace(BASE, embedding_width=16)
+CONFIGS = {
+    "bert": BASE,
+    "bert, gelu_tanh": replace(BASE, activation="gelu_tanh"),
+    "albert v1": replace(NARROW, sharing="all"),
+    "albert v2": replace(NARROW, sharing="all", activation="gelu_tanh"),
+    "albert, two groups": replace(NARROW, sharing="all", groups=2),
+    "albert, nothing shared": NARROW,
+    "albert, attention": replace(NARROW, sharing="attention"),
+    "albert, feed_forward in two groups": replace(NARROW, sharing="feed_forward", groups=2),
+}
+PAIR_LABELS = torch.tensor([1, 0, -1])
+
+
+def model_of(config: EncoderConfig, pairs: bool) -> MaskedLanguageModel:
+    """Every vector drawn too, so that none is hidden by being 0 or 1."""
+    model = MaskedLanguageModel(config, seed=1, pair_weight=float(pairs))
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+        model.head.bias[config.vocab_size :] = 0
+    return model.eval()
+
+
+def inputs(lengths: list[int]) -> Inputs:
+    batch = toy_batch(lengths)
+    segments = (torch.arange(TOY.positions) >= torch.tensor([[7], [9], [1]])).long()
+    given = Inputs(**batch, mask_id=MASK_ID, segment_ids_BS=segments, pair_labels_B=PAIR_LABELS)
+    return given
+
+
+def theirs_of(model: MaskedLanguageModel) -> Any:
+    """The class that the configuration names, with our weights."""
+    state, config = to_hugging_face(model)
+    kind = getattr(transformers, config["architectures"][0])
+    theirs = kind(transformers.AutoConfig.for_model(**config))
+    theirs.load_state_dict(state, strict=True)
+    return theirs.eval()
+
+
+def call(theirs: Any, given: Inputs) -> tuple[Tensor, Tensor | None]:
+    assert given.lengths_B is not None
+    shown = (torch.arange(TOY.positions) < given.lengths_B[:, None]).long()
+    found = theirs(given.input_ids_BS, attention_mask=shown, token_type_ids=given.segment_ids_BS)
+    if "logits" in found:
+        return found.logits, None
+    pair = found.sop_logits if "sop_logits" in found else found.seq_relationship_logits
+    return found.prediction_logits, pair
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_and_losses_are_transformers_own(name: str, pairs: bool) -> None:
+    model = model_of(CONFIGS[name], pairs)
+    theirs = theirs_of(model)
+    given = inputs(LENGTHS["short rows"])
+    ids, lengths, segments = given.input_ids_BS, given.lengths_B, given.segment_ids_BS
+    assert lengths is not None
+    shown = torch.arange(TOY.positions) < lengths[:, None]
+    with torch.no_grad():
+        words, labels = call(theirs, given)
+        ours = model.logits(ids, lengths, segments)
+        assert words[shown].std() > 0.3
+        torch.testing.assert_close(ours[shown], words[shown], rtol=0, atol=1e-5)
+        if pairs:
+            assert labels is not None and labels.std() > 0.05
+            found = model.pair_logits(ids, lengths, segments)
+            torch.testing.assert_close(found, labels, rtol=0, atol=1e-5)
+        sums = model(given)
+    used = given.positions_K[:5]
+    expected = F.cross_entropy(words.flatten(0, 1)[used], given.labels_K[:5], reduction="sum")
+    torch.testing.assert_close(sums["mlm_loss"], expected, rtol=1e-5, atol=0)
+    if pairs and labels is not None:
+        pair_loss = F.cross_entropy(labels, PAIR_LABELS, reduction="sum", ignore_index=-1)
+        torch.testing.assert_close(sums["pair_loss"], pair_loss, rtol=1e-5, atol=0)
+        right = (labels.argmax(-1) == PAIR_LABELS)[:2].sum()
+        assert sums["pair_correct"] == right
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_gradients_of_shared_layers_are_sums(name: str) -> None:
+    """transformers' gradients of each name; where we share and it has copies, of all of them."""
+    model = model_of(CONFIGS[name], True)
+    theirs = theirs_of(model)
+    given = inputs(LENGTHS["full rows"])
+    sums = model(given)
+    (sums["mlm_loss"] + sums["pair_loss"]).backward()
+    words, labels = call(theirs, given)
+    assert labels is not None
+    used = given.positions_K[:5]
+    loss = F.cross_entropy(words.flatten(0, 1)[used], given.labels_K[:5], reduction="sum")
+    (loss + F.cross_entropy(labels, PAIR_LABELS, reduction="sum", ignore_index=-1)).backward()
+    gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
+    config = model.config
+    parts = {"attention": ("attention.",), "feed_forward": ("ffn", "full_layer")}
+    ours = dict(model.named_parameters())
+    for piece in logical_parameters(model):
+        grad = ours[piece.parameter_name].grad
+        assert grad is not None
+        mine = grad.flatten()[piece.start : piece.start + prod(piece.shape)].view(piece.shape)
+        expected = gradients.pop(piece.name)
+        module = piece.name.split("albert_layers.0.")[-1]
+        if module != piece.name and module.startswith(parts.get(config.sharing, ("-",))):
+            first = int(piece.name.split("layer_groups.")[1].split(".")[0])
+            size = config.layers // config.groups
+            for layer in range(first + 1, first + size):
+                copy = piece.name.replace(f"groups.{first}.", f"groups.{layer}.")
+                expected = expected + gradients.pop(copy)
+        torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4, msg=piece.name)
+    assert not gradients, "every parameter of theirs is one of ours"
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_there_and_back_is_bit_equal(name: str, pairs: bool) -> None:
+    """A part that is shared comes back as copies, for which transformers has settings."""
+    state, config = to_hugging_face(model_of(CONFIGS[name], pairs))
+    back = from_hugging_face(state, config)
+    again, theirs = to_hugging_face(back)
+    assert theirs == config and again.keys() == state.keys()
+    assert all(torch.equal(again[name], state[name]) for name in state)
+    if CONFIGS[name].sharing in ("none", "all"):
+        assert back.config == CONFIGS[name]
+
+
+@pytest.mark.parametrize("name", ["bert", "albert v2"])
+def test_their_folders_come_in_and_go_out_unchanged(name: str) -> None:
+    config = their_config(CONFIGS[name], True)
+    theirs = getattr(transformers, config["architectures"][0])(
+        transformers.AutoConfig.for_model(**config)
+    )
+    given = theirs.state_dict()
+    state, again = to_hugging_face(from_hugging_face(given, theirs.config.to_dict()))
+    assert again == config and state.keys() == given.keys()
+    assert all(torch.equal(state[name], given[name]) for name in given)
+
+
+def test_old_names_and_poolers_that_nobody_reads_are_known() -> None:
+    """bert-base-uncased has gamma and beta, albert-base-v2 a pooler without a classifier."""
+    state, config = to_hugging_face(model_of(CONFIGS["bert"], True))
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("Norm.bias", "Norm.beta"): value
+        for name, value in state.items()
+    }
+    assert old.keys() != state.keys()
+    assert from_hugging_face(old, config).pair_head is not None
+    state, config = to_hugging_face(model_of(CONFIGS["albert v2"], True))
+    lacking = {name: value for name, value in state.items() if "sop_classifier" not in name}
+    found = from_hugging_face(lacking, config)
+    assert found.pair_head is None
+    assert their_config(found.config, False)["architectures"] == ["AlbertForMaskedLM"]
+
+
+# As people download them: https://huggingface.co/albert-base-v2 and -v1, recalled
+PUBLISHED_ALBERT = {
+    "architectures": ["AlbertForMaskedLM"], "attention_probs_dropout_prob": 0, "bos_token_id": 2,
+    "classifier_dropout_prob": 0.1, "down_scale_factor": 1, "embedding_size": 128,
+    "eos_token_id": 3, "gap_size": 0, "hidden_act": "gelu_new", "hidden_dropout_prob": 0,
+    "hidden_size": 768, "initializer_range": 0.02, "inner_group_num": 1, "intermediate_size": 3072,
+    "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "albert",
+    "net_structure_type": 0, "num_attention_heads": 12, "num_hidden_groups": 1,
+    "num_hidden_layers": 12, "num_memory_blocks": 0, "pad_token_id": 0, "type_vocab_size": 2,
+    "vocab_size": 30000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"hidden_act": "gelu", "attention_probs_dropout_prob": 0.1, "hidden_dropout_prob": 0.1},
+    ],
+)
+def test_published_settings_are_ours_and_back(change: dict[str, Any]) -> None:
+    published = PUBLISHED_ALBERT | change
+    found, config = our_config(published)
+    assert found is ALBERT
+    assert (config.embedding_width, config.sharing, config.groups) == (128, "all", 1)
+    again = their_config(config, False)
+    specials = {"bos_token_id", "eos_token_id"}  # of the tokenizer
+    shared = (again.keys() & published.keys()) - specials
+    assert {name: again[name] for name in shared} == {name: published[name] for name in shared}
+
+
+def test_a_family_follows_from_what_a_model_is_made_of() -> None:
+    assert family_of(TOY, False) is ROBERTA
+    assert family(model_of(CONFIGS["bert"], True)) is BERT
+    assert family(model_of(CONFIGS["albert v1"], False)) is ALBERT
+    assert len({row.model_type for row in FAMILIES}) == len(FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("config", "pairs", "message"),
+    [
+        (TOY, True, "in roberta there is no head for pairs; in bert position_offset is 0"),
+        (replace(TOY, activation="gelu_tanh"), False, "activation is gelu"),
+        (replace(BASE, sharing="all"), True, "in bert sharing is none; in albert embedding_width"),
+        (replace(NARROW, position_offset=1), False, "in albert position_offset is 0"),
+    ],
+)
+def test_what_has_no_class_is_told_what_would_be_legal(
+    config: EncoderConfig, pairs: bool, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        family_of(config, pairs)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inner_group_num": 2}, "inner_group_num=2"),
+        ({"num_hidden_groups": 5}, "num_hidden_groups=5"),
+        ({"model_type": "deberta"}, "model_type=deberta .* roberta, bert, albert"),
+        ({"embedding_size": None}, "lacks embedding_size"),
+    ],
+)
+def test_settings_that_cannot_be_loaded_are_named(change: dict[str, Any], message: str) -> None:
+    given = {
+        name: value for name, value in (PUBLISHED_ALBERT | change).items() if value is not None
+    }
+    with pytest.raises(ValueError, match=message):
+        our_config(given)

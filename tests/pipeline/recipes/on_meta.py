@@ -1,0 +1,20 @@
+"""The model of a recipe without its numbers: a large one costs no memory and no time."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+import torch
+
+from model import objectives
+from model.hugging_face import logical_parameters
+from pipeline.run import Run
+from pipeline.training.objectives import build_model
+
+
+def sizes(run: Run) -> dict[str, int]:
+    """Parameters by transformers' names, each once."""
+    with pytest.MonkeyPatch.context() as patched, torch.device("meta"):
+        patched.setattr(objectives, "initialize", lambda *_: None)
+        return {part.name: prod(part.shape) for part in logical_parameters(build_model(run, 0))}

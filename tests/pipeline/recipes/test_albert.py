@@ -1,0 +1,71 @@
+"""ALBERT's sizes, versions and schedules; that every recipe is complete is in test_roberta.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.flops import parameter_count
+from pipeline.recipes import recipe
+from pipeline.settings import override
+from pipeline.training.plan import encoder_config, has_pairs
+from tests.pipeline.recipes.on_meta import sizes
+
+
+@pytest.mark.parametrize("version", ["", "_v1"])
+@pytest.mark.parametrize(
+    ("size", "encoder", "heads"),
+    [
+        ("base", 11_683_584, 11_813_810),
+        ("large", 17_683_968, 17_847_474),
+        ("xlarge", 58_724_864, 59_021_490),
+        ("xxlarge", 222_595_584, 223_158_450),
+    ],
+)
+def test_parameters_are_exact(size: str, version: str, encoder: int, heads: int) -> None:
+    """Of transformers' AlbertModel with its pooler, and of AlbertForPreTraining."""
+    run = recipe(f"albert_{size}{version}")
+    found = sizes(run)
+    assert sum(size for name, size in found.items() if name.startswith("albert.")) == encoder
+    assert sum(found.values()) == heads
+    assert parameter_count(encoder_config(run), pair_head=has_pairs(run)) == heads
+
+
+@pytest.mark.parametrize(
+    ("sharing", "millions"), [("all", 12), ("attention", 64), ("feed_forward", 38), ("none", 89)]
+)
+def test_what_sharing_saves_is_what_the_paper_says(sharing: str, millions: int) -> None:
+    """Lan et al. 2020, table 4, base with embeddings of 128: recalled, in millions."""
+    run = override(recipe("albert_base"), [f"encoder.sharing={sharing}"])
+    found = sizes(run)
+    count = sum(size for name, size in found.items() if name.startswith("albert."))
+    assert abs(count / 1e6 - millions) < 1
+    assert parameter_count(encoder_config(run), pair_head=True) == sum(found.values())
+
+
+def test_input_is_the_paper_s() -> None:
+    data = recipe("albert_base").data
+    assert (data.format, data.segments.label) == ("segment_pair", "order")
+    assert (data.masking, data.masks.max_ngram) == ("ngram", 3)
+    assert (data.tokenizer, data.lower_case, data.vocab_size) == ("unigram", True, 30_000)
+
+
+@pytest.mark.parametrize("size", ["base", "large", "xlarge", "xxlarge"])
+def test_versions_differ_in_activation_and_dropout(size: str) -> None:
+    second, first = recipe(f"albert_{size}").encoder, recipe(f"albert_{size}_v1").encoder
+    assert (second.activation, second.dropout) == ("gelu_tanh", 0.0)
+    assert (first.activation, first.dropout) == ("gelu", 0.0 if size == "xxlarge" else 0.1)
+    assert (second.embedding_width, second.sharing, second.groups) == (128, "all", 1)
+
+
+@pytest.mark.parametrize("size", ["base", "xxlarge_v1"])
+def test_published_lamb_and_schedule_are_the_paper_s(size: str) -> None:
+    ours, published = recipe(f"albert_{size}"), recipe(f"albert_{size}_published")
+    assert (ours.data, ours.encoder) == (published.data, published.encoder)
+    optimizer = published.optimizer
+    assert (optimizer.kind, optimizer.lamb_variant, optimizer.peak_lr) == (
+        "lamb",
+        "albert",
+        1.76e-3,
+    )
+    assert (published.batch.sequences, published.steps) == (4_096, 125_000)
+    assert published.schedule.warmup_steps == 3_125
