@@ -83,7 +83,7 @@ def to_hugging_face(model: MaskedLanguageModel) -> tuple[dict[str, Tensor], dict
     config = their_config(model.config, model.pair_head is not None)
     state = {name: piece.detach().clone() for name, piece in _pieces(model).items()}
     aliases = {**family(model).tied, **_copies(model)}
-    return state | {alias: state[name] for alias, name in aliases.items()}, config
+    return state | {alias: state[name].clone() for alias, name in aliases.items()}, config
 
 
 def from_hugging_face(

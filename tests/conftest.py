@@ -18,7 +18,7 @@ from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from pipeline.train_tokenizer import sample_texts, train_tokenizer
 
-LONG = ("test_zero", "test_readme", "test_train", "test_faults", "test_layouts")
+LONG = ("test_zero", "test_readme", "test_train", "test_faults", "test_layouts", "test_families")
 """Files of tests with tests of minutes."""
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
