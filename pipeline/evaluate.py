@@ -40,6 +40,7 @@ def main() -> None:
     datasets = [Dataset.open(path, VALIDATION, False) for path in arguments.data]
     check_datasets(datasets, {}, sha256)
     check_lengths(model, datasets)
+    check_pairs(model, datasets)
     result = score(model, datasets, arguments.pseudo_perplexity)
     if arguments.json:
         print(json.dumps({"model": name} | result))
@@ -67,6 +68,16 @@ def check_lengths(model: MaskedLanguageModel, datasets: list[Dataset]) -> None:
                 f"{dataset.directory} has sequences of {length} and {ids:,} ids, the model "
                 f"{model.config.positions} positions and {model.config.vocab_size:,} ids; "
                 "prepare shards for this model"
+            )
+
+
+def check_pairs(model: MaskedLanguageModel, datasets: list[Dataset]) -> None:
+    """DataError when a model with a head for pairs would find none with a label."""
+    for dataset in datasets if any(part.per == "pairs" for part in model.parts) else ():
+        if dataset.manifest.data.get("segments.label", "none") == "none":
+            raise DataError(
+                f"{dataset.directory} has no pairs with a label, which the model predicts; prepare "
+                "shards for it, with data.format=segment_pair and data.segments.label"
             )
 
 

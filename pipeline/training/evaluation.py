@@ -160,12 +160,13 @@ def pseudo_perplexity(
 ) -> tuple[float, int]:  # fmt: skip
     """exp of the mean loss of every token masked in turn, and how many tokens that was.
 
-    sequences: ids [length] of each, unmasked; special: ids that are not text; rows: copies of a
-    sequence, each with another token masked, that pass through the model at a time.
+    sequences: ids and segment ids [2, length] of each, unmasked; special: ids that are not text;
+    rows: copies of a sequence, each with another token masked, that pass through the model at a
+    time.
     """
     loss, count = 0.0, 0
     with torch.no_grad():
-        for ids in sequences:
+        for ids, segments in sequences:
             places = torch.tensor(
                 [i for i, token in enumerate(ids.tolist()) if token not in special]
             )
@@ -174,22 +175,30 @@ def pseudo_perplexity(
                 labels_B = ids[places_B]
                 copies_BS[torch.arange(len(places_B)), places_B] = mask_id
                 positions_B = torch.arange(len(places_B)) * len(ids) + places_B
-                inputs = (copies_BS, positions_B, labels_B, torch.ones(len(places_B)))
-                ids_BS, positions_K, labels_K, weights_K = (part.to(device) for part in inputs)
-                shown = Inputs(ids_BS, None, positions_K, labels_K, weights_K, mask_id)
+                given = (copies_BS, positions_B, labels_B, torch.ones(len(places_B)))
+                ids_BS, positions_K, labels_K, weights_K = (part.to(device) for part in given)
+                segments_BS = segments.repeat(len(places_B), 1).to(device)
+                shown = Inputs(ids_BS, None, positions_K, labels_K, weights_K, mask_id, segments_BS)
                 loss += float(model(shown)["mlm_loss"])
                 count += len(places_B)
     return math.exp(loss / count), count
 
 
 def unmasked(loader: Loader, count: int) -> list[Tensor]:
-    """The first `count` sequences [length] of a pass, with the original ids put back."""
+    """The first `count` sequences of a pass, with the original ids put back.
+
+    [2, length]: ids, and segment ids.
+    """
     found: list[Tensor] = []
     for batch in loader.micro_batches():
         ids_BS = batch.input_ids.clone()
         ids_BS.view(-1)[batch.positions[: batch.predictions]] = batch.labels[: batch.predictions]
-        rows = zip(ids_BS, batch.lengths.tolist(), batch.row_weights.tolist(), strict=True)
-        found += [ids_S[:length].clone() for ids_S, length, weight in rows if weight]
+        segments_BS = torch.zeros_like(ids_BS) if batch.segment_ids is None else batch.segment_ids
+        rows = zip(
+            torch.stack([ids_BS, segments_BS], 1), batch.lengths.tolist(),
+            batch.row_weights.tolist(), strict=True,
+        )  # fmt: skip
+        found += [row_2S[:, :length].clone() for row_2S, length, weight in rows if weight]
         if len(found) >= count:
             break
     loader.close()

@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from model.objectives import MaskedLanguageModel
 from pipeline import evaluate
+from pipeline.data.reading import Dataset
 from pipeline.errors import CheckpointError, DataError
+from pipeline.recipes import recipe
 from pipeline.training.metrics import read_metrics
+from pipeline.training.plan import encoder_config
 from pipeline.training.saved import load_run, write_folder
 
 
@@ -71,3 +76,10 @@ def test_what_cannot_be_scored(
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(CheckpointError, match="no model that can be loaded"):
         scores(monkeypatch, capsys, tmp_path, "--data", prepared)
+
+
+def test_a_head_for_pairs_wants_pairs(prepared: Path) -> None:
+    config = replace(encoder_config(recipe("bert_tiny")), layers=1)
+    model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
+    with pytest.raises(DataError, match="no pairs with a label, which the model predicts"):
+        evaluate.check_pairs(model, [Dataset.open(prepared, "validation")])

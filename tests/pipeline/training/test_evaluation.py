@@ -116,14 +116,16 @@ def test_unmasked_gives_back_what_was_prepared(dataset: Dataset) -> None:
     found = unmasked(validation_loader([dataset], 8), 20)
     specials = dataset.manifest.tokenizer
     assert len(found) == 20
-    for ids in found:
+    for ids, segments in found:
+        assert not segments.any()
         assert ids[0] == specials["bos"] and ids[-1] == specials["eos"]
         assert not (ids == specials["mask"]).any() and not (ids == specials["pad"]).any()
 
 
 def test_pseudo_perplexity_masks_every_token_in_turn(model: MaskedLanguageModel) -> None:
-    sequence = torch.tensor([0, 700, 800, 900, 2])
-    value, tokens = pseudo_perplexity(model, [sequence], {0, 1, 2, 3, 4}, 4, 2, CPU)
+    sequence, segments = torch.tensor([0, 700, 800, 900, 2]), torch.zeros(5, dtype=torch.int64)
+    row = torch.stack([sequence, segments])
+    value, tokens = pseudo_perplexity(model, [row], {0, 1, 2, 3, 4}, 4, 2, CPU)
     losses = []
     for place in (1, 2, 3):
         shown = sequence.clone()
