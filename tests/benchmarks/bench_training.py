@@ -102,10 +102,8 @@ def as_inputs(batch: dict[str, Tensor]) -> Inputs:
     """The same rows and masks as our model takes them."""
     labels = batch["labels"].flatten()
     positions = (labels != -100).nonzero()[:, 0]
-    return (
-        batch["input_ids"], None, positions, labels[positions], torch.ones(len(positions)), MASK_ID,
-        None,
-    )  # fmt: skip
+    weights = torch.ones(len(positions))
+    return Inputs(batch["input_ids"], None, positions, labels[positions], weights, MASK_ID)
 
 
 def our_model() -> MaskedLanguageModel:

@@ -171,7 +171,7 @@ def random_inputs(gate: Gate, run: Run, rows: int, padded: bool = False) -> Inpu
     lengths = torch.full((rows,), length - 8, device=gate.device) if padded else None
     labels = ids.flatten()[positions]
     weights = torch.ones(len(labels), device=gate.device)
-    return ids, lengths, positions, labels, weights, 4, None
+    return Inputs(ids, lengths, positions, labels, weights, 4)
 
 
 def bf16_model(gate: Gate, run: Run, compiled: bool) -> MaskedLanguageModel:
