@@ -113,15 +113,8 @@ def roberta_base() -> Run:
         steps=62_500,  # You et al. 8K, recalled; extrapolated
         spikes=_spikes(),
         validation=Validation(every=1_000),  # ours: some sixty points on the curve
-        checkpoint=Checkpoint(
-            every=1_000,  # ours: under an hour of eight H100s, estimated
-            keep=3,  # ours: two to fall back on
-            keep_every=0,  # ours: a user who wants the history has the disk for it
-        ),
-        logging=Logging(
-            every=10,  # ours: a line every few seconds to a minute
-            hang_seconds=900,  # ours: above any compilation and any stall of a file server
-        ),
+        checkpoint=_checkpoint(),
+        logging=_logging(),
     )
 
 
@@ -155,6 +148,23 @@ def _spikes() -> Spikes:
         rollbacks=0,  # ours: off
         skip_before=100,  # palm: about 100 steps before the spike
         skip_after=200,  # palm: 200 to 500 batches in all
+    )
+
+
+def _checkpoint() -> Checkpoint:
+    """Enough to lose little."""
+    return Checkpoint(
+        every=1_000,  # ours: under an hour of eight H100s, estimated
+        keep=3,  # ours: two to fall back on
+        keep_every=0,  # ours: a user who wants the history has the disk for it
+    )
+
+
+def _logging() -> Logging:
+    """Enough to watch."""
+    return Logging(
+        every=10,  # ours: a line every few seconds to a minute
+        hang_seconds=900,  # ours: above any compilation and any stall of a file server
     )
 
 
