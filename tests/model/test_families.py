@@ -16,6 +16,8 @@ from model.config import EncoderConfig
 from model.families import ALBERT, BERT, FAMILIES, ROBERTA, family_of, our_config, their_config
 from model.hugging_face import family, from_hugging_face, logical_parameters, to_hugging_face
 from model.objectives import Inputs, MaskedLanguageModel
+from pipeline.recipes import recipe
+from pipeline.training.plan import encoder_config
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
 
 BASE = replace(TOY, position_offset=0, segment_types=2, layers=4)
@@ -187,22 +189,60 @@ PUBLISHED_ALBERT = {
 }  # fmt: skip
 
 
+# bert-base-uncased and roberta-base, recalled
+PUBLISHED_BERT = {
+    "architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.1,
+    "gradient_checkpointing": False, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
+    "hidden_size": 768, "initializer_range": 0.02, "intermediate_size": 3072,
+    "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "bert",
+    "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 0,
+    "position_embedding_type": "absolute", "type_vocab_size": 2, "use_cache": True,
+    "vocab_size": 30522,
+}  # fmt: skip
+PUBLISHED_ROBERTA = {
+    "architectures": ["RobertaForMaskedLM"], "attention_probs_dropout_prob": 0.1,
+    "bos_token_id": 0, "eos_token_id": 2, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
+    "hidden_size": 768, "initializer_range": 0.02, "intermediate_size": 3072,
+    "layer_norm_eps": 1e-5, "max_position_embeddings": 514, "model_type": "roberta",
+    "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
+    "vocab_size": 50265,
+}  # fmt: skip
+VERSION_1 = {"hidden_act": "gelu", "attention_probs_dropout_prob": 0.1, "hidden_dropout_prob": 0.1}
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("published", "recipe_name"),
     [
-        {},
-        {"hidden_act": "gelu", "attention_probs_dropout_prob": 0.1, "hidden_dropout_prob": 0.1},
+        (PUBLISHED_ALBERT, "albert_base"),
+        (PUBLISHED_ALBERT | VERSION_1, "albert_base_v1"),
+        (PUBLISHED_BERT, "bert_base"),
+        (PUBLISHED_ROBERTA, "roberta_base"),
     ],
 )
-def test_published_settings_are_ours_and_back(change: dict[str, Any]) -> None:
-    published = PUBLISHED_ALBERT | change
+def test_published_settings_are_those_of_our_recipes_and_go_out_unchanged(
+    published: dict[str, Any], recipe_name: str
+) -> None:
     found, config = our_config(published)
-    assert found is ALBERT
-    assert (config.embedding_width, config.sharing, config.groups) == (128, "all", 1)
+    assert config == encoder_config(recipe(recipe_name))
+    assert family_of(config, False) is found
     again = their_config(config, False)
     specials = {"bos_token_id", "eos_token_id"}  # of the tokenizer
     shared = (again.keys() & published.keys()) - specials
     assert {name: again[name] for name in shared} == {name: published[name] for name in shared}
+
+
+def test_trap_26_the_pooler_is_optimized() -> None:
+    """Other systems leave it out, so that the head behind it does not learn."""
+    pieces = {piece.name: piece for piece in logical_parameters(model_of(CONFIGS["bert"], True))}
+    assert pieces["bert.pooler.dense.weight"].decay and pieces["bert.pooler.dense.weight"].adapt
+    assert not pieces["bert.pooler.dense.bias"].decay
+    assert {"cls.seq_relationship.weight", "cls.seq_relationship.bias"} <= pieces.keys()
+
+
+def test_trap_31_words_that_pad_the_table_are_cut_off_everywhere() -> None:
+    state, config = to_hugging_face(model_of(CONFIGS["albert v2"], True))
+    rows = {name: len(value) for name, value in state.items() if value.shape[0] > 100}
+    assert config["vocab_size"] == 300 and set(rows.values()) == {300} and len(rows) == 4
 
 
 def test_a_family_follows_from_what_a_model_is_made_of() -> None:
