@@ -162,6 +162,44 @@ ALBERT = Family(
     settings={"inner_group_num": 1},
 )
 
+ELECTRA = Family(
+    model_type="electra",
+    architecture="ElectraForPreTraining",
+    pair_architecture=None,
+    modules=_bert_encoder("electra")
+    | {"encoder.projection": ("electra.embeddings_project",)}
+    | {
+        ours.replace("encoder.", "generator.", 1): tuple(f"generator.{name}" for name in theirs)
+        for ours, theirs in _bert_encoder("electra").items()
+    }
+    | {
+        "generator.projection": ("generator.electra.embeddings_project",),
+        "head": ("generator.generator_lm_head",),
+        "head.dense": ("generator.generator_predictions.dense",),
+        "head.norm": ("generator.generator_predictions.LayerNorm",),
+        "detection.dense": ("discriminator_predictions.dense",),
+        "detection.output": ("discriminator_predictions.dense_prediction",),
+    },
+    tied={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
+    unused=("electra.embeddings.position_ids", "electra.embeddings.token_type_ids"),
+    activations={"gelu": "gelu"},
+    after_pad=False,
+    factorised=False,
+)
+"""Of a discriminator and, under names that begin with `generator.`, of its generator; how they are
+configured is in `electra_folders`."""
+
+BOUNDARY_HEAD = {
+    "boundary_head": ("span_boundary",),
+    "boundary_head.places": ("span_boundary.places",),
+    "boundary_head.first": ("span_boundary.first",),
+    "boundary_head.first_norm": ("span_boundary.first_norm",),
+    "boundary_head.second": ("span_boundary.second",),
+    "boundary_head.second_norm": ("span_boundary.second_norm",),
+}
+"""SpanBERT's head, in any family: transformers has none, so the names are ours."""
+BOUNDARY_PREFIX = "span_boundary."
+
 FAMILIES = (ROBERTA, BERT, ALBERT)
 """Every family, the first of which a model can be is its."""
 

@@ -8,6 +8,7 @@ element-wise work, anything recomputed, and words that pad the vocabulary.
 from __future__ import annotations
 
 from model.config import EncoderConfig
+from model.span_boundary import MOST_TARGETS, PLACE_WIDTH
 
 
 def step_flops(
@@ -17,6 +18,7 @@ def step_flops(
     sequence_length: int,
     predictions: int,
     pair_head: bool = False,
+    boundary_head: bool = False,
 ) -> int:
     """FLOPs of a forward and backward pass; predictions: over all the sequences together.
 
@@ -27,20 +29,48 @@ def step_flops(
     per_token = config.layers * (layer + _attention(config, sequence_length))
     per_token += 2 * _projection(config)
     per_prediction = 2 * (config.width + config.vocab_size) * config.embedding_width
+    if boundary_head:
+        per_prediction += 2 * (
+            _boundary_matrices(config) + config.vocab_size * config.embedding_width
+        )
     per_sequence = 2 * (config.width + 2) * config.width if pair_head else 0
     return 3 * (tokens * per_token + predictions * per_prediction + sequences * per_sequence)
 
 
-def parameter_count(config: EncoderConfig, *, pair_head: bool = False) -> int:
-    """Parameters of the encoder, its MLM head and, if it has one, its pair head.
+def detection_flops(
+    config: EncoderConfig,
+    generator: EncoderConfig,
+    *,
+    sequences: int,
+    sequence_length: int,
+    predictions: int,
+) -> int:
+    """As `step_flops`, of ELECTRA: a generator's step, then the encoder with a head at all tokens.
+
+    generator: `config` itself where one encoder does both.
+    """
+    tokens = sequences * sequence_length
+    encoder = step_flops(
+        config, sequences=sequences, sequence_length=sequence_length, predictions=0
+    )
+    filler = step_flops(
+        generator, sequences=sequences, sequence_length=sequence_length, predictions=predictions
+    )
+    head = 3 * tokens * 2 * (config.width + 1) * config.width
+    return filler + encoder + head
+
+
+def parameter_count(
+    config: EncoderConfig, *, pair_head: bool = False, boundary_head: bool = False
+) -> int:
+    """Parameters of the encoder, its MLM head and what other heads it has.
 
     Tied and shared ones once, without padding words.
     """
     width, size = config.width, config.embedding_width
     rows = config.vocab_size + config.positions + config.position_offset + config.segment_types
     embeddings = rows * size + 2 * size
-    if projection := _projection(config):
-        embeddings += projection + width
+    projection = _projection(config) + width if _projection(config) else 0
     attention = _attention_matrices(config) + 4 * width + 2 * width
     feed_forward = _feed_forward_matrices(config) + config.feed_forward + width + 2 * width
     shared = {"all": ("attention", "feed_forward"), "none": ()}.get(
@@ -53,7 +83,28 @@ def parameter_count(config: EncoderConfig, *, pair_head: bool = False) -> int:
     head = (width + 1) * size + 2 * size + config.vocab_size
     pair = (width + 1) * width + (width + 1) * 2 if pair_head else 0
     stored = layers["attention"] * attention + layers["feed_forward"] * feed_forward
-    return embeddings + stored + head + pair
+    boundary = 0
+    if boundary_head:
+        boundary = MOST_TARGETS * PLACE_WIDTH + _boundary_matrices(config) + config.vocab_size
+        boundary += 3 * width + 3 * size  # a bias and a LayerNorm for each matrix
+    return embeddings + projection + stored + head + pair + boundary
+
+
+def detection_parameters(config: EncoderConfig, generator: EncoderConfig, *, tied: bool) -> int:
+    """Parameters of ELECTRA's two encoders and heads; shared embeddings once, as a tied encoder."""
+    detection = (config.width + 1) * config.width + config.width + 1
+    if tied:
+        return parameter_count(config) + detection
+    rows = config.vocab_size + config.positions + config.position_offset + config.segment_types
+    embeddings = (rows + 2) * config.embedding_width
+    head = (config.width + 3) * config.embedding_width + config.vocab_size
+    return parameter_count(config) - head + detection + parameter_count(generator) - embeddings
+
+
+def _boundary_matrices(config: EncoderConfig) -> int:
+    """Numbers in the two matrices of the span boundary head."""
+    joined = 2 * config.width + PLACE_WIDTH
+    return joined * config.width + config.width * config.embedding_width
 
 
 def _attention_matrices(config: EncoderConfig) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.layers import gelu
+from model.sampling import sample
 
 CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
 """Most bytes of float32 logits worked on at a time; on a CPU they should stay in its cache."""
@@ -42,6 +43,18 @@ class MaskedLanguageHead(nn.Module):
         transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
         return word_losses(transformed_KE, self.words, self.bias, labels_K, self.vocab_size)
 
+    def sample(
+        self, hidden_KD: Tensor, labels_K: Tensor, draws_K: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `forward`, and a word [K] drawn from each position's probabilities, no gradient.
+
+        draws_K: see `sampling.sample`.
+        """
+        transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
+        size = self.vocab_size
+        results = _WordLosses.apply(transformed_KE, self.words, self.bias, labels_K, size, draws_K)  # type: ignore[no-untyped-call]
+        return cast(tuple[Tensor, Tensor, Tensor], results)
+
 
 class PairHead(nn.Module):
     """Do two segments follow each other: BERT's pooler at the first token, then two logits."""
@@ -65,8 +78,10 @@ def word_losses(
     Returns losses [K] in float32 and whether the label was the likeliest word [K]. The gradient of
     the padding words is exactly 0.
     """
-    results = _WordLosses.apply(hidden_KD, words_WD, bias_W, labels_K, vocab_size)  # type: ignore[no-untyped-call]
-    return cast(tuple[Tensor, Tensor], results)
+    losses_K, found_K, _ = _WordLosses.apply(  # type: ignore[no-untyped-call]
+        hidden_KD, words_WD, bias_W, labels_K, vocab_size, None
+    )
+    return losses_K, found_K
 
 
 class _WordLosses(torch.autograd.Function):
@@ -74,11 +89,13 @@ class _WordLosses(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, size: int
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any, hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, size: int,
+        draws_K: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         logits_KW = torch.addmm(bias_W, hidden_KD, words_WD.T)
         losses_K = torch.empty(len(labels_K), device=logits_KW.device)
         found_K = torch.empty(len(labels_K), dtype=torch.bool, device=logits_KW.device)
+        sampled_K = torch.empty_like(labels_K)
         chunk = max(1, CHUNK_BYTES[logits_KW.device.type] // (4 * size))
         for start in range(0, len(labels_K), chunk):
             part = slice(start, start + chunk)
@@ -88,20 +105,22 @@ class _WordLosses(torch.autograd.Function):
             shifted = logits.float() - top.float()[:, None]
             of_label = shifted.gather(1, labels[:, None])[:, 0]
             total = shifted.exp_().sum(-1)
+            if draws_K is not None:
+                sampled_K[part] = sample(shifted, draws_K[part])
             losses_K[part] = total.log() - of_label
             logits.copy_(shifted.div_(total[:, None]))
         logits_KW[:, size:] = 0
         ctx.probabilities = logits_KW
         ctx.save_for_backward(hidden_KD, words_WD, labels_K)
-        ctx.mark_non_differentiable(found_K)
-        return losses_K, found_K
+        ctx.mark_non_differentiable(found_K, sampled_K)
+        return losses_K, found_K, sampled_K
 
     @staticmethod
-    def backward(ctx: Any, grad_K: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_K: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         hidden_KD, words_WD, labels_K = ctx.saved_tensors
         assert ctx.probabilities is not None, "the loss has one backward pass, in place"
         grad_KW, ctx.probabilities = ctx.probabilities, None
         minus_one = torch.full_like(labels_K[:, None], -1, dtype=grad_KW.dtype)
         grad_KW.scatter_add_(1, labels_K[:, None], minus_one)
         grad_KW *= grad_K[:, None].to(grad_KW.dtype)
-        return grad_KW @ words_WD, grad_KW.T @ hidden_KD, grad_KW.sum(0), None, None
+        return grad_KW @ words_WD, grad_KW.T @ hidden_KD, grad_KW.sum(0), None, None, None

@@ -17,10 +17,22 @@ import torch
 from torch import Tensor
 
 from model.encoder import shared_from
-from model.families import Family, family_of, our_config, their_config
+from model.families import (
+    BOUNDARY_HEAD,
+    BOUNDARY_PREFIX,
+    ELECTRA,
+    Family,
+    family_of,
+    our_config,
+    their_config,
+)
 from model.objectives import MaskedLanguageModel
+from model.replaced_tokens import ReplacedTokenModel
 
-PADDED = ("encoder.embeddings.words.weight", "head.bias")
+Model = MaskedLanguageModel | ReplacedTokenModel
+"""Any of them."""
+
+PADDED = ("encoder.embeddings.words.weight", "head.bias", "boundary_head.bias")
 """Our parameters whose first dimension is the padded vocabulary."""
 
 
@@ -42,12 +54,14 @@ class LogicalParameter:
     """Whether LAMB scales its update by its norm: the same ones."""
 
 
-def family(model: MaskedLanguageModel) -> Family:
+def family(model: Model) -> Family:
     """The family that a model belongs to; ValueError when transformers has no class for it."""
+    if isinstance(model, ReplacedTokenModel):
+        return ELECTRA
     return family_of(model.config, model.pair_head is not None)
 
 
-def logical_parameters(model: MaskedLanguageModel) -> list[LogicalParameter]:
+def logical_parameters(model: Model) -> list[LogicalParameter]:
     """Every parameter once, in the model's order; rows that pad the vocabulary are in none.
 
     To be asked before an engine partitions the parameters: it reads their shapes. ValueError as
@@ -81,7 +95,7 @@ def to_hugging_face(model: MaskedLanguageModel) -> tuple[dict[str, Tensor], dict
     ValueError when there is no class that can be configured to compute what this model computes.
     """
     config = their_config(model.config, model.pair_head is not None)
-    state = {name: piece.detach().clone() for name, piece in _pieces(model).items()}
+    state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
     aliases = {**family(model).tied, **_copies(model)}
     return state | {alias: state[name].clone() for alias, name in aliases.items()}, config
 
@@ -91,22 +105,36 @@ def from_hugging_face(
 ) -> MaskedLanguageModel:
     """A model with the weights and configuration of a class of transformers.
 
-    It has a head for pairs when they have one. ValueError names weights that are missing, unknown
-    or of another shape, and settings that no model of ours has.
+    It has a head for pairs, or for span boundaries, when they have one. ValueError names weights
+    that are missing, unknown or of another shape, and settings that no model of ours has.
     """
     own, own_config = our_config(config)
     state = {_today(name): weight for name, weight in state.items()}
     pair_names = [names[0] for module, names in own.modules.items() if "pair_head" in module]
     pairs = any(name.startswith(f"{pair_names[-1]}.") for name in state) if pair_names else False
     unused = own.unused if pairs else (*own.unused, *(f"{name}." for name in pair_names))
-    model = MaskedLanguageModel(own_config, seed=0, pair_weight=float(pairs))
-    pieces = _pieces(model)
-    known = pieces.keys() | own.tied.keys()
+    boundaries = any(name.startswith(BOUNDARY_PREFIX) for name in state)
+    model = MaskedLanguageModel(
+        own_config, seed=0, pair_weight=float(pairs), boundary_weight=float(boundaries)
+    )
+    fill(model, state, unused, own.tied)
+    return model
+
+
+def fill(
+    model: Model, state: Mapping[str, Tensor], unused: tuple[str, ...], tied: Mapping[str, str]
+) -> None:
+    """Give a model the weights in `state`; ValueError when they are not its own.
+
+    unused: beginnings of names that may be there too; tied: names for a second time.
+    """
+    pieces = pieces_of(model)
+    known = pieces.keys() | tied.keys()
     unknown = sorted(name for name in state if name not in known and not name.startswith(unused))
     missing = sorted(pieces.keys() - state.keys())
     if unknown or missing:
         raise ValueError(f"weights do not fit: missing {missing}, unknown {unknown}")
-    for alias, name in own.tied.items():
+    for alias, name in tied.items():
         if alias in state and not torch.equal(state[alias], state[name]):
             raise ValueError(f"{alias} is not {name}; only tied weights can be loaded")
     with torch.no_grad():
@@ -115,10 +143,9 @@ def from_hugging_face(
                 ours, theirs = tuple(piece.shape), tuple(state[name].shape)
                 raise ValueError(f"{name} has shape {theirs}, the configuration means {ours}")
             piece.copy_(state[name])
-    return model
 
 
-def _pieces(model: MaskedLanguageModel) -> dict[str, Tensor]:
+def pieces_of(model: Model) -> dict[str, Tensor]:
     """Views of the model's parameters under transformers' names."""
     parameters = dict(model.named_parameters())
     return {
@@ -154,7 +181,8 @@ def _their_names(own: Family, parameter_name: str) -> list[str]:
     parts = module.split(".")
     layer = next((part for part in parts if part.isdigit()), "")
     pattern = ".".join("{}" if part == layer else part for part in parts)
-    return [f"{theirs.format(layer)}.{kind}" for theirs in own.modules[pattern]]
+    modules = BOUNDARY_HEAD if pattern in BOUNDARY_HEAD else own.modules
+    return [f"{theirs.format(layer)}.{kind}" for theirs in modules[pattern]]
 
 
 def _today(name: str) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from model.config import EncoderConfig
 from model.encoder import Encoder, initialize
 from model.heads import MaskedLanguageHead, PairHead
+from model.span_boundary import SpanBoundaryHead, boundaries
 
 Sums = dict[str, Tensor]
 """Sums over a micro-batch by their names, float32, on the model's device, of any shape.
@@ -43,6 +44,12 @@ class Inputs(NamedTuple):
     """None when every token is in the first segment."""
     pair_labels_B: Tensor | None = None
     """0 in order, 1 random next or swapped, -1 none; None for formats without pairs."""
+    row_weights_B: Tensor | None = None
+    """1 for sequences, 0 for filling; None when every row is a sequence."""
+    draws_K: Tensor | None = None
+    """Random bits to sample by, int64; None where nothing is sampled."""
+    edge_ids: tuple[int, int] = (0, 0)
+    """Ids of the tokens that begin and end a sequence, [CLS] and [SEP]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +59,7 @@ class LossPart:
     name: str
     """First word of its sums and metrics."""
     weight: float
-    per: Literal["predictions", "pairs", "tokens"]
+    per: Literal["predictions", "pairs", "tokens", "boundaries"]
     """What it is a mean over: a field of `pipeline.data.batch.Counts`."""
 
 
@@ -70,13 +77,21 @@ class MaskedLanguageModel(nn.Module):
     """Predicts the original words at chosen positions, and whether two segments belong together.
 
     The first alone is RoBERTa's objective; with the second it is BERT's, where the other segment is
-    a random one (NSP), or ALBERT's, where the two are swapped (SOP): the data say which.
+    a random one (NSP), or ALBERT's, where the two are swapped (SOP): the data say which. SpanBERT
+    predicts its words a second time, from outside their spans (SBO).
     """
 
-    def __init__(self, config: EncoderConfig, *, seed: int, pair_weight: float = 0.0) -> None:
+    def __init__(
+        self,
+        config: EncoderConfig,
+        *,
+        seed: int,
+        pair_weight: float = 0.0,
+        boundary_weight: float = 0.0,
+    ) -> None:
         """seed: chooses the initial weights, see `model.encoder.initialize`.
 
-        pair_weight: of the pairs' part in the loss; 0 has no head for them.
+        pair_weight, boundary_weight: of these parts in the loss; 0 has no head for one.
         """
         super().__init__()
         self.parts: tuple[LossPart, ...] = (LossPart(name="mlm", weight=1.0, per="predictions"),)
@@ -86,14 +101,24 @@ class MaskedLanguageModel(nn.Module):
         self.pair_head = PairHead(config) if pair_weight else None
         if pair_weight:
             self.parts += (LossPart(name="pair", weight=pair_weight, per="pairs"),)
+        words = self.encoder.embeddings.words
+        self.boundary_head = SpanBoundaryHead(config, words) if boundary_weight else None
+        if boundary_weight:
+            self.parts += (LossPart(name="sbo", weight=boundary_weight, per="boundaries"),)
         initialize(self, config, seed)
 
+    def encoders(self) -> list[Encoder]:
+        """The encoder, alone."""
+        return [self.encoder]
+
     def forward(self, inputs: Inputs) -> Sums:
-        """The sums of mlm, and of pair where there are labels."""
+        """The sums of mlm, of pair where there are labels, and of sbo if it has a head for it."""
         hidden_BSD = self.encoder(inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS)
         sums = masked_language_sums(self.head, hidden_BSD, inputs)
         if self.pair_head and inputs.pair_labels_B is not None:
             sums |= pair_sums(self.pair_head, hidden_BSD, inputs.pair_labels_B)
+        if self.boundary_head:
+            sums |= boundary_sums(self.boundary_head, hidden_BSD, inputs)
         return sums
 
     def logits(
@@ -117,9 +142,14 @@ class MaskedLanguageModel(nn.Module):
 
 def masked_language_sums(head: MaskedLanguageHead, hidden_BSD: Tensor, inputs: Inputs) -> Sums:
     """The sums of mlm, from the hidden vectors of every token."""
-    positions_K, weights_K = inputs.positions_K, inputs.weights_K
-    hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, positions_K)
+    hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, inputs.positions_K)
     losses_K, found_K = head(hidden_KD, inputs.labels_K)
+    return word_sums(losses_K, found_K, inputs)
+
+
+def word_sums(losses_K: Tensor, found_K: Tensor, inputs: Inputs) -> Sums:
+    """The sums of mlm, from the loss of each position and whether its word was found."""
+    positions_K, weights_K = inputs.positions_K, inputs.weights_K
     shown_K = inputs.input_ids_BS.flatten().index_select(0, positions_K)
     masked_K = weights_K * (shown_K == inputs.mask_id)
     return {
@@ -127,6 +157,16 @@ def masked_language_sums(head: MaskedLanguageHead, hidden_BSD: Tensor, inputs: I
         "mlm_correct": (found_K * weights_K).sum(),
         "mask_loss": (losses_K.detach() * masked_K).sum(),
         "mask_count": masked_K.sum(),
+    }
+
+
+def boundary_sums(head: SpanBoundaryHead, hidden_BSD: Tensor, inputs: Inputs) -> Sums:
+    """The sums of sbo, see `span_boundary`."""
+    found = boundaries(inputs.input_ids_BS, inputs.positions_K, inputs.weights_K, inputs.edge_ids)
+    losses_K, right_K = head(hidden_BSD, found, inputs.labels_K)
+    return {
+        "sbo_loss": (losses_K * found.weights).sum(),
+        "sbo_correct": (right_K * found.weights).sum(),
     }
 
 

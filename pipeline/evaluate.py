@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from model.objectives import MaskedLanguageModel
+from model.hugging_face import Model
 from pipeline.command import Parser
 from pipeline.data.reading import Dataset, check_datasets
 from pipeline.data.shards import VALIDATION
@@ -48,7 +48,7 @@ def main() -> None:
         report(name, result)
 
 
-def load_model(path: Path) -> tuple[MaskedLanguageModel, str, str]:
+def load_model(path: Path) -> tuple[Model, str, str]:
     """The model, what to call it, and the sha256 of its tokenizer ("" when it brings none)."""
     if (path / CONFIG).exists():
         has_tokenizer = (path / "tokenizer.json").exists()
@@ -59,7 +59,7 @@ def load_model(path: Path) -> tuple[MaskedLanguageModel, str, str]:
     return saved.model, f"{saved.directory} step {saved.step:,}", saved.tokenizer_sha256
 
 
-def check_lengths(model: MaskedLanguageModel, datasets: list[Dataset]) -> None:
+def check_lengths(model: Model, datasets: list[Dataset]) -> None:
     """DataError for sequences or ids beyond what the model has."""
     for dataset in datasets:
         length, ids = dataset.manifest.sequence_length, dataset.manifest.tokenizer["size"]
@@ -71,7 +71,7 @@ def check_lengths(model: MaskedLanguageModel, datasets: list[Dataset]) -> None:
             )
 
 
-def check_pairs(model: MaskedLanguageModel, datasets: list[Dataset]) -> None:
+def check_pairs(model: Model, datasets: list[Dataset]) -> None:
     """DataError when a model with a head for pairs would find none with a label."""
     for dataset in datasets if any(part.per == "pairs" for part in model.parts) else ():
         if dataset.manifest.data.get("segments.label", "none") == "none":
@@ -81,7 +81,7 @@ def check_pairs(model: MaskedLanguageModel, datasets: list[Dataset]) -> None:
             )
 
 
-def score(model: MaskedLanguageModel, datasets: list[Dataset], sequences: int) -> dict[str, Any]:
+def score(model: Model, datasets: list[Dataset], sequences: int) -> dict[str, Any]:
     """Scores on the validation rows; sequences: how many to mask token by token, 0 for none."""
     device = place(model)
     scores = evaluate_corpora(model, model.parts, validation_loaders(datasets, ROWS), device)
@@ -108,6 +108,15 @@ def report(name: str, result: dict[str, Any]) -> None:
     print(f"  loss at [MASK]      {result['mask_loss']:.4f} nats")
     print(f"  accuracy            {result['accuracy']:.2%}")
     print(f"  perplexity          {result['perplexity']:,.2f}")
+    for part in ("pair", "sbo", "rtd"):
+        if f"{part}_loss" in result:
+            loss, accuracy = result[f"{part}_loss"], result[f"{part}_accuracy"]
+            print(f"  {part:<19} {loss:.4f} nats, {accuracy:.2%} accuracy")
+    if "rtd_auc" in result:
+        print(
+            f"  replaced tokens     {result['rtd_precision']:.2%} precision, "
+            f"{result['rtd_recall']:.2%} recall, {result['rtd_auc']:.4f} area under the curve"
+        )
     for name, loss in result.items():
         if name.startswith("loss/"):
             corpus = name.removeprefix("loss/")

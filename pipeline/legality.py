@@ -47,6 +47,10 @@ INTERVALS = {
     "encoder.segment_types": "[1, inf)",
     "encoder.initializer_range": "(0, inf)",
     "objective.pair_weight": "(0, inf)",
+    "objective.boundary_weight": "(0, inf)",
+    "objective.detection_weight": "(0, inf)",
+    "objective.generator.layers": "(0, 1]",
+    "objective.generator.width": "(0, 1]",
     "optimizer.peak_lr": "(0, inf)",
     "optimizer.beta1": "[0, 1)",
     "optimizer.beta2": "[0, 1)",
@@ -184,6 +188,48 @@ def _objective_contradictions(run: Run) -> Iterator[str]:
         yield (
             "objective.kind=mlm_pair predicts data.segments.label, which is none; set it to next "
             f"or order, with data.format one of {', '.join(PAIR_FORMATS)}, or objective.kind=mlm"
+        )
+    if run.objective.kind == "rtd":
+        yield from _generator_contradictions(run)
+    if run.objective.kind == "mlm_sbo" and run.data.masking != "span":
+        yield (
+            f"objective.kind=mlm_sbo asks for the words of spans, data.masking={run.data.masking} "
+            "draws none; set data.masking=span, or objective.kind=mlm"
+        )
+
+
+def generator_sizes(run: Run) -> tuple[int, int, int]:
+    """Layers, width and heads of the generator, as google-research/electra derives them."""
+    shares = run.objective.generator
+    width = round(run.encoder.width * shares.width)
+    return round(run.encoder.layers * shares.layers), width, max(1, width // 64)
+
+
+def _generator_contradictions(run: Run) -> Iterator[str]:
+    shares, encoder = run.objective.generator, run.encoder
+    layers, width, heads = generator_sizes(run)
+    if shares.tied and (shares.layers, shares.width) != (1, 1):
+        yield (
+            f"objective.generator.tied=True is the encoder itself, objective.generator.layers="
+            f"{shares.layers:g} and width={shares.width:g} are not; set both to 1, or tied=false"
+        )
+    elif layers < 1 or width < 1 or width % heads:
+        yield (
+            f"objective.generator.layers={shares.layers:g} of {encoder.layers} and width="
+            f"{shares.width:g} of {encoder.width} make {layers} layers of {width} in {heads} "
+            "heads; choose shares of at least one layer, and a width that its heads divide"
+        )
+    if run.data.masks.random_share > 0:
+        yield (
+            f"objective.kind=rtd replaces tokens by its generator, data.masks.random_share="
+            f"{run.data.masks.random_share} by random ids; set that to 0, as data.masking=electra "
+            "does, or objective.kind=mlm"
+        )
+    if encoder.sharing != "none" or encoder.position_offset or encoder.activation != "gelu":
+        yield (
+            f"objective.kind=rtd has no class in transformers with encoder.sharing="
+            f"{encoder.sharing}, encoder.position_offset={encoder.position_offset} and "
+            f"encoder.activation={encoder.activation}; set them to none, 0 and gelu"
         )
 
 

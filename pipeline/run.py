@@ -123,13 +123,32 @@ class Encoder:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Generator:
+    """ELECTRA's generator; it has the encoder's embeddings, heads of 64 and 4 x its own width."""
+
+    layers: float
+    """Its layers, as a share of the encoder's."""
+    width: float
+    """Size of its hidden vectors, as a share of the encoder's."""
+    tied: bool
+    """Whether it is the encoder itself, with layers=1 and width=1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Objective:
     """What is predicted."""
 
-    kind: Literal["mlm", "mlm_pair"]
-    """mlm: the original ids at the predicted positions; mlm_pair: data.segments.label too."""
+    kind: Literal["mlm", "mlm_pair", "mlm_sbo", "rtd"]
+    """mlm: the original ids at the predicted positions; mlm_pair: data.segments.label too; mlm_sbo:
+    those ids once more from outside their span; rtd: which tokens a generator has replaced."""
     pair_weight: float
-    """Weight of the pairs' part in the loss, where mlm's is 1; kind=mlm does not read it."""
+    """Weight of the pairs' part in the loss, where mlm's is 1; kind=mlm_pair alone reads it."""
+    boundary_weight: float
+    """Weight of the span boundary part, where mlm's is 1; kind=mlm_sbo alone reads it."""
+    detection_weight: float
+    """Weight of the detection part, where that of the generator's mlm is 1; kind=rtd reads it."""
+    generator: Generator
+    """What replaces tokens; kind=rtd alone reads it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

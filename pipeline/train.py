@@ -253,7 +253,8 @@ def build(
     logical = logical_parameters(model)
     if cluster.device.type == "cuda":
         model.to(cluster.device)
-        model.encoder.compile_layers()
+        for encoder in model.encoders():
+            encoder.compile_layers()
     with cluster.agreed():
         engine = initialize(
             model, run, job.deepspeed, logical, rows=plan.rows, accumulation=plan.accumulation

@@ -18,7 +18,10 @@ from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from pipeline.train_tokenizer import sample_texts, train_tokenizer
 
-LONG = ("test_zero", "test_readme", "test_train", "test_faults", "test_layouts", "test_families")
+LONG = (
+    "test_zero", "test_readme", "test_train", "test_faults", "test_layouts", "test_families",
+    "test_detection_and_spans",
+)  # fmt: skip
 """Files of tests with tests of minutes."""
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -13,6 +13,8 @@ import torch
 
 from pipeline.data import batches
 from pipeline.data.bijection import IntArray
+from pipeline.data.boundaries import boundary_targets
+from pipeline.data.draws import draws
 from pipeline.data.order import Located
 from pipeline.data.shards import Manifest
 from pipeline.formats import PAIR_FORMATS, SEPARATORS
@@ -27,6 +29,8 @@ class Counts(NamedTuple):
     """Tokens of all sequences, special tokens included, without filling and padding."""
     pairs: int
     """Sequences of two segments with a label."""
+    boundaries: int = 0
+    """Predicted tokens with a span boundary question; 0 where these are not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,10 @@ class Batch:
     """[B, S] 1 in segment B; only for formats that pair segments."""
     pair_labels: torch.Tensor | None = None
     """[B] 0 in order, 1 random next or swapped, -1 none; only for formats that pair segments."""
+    draws: torch.Tensor | None = None
+    """[K] random bits, see `draws`; only when the loader was told to draw."""
+    edge_ids: tuple[int, int] = (0, 0)
+    """Ids of bos and eos."""
 
     @property
     def predictions(self) -> int:
@@ -70,10 +78,23 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on `device`; copies from pinned memory do not wait."""
         names = ("input_ids", "lengths", "positions", "labels", "weights", "row_weights")
-        optional = ("cu_seqlens", "segment_ids", "pair_labels")
+        optional = ("cu_seqlens", "segment_ids", "pair_labels", "draws")
         present = (*names, *(name for name in optional if getattr(self, name) is not None))
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in present}
         return replace(self, **moved)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """What only some objectives ask of a loader."""
+
+    most_targets: int = 0
+    """Of a span, so that `Counts.boundaries` is counted; 0 counts none."""
+    draws_seed: int | None = None
+    """Of `Batch.draws`; None for no draws."""
+
+
+NO_EXTRAS = Extras()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +114,18 @@ class Form:
     """How many eos part two segments."""
     documents: bool
     """Give `cu_seqlens`."""
+    extras: Extras
     pin_memory: bool
     """For copies to a GPU."""
 
     @classmethod
     def of(
-        cls, manifest: Manifest, max_predictions: int, documents: bool, pin_memory: bool
+        cls,
+        manifest: Manifest,
+        max_predictions: int,
+        documents: bool,
+        extras: Extras,
+        pin_memory: bool,
     ) -> Form:
         """Of datasets like that of `manifest`."""
         names = ("bos", "pad", "eos", "mask")
@@ -110,6 +137,7 @@ class Form:
             pairs=manifest.data.get("format") in PAIR_FORMATS,
             separators=SEPARATORS[manifest.tokenizer["kind"]],
             documents=documents,
+            extras=extras,
             pin_memory=pin_memory,
         )
 
@@ -126,7 +154,15 @@ class Form:
             predictions=int(records[:, batches.PREDICTIONS].sum()),
             tokens=int(tokens.sum()),
             pairs=int(labelled.sum()),
+            boundaries=boundary_targets(
+                records, self.wide, *self.edge_ids, self.extras.most_targets
+            ),
         )
+
+    @property
+    def edge_ids(self) -> tuple[int, int]:
+        """Ids of bos and eos."""
+        return int(self.specials[0]), int(self.specials[2])
 
     def batch(self, step: int, micro_batch: int, records: IntArray, samples: Located) -> Batch:
         """The micro-batch of `records` [B, RECORD_FIELDS]."""
@@ -152,7 +188,11 @@ class Form:
             row_weights=weights[slots:],
             counts=self.counts(records),
             samples=samples,
+            edge_ids=self.edge_ids,
         )
+        if self.extras.draws_seed is not None:
+            found = draws(self.extras.draws_seed, samples, batch.positions.numpy(), length)
+            batch = replace(batch, draws=torch.from_numpy(found))
         return self._with_options(batch, records) if self.details else batch
 
     def _with_options(self, batch: Batch, records: IntArray) -> Batch:

@@ -20,7 +20,7 @@ import numpy as np
 
 from pipeline.data import batches
 from pipeline.data.background import in_background
-from pipeline.data.batch import Batch, Counts, Form
+from pipeline.data.batch import NO_EXTRAS, Batch, Counts, Extras, Form
 from pipeline.data.bijection import IntArray
 from pipeline.data.order import Located, Order, Share
 from pipeline.data.reading import READ_THREADS, Dataset
@@ -73,11 +73,12 @@ class Loader:
         reader: Literal["mmap", "read"] = "mmap",
         prefetch: int = 0,
         documents: bool = False,
+        extras: Extras = NO_EXTRAS,
         pin_memory: bool = False,
     ) -> None:
         """order: over `shard_rows` of the same datasets; prefetch: micro-batches decoded ahead
         by a thread, 0 for none, best two steps' or more; documents: give `cu_seqlens`;
-        pin_memory: for copies to a GPU.
+        extras: what the objective asks for; pin_memory: for copies to a GPU.
 
         ConfigError or DataError when reader, order and compression do not go together.
         """
@@ -89,7 +90,7 @@ class Loader:
         manifest = self.datasets[0].manifest
         self.sequence_length = manifest.sequence_length
         self.max_predictions = max(part.manifest.max_predictions for part in self.datasets)
-        self._form = Form.of(manifest, self.max_predictions, documents, pin_memory)
+        self._form = Form.of(manifest, self.max_predictions, documents, extras, pin_memory)
         self._running: Generator[Step | Batch, None, None] | None = None
         self._check()
 

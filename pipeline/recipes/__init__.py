@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipeline.errors import ConfigError
-from pipeline.recipes import albert, bert, roberta
+from pipeline.recipes import albert, bert, electra, roberta, spanbert
 from pipeline.run import Run
 from pipeline.settings import nearest
 
@@ -42,6 +42,20 @@ RECIPES: dict[str, Callable[[], Run]] = {
         albert.albert_large_v1_published,
         albert.albert_xlarge_v1_published,
         albert.albert_xxlarge_v1_published,
+        electra.electra_tiny,
+        electra.electra_small,
+        electra.electra_base,
+        electra.electra_large,
+        electra.electra_tiny_published,
+        electra.electra_small_published,
+        electra.electra_base_published,
+        electra.electra_large_published,
+        spanbert.spanbert_tiny,
+        spanbert.spanbert_base,
+        spanbert.spanbert_large,
+        spanbert.spanbert_tiny_published,
+        spanbert.spanbert_base_published,
+        spanbert.spanbert_large_published,
     )
 }
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.recipes.roberta import roberta_base, roberta_large, roberta_tiny
-from pipeline.run import Objective, Run
+from pipeline.run import Run
 
 
 def bert_base() -> Run:
@@ -45,7 +45,8 @@ def bert_base() -> Run:
             position_offset=0,  # hf: positions count from the first row
             segment_types=2,  # hf type_vocab_size
         ),
-        objective=Objective(
+        objective=replace(
+            base.objective,
             kind="mlm_pair",
             pair_weight=1.0,  # paper A.2: the loss is the sum of both
         ),

@@ -14,7 +14,8 @@ paper drew new ones). Where the numbers are from; "recalled" marks what was not 
     albert        google-research/albert's optimization.py, run_pretraining.py and
                   create_pretraining_data.py, read
     bert          google-research/bert's create_pretraining_data.py, read
-    electra       google-research/electra's build_pretraining_dataset.py, read
+    electra       google-research/electra's build_pretraining_dataset.py and
+                  configure_pretraining.py, read
     spanbert      the command in facebookresearch/SpanBERT's pretraining README, read; the default
                   of its code is another span_p
     palm          Chowdhery et al. 2022, sec. 5.1, for spikes: recalled
@@ -31,6 +32,7 @@ from pipeline.run import (
     Checkpoint,
     Data,
     Encoder,
+    Generator,
     Logging,
     Masks,
     Objective,
@@ -82,7 +84,7 @@ def roberta_base() -> Run:
             segment_types=1,  # hf type_vocab_size
             initializer_range=0.02,  # fairseq init_bert_params
         ),
-        objective=Objective(kind="mlm", pair_weight=1.0),  # not read: kind=mlm has no pairs
+        objective=objective(),
         optimizer=Optimizer(
             kind="lamb",
             lamb_variant="paper",
@@ -137,6 +139,21 @@ def segments() -> Segments:
         short_share=0.1,  # bert short_seq_prob
         single_share=0.0,  # bert: none; electra has 0.1
         draws=1,  # ours: one pass over the text a pass over the rows; bert dupe_factor: ten
+    )
+
+
+def objective() -> Objective:
+    """Masked words alone; the rest is for who sets another kind."""
+    return Objective(
+        kind="mlm",
+        pair_weight=1.0,  # bert: the sum of two losses
+        boundary_weight=1.0,  # spanbert --pair-loss-weight
+        detection_weight=50.0,  # electra disc_weight
+        generator=Generator(
+            layers=1.0,  # electra generator_layers
+            width=0.25,  # electra generator_hidden_size
+            tied=False,  # electra untied_generator
+        ),
     )
 
 

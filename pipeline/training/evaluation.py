@@ -20,8 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from model.objectives import Inputs, LossPart, MaskedLanguageModel, Sums
-from pipeline.data.batch import Counts
+from model.hugging_face import Model
+from model.objectives import Inputs, LossPart, Sums
+from model.span_boundary import MOST_TARGETS
+from pipeline.data.batch import Counts, Extras
 from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
@@ -75,7 +77,14 @@ def validation_loader(
     )
     share = Share(sequences=rows * world_size, per_device=rows, world_size=world_size, rank=rank)
     compressed = any(dataset.manifest.compression != "none" for dataset in datasets)
-    return Loader(datasets, order, share, reader="read" if compressed else "mmap", prefetch=2)
+    return Loader(
+        datasets,
+        order,
+        share,
+        reader="read" if compressed else "mmap",
+        prefetch=2,
+        extras=Extras(most_targets=MOST_TARGETS, draws_seed=0),  # for whatever will be scored
+    )
 
 
 def validation_loaders(
@@ -155,7 +164,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def pseudo_perplexity(
-    model: MaskedLanguageModel, sequences: Sequence[Tensor], special: set[int], mask_id: int,
+    model: Model, sequences: Sequence[Tensor], special: set[int], mask_id: int,
     rows: int, device: torch.device,
 ) -> tuple[float, int]:  # fmt: skip
     """exp of the mean loss of every token masked in turn, and how many tokens that was.

@@ -10,7 +10,8 @@ from dataclasses import replace
 import torch
 
 from model.objectives import Inputs
-from pipeline.data.batch import Batch
+from model.span_boundary import MOST_TARGETS
+from pipeline.data.batch import NO_EXTRAS, Batch, Extras
 from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
@@ -36,7 +37,18 @@ def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:
         mask_id=mask_id,
         segment_ids_BS=batch.segment_ids,
         pair_labels_B=batch.pair_labels,
+        row_weights_B=batch.row_weights,
+        draws_K=None if batch.draws is None else batch.draws[:used],
+        edge_ids=batch.edge_ids,
     )
+
+
+def extras_of(run: Run) -> Extras:
+    """What the objective of a run asks of its training loader."""
+    return {
+        "mlm_sbo": Extras(most_targets=MOST_TARGETS),
+        "rtd": Extras(draws_seed=run.seed),
+    }.get(run.objective.kind, NO_EXTRAS)
 
 
 def train_loader(
@@ -67,5 +79,6 @@ def train_loader(
         share,
         reader=run.data.reader,
         prefetch=2 * plan.accumulation,
+        extras=extras_of(run),
         pin_memory=cluster.device.type == "cuda",
     )

@@ -2,8 +2,9 @@
 
 Whatever is random in a micro-batch is drawn from (seed, step, rank, micro-batch), so a run that
 goes on from a checkpoint needs no random state, and repeats on a CPU what it would have done, to
-the bit. What the parts of a step's loss are divided by travels while the step before it ends, and
-with it the question whether any rank was asked to stop.
+the bit; what a generator samples, from its sequences alone (`data.draws`). What the parts of a
+step's loss are divided by travels while the step before it ends, and with it the question whether
+any rank was asked to stop.
 """
 
 from __future__ import annotations

@@ -13,9 +13,14 @@ import torch
 from torch import Tensor
 
 from model.objectives import LossPart, Sums
+from model.replaced_tokens import area_under_curve
 from pipeline.data.batch import Counts
 
-RATIOS = {"mask_loss": ("mask_loss", "mask_count")}
+RATIOS = {
+    "mask_loss": ("mask_loss", "mask_count"),
+    "rtd_precision": ("rtd_found", "rtd_suspected"),
+    "rtd_recall": ("rtd_found", "rtd_replaced"),
+}
 """Further metrics: the sum and what it is divided by, another one; where the objective has them."""
 
 
@@ -35,7 +40,7 @@ def first_count(parts: Sequence[LossPart], counts: Counts) -> int:
 
 
 def part_metrics(parts: Sequence[LossPart], sums: Sums, counts: Counts) -> dict[str, float]:
-    """loss, PART_loss and PART_accuracy of each part, and RATIOS; sums: over all ranks."""
+    """loss, PART_loss and PART_accuracy of each part, RATIOS and rtd_auc; sums: over all ranks."""
     found = {"loss": float(loss_sum(parts, sums, counts)) / first_count(parts, counts)}
     for part in parts:
         count = _count(part, counts)
@@ -45,6 +50,8 @@ def part_metrics(parts: Sequence[LossPart], sums: Sums, counts: Counts) -> dict[
         if above in sums:
             divisor = float(sums[below])
             found[name] = float(sums[above]) / divisor if divisor else math.nan
+    if "rtd_histogram" in sums:
+        found["rtd_auc"] = area_under_curve(*sums["rtd_histogram"])
     return found
 
 

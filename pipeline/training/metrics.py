@@ -5,9 +5,10 @@ checkpoint, lines of steps after it are cut off first, so the file reads as if n
 
     step                    optimizer steps made
     loss                    of this step: the weighted sum of its parts, in nats
-    mlm_loss, pair_loss     its parts, each over what the global batch has of it: predicted tokens,
-                            labelled pairs
+    mlm_loss, pair_loss, sbo_loss, rtd_loss     its parts, each over what the global batch has of
+                            it: predicted tokens, labelled pairs, words of spans, tokens
     mlm_accuracy, ...       share of them whose likeliest word, or label, was right
+    rtd_precision, rtd_recall, rtd_auc      of replaced tokens; the area on validation only
     mask_loss               mlm_loss at the positions that showed [MASK]
     learning_rate           of this step
     grad_norm               of the global gradient, before clipping

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from model.config import EncoderConfig
+from model.hugging_face import Model
 from model.objectives import MaskedLanguageModel
+from model.replaced_tokens import ReplacedTokenModel
 from pipeline.run import Run
-from pipeline.training.plan import encoder_config
-
-Model = MaskedLanguageModel
-"""Any of them."""
+from pipeline.training.plan import encoder_config, generator_config
 
 
 def _masked_language(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:
@@ -21,9 +20,27 @@ def _masked_language_and_pairs(run: Run, config: EncoderConfig, seed: int) -> Ma
     return MaskedLanguageModel(config, seed=seed, pair_weight=run.objective.pair_weight)
 
 
+def _masked_language_and_boundaries(
+    run: Run, config: EncoderConfig, seed: int
+) -> MaskedLanguageModel:
+    return MaskedLanguageModel(config, seed=seed, boundary_weight=run.objective.boundary_weight)
+
+
+def _replaced_tokens(run: Run, config: EncoderConfig, seed: int) -> ReplacedTokenModel:
+    generator = generator_config(run)
+    return ReplacedTokenModel(
+        config,
+        None if run.objective.generator.tied else generator,
+        weight=run.objective.detection_weight,
+        seed=seed,
+    )
+
+
 OBJECTIVES: dict[str, Callable[[Run, EncoderConfig, int], Model]] = {
     "mlm": _masked_language,
     "mlm_pair": _masked_language_and_pairs,
+    "mlm_sbo": _masked_language_and_boundaries,
+    "rtd": _replaced_tokens,
 }
 """By `objective.kind`: from a run, what the model room calls its encoder, and a seed."""
 

@@ -8,14 +8,20 @@ rows of weight 0: the plan says how many, so that nobody pays for them unknowing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from model.config import EncoderConfig
 from model.families import family_of
-from model.flops import parameter_count, step_flops
+from model.flops import (
+    detection_flops,
+    detection_parameters,
+    parameter_count,
+    step_flops,
+)
 from pipeline.data.reading import Dataset
 from pipeline.errors import ConfigError
+from pipeline.legality import generator_sizes
 from pipeline.run import Batch, Run
 from pipeline.training.schedule import sequences_until, sized
 
@@ -102,7 +108,6 @@ def make_plan(
     mean_predictions = sum(
         dataset.mean_predictions * int(dataset.shard_rows.sum()) for dataset in train
     ) / max(1, rows_of["train"])
-    config = encoder_config(run)
     total = sequences_until(batch, run.steps)
     return Plan(
         world_size=world_size,
@@ -113,14 +118,8 @@ def make_plan(
         rows=rows,
         accumulation=accumulation,
         filling=rows * accumulation * world_size - sequences,
-        parameters=parameter_count(config, pair_head=has_pairs(run)),
-        step_flops=step_flops(
-            config,
-            sequences=sequences,
-            sequence_length=run.data.sequence_length,
-            predictions=round(sequences * mean_predictions),
-            pair_head=has_pairs(run),
-        ),
+        parameters=parameters_of(run),
+        step_flops=flops_of(run, sequences, round(sequences * mean_predictions)),
         train_sequences=rows_of["train"],
         validation_sequences=rows_of["validation"],
         epochs=total / rows_of["train"],
@@ -133,8 +132,33 @@ def has_pairs(run: Run) -> bool:
     return run.objective.kind == "mlm_pair"
 
 
+def parameters_of(run: Run) -> int:
+    """Trained numbers of a run's model."""
+    config, kind = encoder_config(run), run.objective.kind
+    if kind == "rtd":
+        tied = run.objective.generator.tied
+        return detection_parameters(config, generator_config(run), tied=tied)
+    return parameter_count(config, pair_head=has_pairs(run), boundary_head=kind == "mlm_sbo")
+
+
+def flops_of(run: Run, sequences: int, predictions: int) -> int:
+    """Model FLOPs of a step, see `model.flops`; predictions: over all its sequences together."""
+    config, kind, length = encoder_config(run), run.objective.kind, run.data.sequence_length
+    if kind == "rtd":
+        return detection_flops(
+            config, generator_config(run),
+            sequences=sequences, sequence_length=length, predictions=predictions,
+        )  # fmt: skip
+    return step_flops(
+        config, sequences=sequences, sequence_length=length, predictions=predictions,
+        pair_head=has_pairs(run), boundary_head=kind == "mlm_sbo",
+    )  # fmt: skip
+
+
 def _check_family(run: Run, dataset: Dataset) -> None:
     """There must be a class in transformers that the model can be exported to."""
+    if run.objective.kind == "rtd":
+        return  # its class has a place for everything that is legal
     try:
         family = family_of(encoder_config(run), has_pairs(run))
     except ValueError as error:
@@ -178,6 +202,14 @@ def encoder_config(run: Run) -> EncoderConfig:
     encoder = asdict(run.encoder)
     encoder["embedding_width"] = run.encoder.embedding_width or run.encoder.width
     return EncoderConfig(vocab_size=run.data.vocab_size, **encoder)
+
+
+def generator_config(run: Run) -> EncoderConfig:
+    """What the model room calls the generator of a run with objective.kind=rtd."""
+    layers, width, heads = generator_sizes(run)
+    return replace(
+        encoder_config(run), layers=layers, width=width, heads=heads, feed_forward=4 * width
+    )
 
 
 def attention_name(run: Run, device_type: str) -> str:

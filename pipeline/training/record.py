@@ -34,6 +34,7 @@ FORK_SETTINGS = (
     "encoder.feed_forward", "encoder.activation", "encoder.layer_norm_eps", "encoder.positions",
     "encoder.position_offset", "encoder.segment_types", "encoder.embedding_width",
     "encoder.sharing", "encoder.groups", "objective.kind",
+    "objective.generator.layers", "objective.generator.width", "objective.generator.tied",
 )  # fmt: skip
 """Settings that weights are bound to, so that a fork has to share them."""
 PACKAGES = ("tenfold", "torch", "deepspeed", "numpy", "pyarrow")

@@ -18,8 +18,17 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from model.hugging_face import family, from_hugging_face, logical_parameters, to_hugging_face
+from model.electra_folders import from_folders, to_folders
+from model.families import BOUNDARY_PREFIX, ELECTRA, Family
+from model.hugging_face import (
+    Model,
+    family,
+    from_hugging_face,
+    logical_parameters,
+    to_hugging_face,
+)
 from model.objectives import MaskedLanguageModel
+from model.replaced_tokens import ReplacedTokenModel
 from pipeline.data.files import sync_directory, write_whole
 from pipeline.data.loader import Loader
 from pipeline.data.tokenizer_folders import read_vocabulary
@@ -31,6 +40,10 @@ from pipeline.training.engine import compute_device
 from pipeline.training.objectives import build_model
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+BOUNDARY_WEIGHTS = "span_boundary.safetensors"
+"""SpanBERT's head, for which transformers has no class: beside its weights."""
+GENERATOR = "generator"
+"""Folder in the discriminator's with the other one of ELECTRA's models."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 LARGEST_DIFFERENCE = 1e-4
 """Of a logit, ours and transformers': rounding of fp32 sums in another order stays far below."""
@@ -40,7 +53,7 @@ LARGEST_DIFFERENCE = 1e-4
 class SavedRun:
     """A checkpoint of a run, as a model."""
 
-    model: MaskedLanguageModel
+    model: Model
     """In eval mode, on the CPU."""
     run: Run
     directory: Path
@@ -66,26 +79,47 @@ def load_run(path: Path) -> tuple[SavedRun, list[str]]:
     return saved, messages
 
 
-def load_folder(folder: Path) -> MaskedLanguageModel:
-    """The model of a Hugging Face folder, in eval mode; CheckpointError when it does not fit."""
+def load_folder(folder: Path) -> Model:
+    """The model of a Hugging Face folder, in eval mode; CheckpointError when it does not fit.
+
+    A discriminator of ELECTRA has its generator in `GENERATOR` below it.
+    """
     try:
-        config = json.loads((folder / CONFIG).read_bytes())
-        return from_hugging_face(load_file(folder / WEIGHTS), config).eval()
+        state, config = _read(folder)
+        if config.get("model_type") == ELECTRA.model_type:
+            return from_folders((state, config), _read(folder / GENERATOR)).eval()
+        return from_hugging_face(state, config).eval()
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
 
 
-def write_folder(model: MaskedLanguageModel, tokenizer: Path, folder: Path) -> None:
+def write_folder(model: Model, tokenizer: Path, folder: Path) -> None:
     """Write a folder that transformers' `AutoTokenizer` and the class of the model's family load.
 
-    tokenizer: the folder of a dataset's tokenizer.
+    tokenizer: the folder of a dataset's tokenizer. What a run needs besides, to go on from there,
+    is in GENERATOR or BOUNDARY_WEIGHTS.
     """
-    vocabulary = read_vocabulary(tokenizer)
     try:
-        weights, config = to_hugging_face(model)
+        if isinstance(model, ReplacedTokenModel):
+            detector, filler = to_folders(model)
+            _write(*detector, family(model), tokenizer, folder)
+            _write(*filler, family(model), tokenizer, folder / GENERATOR)
+        else:
+            _write(*to_hugging_face(model), family(model), tokenizer, folder)
     except ValueError as error:
         raise CheckpointError(f"transformers has no class for this encoder: {error}") from error
-    own = family(model)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"cannot write {folder}: {error}") from error
+
+
+def _write(
+    weights: dict[str, torch.Tensor],
+    config: dict[str, Any],
+    own: Family,
+    tokenizer: Path,
+    folder: Path,
+) -> None:
+    vocabulary = read_vocabulary(tokenizer)
     if own.after_pad and vocabulary.pad != config["pad_token_id"]:
         raise CheckpointError(
             f"transformers has no class for this encoder: its positions begin behind the pad id "
@@ -96,27 +130,36 @@ def write_folder(model: MaskedLanguageModel, tokenizer: Path, folder: Path) -> N
         "bos_token_id": vocabulary.bos,
         "eos_token_id": vocabulary.eos,
     }
-    try:
-        folder.mkdir(parents=True)
-        for name in TOKENIZER_FILES:
-            shutil.copyfile(tokenizer / name, folder / name)
-        named = {name: weight for name, weight in weights.items() if name not in own.tied}
-        save_file(named, folder / WEIGHTS, {"format": "pt"})
-        write_whole(folder / CONFIG, json.dumps(config | {"dtype": "float32"}, indent=1).encode())
-        sync_directory(folder)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"cannot write {folder}: {error}") from error
+    folder.mkdir(parents=True)
+    for name in TOKENIZER_FILES:
+        shutil.copyfile(tokenizer / name, folder / name)
+    named = {name: weight for name, weight in weights.items() if name not in own.tied}
+    beside = {name: named.pop(name) for name in list(named) if name.startswith(BOUNDARY_PREFIX)}
+    save_file(named, folder / WEIGHTS, {"format": "pt"})
+    if beside:
+        save_file(beside, folder / BOUNDARY_WEIGHTS, {"format": "pt"})
+    write_whole(folder / CONFIG, json.dumps(config | {"dtype": "float32"}, indent=1).encode())
+    sync_directory(folder)
+
+
+def _read(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Weights, those beside them too, and configuration."""
+    state = load_file(folder / WEIGHTS)
+    if (folder / BOUNDARY_WEIGHTS).exists():
+        state |= load_file(folder / BOUNDARY_WEIGHTS)
+    return state, json.loads((folder / CONFIG).read_bytes())
 
 
 @torch.no_grad()
-def check_folder(folder: Path, model: MaskedLanguageModel, loader: Loader) -> float:
+def check_folder(folder: Path, model: Model, loader: Loader) -> float:
     """The largest difference of a logit between transformers' model in `folder` and ours.
 
     On one batch of the loader, at all tokens that are no padding. CheckpointError when it is above
     LARGEST_DIFFERENCE, or the tokenizer in the folder is not that of the data.
     """
-    pairs = model.pair_head is not None
-    tokenizer, theirs = _load_with_transformers(folder, pairs)
+    detects = isinstance(model, ReplacedTokenModel)
+    pairs = isinstance(model, MaskedLanguageModel) and model.pair_head is not None
+    tokenizer, theirs = _load_with_transformers(folder, pairs or detects)
     expected = loader.datasets[0].manifest.tokenizer
     ids = {"mask": tokenizer.mask_token_id, "pad": tokenizer.pad_token_id}
     if any(expected[name] != found for name, found in ids.items()):
@@ -127,14 +170,20 @@ def check_folder(folder: Path, model: MaskedLanguageModel, loader: Loader) -> fl
     loader.close()
     shown_BS = torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]
     segments_BS = batch.segment_ids if model.config.segment_types > 1 else None
-    ours = model.logits(batch.input_ids, batch.lengths, segments_BS)[shown_BS]
     given = {} if segments_BS is None else {"token_type_ids": segments_BS}
     found = theirs(input_ids=batch.input_ids, attention_mask=shown_BS.long(), **given)
-    difference = _difference(ours, (found.prediction_logits if pairs else found.logits)[shown_BS])
-    if pairs:
-        ours = model.pair_logits(batch.input_ids, batch.lengths, segments_BS)
+    inputs = (batch.input_ids, batch.lengths, segments_BS)
+    if isinstance(model, ReplacedTokenModel):
+        difference = _difference(model.detect(*inputs)[shown_BS], found.logits[shown_BS])
+        _, theirs = _load_with_transformers(folder / GENERATOR, False)
+        found = theirs(input_ids=batch.input_ids, attention_mask=shown_BS.long(), **given)
+    elif pairs:
         labels = "sop_logits" if "sop_logits" in found else "seq_relationship_logits"
-        difference = max(difference, _difference(ours, found[labels]))
+        difference = _difference(model.pair_logits(*inputs), found[labels])
+    else:
+        difference = 0.0
+    words = found.prediction_logits if pairs else found.logits
+    difference = max(difference, _difference(model.logits(*inputs)[shown_BS], words[shown_BS]))
     if not difference <= LARGEST_DIFFERENCE:
         raise CheckpointError(
             f"transformers computes other logits from what was written: they differ by "
@@ -143,7 +192,7 @@ def check_folder(folder: Path, model: MaskedLanguageModel, loader: Loader) -> fl
     return difference
 
 
-def place(model: MaskedLanguageModel) -> torch.device:
+def place(model: Model) -> torch.device:
     """Move a model to the GPU, where there is one; returns where it is."""
     device = compute_device()
     model.to(device)
@@ -171,7 +220,7 @@ def _load_with_transformers(folder: Path, pairs: bool) -> tuple[Any, Any]:
 
 
 @torch.no_grad()
-def _fill(model: MaskedLanguageModel, checkpoint: Checkpoint) -> None:
+def _fill(model: Model, checkpoint: Checkpoint) -> None:
     parameters = dict(model.named_parameters())
     records = {part.name: part for part in logical_parameters(model)}
     for name, weight in checkpoint.weights():

@@ -11,9 +11,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.flops import parameter_count, step_flops
+from model.flops import detection_flops, detection_parameters, parameter_count, step_flops
 from model.hugging_face import logical_parameters
 from model.objectives import Inputs, MaskedLanguageModel
+from model.replaced_tokens import ReplacedTokenModel
 from pipeline.recipes.roberta import roberta_base, roberta_large
 from pipeline.training.plan import encoder_config
 from tests.model.conftest import MASK_ID, TOY, toy_batch, toy_model
@@ -67,3 +68,33 @@ def test_equals_torchs_count_of_the_forward_pass() -> None:
     ours = step_flops(TOY, sequences=3, sequence_length=40, predictions=8) // 3
     padding = 2 * 8 * (384 - 300) * TOY.width
     assert counter.get_total_flops() == ours + padding
+
+
+@pytest.mark.parametrize("embedding_width", [32, 48])
+def test_other_heads_are_counted(embedding_width: int) -> None:
+    """Parameters are those of the modules, and FLOPs those that torch counts."""
+    config = replace(TOY, position_offset=0, segment_types=2, embedding_width=embedding_width)
+    generator = replace(config, width=24, heads=2, feed_forward=96, layers=1)
+    padding = (config.padded_vocab_size - config.vocab_size) * (embedding_width + 1)
+    spans = MaskedLanguageModel(config, seed=0, boundary_weight=1.0)
+    counted = parameter_count(config, boundary_head=True)
+    bias = config.padded_vocab_size - config.vocab_size
+    assert counted == sum(p.numel() for p in spans.parameters()) - padding - bias
+    for own in (generator, None):
+        model = ReplacedTokenModel(config, own, weight=50.0, seed=0)
+        counted = detection_parameters(config, own or config, tied=own is None)
+        assert counted == sum(p.numel() for p in model.parameters()) - padding
+
+
+def test_flops_of_other_heads_are_those_of_their_products() -> None:
+    config = replace(TOY, embedding_width=32)
+    generator = replace(config, width=24, heads=2, feed_forward=96, layers=1)
+    sizes = {"sequences": 3, "sequence_length": 40}
+    alone = step_flops(config, **sizes, predictions=7)
+    spans = step_flops(config, **sizes, predictions=7, boundary_head=True)
+    assert spans - alone == 3 * 7 * 2 * ((2 * 48 + 200) * 48 + 48 * 32 + 300 * 32)
+    both = detection_flops(config, generator, **sizes, predictions=7)
+    parts = step_flops(generator, **sizes, predictions=7) + step_flops(
+        config, **sizes, predictions=0
+    )
+    assert both - parts == 3 * 3 * 40 * 2 * (48 * 48 + 48)

@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from model import heads
-from model.heads import word_losses
+from model.heads import MaskedLanguageHead, word_losses
+from model.sampling import sample
+from tests.model.conftest import TOY
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 4 * 300 * 3, 1 << 24])
@@ -47,3 +49,16 @@ def test_bfloat16_sums_in_float32() -> None:
     expected = F.cross_entropy((hidden @ words.T)[:, :300].float(), labels, reduction="none")
     assert losses.dtype == torch.float32
     torch.testing.assert_close(losses, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_sampling_changes_no_loss() -> None:
+    torch.manual_seed(0)
+    head = MaskedLanguageHead(TOY, torch.nn.Embedding(TOY.padded_vocab_size, TOY.width))
+    torch.nn.init.constant_(head.bias[TOY.vocab_size :], 50.0)
+    hidden, labels = torch.randn(400, TOY.width), torch.randint(300, (400,))
+    losses, found, sampled = head.sample(hidden, labels, torch.arange(400))
+    for part, other in zip((losses, found), head(hidden, labels)):
+        assert torch.equal(part, other)
+    assert int(sampled.max()) < TOY.vocab_size and not sampled.requires_grad
+    expected = sample(head.logits(hidden).softmax(-1), torch.arange(400))
+    assert torch.equal(sampled, expected)

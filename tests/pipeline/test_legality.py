@@ -129,6 +129,11 @@ def test_every_number_has_a_legal_range() -> None:
             "or order, with data.format one of segment_pair, sentence_pair, or objective.kind=mlm",
         ),
         (
+            "objective.kind=mlm_sbo",
+            "objective.kind=mlm_sbo asks for the words of spans, data.masking=token draws none; "
+            "set data.masking=span, or objective.kind=mlm",
+        ),
+        (
             "schedule.end_lr=1",
             "schedule.end_lr=1.0 is above optimizer.peak_lr=0.0025; lower it",
         ),
@@ -137,6 +142,43 @@ def test_every_number_has_a_legal_range() -> None:
 def test_an_illegal_run_is_refused_in_one_line(settings: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         override(RUN, settings.split())
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (
+            "data.masking=token data.masks.random_share=0.1",
+            "objective.kind=rtd replaces tokens by its generator, data.masks.random_share=0.1 by "
+            "random ids; set that to 0, as data.masking=electra does, or objective.kind=mlm",
+        ),
+        (
+            "objective.generator.tied=true",
+            "objective.generator.tied=True is the encoder itself, objective.generator.layers=1 "
+            "and width=0.333333 are not; set both to 1, or tied=false",
+        ),
+        (
+            "objective.generator.layers=0.01",
+            "objective.generator.layers=0.01 of 12 and width=0.333333 of 768 make 0 layers of 256 "
+            "in 4 heads; choose shares of at least one layer, and a width that its heads divide",
+        ),
+        (
+            "objective.generator.width=0.45",
+            "objective.generator.layers=1 of 12 and width=0.45 of 768 make 12 layers of 346 in 5 "
+            "heads; choose shares of at least one layer, and a width that its heads divide",
+        ),
+        (
+            "encoder.sharing=all",
+            "objective.kind=rtd has no class in transformers with encoder.sharing=all, "
+            "encoder.position_offset=0 and encoder.activation=gelu; set them to none, 0 and gelu",
+        ),
+    ],
+)
+def test_a_generator_that_cannot_be_is_refused_in_one_line(settings: str, message: str) -> None:
+    """TRAPS 4: no random ids beside a generator's."""
+    with pytest.raises(ConfigError) as error:
+        override(recipe("electra_base"), settings.split())
     assert str(error.value) == message
 
 
@@ -154,6 +196,7 @@ def test_an_illegal_run_is_refused_in_one_line(settings: str, message: str) -> N
         "data.sequence_length=1024 encoder.positions=1024",
         "data.masks.mask_share=0.9 data.masks.random_share=0.1",
         "data.masks.mask_share=1 data.masks.random_share=0",
+        "objective.kind=mlm_sbo data.masking=span",
         "steps=20",  # below the warm-up: a smoke test of the same schedule's start
         "optimizer.kind=adamw",
         "seed=9223372036854775807",

@@ -7,7 +7,7 @@ from math import prod
 import pytest
 import torch
 
-from model import objectives
+from model import objectives, replaced_tokens
 from model.hugging_face import logical_parameters
 from pipeline.run import Run
 from pipeline.training.objectives import build_model
@@ -16,5 +16,6 @@ from pipeline.training.objectives import build_model
 def sizes(run: Run) -> dict[str, int]:
     """Parameters by transformers' names, each once."""
     with pytest.MonkeyPatch.context() as patched, torch.device("meta"):
-        patched.setattr(objectives, "initialize", lambda *_: None)
+        for module in (objectives, replaced_tokens):
+            patched.setattr(module, "initialize", lambda *_: None)
         return {part.name: prod(part.shape) for part in logical_parameters(build_model(run, 0))}

@@ -28,6 +28,18 @@ def test_each_part_is_a_mean_over_its_own_count() -> None:
     }  # fmt: skip
 
 
+def test_detection_is_reported_by_precision_recall_and_area() -> None:
+    parts = (MLM, LossPart(name="rtd", weight=50.0, per="tokens"))
+    histogram = torch.zeros(2, 8)
+    histogram[0, :4], histogram[1, 3:5] = 15.0, 10.0
+    detection = {"loss": 16.0, "correct": 60.0, "found": 6.0, "suspected": 8.0, "replaced": 20.0}
+    given = sums() | {f"rtd_{name}": torch.tensor(value) for name, value in detection.items()}
+    found = part_metrics(parts, given | {"rtd_histogram": histogram}, COUNTS)
+    assert found["loss"] == pytest.approx(3.0 + 50 * 16 / 80)
+    assert (found["rtd_accuracy"], found["rtd_precision"], found["rtd_recall"]) == (0.75, 0.75, 0.3)
+    assert found["rtd_auc"] == pytest.approx((0.5 * (45 + 7.5) + 0.5 * 60) / 60)
+
+
 def test_gradients_are_those_of_the_means() -> None:
     given = sums()
     for name in ("mlm_loss", "pair_loss"):

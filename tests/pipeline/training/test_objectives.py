@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from typing import get_args, get_type_hints
 
+import pytest
+
 from pipeline.recipes import recipe
 from pipeline.run import Objective
+from pipeline.settings import override
 from pipeline.training.objectives import OBJECTIVES, build_model
 from pipeline.training.plan import encoder_config
 
@@ -17,3 +20,22 @@ def test_a_run_has_the_parts_of_its_kind() -> None:
     model = build_model(run, seed=0)
     assert [(part.name, part.weight) for part in model.parts] == [("mlm", 1.0)]
     assert model.config == encoder_config(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("spanbert_tiny", [("mlm", 1.0, "predictions"), ("sbo", 1.0, "boundaries")]),
+        ("electra_tiny", [("mlm", 1.0, "predictions"), ("rtd", 50.0, "tokens")]),
+    ],
+)
+def test_parts_have_their_weights_and_counts(
+    name: str, parts: list[tuple[str, float, str]]
+) -> None:
+    model = build_model(recipe(name), seed=0)
+    assert [(part.name, part.weight, part.per) for part in model.parts] == parts
+
+
+def test_traps_22_settings_weigh_a_part_once() -> None:
+    run = override(recipe("electra_tiny"), ["objective.detection_weight=7"])
+    assert build_model(run, seed=0).parts[1].weight == 7

@@ -1,0 +1,126 @@
+"""ELECTRA's two networks <-> transformers' two folders, its ElectraForPreTraining and its
+ElectraForMaskedLM.
+
+The names are those of `families.ELECTRA`, which calls what only the generator has `generator.`
+before its name there; the embeddings that both have are the discriminator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.config import EncoderConfig
+from model.families import COMMON, ELECTRA
+from model.hugging_face import fill, pieces_of
+from model.replaced_tokens import ReplacedTokenModel
+
+Folder = tuple[dict[str, Tensor], dict[str, Any]]
+"""Weights and configuration."""
+
+WEIGHT = 50.0
+"""Of the detector's loss beside the generator's, which folders do not say: Clark et al.'s."""
+OWNED = "generator."
+SHARED = "electra.embeddings."
+ENCODER = "electra."
+
+
+def to_folders(model: ReplacedTokenModel) -> tuple[Folder, Folder]:
+    """Copies of the weights and configurations of the discriminator, and of the generator.
+
+    ValueError when transformers' classes cannot compute what this model computes.
+    """
+    state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
+    detector = {name: weight for name, weight in state.items() if not name.startswith(OWNED)}
+    common = SHARED if model.generator else ENCODER
+    filler = {name: weight for name, weight in detector.items() if name.startswith(common)}
+    filler |= {
+        name.removeprefix(OWNED): weight for name, weight in state.items() if name.startswith(OWNED)
+    }
+    filler |= {alias: filler[name] for alias, name in ELECTRA.tied.items()}
+    return (
+        (detector, _their_config(model.config, "ElectraForPreTraining")),
+        (filler, _their_config(model.generator_config, "ElectraForMaskedLM")),
+    )
+
+
+def from_folders(
+    detector: tuple[Mapping[str, Tensor], Mapping[str, Any]],
+    filler: tuple[Mapping[str, Tensor], Mapping[str, Any]],
+) -> ReplacedTokenModel:
+    """A model with the weights and configurations of a discriminator and a generator.
+
+    One encoder does both when theirs are equal. ValueError names what does not fit; embeddings must
+    be shared.
+    """
+    config, generator = _our_config(detector[1]), _our_config(filler[1])
+    shared = {name: weight for name, weight in filler[0].items() if name.startswith(SHARED)}
+    for name, weight in shared.items():
+        if name not in detector[0] or not torch.equal(weight, detector[0][name]):
+            raise ValueError(f"{name} differs between generator and discriminator, which share it")
+    encoder = {name: weight for name, weight in filler[0].items() if name.startswith(ENCODER)}
+    tied = config == generator and all(
+        torch.equal(weight, detector[0][name]) for name, weight in encoder.items()
+    )
+    model = ReplacedTokenModel(config, None if tied else generator, weight=WEIGHT, seed=0)
+    for alias, name in ELECTRA.tied.items():
+        if alias in filler[0] and not torch.equal(filler[0][alias], filler[0][name]):
+            raise ValueError(f"{alias} is not {name}; only tied weights can be loaded")
+    owned = filler[0].keys() - ELECTRA.tied.keys() - (encoder if tied else shared).keys()
+    fill(
+        model,
+        {**detector[0], **{OWNED + name: filler[0][name] for name in owned}},
+        ELECTRA.unused,
+        ELECTRA.tied,
+    )
+    return model
+
+
+def _their_config(config: EncoderConfig, architecture: str) -> dict[str, Any]:
+    if config.position_offset or config.sharing != "none":
+        raise ValueError(
+            f"position_offset={config.position_offset} and sharing={config.sharing}: in ELECTRA "
+            "they are 0 and none"
+        )
+    if config.activation != "gelu":
+        raise ValueError(f"activation={config.activation}: ELECTRA's generator has gelu")
+    return {
+        "architectures": [architecture],
+        "model_type": ELECTRA.model_type,
+        **{theirs: getattr(config, ours) for ours, theirs in COMMON.items()},
+        "embedding_size": config.embedding_width,
+        "attention_probs_dropout_prob": config.dropout,
+        "hidden_act": "gelu",
+        "max_position_embeddings": config.positions,
+        "pad_token_id": 0,
+        "tie_word_embeddings": True,
+    }
+
+
+def _our_config(theirs: Mapping[str, Any]) -> EncoderConfig:
+    needed = {*COMMON.values(), "embedding_size", "hidden_act", "max_position_embeddings"}
+    if lacking := sorted(needed - theirs.keys()):
+        raise ValueError(f"the configuration lacks {', '.join(lacking)}")
+    fixed = {
+        "model_type": ELECTRA.model_type,
+        "hidden_act": "gelu",
+        "attention_probs_dropout_prob": theirs["hidden_dropout_prob"],
+        "tie_word_embeddings": True,
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+    }
+    for name, value in fixed.items():
+        if theirs.get(name, value) != value:
+            raise ValueError(f"{name}={theirs[name]} cannot be loaded; this model has {value}")
+    return EncoderConfig(
+        **{ours: theirs[name] for ours, name in COMMON.items()},
+        embedding_width=theirs["embedding_size"],
+        sharing="none",
+        groups=1,
+        activation="gelu",
+        positions=theirs["max_position_embeddings"],
+        position_offset=0,
+    )

@@ -1,0 +1,94 @@
+"""SpanBERT's second question: which words stand in a masked span, seen from outside it alone.
+
+Joshi et al. 2020, sec. 3.2, and facebookresearch/SpanBERT (models/pair_bert.py, data/masking.py).
+Each word of a span is told from the hidden vectors of the tokens just outside both its ends and
+from its own place in the span. A span is a maximal run of predicted positions, so spans that touch
+are one. As in their code, a span next to a special token has no such question, nor has a word
+after the first `MOST_TARGETS` of its span.
+
+Legend: B batch, S sequence, K predicted positions, D width of hidden vectors, E of
+embeddings, P size of a place's vector.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from model.config import EncoderConfig
+from model.heads import word_losses
+from model.layers import gelu
+
+MOST_TARGETS = 15
+"""Words of a span that are asked for: SpanBERT's --max-pair-targets."""
+PLACE_WIDTH = 200
+"""P: SpanBERT's --pair-positional-embedding-size."""
+
+
+class Boundaries(NamedTuple):
+    """What each predicted position is told from; [K], int64 but for the weights."""
+
+    left: Tensor
+    """The token before the span, as row x S + place."""
+    right: Tensor
+    """The token behind the span."""
+    place: Tensor
+    """In the span, from 0; MOST_TARGETS - 1 where it would be more, with weight 0."""
+    weights: Tensor
+    """float32, 1 where there is a question."""
+
+
+def boundaries(
+    input_ids_BS: Tensor, positions_K: Tensor, weights_K: Tensor, edge_ids: tuple[int, int]
+) -> Boundaries:
+    """The boundaries of the span around each predicted position, without waiting for a GPU.
+
+    The arguments are those of `objectives.Inputs`; a row's first and last token are not predicted.
+    """
+    ids = input_ids_BS.flatten()
+    # Unused slots point at the first token of all, which is not predicted.
+    predicted = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    predicted.scatter_(0, positions_K, weights_K > 0)
+    places = torch.arange(len(ids), device=ids.device)
+    before = torch.where(predicted, 0, places).cummax(0).values
+    behind = torch.where(predicted, len(ids) - 1, places).flip(0).cummin(0).values.flip(0)
+    left_K, right_K = before[positions_K], behind[positions_K]
+    place_K = positions_K - left_K - 1
+    edge = (ids == edge_ids[0]) | (ids == edge_ids[1])
+    asked_K = ~(edge[left_K] | edge[right_K]) & (place_K < MOST_TARGETS)
+    return Boundaries(
+        left=left_K,
+        right=right_K,
+        place=place_K.clamp(0, MOST_TARGETS - 1),
+        weights=weights_K * asked_K,
+    )
+
+
+class SpanBoundaryHead(nn.Module):
+    """Twice dense, GELU, LayerNorm, then the word table and a bias of its own for each word."""
+
+    def __init__(self, config: EncoderConfig, words: nn.Embedding) -> None:
+        """words: the encoder's own word table, whose weight is tied."""
+        super().__init__()
+        self.places = nn.Embedding(MOST_TARGETS, PLACE_WIDTH)
+        self.first = nn.Linear(2 * config.width + PLACE_WIDTH, config.width)
+        self.first_norm = nn.LayerNorm(config.width, config.layer_norm_eps)
+        self.second = nn.Linear(config.width, config.embedding_width)
+        self.second_norm = nn.LayerNorm(config.embedding_width, config.layer_norm_eps)
+        self.activation = gelu(config.activation)
+        self.words = words.weight
+        self.bias = nn.Parameter(torch.zeros(config.padded_vocab_size))
+        self.vocab_size = config.vocab_size
+
+    def forward(
+        self, hidden_BSD: Tensor, found: Boundaries, labels_K: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of each position in float32 [K], and whether its word was found [K]."""
+        hidden_ND = hidden_BSD.flatten(0, 1)
+        ends = (hidden_ND.index_select(0, found.left), hidden_ND.index_select(0, found.right))
+        joined = torch.cat([*ends, self.places(found.place)], -1)
+        first_KD = self.first_norm(self.activation(self.first(joined)))
+        second_KE = self.second_norm(self.activation(self.second(first_KD)))
+        return word_losses(second_KE, self.words, self.bias, labels_K, self.vocab_size)

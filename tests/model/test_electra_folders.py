@@ -1,0 +1,200 @@
+"""Parity with transformers' two ELECTRA classes, both ways, through the production table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from torch import Tensor
+
+from model.config import EncoderConfig
+from model.electra_folders import from_folders, to_folders
+from model.hugging_face import logical_parameters
+from model.objectives import Inputs
+from model.replaced_tokens import ReplacedTokenModel
+from model.sampling import sample
+from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
+
+CONFIG = replace(TOY, position_offset=0, segment_types=2, embedding_width=32, width=48)
+GENERATORS: dict[str, EncoderConfig | None] = {
+    "smaller": replace(CONFIG, width=24, heads=2, feed_forward=72, layers=1),
+    "as wide as embeddings": replace(CONFIG, width=32, feed_forward=64),
+    "the encoder itself": None,
+}
+Pair = tuple[ReplacedTokenModel, Any, Any]
+
+
+def toy(name: str, seed: int = 1) -> ReplacedTokenModel:
+    """Every vector drawn, so that none is hidden by being 0 or 1."""
+    model = ReplacedTokenModel(CONFIG, GENERATORS[name], weight=50.0, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+        model.head.bias[CONFIG.vocab_size :] = 0
+    return model
+
+
+def exported(name: str) -> Pair:
+    """Our weights in theirs."""
+    model = toy(name)
+    found = []
+    kinds = (transformers.ElectraForPreTraining, transformers.ElectraForMaskedLM)
+    for kind, (state, config) in zip(kinds, to_folders(model)):
+        theirs = kind(transformers.ElectraConfig(**config))
+        theirs.load_state_dict(state, strict=True)
+        found.append(theirs)
+    return model, *found
+
+
+def imported(name: str) -> Pair:
+    """Their weights in ours."""
+    _, detector, filler = exported(name)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for theirs in (detector, filler):
+            for parameter in theirs.parameters():
+                parameter += 0.1 * torch.randn_like(parameter)
+        same = "" if name == "the encoder itself" else "embeddings."
+        for key, value in filler.electra.state_dict().items():
+            if key.startswith(same):
+                value.copy_(detector.electra.state_dict()[key])
+    folders = [(theirs.state_dict(), theirs.config.to_dict()) for theirs in (detector, filler)]
+    model = from_folders(*folders)
+    assert (model.generator is None) == (name == "the encoder itself")
+    return model, detector, filler
+
+
+def inputs(rows: str) -> tuple[Inputs, Tensor]:
+    """A batch of two segments, and its attention mask; of its 8 slots 5 are used."""
+    batch = toy_batch(LENGTHS[rows])
+    generator = torch.Generator().manual_seed(3)
+    mask = torch.arange(TOY.positions) < batch["lengths_B"][:, None]
+    segments = (torch.arange(TOY.positions) > 8).long() * mask
+    found = Inputs(
+        **batch,
+        mask_id=MASK_ID,
+        segment_ids_BS=segments,
+        row_weights_B=torch.ones(3),
+        draws_K=torch.randint(2**62, (8,), generator=generator),
+    )
+    return found, mask
+
+
+@pytest.mark.parametrize("rows", LENGTHS)
+@pytest.mark.parametrize("name", GENERATORS)
+@pytest.mark.parametrize("pair", [exported, imported])
+def test_logits_and_losses_are_equal(pair: Callable[[str], Pair], name: str, rows: str) -> None:
+    model, detector, filler = pair(name)
+    given, mask = inputs(rows)
+    model, detector, filler = model.eval(), detector.eval(), filler.eval()
+    arguments = {"attention_mask": mask.long(), "token_type_ids": given.segment_ids_BS}
+    with torch.no_grad():
+        words = filler(given.input_ids_BS, **arguments).logits
+        ours = model.logits(given.input_ids_BS, given.lengths_B, given.segment_ids_BS)
+        torch.testing.assert_close(ours[mask], words[mask], rtol=0, atol=1e-5)
+        assert words[mask].std() > 0.3
+        used = given.positions_K[:5]
+        expected = F.cross_entropy(words.flatten(0, 1)[used], given.labels_K[:5], reduction="sum")
+
+        # What a slow reader of the paper shows and asks.
+        shown, labels = given.input_ids_BS.clone(), torch.zeros(given.input_ids_BS.shape)
+        for slot, position in enumerate(used.tolist()):
+            chances = words.flatten(0, 1)[position].softmax(-1)
+            word = int(sample(chances[None], given.draws_K[slot : slot + 1]))
+            shown.view(-1)[position] = word
+            labels.view(-1)[position] = float(word != given.labels_K[slot])
+        theirs = detector(shown, **arguments, labels=labels.long())
+        logits = model.detect(shown, given.lengths_B, given.segment_ids_BS)
+        torch.testing.assert_close(logits[mask], theirs.logits[mask], rtol=0, atol=1e-5)
+        sums = model(given)
+    torch.testing.assert_close(sums["mlm_loss"], expected, rtol=1e-5, atol=0)
+    torch.testing.assert_close(sums["rtd_loss"] / mask.sum(), theirs.loss, rtol=1e-5, atol=0)
+    assert sums["rtd_replaced"] == labels.sum() >= 3
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_saved_folders_load_and_come_back(name: str, tmp_path: Path) -> None:
+    model, detector, filler = exported(name)
+    kinds = (transformers.AutoModelForPreTraining, transformers.AutoModelForMaskedLM)
+    for theirs, kind, folder in zip((detector, filler), kinds, ("d", "g")):
+        theirs.save_pretrained(tmp_path / folder)
+        loaded, report = kind.from_pretrained(tmp_path / folder, output_loading_info=True)
+        assert type(loaded) is type(theirs) and not any(report.values()), report
+    back = from_folders(*to_folders(model))
+    assert (back.config, back.generator_config) == (model.config, model.generator_config)
+    for (parameter, ours), other in zip(model.named_parameters(), back.parameters(), strict=True):
+        assert torch.equal(ours, other), parameter
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_traps_12_the_whole_embedding_block_is_shared(name: str) -> None:
+    """Words, positions, segments and LayerNorm: one parameter each, with both gradients."""
+    model = toy(name)
+    names = [parameter for parameter, _ in model.named_parameters()]
+    assert [part for part in names if "embeddings" in part] == [
+        "encoder.embeddings.words.weight",
+        "encoder.embeddings.positions.weight",
+        "encoder.embeddings.segments.weight",
+        "encoder.embeddings.norm.weight",
+        "encoder.embeddings.norm.bias",
+    ]
+    given, _ = inputs("full rows")
+    gradients = []
+    for part in ("mlm_loss", "rtd_loss"):
+        model.zero_grad()
+        model(given)[part].backward()
+        norm = model.encoder.embeddings.norm.weight.grad
+        assert norm is not None and norm.any()
+        gradients.append(norm.clone())
+    model.zero_grad()
+    sums = model(given)
+    (sums["mlm_loss"] + sums["rtd_loss"]).backward()
+    assert model.encoder.embeddings.norm.weight.grad is not None
+    torch.testing.assert_close(
+        model.encoder.embeddings.norm.weight.grad, sum(gradients), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_traps_12_no_gradient_goes_through_what_is_sampled() -> None:
+    """Detection alone moves nothing that only the generator has."""
+    model = toy("smaller")
+    model(inputs("full rows")[0])["rtd_loss"].backward()
+    for name, parameter in model.named_parameters():
+        moved = parameter.grad is not None and bool(parameter.grad.any())
+        assert moved == name.startswith(("encoder.", "detection.")), name
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_every_number_is_in_one_logical_parameter(name: str) -> None:
+    model = toy(name)
+    counts = {part: torch.zeros(p.numel()) for part, p in model.named_parameters()}
+    pieces = logical_parameters(model)
+    assert len({piece.name for piece in pieces}) == len(pieces)
+    for piece in pieces:
+        counts[piece.parameter_name][piece.start : piece.start + prod(piece.shape)] += 1
+    for part, count in counts.items():
+        padding = {"encoder.embeddings.words.weight": 84 * 32, "head.bias": 84}.get(part, 0)
+        assert count[: len(count) - padding].eq(1).all() and not count[len(count) - padding :].any()
+
+
+def test_embeddings_that_are_not_shared_are_refused() -> None:
+    detector, (state, config) = to_folders(toy("smaller"))
+    changed = state | {"electra.embeddings.LayerNorm.bias": torch.ones(32)}
+    with pytest.raises(ValueError, match=r"LayerNorm.bias differs between generator and"):
+        from_folders(detector, (changed, config))
+
+
+def test_without_draws_the_generator_alone_is_scored() -> None:
+    model, given = toy("smaller").eval(), inputs("short rows")[0]
+    alone = model(given._replace(draws_K=None))
+    assert set(alone) == {"mlm_loss", "mlm_correct", "mask_loss", "mask_count"}
+    assert torch.equal(alone["mlm_loss"], model(given)["mlm_loss"])

@@ -1,0 +1,89 @@
+"""What ELECTRA's discriminator is shown and asked equals a slow reading of the paper's rules."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from model.objectives import Inputs
+from model.replaced_tokens import area_under_curve, detection_sums, histograms, replaced
+
+
+def slow_replaced(
+    ids: list[list[int]], originals: dict[tuple[int, int], int], sampled: dict[tuple[int, int], int]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """ids: as masked; originals, sampled: word by (row, place). What is shown, and labels."""
+    text = [list(row) for row in ids]
+    for (row, place), word in originals.items():  # unmask
+        text[row][place] = word
+    shown = [list(row) for row in text]
+    for (row, place), word in sampled.items():
+        shown[row][place] = word
+    labels = [[int(a != b) for a, b in zip(*rows)] for rows in zip(shown, text)]
+    return shown, labels
+
+
+def test_traps_12_what_is_shown_and_asked() -> None:
+    """A sampled original counts as original; kept positions are sampled too; pads are not asked."""
+    mask, length = 4, 6
+    ids = [[0, mask, 11, mask, 13, 2], [0, 20, mask, 22, 2, 1]]
+    positions = torch.tensor([1, 3, 4, length + 1, length + 2, 0, 0])
+    labels = torch.tensor([10, 12, 13, 20, 21, 0, 0])
+    words = torch.tensor([10, 99, 98, 20, 97, 77, 76])  # of unused slots too
+    weights = torch.tensor([1.0] * 5 + [0.0] * 2)
+    places = [divmod(int(position), length) for position in positions[:5]]
+    inputs = Inputs(torch.tensor(ids), None, positions, labels, weights, mask)
+    shown, changed = replaced(inputs, words)
+    expected = slow_replaced(
+        ids, dict(zip(places, labels.tolist())), dict(zip(places, words.tolist()))
+    )
+    assert (shown.tolist(), changed.tolist()) == expected
+    assert shown.tolist() == [[0, 10, 11, 99, 98, 2], [0, 20, 97, 22, 2, 1]]
+    assert changed.tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 1, 0, 0, 0]]
+
+
+def test_detection_sums_are_over_tokens_of_sequences() -> None:
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(3, 7)
+    labels = (torch.rand(3, 7) < 0.3).float()
+    lengths = [7, 5, 0]  # the last row is filling
+    weights = torch.tensor([[float(place < size) for place in range(7)] for size in lengths])
+    loss = correct = positives = suspected = found = 0.0
+    for row, size in enumerate(lengths):
+        for place in range(size):
+            p = 1 / (1 + math.exp(-float(logits[row, place])))
+            label = bool(labels[row, place])
+            loss -= math.log(p if label else 1 - p)
+            correct += (p > 0.5) == label
+            positives += label
+            suspected += p > 0.5
+            found += p > 0.5 and label
+    sums = detection_sums(logits, labels, weights)
+    assert float(sums.pop("rtd_loss")) == pytest.approx(loss, rel=1e-5)
+    assert {name: float(part) for name, part in sums.items()} == {
+        "rtd_correct": correct,
+        "rtd_replaced": positives,
+        "rtd_suspected": suspected,
+        "rtd_found": found,
+    }
+
+
+@pytest.mark.parametrize("spread", [0.5, 3.0])
+def test_the_area_under_the_curve_is_that_of_all_pairs(spread: float) -> None:
+    torch.manual_seed(1)
+    labels = (torch.rand(4, 200) < 0.2).float()
+    logits = torch.randn(4, 200) * spread + labels * spread
+    weights = torch.ones(4, 200)
+    weights[3, 150:] = 0
+    real = weights.bool()
+    original, changed = logits[real & (labels == 0)], logits[real & (labels == 1)]
+    expected = (changed[:, None] > original[None]).double().mean()
+    found = area_under_curve(*histograms(logits, labels, weights))
+    assert found == pytest.approx(float(expected), abs=2e-3)
+
+
+def test_the_area_of_nothing_is_no_number() -> None:
+    empty = histograms(torch.zeros(1, 4), torch.zeros(1, 4), torch.ones(1, 4))
+    assert math.isnan(area_under_curve(*empty))

@@ -1,0 +1,151 @@
+"""The span boundary objective equals a slow reading of its definition, span by span."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from torch import Tensor
+
+from model.encoder import initialize
+from model.hugging_face import from_hugging_face, to_hugging_face
+from model.layers import Embeddings
+from model.objectives import Inputs, MaskedLanguageModel
+from model.span_boundary import MOST_TARGETS, PLACE_WIDTH, SpanBoundaryHead, boundaries
+from tests.model.conftest import TOY
+
+CLS, SEP, MASK, PAD = 0, 2, 4, 1
+
+
+def spans_of(row: list[int]) -> list[tuple[int, int]]:
+    """[first, last] of each maximal run of predicted places (1) in a row."""
+    spans = []
+    for place, predicted in enumerate(row):
+        if predicted and not row[place - 1]:
+            spans.append((place, place))
+        elif predicted:
+            spans[-1] = (spans[-1][0], place)
+    return spans
+
+
+def questions(ids_BS: Tensor, predicted_BS: Tensor) -> dict[int, tuple[int, int, int]]:
+    """Position (row x S + place) -> left and right token and place in the span, where asked."""
+    length = ids_BS.shape[1]
+    found = {}
+    for row, ids in enumerate(ids_BS.tolist()):
+        for first, last in spans_of(predicted_BS[row].tolist()):
+            if ids[first - 1] in (CLS, SEP) or ids[last + 1] in (CLS, SEP):
+                continue
+            for place in range(first, min(last + 1, first + 15)):
+                found[row * length + place] = (
+                    row * length + first - 1,
+                    row * length + last + 1,
+                    place - first,
+                )
+    return found
+
+
+def toy_spans(seed: int, rows: int = 6, length: int = 40) -> tuple[Tensor, Tensor, Tensor]:
+    """ids [B, S], predicted [B, S] and used slots: rows of two segments, some short."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(5, TOY.vocab_size, (rows, length), generator=generator)
+    predicted = torch.zeros(rows, length, dtype=torch.int64)
+    for row in range(rows):
+        size = length - 3 * row
+        ids[row, size:] = PAD
+        ids[row, 0], ids[row, size - 1] = CLS, SEP
+        predicted[row, 1 : size - 1] = (torch.rand(size - 2, generator=generator) < 0.4).long()
+        if row % 2:
+            ids[row, size // 2], predicted[row, size // 2] = SEP, 0
+    predicted[2, 5:25] = 1  # longer than MOST_TARGETS
+    predicted[2, [4, 25]] = 0
+    ids[predicted.bool()] = MASK
+    return ids, predicted, predicted.flatten().nonzero()[:, 0]
+
+
+def padded(ids: Tensor, used: Tensor, labels: Tensor, unused: int) -> Inputs:
+    """As the loader gives them: unused slots behind the used ones, all 0."""
+    return Inputs(
+        input_ids_BS=ids,
+        lengths_B=None,
+        positions_K=F.pad(used, (0, unused)),
+        labels_K=F.pad(labels, (0, unused)),
+        weights_K=F.pad(torch.ones(len(used)), (0, unused)),
+        mask_id=MASK,
+        edge_ids=(CLS, SEP),
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_traps_9_boundaries_are_those_of_a_slow_reading(seed: int) -> None:
+    """Touching spans are one; edges have none; 15 targets at most."""
+    ids, predicted, used = toy_spans(seed)
+    inputs = padded(ids, used, used, 7)
+    found = boundaries(inputs.input_ids_BS, inputs.positions_K, inputs.weights_K, (CLS, SEP))
+    asked = questions(ids, predicted)
+    assert len(asked) == found.weights.sum() and 20 < len(asked) < len(used) - 5
+    for slot, position in enumerate(used.tolist()):
+        assert found.weights[slot] == (position in asked), position
+        if position in asked:
+            slots = (found.left[slot], found.right[slot], found.place[slot])
+            assert tuple(int(part) for part in slots) == asked[position]
+    assert not found.weights[len(used) :].any()
+    assert int(found.place.min()) >= 0 and int(found.place.max()) == MOST_TARGETS - 1
+
+
+def test_the_head_is_that_of_the_paper() -> None:
+    """Two layers of linear, GELU, LayerNorm on [left; right; place], and the tied decoder."""
+    words = Embeddings(TOY)
+    head = SpanBoundaryHead(TOY, words.words)
+    initialize(words, TOY, 3)
+    generator = torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            if parameter is not words.words.weight:
+                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    ids, predicted, used = toy_spans(1)
+    hidden = torch.randn(*ids.shape, TOY.width, generator=generator, requires_grad=True)
+    labels = torch.randint(5, TOY.vocab_size, (len(used),), generator=generator)
+    inputs = padded(ids, used, labels, 3)
+    found = boundaries(ids, inputs.positions_K, inputs.weights_K, (CLS, SEP))
+    losses, _ = head(hidden, found, inputs.labels_K)
+
+    asked, flat = questions(ids, predicted), hidden.flatten(0, 1)
+    expected = torch.zeros(())
+    for position, label in zip(used.tolist(), labels):
+        if position not in asked:
+            continue
+        left, right, place = asked[position]
+        vector = torch.cat([flat[left], flat[right], head.places.weight[place]])
+        assert vector.shape == (2 * TOY.width + PLACE_WIDTH,)
+        for dense, norm in ((head.first, head.first_norm), (head.second, head.second_norm)):
+            vector = F.gelu(dense.weight @ vector + dense.bias)
+            vector = F.layer_norm(vector, vector.shape, norm.weight, norm.bias, 1e-5)
+        logits = (words.words.weight @ vector + head.bias)[: TOY.vocab_size]
+        expected = expected - logits.log_softmax(0)[label]
+    loss = (losses * found.weights).sum()
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=0)
+    parts = [hidden, head.places.weight, head.first.weight, head.bias, words.words.weight]
+    ours = torch.autograd.grad(loss, parts)
+    for gradient, other in zip(ours, torch.autograd.grad(expected, parts)):
+        torch.testing.assert_close(gradient, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_its_head_travels_beside_any_family_s_weights(family: str) -> None:
+    """To transformers' names and back; what transformers loads is the rest."""
+    offset = {"bert": 0, "roberta": 2}[family]
+    config = replace(TOY, position_offset=offset)
+    model = MaskedLanguageModel(config, seed=3, boundary_weight=1.0)
+    state, settings = to_hugging_face(model)
+    own = {name for name in state if name.startswith("span_boundary.")}
+    assert len(own) == 10 and state["span_boundary.bias"].shape == (TOY.vocab_size,)
+    kind = getattr(transformers, settings["architectures"][0])
+    theirs = kind(transformers.AutoConfig.for_model(**settings))
+    theirs.load_state_dict({name: state[name] for name in state.keys() - own}, strict=True)
+    back = from_hugging_face(state, settings)
+    for (name, one), other in zip(model.named_parameters(), back.parameters(), strict=True):
+        assert torch.equal(one, other), name

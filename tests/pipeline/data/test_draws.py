@@ -1,0 +1,68 @@
+"""The numbers that the generator samples by: of the row and its place, whatever is around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.data.batch import Extras
+from pipeline.data.draws import draws
+from pipeline.data.order import Located
+from tests.pipeline.data.test_loader import loader
+
+LENGTH = 128
+
+
+def samples(dataset: int, pass_number: int, rows: list[int]) -> Located:
+    full = [np.full(len(rows), value) for value in (dataset, pass_number)]
+    return Located(full[0], full[1], np.array(rows))
+
+
+def all_places(rows: int) -> np.ndarray:
+    return np.arange(rows * LENGTH)
+
+
+def test_bits_are_fair_and_independent() -> None:
+    drawn = draws(0, samples(0, 1, list(range(1000))), all_places(1000), LENGTH)
+    assert drawn.dtype == np.int64 and len(np.unique(drawn)) == len(drawn)
+    bits = np.unpackbits(drawn.view(np.uint8)).reshape(1000, LENGTH, 64) * 2.0 - 1
+    assert np.abs(bits.mean((0, 1))).max() < 4.5 / len(drawn) ** 0.5
+    for other in (bits[1:], bits[:, 1:]):  # the next row's, and the next place's
+        near = bits[: other.shape[0], : other.shape[1]]
+        assert np.abs((near * other).mean((0, 1))).max() < 4.5 / other[..., 0].size ** 0.5
+
+
+def test_neither_micro_batches_nor_neighbours_change_them() -> None:
+    whole = draws(7, samples(0, 3, [5, 9, 2, 8]), all_places(4), LENGTH).reshape(4, LENGTH)
+    alone = draws(7, samples(0, 3, [2]), np.array([17, 3, 0]), LENGTH)
+    assert alone.tolist() == whole[2, [17, 3, 0]].tolist()
+
+
+def test_seed_dataset_pass_and_row_each_change_them() -> None:
+    variants = [(0, 0, 1, 4), (1, 0, 1, 4), (0, 1, 1, 4), (0, 0, 2, 4), (0, 0, 1, 5)]
+    drawn = [draws(s, samples(d, p, [r]), all_places(1), LENGTH) for s, d, p, r in variants]
+    for index, one in enumerate(drawn):
+        for other in drawn[index + 1 :]:
+            assert (one == other).mean() == 0
+
+
+def test_filling_alone_draws_nothing() -> None:
+    assert draws(0, samples(0, 1, []), np.zeros(3, np.int64), LENGTH).tolist() == [0, 0, 0]
+
+
+def test_batches_bring_them(random_shards: Path) -> None:
+    """The same for a row in any micro-batch, and only when asked for."""
+    found = {}
+    for rows in (8, 3):
+        source = loader(random_shards, 24, rows, extras=Extras(draws_seed=5))
+        for batch in next(source.steps()).batches:
+            assert batch.draws is not None and len(batch.draws) == len(batch.positions)
+            places = batch.positions[: batch.predictions].tolist()
+            for position, drawn in zip(places, batch.draws.tolist()):
+                key = (rows, int(batch.samples.row[position // 70]), position % 70)
+                found[key] = drawn
+        source.close()
+    assert len(found) > 200
+    assert all(found[3, row, place] == drawn for (_, row, place), drawn in found.items())
+    assert next(loader(random_shards).micro_batches()).draws is None
