@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.layers import Embeddings, Layer
+from model.pieces import Piece, listed, places_of, same_piece
 
 
 class Encoder(nn.Module):
@@ -31,18 +32,28 @@ class Encoder(nn.Module):
         input_ids_BS: Tensor,
         lengths_B: Tensor | None,
         segment_ids_BS: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> Tensor:
         """Hidden vectors [B, S, D]; what they are at pads has no meaning.
 
         lengths_B: tokens of each row, pads follow them; None when every row is full. On a GPU give
         None where it holds: asking the tensor would wait for the device, so it is not asked.
-        segment_ids_BS: see `Embeddings.forward`.
+        segment_ids_BS: see `Embeddings.forward`. cu_seqlens: int32 [P + 1], where pieces begin and
+        end in the flattened rows, see `model.pieces`; None: a row is one piece.
         """
-        shown_B11S = _shown(lengths_B, input_ids_BS.shape[1])
-        hidden_BSD: Tensor = self.embeddings(input_ids_BS, segment_ids_BS)
+        shape = input_ids_BS.shape
+        places_BS = None if cu_seqlens is None else places_of(cu_seqlens, shape)
+        hidden_BSD: Tensor = self.embeddings(input_ids_BS, segment_ids_BS, places_BS)
         hidden_BSD = self.projection(hidden_BSD)
+        pieces: list[Piece] | None = None
+        if cu_seqlens is None:
+            shown = _shown(lengths_B, shape[1])
+        elif hidden_BSD.device.type == "cpu" and hidden_BSD.dtype == torch.float32:
+            shown, pieces = None, listed(cu_seqlens, lengths_B, shape[1])
+        else:
+            shown = same_piece(cu_seqlens, shape)
         for index in self.order:
-            hidden_BSD = self.layers[index](hidden_BSD, shown_B11S)
+            hidden_BSD = self.layers[index](hidden_BSD, shown, pieces)
         return hidden_BSD
 
     def compile_layers(self) -> None:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.dropout import Dropout
-from model.row_attention import row_attention
+from model.pieces import Piece
+from model.row_attention import piece_attention, row_attention
 
 
 class Embeddings(nn.Module):
@@ -29,24 +30,31 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.position_offset = config.position_offset
 
-    def forward(self, input_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        input_ids_BS: Tensor,
+        segment_ids_BS: Tensor | None = None,
+        places_BS: Tensor | None = None,
+    ) -> Tensor:
         """Vectors [B, S, E].
 
         segment_ids_BS: None when every token is in segment 0; a table of one row does not read it,
-        since RoBERTa shows two segments by their separators alone. Positions count up over pads
-        too: pads are at the end, where nothing looks at them.
+        since RoBERTa shows two segments by their separators alone. places_BS: position of each
+        token, from 0; None when they count up from the first to the last, over pads too: pads are
+        at the end, where nothing looks at them.
         """
         length, device = input_ids_BS.shape[1], input_ids_BS.device
-        places_S = torch.arange(length, device=device) + self.position_offset
+        places = torch.arange(length, device=device) if places_BS is None else places_BS
         if segment_ids_BS is None or self.segments.num_embeddings == 1:
             segment_ids_BS = torch.zeros(1, dtype=torch.int64, device=device)
-        placed = self.positions(places_S) + self.segments(segment_ids_BS)
+        placed = self.positions(places + self.position_offset) + self.segments(segment_ids_BS)
         embedded_BSE: Tensor = self.dropout(self.norm(self.words(input_ids_BS) + placed))
         return embedded_BSE
 
 
 class Attention(nn.Module):
-    """Every token looks at every token of its row; query, key and value are one projection."""
+    """Every token looks at every token of its row, or of its piece of it; query, key and value are
+    one projection."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -55,16 +63,21 @@ class Attention(nn.Module):
         self.heads = config.heads
         self.dropout = config.dropout
 
-    def forward(self, hidden_BSD: Tensor, shown_B11S: Tensor | None) -> Tensor:
-        """shown_B11S: True for tokens, False for pads; None when no row is padded."""
+    def forward(
+        self, hidden_BSD: Tensor, shown: Tensor | None, pieces: list[Piece] | None = None
+    ) -> Tensor:
+        """shown: [B, 1, 1, S] True for tokens, False for pads, or [B, 1, S, S] what each token may
+        look at; None when that is the whole row, or `pieces` say it (float32 on a CPU alone)."""
         projected_BS3HK = self.query_key_value(hidden_BSD).unflatten(-1, (3, self.heads, -1))
         dropout = self.dropout if self.training else 0.0
-        if dropout and hidden_BSD.device.type == "cpu" and hidden_BSD.dtype == torch.float32:
-            mixed_BSD = row_attention(projected_BS3HK, _lengths(hidden_BSD, shown_B11S), dropout)
+        if pieces is not None:
+            mixed_BSD = piece_attention(projected_BS3HK, pieces, dropout)
+        elif dropout and hidden_BSD.device.type == "cpu" and hidden_BSD.dtype == torch.float32:
+            mixed_BSD = row_attention(projected_BS3HK, _lengths(hidden_BSD, shown), dropout)
         else:
             query_BHSK, key_BHSK, value_BHSK = projected_BS3HK.permute(2, 0, 3, 1, 4)
             mixed_BHSK = F.scaled_dot_product_attention(
-                query_BHSK, key_BHSK, value_BHSK, shown_B11S, dropout
+                query_BHSK, key_BHSK, value_BHSK, shown, dropout
             )
             mixed_BSD = mixed_BHSK.transpose(1, 2).flatten(2)
         output_BSD: Tensor = self.output(mixed_BSD)
@@ -97,9 +110,11 @@ class Layer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.width, config.layer_norm_eps)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, hidden_BSD: Tensor, shown_B11S: Tensor | None) -> Tensor:
-        """shown_B11S: True for tokens, False for pads; None when no row is padded."""
-        mixed_BSD = self.dropout(self.attention(hidden_BSD, shown_B11S))
+    def forward(
+        self, hidden_BSD: Tensor, shown: Tensor | None, pieces: list[Piece] | None = None
+    ) -> Tensor:
+        """shown, pieces: see `Attention.forward`."""
+        mixed_BSD = self.dropout(self.attention(hidden_BSD, shown, pieces))
         hidden_BSD = self.attention_norm(hidden_BSD + mixed_BSD)
         changed_BSD = self.dropout(self.feed_forward(hidden_BSD))
         normed_BSD: Tensor = self.feed_forward_norm(hidden_BSD + changed_BSD)

@@ -3,7 +3,8 @@
 Sums, never means: a step's loss is its sum over all ranks and micro-batches, each part divided once
 by its own count over all of them, which only the trainer knows.
 
-Legend: B batch, S sequence, K predicted positions, D width, V vocabulary.
+Legend: B batch, S sequence, R rows (B, or more that share these), K predicted positions, D width,
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -42,14 +43,19 @@ class Inputs(NamedTuple):
     """The id of [MASK]."""
     segment_ids_BS: Tensor | None = None
     """None when every token is in the first segment."""
-    pair_labels_B: Tensor | None = None
+    pair_labels_R: Tensor | None = None
     """0 in order, 1 random next or swapped, -1 none; None for formats without pairs."""
     row_weights_B: Tensor | None = None
-    """1 for sequences, 0 for filling; None when every row is a sequence."""
+    """1 for sequences, 0 for filling; None when every row is one, or is shared by some."""
     draws_K: Tensor | None = None
     """Random bits to sample by, int64; None where nothing is sampled."""
     edge_ids: tuple[int, int] = (0, 0)
     """Ids of the tokens that begin and end a sequence, [CLS] and [SEP]."""
+    row_starts_R: Tensor | None = None
+    """Where each row's first token is, row of the input x S + place, where rows share it; None when
+    each has its own."""
+    cu_seqlens: Tensor | None = None
+    """What attention isolates, see `Encoder.forward`; None when it is rows, each its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +119,15 @@ class MaskedLanguageModel(nn.Module):
 
     def forward(self, inputs: Inputs) -> Sums:
         """The sums of mlm, of pair where there are labels, and of sbo if it has a head for it."""
-        hidden_BSD = self.encoder(inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS)
+        hidden_BSD = self.encoder(
+            inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS, inputs.cu_seqlens
+        )
         sums = masked_language_sums(self.head, hidden_BSD, inputs)
-        if self.pair_head and inputs.pair_labels_B is not None:
-            sums |= pair_sums(self.pair_head, hidden_BSD, inputs.pair_labels_B)
+        if self.pair_head and inputs.pair_labels_R is not None:
+            first_RD = hidden_BSD[:, 0]
+            if inputs.row_starts_R is not None:
+                first_RD = hidden_BSD.flatten(0, 1).index_select(0, inputs.row_starts_R)
+            sums |= pair_sums(self.pair_head, first_RD, inputs.pair_labels_R)
         if self.boundary_head:
             sums |= boundary_sums(self.boundary_head, hidden_BSD, inputs)
         return sums
@@ -170,12 +181,13 @@ def boundary_sums(head: SpanBoundaryHead, hidden_BSD: Tensor, inputs: Inputs) ->
     }
 
 
-def pair_sums(head: PairHead, hidden_BSD: Tensor, labels_B: Tensor) -> Sums:
-    """The sums of pair; rows with the label -1 have no part in them."""
-    logits_B2 = head(hidden_BSD[:, 0]).float()
-    labelled_B = labels_B >= 0
-    losses_B = F.cross_entropy(logits_B2, labels_B.clamp(min=0), reduction="none")
+def pair_sums(head: PairHead, first_RD: Tensor, labels_R: Tensor) -> Sums:
+    """The sums of pair, from the hidden vectors of each row's first token; rows with the label -1
+    have no part in them."""
+    logits_R2 = head(first_RD).float()
+    labelled_R = labels_R >= 0
+    losses_R = F.cross_entropy(logits_R2, labels_R.clamp(min=0), reduction="none")
     return {
-        "pair_loss": (losses_B * labelled_B).sum(),
-        "pair_correct": (logits_B2.argmax(-1) == labels_B).float().sum(),
+        "pair_loss": (losses_R * labelled_R).sum(),
+        "pair_correct": (logits_R2.argmax(-1) == labels_R).float().sum(),
     }

@@ -76,14 +76,15 @@ class ReplacedTokenModel(nn.Module):
 
         Without draws there is nothing to detect: those of mlm alone.
         """
-        hidden_BSD = self._generate(inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS)
+        seen = inputs.lengths_B, inputs.segment_ids_BS, inputs.cu_seqlens
+        hidden_BSD = self._generate(inputs.input_ids_BS, *seen)
         hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, inputs.positions_K)
         if inputs.draws_K is None:
             losses_K, found_K = self.head(hidden_KD, inputs.labels_K)
             return word_sums(losses_K, found_K, inputs)
         losses_K, found_K, words_K = self.head.sample(hidden_KD, inputs.labels_K, inputs.draws_K)
         shown_BS, replaced_BS = replaced(inputs, words_K)
-        hidden_BSD = self.encoder(shown_BS, inputs.lengths_B, inputs.segment_ids_BS)
+        hidden_BSD = self.encoder(shown_BS, *seen)
         logits_BS = self.detection(hidden_BSD)
         weights_BS = token_weights(inputs)
         sums = word_sums(losses_K, found_K, inputs)
@@ -106,10 +107,14 @@ class ReplacedTokenModel(nn.Module):
         return self.head.logits(self._generate(input_ids_BS, lengths_B, segment_ids_BS))
 
     def _generate(
-        self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None
+        self,
+        input_ids_BS: Tensor,
+        lengths_B: Tensor | None,
+        segment_ids_BS: Tensor | None,
+        cu_seqlens: Tensor | None = None,
     ) -> Tensor:
         hidden_BSD: Tensor = (self.generator or self.encoder)(
-            input_ids_BS, lengths_B, segment_ids_BS
+            input_ids_BS, lengths_B, segment_ids_BS, cu_seqlens
         )
         return hidden_BSD
 

@@ -1,4 +1,4 @@
-"""Attention with dropout on a CPU: a few rows at a time, each at its own length.
+"""Attention with dropout on a CPU: a few rows at a time, each at its own length, or by pieces.
 
 torch has no fused kernel for this case: it writes scores, weights, random numbers and dropped
 weights of the whole batch to memory, four arrays of B x H x S x S, and keeps three of them for the
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from model.dropout import kept_scale, random_int16, threshold
+from model.pieces import Piece
 
 GROUP_BYTES = 16 << 20
 """Most bytes of a group's weights: below what the C library hands back to the system each time."""
@@ -30,19 +31,33 @@ def row_attention(projected_BS3HK: Tensor, lengths: list[int], dropout: float) -
     projected: query, key and value of every token. Keys from a row's length on are not seen, and
     outputs there have no meaning.
     """
-    return cast(Tensor, _RowAttention.apply(projected_BS3HK, lengths, dropout))  # type: ignore[no-untyped-call]
+    groups = _groups(lengths, projected_BS3HK.shape[3])
+    return cast(Tensor, _RowAttention.apply(projected_BS3HK, groups, dropout))  # type: ignore[no-untyped-call]
+
+
+def piece_attention(projected_BS3HK: Tensor, pieces: list[Piece], dropout: float) -> Tensor:
+    """The same where every token sees its own piece of a row alone; outputs outside of all pieces
+    have no meaning."""
+    groups = [
+        ((slice(row, row + 1), slice(first, first + length)), [length])
+        for row, first, length in pieces
+    ]
+    return cast(Tensor, _RowAttention.apply(projected_BS3HK, groups, dropout))  # type: ignore[no-untyped-call]
+
+
+_Group = tuple[tuple[slice, slice], list[int]]
+"""What is worked on at a time: its rows and places, and of each row how many of these count."""
 
 
 class _RowAttention(torch.autograd.Function):
     """Flash attention's backward pass, but from kept weights instead of recomputed ones."""
 
     @staticmethod
-    def forward(ctx: Any, projected_BS3HK: Tensor, lengths: list[int], dropout: float) -> Tensor:
+    def forward(ctx: Any, projected_BS3HK: Tensor, groups: list[_Group], dropout: float) -> Tensor:
         batch, length, _, heads, size = projected_BS3HK.shape
         out_BSHK = projected_BS3HK.new_zeros(batch, length, heads, size)
         kept = []
-        for first, own in _groups(lengths, heads):
-            group = slice(first, first + len(own)), slice(max(own))
+        for group, own in groups:
             query, key, value = projected_BS3HK[group].permute(2, 0, 3, 1, 4)
             weights_nHTT = _weights(query, key, own)
             if dropout:
@@ -77,10 +92,11 @@ class _RowAttention(torch.autograd.Function):
         return grad_projected, None, None
 
 
-def _groups(lengths: list[int], heads: int) -> list[tuple[int, list[int]]]:
-    """The first row and the lengths of runs whose weights take `GROUP_BYTES`, or single rows."""
+def _groups(lengths: list[int], heads: int) -> list[_Group]:
+    """Runs of rows whose weights take `GROUP_BYTES`, or single rows."""
     rows = max(1, GROUP_BYTES // (4 * heads * max(lengths) ** 2))
-    return [(first, lengths[first : first + rows]) for first in range(0, len(lengths), rows)]
+    runs = [(first, lengths[first : first + rows]) for first in range(0, len(lengths), rows)]
+    return [((slice(first, first + len(own)), slice(max(own))), own) for first, own in runs]
 
 
 def _weights(query_nHTK: Tensor, key_nHTK: Tensor, lengths: list[int]) -> Tensor:

@@ -18,6 +18,7 @@ from pipeline.data.reading import Dataset, check_datasets
 from pipeline.data.shards import VALIDATION
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
+from pipeline.formats import Attention
 from pipeline.training.evaluation import (
     corpus_fields,
     evaluate_corpora,
@@ -36,27 +37,30 @@ def main() -> None:
     arguments = _parse()
     if arguments.pseudo_perplexity < 0:
         raise ConfigError(f"--pseudo-perplexity {arguments.pseudo_perplexity}: 0 or more")
-    model, name, sha256 = load_model(arguments.model)
+    model, name, sha256, attention = load_model(arguments.model)
     datasets = [Dataset.open(path, VALIDATION, False) for path in arguments.data]
     check_datasets(datasets, {}, sha256)
     check_lengths(model, datasets)
     check_pairs(model, datasets)
-    result = score(model, datasets, arguments.pseudo_perplexity)
+    result = score(model, datasets, arguments.pseudo_perplexity, attention)
     if arguments.json:
         print(json.dumps({"model": name} | result))
     else:
         report(name, result)
 
 
-def load_model(path: Path) -> tuple[Model, str, str]:
-    """The model, what to call it, and the sha256 of its tokenizer ("" when it brings none)."""
+def load_model(path: Path) -> tuple[Model, str, str, Attention]:
+    """The model, what to call it, the sha256 of its tokenizer ("" when it brings none), and what
+    its tokens see, which only a run knows: transformers' models see whole rows."""
     if (path / CONFIG).exists():
         has_tokenizer = (path / "tokenizer.json").exists()
-        return load_folder(path), str(path), read_vocabulary(path).sha256 if has_tokenizer else ""
+        sha256 = read_vocabulary(path).sha256 if has_tokenizer else ""
+        return load_folder(path), str(path), sha256, "row"
     saved, messages = load_run(path)
     for message in messages:
         print(f"checkpoints: {message}")
-    return saved.model, f"{saved.directory} step {saved.step:,}", saved.tokenizer_sha256
+    name = f"{saved.directory} step {saved.step:,}"
+    return saved.model, name, saved.tokenizer_sha256, saved.run.batch.attention
 
 
 def check_lengths(model: Model, datasets: list[Dataset]) -> None:
@@ -81,10 +85,13 @@ def check_pairs(model: Model, datasets: list[Dataset]) -> None:
             )
 
 
-def score(model: Model, datasets: list[Dataset], sequences: int) -> dict[str, Any]:
+def score(
+    model: Model, datasets: list[Dataset], sequences: int, attention: Attention
+) -> dict[str, Any]:
     """Scores on the validation rows; sequences: how many to mask token by token, 0 for none."""
     device = place(model)
-    scores = evaluate_corpora(model, model.parts, validation_loaders(datasets, ROWS), device)
+    loaders = validation_loaders(datasets, ROWS, attention=attention)
+    scores = evaluate_corpora(model, model.parts, loaders, device)
     assert scores is not None
     predictions = sum(part.counts.predictions for part in scores.values())
     result: dict[str, Any] = corpus_fields(scores, "") | {"predictions": predictions}

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+Attention = Literal["row", "document"]
+"""What a token sees, see `run.Batch`."""
+
 PAIR_FORMATS = ("segment_pair", "sentence_pair")
 """Formats of two segments."""
 

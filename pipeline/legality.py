@@ -120,6 +120,12 @@ def _contradictions(run: Run) -> Iterator[str]:
             "static stores 1 mask, duplicates 1 or more, per-epoch none (0); change one of them"
         )
     yield from _format_contradictions(data)
+    if run.batch.attention == "document" and data.format != "full_sentences":
+        yield (
+            f"batch.attention=document isolates the documents of a row, data.format={data.format} "
+            "has one in each, or a pair that is to be compared; set batch.attention=row, or "
+            "data.format=full_sentences"
+        )
     if data.reader == "read" and data.order != "blocks":
         yield (
             f"data.reader=read reads whole blocks, data.order={data.order} needs single rows; "

@@ -202,7 +202,12 @@ class Batch:
     step_tokens: int
     """Tokens per optimizer step: as many sequences as hold so many on average; 0: `sequences`."""
     per_device: int
-    """Most sequences on one device at a time: memory and speed, never what is learned."""
+    """Most rows on one device at a time: memory and speed, never what is learned."""
+    packing: Literal["none", "rows"]
+    """A row of the model's input for each sequence, or as many as it has room for, each as if it
+    were alone: speed where sequences are short, never what is learned."""
+    attention: Literal["row", "document"]
+    """What a token sees: its sequence, or its own document in it, where positions begin anew."""
     warmup_steps: int
     """Optimizer steps over which a step grows from `first_sequences` to `sequences`; 0: none."""
     first_sequences: int

@@ -292,7 +292,9 @@ def build(
         cluster=cluster,
         engine=engine,
         loader=train_loader(run, plan, cluster, data.train, progress.skipped_ranges),
-        validation=validation_loaders(data.validation, plan.rows, cluster.world_size, cluster.rank),
+        validation=validation_loaders(
+            data.validation, plan.rows, cluster.world_size, cluster.rank, run.batch.attention
+        ),
         stop=stop,
         metrics=metrics,
         progress=progress,

@@ -1,6 +1,7 @@
 """A micro-batch as the trainer takes it: torch tensors out of rows in memory.
 
-Legend: B rows of a micro-batch, S sequence length, K = B x max_predictions slots.
+Legend: R rows of a micro-batch, L lines that they lie in (R where a row has a line to itself), S
+tokens of a line, K = L x max_predictions slots or, where very short rows need them, more.
 """
 
 from __future__ import annotations
@@ -40,30 +41,31 @@ class Batch:
     step: int
     micro_batch: int
     input_ids: torch.Tensor
-    """[B, S] what the encoder sees: masked, padded with the pad id."""
+    """[L, S] what the encoder sees: masked, padded with the pad id."""
     lengths: torch.Tensor
-    """[B] tokens of each row; a filling row has two, <s> </s>."""
+    """[L] tokens of each line; a filling row has two, <s> </s>."""
+    row_starts: torch.Tensor
+    """[R] where the first token of each row is, line x S + place."""
     positions: torch.Tensor
-    """[K] predicted positions, row x S + place; used slots first, the rest 0."""
+    """[K] predicted positions, line x S + place; used slots first, the rest 0."""
     labels: torch.Tensor
     """[K] the original ids there, unused slots 0."""
     weights: torch.Tensor
     """[K] 1 for used slots, 0 for the rest: sum the loss with these, never divide by K."""
     row_weights: torch.Tensor
-    """[B] 1 for sequences, 0 for filling."""
+    """[R] 1 for sequences, 0 for filling."""
     counts: Counts
     samples: Located
     """Where the sequences come from; filling is left out."""
     cu_seqlens: torch.Tensor | None = None
-    """int32 [documents + 1]: ends of the documents in the rows' own tokens, row after row."""
+    """int32 [pieces + 1]: where the pieces that attention stays in begin and end in the flattened
+    lines, pads being pieces too; only for rows that share lines, or documents isolated in rows."""
     segment_ids: torch.Tensor | None = None
-    """[B, S] 1 in segment B; only for formats that pair segments."""
+    """[L, S] 1 in segment B; only for formats that pair segments."""
     pair_labels: torch.Tensor | None = None
-    """[B] 0 in order, 1 random next or swapped, -1 none; only for formats that pair segments."""
+    """[R] 0 in order, 1 random next or swapped, -1 none; only for formats that pair segments."""
     draws: torch.Tensor | None = None
     """[K] random bits, see `draws`; only when the loader was told to draw."""
-    edge_ids: tuple[int, int] = (0, 0)
-    """Ids of bos and eos."""
 
     @property
     def predictions(self) -> int:
@@ -75,11 +77,21 @@ class Batch:
         """Tokens of all sequences, see `Counts`."""
         return self.counts.tokens
 
+    @property
+    def edge_ids(self) -> tuple[int, int]:
+        """Ids of the tokens that begin and end a row, bos and eos: those of the first row."""
+        stop = int(self.lengths[0])
+        if len(self.row_starts) > 1:
+            stop = min(stop, int(self.row_starts[1]))
+        ids = self.input_ids[0]
+        return int(ids[0]), int(ids[stop - 1])
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on `device`; copies from pinned memory do not wait."""
-        names = ("input_ids", "lengths", "positions", "labels", "weights", "row_weights")
+        always = ("input_ids", "lengths", "row_starts", "positions", "labels", "weights")
         optional = ("cu_seqlens", "segment_ids", "pair_labels", "draws")
-        present = (*names, *(name for name in optional if getattr(self, name) is not None))
+        named = (*always, "row_weights", *optional)
+        present = [name for name in named if getattr(self, name) is not None]
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in present}
         return replace(self, **moved)
 
@@ -112,8 +124,10 @@ class Form:
     """Give `segment_ids` and `pair_labels`."""
     separators: int
     """How many eos part two segments."""
+    packed: bool
+    """Rows may share lines: give `cu_seqlens`."""
     documents: bool
-    """Give `cu_seqlens`."""
+    """Documents are isolated in rows: give `cu_seqlens`."""
     extras: Extras
     pin_memory: bool
     """For copies to a GPU."""
@@ -123,6 +137,8 @@ class Form:
         cls,
         manifest: Manifest,
         max_predictions: int,
+        *,
+        packed: bool,
         documents: bool,
         extras: Extras,
         pin_memory: bool,
@@ -136,6 +152,7 @@ class Form:
             specials=np.array([manifest.tokenizer[name] for name in names], np.int64),
             pairs=manifest.data.get("format") in PAIR_FORMATS,
             separators=SEPARATORS[manifest.tokenizer["kind"]],
+            packed=packed,
             documents=documents,
             extras=extras,
             pin_memory=pin_memory,
@@ -164,46 +181,57 @@ class Form:
         """Ids of bos and eos."""
         return int(self.specials[0]), int(self.specials[2])
 
-    def batch(self, step: int, micro_batch: int, records: IntArray, samples: Located) -> Batch:
-        """The micro-batch of `records` [B, RECORD_FIELDS]."""
+    def batch(
+        self, step: int, micro_batch: int, lines: int, records: IntArray, starts: IntArray,
+        samples: Located,
+    ) -> Batch:  # fmt: skip
+        """The micro-batch of `records` [R, RECORD_FIELDS] that begin at `starts` [R] in `lines`."""
         rows, length = len(records), self.length
-        slots = rows * self.max_predictions
+        slots = lines * self.max_predictions
+        if self.packed:
+            slots = max(slots, int(records[:, batches.PREDICTIONS].sum()))
         # One block of memory for all integers and one for all weights: allocations cost as much as
         # locating the rows.
-        ends = (rows * length, rows * (length + 1), rows * (length + 1) + slots)
+        ends = (lines * length, lines * (length + 1), lines * (length + 1) + slots)
         integers = torch.empty(ends[2] + slots, dtype=torch.int64, pin_memory=self.pin_memory)
         weights = torch.empty(slots + rows, dtype=torch.float32, pin_memory=self.pin_memory)
         batches.decode(
-            records, self.wide, self.specials, self.separators, length, integers.numpy(),
+            records, starts, self.wide, self.specials, self.separators, length, integers.numpy(),
             weights.numpy(),
         )  # fmt: skip
         batch = Batch(
             step=step,
             micro_batch=micro_batch,
-            input_ids=integers[: ends[0]].view(rows, length),
+            input_ids=integers[: ends[0]].view(lines, length),
             lengths=integers[ends[0] : ends[1]],
+            row_starts=self._tensor(starts),
             positions=integers[ends[1] : ends[2]],
             labels=integers[ends[2] :],
             weights=weights[:slots],
             row_weights=weights[slots:],
             counts=self.counts(records),
             samples=samples,
-            edge_ids=self.edge_ids,
         )
         if self.extras.draws_seed is not None:
-            found = draws(self.extras.draws_seed, samples, batch.positions.numpy(), length)
+            places = batch.positions.numpy()
+            if self.packed:  # as if each row had a line of its own
+                row = np.searchsorted(starts, places, side="right") - 1
+                places = row * length + places - starts[row]
+            found = draws(self.extras.draws_seed, samples, places, length)
             batch = replace(batch, draws=torch.from_numpy(found))
-        return self._with_options(batch, records) if self.details else batch
+        if self.packed or self.documents:
+            pieces = batches.pieces(records, starts, lines * length, self.documents)
+            batch = replace(batch, cu_seqlens=self._tensor(pieces))
+        return self._with_segments(batch, records, starts) if self.pairs else batch
 
-    def _with_options(self, batch: Batch, records: IntArray) -> Batch:
-        if self.documents:
-            batch = replace(batch, cu_seqlens=torch.from_numpy(batches.document_ends(records)))
-        if self.pairs:
-            rows, size = len(records), len(records) * self.length
-            integers = torch.empty(size + rows, dtype=torch.int64, pin_memory=self.pin_memory)
-            segment_ids, labels = integers[:size], integers[size:]
-            batches.segments(
-                records, self.separators, self.length, segment_ids.numpy(), labels.numpy()
-            )
-            batch = replace(batch, segment_ids=segment_ids.view(rows, -1), pair_labels=labels)
-        return batch
+    def _with_segments(self, batch: Batch, records: IntArray, starts: IntArray) -> Batch:
+        rows, size = len(records), batch.input_ids.numel()
+        integers = torch.empty(size + rows, dtype=torch.int64, pin_memory=self.pin_memory)
+        segment_ids, labels = integers[:size], integers[size:]
+        batches.segments(records, starts, self.separators, segment_ids.numpy(), labels.numpy())
+        shaped = segment_ids.view(batch.input_ids.shape)
+        return replace(batch, segment_ids=shaped, pair_labels=labels)
+
+    def _tensor(self, values: np.ndarray) -> torch.Tensor:
+        tensor = torch.from_numpy(values)
+        return tensor.pin_memory() if self.pin_memory else tensor

@@ -4,7 +4,7 @@
 possible (a damaged file gives an error, not a wild read) and counts its predictions; `decode`
 widens the ids and writes what the masks say. Neither copies a buffer or calls Python for a row.
 
-Legend: n rows, B rows of a batch, S sequence length, K = B x max_predictions slots.
+Legend: n rows, R rows of a batch, L lines that they lie in, S tokens of a line, K slots.
 """
 
 from __future__ import annotations
@@ -205,6 +205,7 @@ def _fetch_row(record: IntArray, wide: bool) -> None:
 @numba.njit(cache=True, nogil=True)
 def decode(
     records: IntArray,
+    starts: IntArray,
     wide: bool,
     specials: IntArray,
     separators: int,
@@ -212,17 +213,19 @@ def decode(
     integers: IntArray,
     weights: npt.NDArray[np.float32],
 ) -> None:
-    """Write the batch of `records` [B, RECORD_FIELDS].
+    """Write the batch of `records` [R, RECORD_FIELDS].
 
+    starts: line x S + place where each row begins [R], ascending, every line at its first place;
     wide: ids are uint32; specials: ids of bos, pad, eos and mask; separators: how many eos part two
-    segments; length: S. Outputs, one after the other: in integers input_ids [B, S] padded, lengths
-    [B], positions [K] (row x S + place) and labels [K], used slots first, then 0; in weights those
-    of slots [K] and of rows [B], 0 for an empty record.
+    segments; length: S. Outputs, one after the other: in integers input_ids [L, S] padded, lengths
+    [L], positions [K] (line x S + place) and labels [K], used slots first, then 0; in weights those
+    of slots [K] and of rows [R], 0 for an empty record.
     """
     rows = records.shape[0]
     slots = weights.size - rows
-    input_ids = integers[: rows * length]
-    lengths = integers[rows * length : rows * length + rows]
+    lines = (integers.size - 2 * slots) // (length + 1)
+    input_ids = integers[: lines * length]
+    lengths = integers[lines * length : lines * length + lines]
     positions = integers[integers.size - 2 * slots : integers.size - slots]
     labels = integers[integers.size - slots :]
     moved = np.empty(2 * length, np.int64)
@@ -232,17 +235,16 @@ def decode(
         tokens = record[TOKENS]
         if row + AHEAD < rows:
             _fetch_row(records[row + AHEAD], wide)
-        out = input_ids[row * length : (row + 1) * length]
+        start = starts[row]
+        out = input_ids[start : starts[row + 1] if row + 1 < rows else input_ids.size]
         weights[slots + row] = 1 if tokens > 0 else 0
         if tokens > 0:
             _widen(record[IDS], tokens, wide, out)
             first = slot
-            slot = _apply_mask(
-                record, wide, specials[3], row * length, slot, out, positions, labels
-            )
+            slot = _apply_mask(record, wide, specials[3], start, slot, out, positions, labels)
             if record[SWAPPED] != 0 and record[SECOND] != 0:
                 _swap(
-                    record, separators, row * length, out, positions[first:slot],
+                    record, separators, start, out, positions[first:slot],
                     labels[first:slot], moved,
                 )  # fmt: skip
         else:
@@ -250,7 +252,7 @@ def decode(
             out[0] = specials[0]
             out[1] = specials[2]
         out[tokens:] = specials[1]
-        lengths[row] = tokens
+        lengths[start // length] = start % length + tokens
     weights[:slot] = 1
     weights[slot:slots] = 0
     positions[slot:] = 0
@@ -337,13 +339,14 @@ def _swap(
 
 @numba.njit(cache=True, nogil=True)
 def segments(
-    records: IntArray, separators: int, length: int, segment_ids: IntArray, labels: IntArray
+    records: IntArray, starts: IntArray, separators: int, segment_ids: IntArray, labels: IntArray
 ) -> None:
-    """Fill segment_ids [B x S] with 1 in the second segment shown, and pair labels [B].
+    """Fill segment_ids [L x S] with 1 in the second segment shown, and pair labels [R].
 
     Labels are 0 in order, 1 random next or swapped, -1 none or no sequence.
     """
-    for row in range(records.shape[0]):
+    rows = records.shape[0]
+    for row in range(rows):
         tokens, second = records[row, TOKENS], records[row, SECOND]
         labels[row] = records[row, LABEL] if tokens > 0 else -1
         if second == 0:
@@ -351,28 +354,34 @@ def segments(
         elif records[row, SWAPPED] != 0:
             second = tokens - second + separators  # behind <s>, B and the separators
             labels[row] = 1
-        out = segment_ids[row * length : (row + 1) * length]
+        out = segment_ids[starts[row] : starts[row + 1] if row + 1 < rows else segment_ids.size]
         out[:second] = 0
         out[second:tokens] = 1
         out[tokens:] = 0
 
 
 @numba.njit(cache=True, nogil=True)
-def document_ends(records: IntArray) -> npt.NDArray[np.int32]:
-    """cu_seqlens [documents + 1]: running token counts at the ends of the documents of the rows.
+def pieces(
+    records: IntArray, starts: IntArray, size: int, documents: bool
+) -> npt.NDArray[np.int32]:
+    """cu_seqlens [pieces + 1]: where the pieces of the flattened lines begin, and `size`, L x S.
 
-    Counts go over the rows' own tokens only, row after row; padding is not counted. A row without
-    `document_starts` is one document, and so is a pair: its segments see each other. Empty records
-    count as two tokens, as `decode` fills them.
+    A row is a piece, or (documents) each of its documents is; a row without `document_starts` is
+    one document, and so is a pair: its segments see each other. Pads are pieces of their own.
+    Empty records count as two tokens, as `decode` fills them.
     """
-    ends = np.zeros(records.shape[0] + records[:, DOCUMENTS].sum() + 1, np.int32)
-    used = 1
-    total = 0
-    for row in range(records.shape[0]):
-        for document in range(1, records[row, DOCUMENTS] if records[row, SECOND] == 0 else 1):
-            ends[used] = total + np.int64(load_uint16(records[row, STARTS] + 2 * document))
+    rows = records.shape[0]
+    ends = np.zeros(2 * rows + records[:, DOCUMENTS].sum() + 1, np.int32)
+    used = 0
+    for row in range(rows):
+        parts = records[row, DOCUMENTS] if documents and records[row, SECOND] == 0 else 1
+        for document in range(1, parts):
             used += 1
-        total += max(2, records[row, TOKENS])
-        ends[used] = total
+            ends[used] = starts[row] + np.int64(load_uint16(records[row, STARTS] + 2 * document))
         used += 1
-    return ends[:used]
+        ends[used] = starts[row] + max(2, records[row, TOKENS])
+        stop = starts[row + 1] if row + 1 < rows else size
+        if ends[used] < stop:
+            used += 1
+            ends[used] = stop
+    return ends[: used + 1]

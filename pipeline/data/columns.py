@@ -89,7 +89,7 @@ class Columns:
         for block in np.unique(blocks).tolist():
             started = self._reading.get(block)
             if block not in self._read and (started is None or started.cancelled()):
-                self._reading[block] = pool.submit(self._read_block, block)
+                self._reading[block] = pool.submit(self.read, block)
 
     def wait(self, blocks: IntArray, pool: ThreadPoolExecutor, keep: int) -> list[pa.RecordBatch]:
         """Make `blocks` [n] addressable while what is returned lives; `keep` others stay too."""
@@ -123,7 +123,8 @@ class Columns:
             self.addresses[block] = self._addresses(batch, block)
         self._mapped.append(whole)
 
-    def _read_block(self, block: int) -> pa.RecordBatch:
+    def read(self, block: int) -> pa.RecordBatch:
+        """One record batch, read whole; DataError when that cannot be done."""
         shard = self.layout.shard_of(block)
         path = self.directory / self.files[shard][0]
         with _reading(path), pa.OSFile(str(path)) as source:

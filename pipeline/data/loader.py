@@ -4,7 +4,8 @@ An optimizer step reads the next G positions of the order (see order.py). They a
 rank r of W takes positions [G r / W, G (r + 1) / W) of the step, in `accumulation` micro-batches
 of `per_device` rows; what does not divide is filled with rows of weight 0. State is one integer,
 the sequences consumed: a seek is an argument, and a run may change batch or world size there. A
-batch that grows asks for the step's number too.
+batch that grows asks for the step's number too. Rows that are packed share lines, of which a
+micro-batch has `per_device` then; how many micro-batches that makes is known with the step.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -22,10 +24,12 @@ from pipeline.data import batches
 from pipeline.data.background import in_background
 from pipeline.data.batch import NO_EXTRAS, Batch, Counts, Extras, Form
 from pipeline.data.bijection import IntArray
+from pipeline.data.lines import Laid, one_a_line, packed
 from pipeline.data.order import Located, Order, Share
 from pipeline.data.reading import READ_THREADS, Dataset
 from pipeline.data.shards import BATCH_ROWS
 from pipeline.errors import ConfigError, DataError
+from pipeline.formats import Attention
 
 READ_AHEAD = 1 / 4
 """Share of a window whose record batches are read ahead, and two steps at least."""
@@ -44,9 +48,9 @@ class Step:
     counts: Counts
     """Of this rank, for `training.step_count`."""
     samples: Located
-    """This rank's sequences, in the order of the micro-batches."""
+    """This rank's sequences, in the order of the samples."""
     accumulation: int
-    """Micro-batches of this step."""
+    """Micro-batches of this step: as many on every rank, but for rows that are packed."""
     batches: Iterator[Batch]
     """They; to be used up before the next step's."""
 
@@ -72,12 +76,13 @@ class Loader:
         *,
         reader: Literal["mmap", "read"] = "mmap",
         prefetch: int = 0,
-        documents: bool = False,
+        packing: Literal["none", "rows"] = "none",
+        attention: Attention = "row",
         extras: Extras = NO_EXTRAS,
         pin_memory: bool = False,
     ) -> None:
         """order: over `shard_rows` of the same datasets; prefetch: micro-batches decoded ahead
-        by a thread, 0 for none, best two steps' or more; documents: give `cu_seqlens`;
+        by a thread, 0 for none, best two steps' or more; packing, attention: see `run.Batch`;
         extras: what the objective asks for; pin_memory: for copies to a GPU.
 
         ConfigError or DataError when reader, order and compression do not go together.
@@ -90,7 +95,14 @@ class Loader:
         manifest = self.datasets[0].manifest
         self.sequence_length = manifest.sequence_length
         self.max_predictions = max(part.manifest.max_predictions for part in self.datasets)
-        self._form = Form.of(manifest, self.max_predictions, documents, extras, pin_memory)
+        self._form = Form.of(
+            manifest,
+            self.max_predictions,
+            packed=packing == "rows",
+            documents=attention == "document",
+            extras=extras,
+            pin_memory=pin_memory,
+        )
         self._running: Generator[Step | Batch, None, None] | None = None
         self._check()
 
@@ -110,6 +122,17 @@ class Loader:
         """This rank's micro-batches from `consumed` sequences on, which step `number` begins."""
         for step in self.steps(consumed, number):
             yield from step.batches
+
+    def stretched(self, step: Step, accumulation: int) -> Step:
+        """A step with micro-batches of filling alone behind its own, until there are so many."""
+        lines = self.share.per_device
+        records = np.zeros((lines, batches.RECORD_FIELDS), np.int64)
+        starts = np.arange(lines) * self.sequence_length
+        more = (
+            self._form.batch(step.number, number, lines, records, starts, step.samples[:0])
+            for number in range(step.accumulation, accumulation)
+        )
+        return replace(step, accumulation=accumulation, batches=chain(step.batches, more))
 
     def close(self) -> None:
         """End the running iteration, its thread and its reads."""
@@ -206,9 +229,9 @@ class Loader:
         self, number: int, consumed: int, sequences: int, samples: Located,
         pool: ThreadPoolExecutor | None,
     ) -> _Part:  # fmt: skip
-        accumulation = self.share.accumulation_of(sequences)
-        rows = accumulation * self.share.per_device
-        records = np.zeros((rows, batches.RECORD_FIELDS), np.int64)
+        lines, length = self.share.per_device, self.sequence_length
+        rows = self.share.accumulation_of(sequences) * lines
+        records = np.zeros((max(rows, len(samples) + 1), batches.RECORD_FIELDS), np.int64)
         held: list[object] = []
         for dataset, duplicate, chosen in self._groups(samples):
             if pool is None:
@@ -222,32 +245,40 @@ class Loader:
             held.append(part.held)
         if self.order.kind == "sequential":
             sequences = min(sequences, self.order.total_rows - consumed)
+        if self._form.packed:
+            laid = packed(records[: len(samples), batches.TOKENS], lines, length)
+        else:
+            laid = one_a_line(rows, lines, length)
         step = Step(
             number=number,
             consumed=consumed,
             sequences=sequences,
             counts=self._form.counts(records),
             samples=samples,
-            accumulation=accumulation,
+            accumulation=len(laid),
             batches=iter(()),
         )
-        return _Part(step, records, tuple(held))
+        return _Part(step, records, tuple(laid), tuple(held))
 
     def _decode(self, parts: list[_Part]) -> Iterator[Batch]:
-        rows = self.share.per_device
         for part in parts:
-            for micro_batch in range(part.step.accumulation):
-                chosen = slice(micro_batch * rows, (micro_batch + 1) * rows)
-                records, samples = part.records[chosen], part.step.samples[chosen]
-                yield self._form.batch(part.step.number, micro_batch, records, samples)
+            for micro_batch, laid in enumerate(part.laid):
+                records, samples = part.records[laid.rows], part.step.samples
+                read = laid.rows if isinstance(laid.rows, slice) else laid.rows[laid.rows >= 0]
+                yield self._form.batch(
+                    part.step.number, micro_batch, self.share.per_device, records, laid.starts,
+                    samples[read],
+                )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A step's rows in memory: records [accumulation x B, fields], and who owns them."""
+    """A step's rows in memory: records [rows or more, fields], the last one empty where rows are
+    packed; where they lie in each micro-batch; and who owns them."""
 
     step: Step
     records: IntArray
+    laid: tuple[Laid, ...]
     held: tuple[object, ...]
 
 

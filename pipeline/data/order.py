@@ -172,7 +172,7 @@ class Located:
     def __len__(self) -> int:
         return self.row.size
 
-    def __getitem__(self, part: slice) -> Located:
+    def __getitem__(self, part: slice | IntArray) -> Located:
         return Located(self.dataset[part], self.pass_number[part], self.row[part])
 
 

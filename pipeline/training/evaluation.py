@@ -27,6 +27,7 @@ from pipeline.data.batch import Counts, Extras
 from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
+from pipeline.formats import Attention
 from pipeline.training.inputs import model_inputs
 from pipeline.training.loss_parts import add, pack, part_metrics, unpack
 
@@ -69,9 +70,16 @@ class Scores:
 
 
 def validation_loader(
-    datasets: Sequence[Dataset], rows: int, world_size: int = 1, rank: int = 0
+    datasets: Sequence[Dataset],
+    rows: int,
+    world_size: int = 1,
+    rank: int = 0,
+    attention: Attention = "row",
 ) -> Loader:
-    """One pass over validation rows with their first masks, `rows` a micro-batch."""
+    """One pass over validation rows with their first masks, `rows` a micro-batch.
+
+    Never packed: every rank has as many micro-batches, so it can be stopped between any of them.
+    """
     order = Order(
         kind="sequential", seed=0, shard_rows=tuple(dataset.shard_rows for dataset in datasets)
     )
@@ -83,19 +91,27 @@ def validation_loader(
         share,
         reader="read" if compressed else "mmap",
         prefetch=2,
+        attention=attention,
         extras=Extras(most_targets=MOST_TARGETS, draws_seed=0),  # for whatever will be scored
     )
 
 
 def validation_loaders(
-    datasets: Sequence[Dataset], rows: int, world_size: int = 1, rank: int = 0
+    datasets: Sequence[Dataset],
+    rows: int,
+    world_size: int = 1,
+    rank: int = 0,
+    attention: Attention = "row",
 ) -> dict[str, Loader]:
     """`validation_loader` for each corpus of the datasets."""
     parts: dict[str, list[Dataset]] = {}
     for dataset in datasets:
         for corpus, part in dataset.by_corpus().items():
             parts.setdefault(corpus, []).append(part)
-    return {corpus: validation_loader(own, rows, world_size, rank) for corpus, own in parts.items()}
+    return {
+        corpus: validation_loader(own, rows, world_size, rank, attention)
+        for corpus, own in parts.items()
+    }
 
 
 def evaluate(

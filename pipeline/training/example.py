@@ -28,8 +28,10 @@ def print_example(loader: Loader, sequences: int, step: int) -> None:
 
 
 def describe_example(batch: Batch, tokenizer: Tokenizer, tokens: int = 48) -> str:
-    """A batch's first row of weight: a predicted token as {what the encoder sees | the answer}."""
-    row, length = int(batch.row_weights.argmax()), batch.input_ids.shape[1]
+    """The line of a batch's first row of weight: a predicted token as {what the encoder sees | the
+    answer}."""
+    length = batch.input_ids.shape[1]
+    row = int(batch.row_starts[batch.row_weights.argmax()]) // length
     shown = batch.input_ids[row, : min(tokens, int(batch.lengths[row]))].tolist()
     used = zip(batch.positions.tolist()[: batch.predictions], batch.labels.tolist(), strict=False)
     begin = row * length

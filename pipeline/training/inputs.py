@@ -23,7 +23,11 @@ from pipeline.training.schedule import growth
 
 def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:
     """mask_id: the id of [MASK]."""
+    if device.type == "cpu" and batch.cu_seqlens is not None:
+        batch = without_empty_lines(batch)
     full = batch.tokens == batch.input_ids.numel()
+    edge_ids = batch.edge_ids
+    of_lines = batch.row_weights[batch.row_starts % batch.input_ids.shape[1] == 0]
     batch = batch.to(device)
     used = len(batch.positions)
     if device.type == "cpu":
@@ -36,10 +40,31 @@ def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:
         weights_K=batch.weights[:used],
         mask_id=mask_id,
         segment_ids_BS=batch.segment_ids,
-        pair_labels_B=batch.pair_labels,
-        row_weights_B=batch.row_weights,
+        pair_labels_R=batch.pair_labels,
+        row_weights_B=of_lines.to(device, non_blocking=True),
         draws_K=None if batch.draws is None else batch.draws[:used],
-        edge_ids=batch.edge_ids,
+        edge_ids=edge_ids,
+        row_starts_R=None if batch.cu_seqlens is None else batch.row_starts,
+        cu_seqlens=batch.cu_seqlens,
+    )
+
+
+def without_empty_lines(batch: Batch) -> Batch:
+    """Without the lines of filling at the end of a batch of pieces, except for the first line."""
+    assert batch.cu_seqlens is not None
+    length = batch.input_ids.shape[1]
+    last = int((batch.row_starts * batch.row_weights.long()).max())
+    lines = 1 + last // length
+    rows = batch.row_starts < lines * length
+    return replace(
+        batch,
+        input_ids=batch.input_ids[:lines],
+        lengths=batch.lengths[:lines],
+        row_starts=batch.row_starts[rows],
+        row_weights=batch.row_weights[rows],
+        cu_seqlens=batch.cu_seqlens[batch.cu_seqlens <= lines * length],
+        segment_ids=None if batch.segment_ids is None else batch.segment_ids[:lines],
+        pair_labels=None if batch.pair_labels is None else batch.pair_labels[rows],
     )
 
 
@@ -79,6 +104,8 @@ def train_loader(
         share,
         reader=run.data.reader,
         prefetch=2 * plan.accumulation,
+        packing=run.batch.packing,
+        attention=run.batch.attention,
         extras=extras_of(run),
         pin_memory=cluster.device.type == "cuda",
     )

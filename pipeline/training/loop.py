@@ -114,19 +114,20 @@ class Trainer:
         pace = Pace(self.progress.tokens)
         steps = self.loader.steps(self.progress.sequences, self.progress.step)
         coming = self._next(steps)
-        known.start(coming.counts, self.stop.requested, self.losses.send())
+        known.start(*self._told(coming))
         interrupted = self._owes_validation() and not self._validate()
         while True:
-            counts, stopping, loss = known.result()
+            counts, stopping, loss, micro_batches = known.result()
             self._heed(self.losses.receive(loss))
             interrupted = interrupted or stopping
             if interrupted or self.progress.step >= last_step:
                 break
             with pace.waiting():
-                step, coming = coming, self._next(steps)
+                step = self.loader.stretched(coming, micro_batches)
+                coming = self._next(steps)
             sums = self._accumulate(step, counts, pace)
             self.losses.copy(loss_parts.loss_sum(self.parts, sums, counts))
-            known.start(coming.counts, self.stop.requested, self.losses.send())
+            known.start(*self._told(coming))
             updated = self.engine.step(learning_rate(self.run, self.progress.step + 1))
             self.progress = self.progress.after(step, counts.predictions, updated)
             self.losses.made(self.progress.step, loss_parts.first_count(self.parts, counts))
@@ -145,6 +146,10 @@ class Trainer:
         self.loader.close()
         self.saver.finish()
         return interrupted
+
+    def _told(self, step: Step) -> tuple[Counts, bool, int, int]:
+        """What this rank tells the others before a step, see `StepCount.start`."""
+        return step.counts, self.stop.requested, self.losses.send(), step.accumulation
 
     def _next(self, steps: Iterator[Step]) -> Step:
         """The next step; an empty one when its data are damaged, for which all ranks stop."""

@@ -2,7 +2,9 @@
 
 Nothing here is a setting. The global batch is dealt to the ranks, each rank's part is cut into
 micro-batches of equal size, at most `batch.per_device`, and what does not divide is filled with
-rows of weight 0: the plan says how many, so that nobody pays for them unknowingly.
+rows of weight 0: the plan says how many, so that nobody pays for them unknowingly. Where sequences
+share rows (batch.packing=rows) it lays out some as the loader does, to know how many rows they
+take; a step that needs more has one more micro-batch.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from model.config import EncoderConfig
 from model.families import family_of
@@ -19,6 +23,7 @@ from model.flops import (
     parameter_count,
     step_flops,
 )
+from pipeline.data.lines import expected_lines
 from pipeline.data.reading import Dataset
 from pipeline.errors import ConfigError
 from pipeline.legality import generator_sizes
@@ -45,7 +50,7 @@ class Plan:
     accumulation: int
     """Micro-batches of a step on each rank."""
     filling: int
-    """Rows of weight 0 in a step, over all ranks."""
+    """Rows of weight 0 in a step, over all ranks; where sequences share rows, on average."""
     parameters: int
     """Trained numbers."""
     step_flops: int
@@ -68,12 +73,18 @@ class Plan:
             if self.matched_tokens
             else []
         )
-        share = self.filling / (self.filling + self.sequences)
-        filled = f", {self.filling} rows filled ({share:.1%} of the work)" if self.filling else ""
+        rows = self.rows * self.accumulation * self.world_size
+        used = rows - self.filling
+        shared = used != self.sequences
+        held = f" in {used:,} rows" if shared else ""
+        why = "left for steps that need more (" if shared else "filled ("
+        share = f"{self.filling / rows:.1%} of the work{' on a GPU' if shared else ''})"
+        filled = f", {self.filling} rows {why}{share}" if self.filling else ""
         return [
             f"model: {self.parameters:,} parameters, {self.step_flops / 1e12:,.3g} TFLOP a step",
-            f"step: {self.sequences:,} sequences = {self.world_size} ranks x {self.accumulation} "
-            f"micro-batches x {self.rows} rows{filled}; ZeRO stage {self.zero_stage}",
+            f"step: {self.sequences:,} sequences{held} = {self.world_size} ranks x "
+            f"{self.accumulation} micro-batches x {self.rows} rows{filled}; ZeRO stage "
+            f"{self.zero_stage}",
             *matched,
             *growing,
             f"run: {self.tokens:,} tokens, {self.epochs:,.2f} passes over "
@@ -104,7 +115,13 @@ def make_plan(
     batch = sized(run.batch, mean_tokens)
     sequences = batch.sequences
     _check_batch(batch, world_size)
-    accumulation, rows = micro_batches(sequences, world_size, batch.per_device)
+    if batch.packing == "rows":
+        mean_lines, most = _lines(train, -(-sequences // world_size))
+        accumulation, rows = micro_batches(most, 1, batch.per_device)
+        used = min(round(mean_lines * world_size), rows * accumulation * world_size)
+    else:
+        accumulation, rows = micro_batches(sequences, world_size, batch.per_device)
+        used = sequences
     mean_predictions = sum(
         dataset.mean_predictions * int(dataset.shard_rows.sum()) for dataset in train
     ) / max(1, rows_of["train"])
@@ -117,9 +134,14 @@ def make_plan(
         growing_steps=run.batch.warmup_steps,
         rows=rows,
         accumulation=accumulation,
-        filling=rows * accumulation * world_size - sequences,
+        filling=rows * accumulation * world_size - used,
         parameters=parameters_of(run),
-        step_flops=flops_of(run, sequences, round(sequences * mean_predictions)),
+        step_flops=flops_of(
+            run,
+            sequences,
+            round(sequences * mean_predictions),
+            round(mean_tokens) if used < sequences else run.data.sequence_length,
+        ),
         train_sequences=rows_of["train"],
         validation_sequences=rows_of["validation"],
         epochs=total / rows_of["train"],
@@ -141,9 +163,10 @@ def parameters_of(run: Run) -> int:
     return parameter_count(config, pair_head=has_pairs(run), boundary_head=kind == "mlm_sbo")
 
 
-def flops_of(run: Run, sequences: int, predictions: int) -> int:
-    """Model FLOPs of a step, see `model.flops`; predictions: over all its sequences together."""
-    config, kind, length = encoder_config(run), run.objective.kind, run.data.sequence_length
+def flops_of(run: Run, sequences: int, predictions: int, length: int) -> int:
+    """Model FLOPs of a step, see `model.flops`; predictions: over all its sequences together, each
+    of `length`."""
+    config, kind = encoder_config(run), run.objective.kind
     if kind == "rtd":
         return detection_flops(
             config, generator_config(run),
@@ -190,6 +213,17 @@ def _check_batch(batch: Batch, world_size: int) -> None:
         )
 
 
+def _lines(train: Sequence[Dataset], sequences: int) -> tuple[float, int]:
+    """Rows that so many sequences share, on average and at most."""
+    found = [dataset.some_lengths() for dataset in train]
+    weights = [
+        np.full(len(own), int(dataset.shard_rows.sum()) / len(own))
+        for dataset, own in zip(train, found, strict=True)
+    ]
+    length = train[0].manifest.sequence_length
+    return expected_lines(np.concatenate(found), np.concatenate(weights), sequences, length)
+
+
 def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int, int]:
     """How many micro-batches a rank has in a step, and the rows of each: the fewest that fit."""
     share = -(-sequences // world_size)
@@ -214,5 +248,7 @@ def generator_config(run: Run) -> EncoderConfig:
 
 def attention_name(run: Run, device_type: str) -> str:
     """What computes attention in training, see `model.layers.Attention`."""
-    by_rows = device_type == "cpu" and run.precision == "fp32" and run.encoder.dropout > 0
-    return "row_attention" if by_rows else "scaled_dot_product_attention"
+    pieces = run.batch.packing == "rows" or run.batch.attention == "document"
+    by_rows = device_type == "cpu" and run.precision == "fp32"
+    chosen = by_rows and (run.encoder.dropout > 0 or pieces)
+    return "row_attention" if chosen else "scaled_dot_product_attention"

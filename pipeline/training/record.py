@@ -25,8 +25,9 @@ from pipeline.training.checkpoint import State
 
 RECORD = "run.json"
 FREE_SETTINGS = (
-    "batch.per_device", "data.reader", "data.damaged", "validation.every", "checkpoint.every",
-    "checkpoint.keep", "checkpoint.keep_every", "logging.every", "logging.hang_seconds",
+    "batch.per_device", "batch.packing", "data.reader", "data.damaged", "validation.every",
+    "checkpoint.every", "checkpoint.keep", "checkpoint.keep_every", "logging.every",
+    "logging.hang_seconds",
 )  # fmt: skip
 """Settings that may change when a run is resumed: whoever stopped at a damaged shard may go on."""
 FORK_SETTINGS = (

@@ -50,7 +50,7 @@ def model_of(config: EncoderConfig, pairs: bool) -> MaskedLanguageModel:
 def inputs(lengths: list[int]) -> Inputs:
     batch = toy_batch(lengths)
     segments = (torch.arange(TOY.positions) >= torch.tensor([[7], [9], [1]])).long()
-    given = Inputs(**batch, mask_id=MASK_ID, segment_ids_BS=segments, pair_labels_B=PAIR_LABELS)
+    given = Inputs(**batch, mask_id=MASK_ID, segment_ids_BS=segments, pair_labels_R=PAIR_LABELS)
     return given
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from model import row_attention as module
 from model.dropout import kept_scale
-from model.row_attention import row_attention
+from model.row_attention import piece_attention, row_attention
 
 
 def textbook(projected: Tensor, lengths: list[int], factors: Tensor) -> Tensor:
@@ -50,6 +50,26 @@ def test_equals_the_formula(
     (expected_gradient,) = torch.autograd.grad((expected * direction).sum(), projected)
     torch.testing.assert_close(mixed[tokens], expected[tokens], rtol=0, atol=2e-6)
     torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_a_piece_of_a_row_equals_a_row_of_its_own(dropout: float) -> None:
+    """With the same random numbers, the gradient included; what is outside of pieces is 0."""
+    pieces = [(0, 0, 4), (0, 4, 5), (1, 0, 3), (1, 3, 1)]
+    projected = torch.randn(2, 9, 3, 2, 4, generator=torch.Generator().manual_seed(3))
+    whole, apart = projected.clone().requires_grad_(), projected.clone().requires_grad_()
+    torch.manual_seed(4)
+    mixed = piece_attention(whole, pieces, dropout)
+    torch.manual_seed(4)
+    expected = torch.zeros(2, 9, 8)
+    for row, first, length in pieces:
+        part = row, slice(first, first + length)
+        expected[part] = row_attention(apart[part][None], [length], dropout)[0]
+    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-6)
+    direction = torch.randn(mixed.shape)
+    (gradient,) = torch.autograd.grad((mixed * direction).sum(), whole)
+    (expected_gradient,) = torch.autograd.grad((expected * direction).sum(), apart)
+    torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-6)
 
 
 def test_drops_a_tenth_of_the_weights() -> None:

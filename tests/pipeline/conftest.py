@@ -109,6 +109,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> P
     folder = tmp_path_factory.mktemp("runs")
     exact = {"encoder__dropout": 0}
     grows = exact | {"batch__warmup_steps": 9, "batch__first_sequences": 4}
+    packs = {"batch__packing": "rows", "batch__per_device": 6}
+    spread = exact | {"batch__packing": "rows", "batch__per_device": 1}
 
     def jobs(name: str, *lists: list[str]) -> Path:
         path = folder / f"{name}.json"
@@ -125,6 +127,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> P
         arguments(folder / "2x8", **exact),
         arguments(folder / "2x4-zero3", "--ds", "zero3", **exact, batch__per_device=4),
         arguments(folder / "2x3-zero0", "--ds", "zero0", **exact, batch__per_device=3),
+        arguments(folder / "2x1-packed", "--ds", "zero3", **spread),
         arguments(folder / "moved", "--ds", "zero2", "--stop-at", 7, **exact),
         arguments(
             folder / "grown-moved", "--ds", "zero2", "--stop-at", 5, **grows, batch__per_device=3
@@ -140,6 +143,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> P
         arguments(folder / "grown", **grows),
         arguments(folder / "grown-moved", "--ds", "zero0", **grows),
         arguments(folder / "1x16-dropout"),
+        arguments(folder / "packed", **packs),
+        arguments(folder / "packed-resumed", "--stop-at", 7, **packs),
+        arguments(folder / "packed-resumed", **packs),
         arguments(folder / "fork", "--from", folder / "1x16" / "10", steps=12, **exact),
         grown(
             arguments(folder / "fork-grown", "--from", folder / "1x16" / "10", steps=12, **exact)

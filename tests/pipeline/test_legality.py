@@ -54,6 +54,12 @@ def test_every_number_has_a_legal_range() -> None:
             "data.segments.label=none",
         ),
         (
+            "data.format=doc_sentences batch.attention=document",
+            "batch.attention=document isolates the documents of a row, data.format=doc_sentences "
+            "has one in each, or a pair that is to be compared; set batch.attention=row, or "
+            "data.format=full_sentences",
+        ),
+        (
             "data.format=segment_pair data.sequence_length=5",
             "data.sequence_length=5 has no room for two segments of data.format=segment_pair; "
             "set 6 or more",

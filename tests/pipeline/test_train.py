@@ -79,7 +79,7 @@ def test_the_loss_curve_does_not_depend_on_ranks_micro_batches_or_stage(trained:
     reference = lines(trained / "1x16")
     assert [line["step"] for line in reference] == list(range(1, STEPS + 1))
     assert reference[-1]["loss"] < reference[0]["loss"] - 0.3
-    for other in ("1x8", "1x5", "2x8", "2x4-zero3", "2x3-zero0", "moved"):
+    for other in ("1x8", "1x5", "2x8", "2x4-zero3", "2x3-zero0", "2x1-packed", "moved"):
         for expected, found in zip(reference, lines(trained / other), strict=True):
             assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5), other
             assert found["mask_loss"] == pytest.approx(expected["mask_loss"], rel=1e-5), other
@@ -158,6 +158,11 @@ def test_killed_and_resumed_is_bit_identical(
     assert tensors(run, STEPS) == tensors(trained / "1x16-dropout", STEPS)
     assert lines(run) == lines(trained / "1x16-dropout")
     assert launch(*command).stdout.strip() == f"{run} is at step 20 already; nothing to do"
+
+
+def test_packed_and_resumed_is_bit_identical(trained: Path) -> None:
+    assert tensors(trained / "packed", STEPS) == tensors(trained / "packed-resumed", STEPS)
+    assert lines(trained / "packed") == lines(trained / "packed-resumed")
 
 
 def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(

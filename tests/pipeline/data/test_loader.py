@@ -282,14 +282,12 @@ def test_validation_ends_after_one_pass_of_duplicate_0(random_shards: Path) -> N
         assert set(found[-1].samples.pass_number.tolist()) == {1}
 
 
-def test_documents_come_as_running_lengths(random_shards: Path) -> None:
-    batch = take(loader(random_shards, 10, 8, documents=True), 2)[
-        1
-    ]  # 2 sequences, 6 rows of filling
+def test_documents_and_pads_come_as_pieces(random_shards: Path) -> None:
+    batch = take(loader(random_shards, 10, 8, attention="document"), 2)[1]  # 2 rows, 6 of filling
     expected = [0]
-    for length in batch.lengths.tolist():
-        starts = [20, 41] if length > 60 else []
-        expected += [*(expected[-1] + start for start in starts), expected[-1] + length]
+    for row, length in enumerate(batch.lengths.tolist()):
+        ends = {20, 41, length, LENGTH} if length > 60 else {length, LENGTH}
+        expected += [row * LENGTH + end for end in sorted(ends)]
     assert batch.cu_seqlens is not None and batch.cu_seqlens.dtype == torch.int32
     assert batch.cu_seqlens.tolist() == expected
 
@@ -349,11 +347,13 @@ def test_pairs_show_their_segments(
     """Over two passes, with rows of filling: ids, slots, segments and labels of every row."""
     directory = prepare(tmp_path / "pairs", (100,), label=label)
     seen = set()
-    for batch in take(loader(directory, 10, 8, documents=True, **options), 40):
+    for batch in take(loader(directory, 10, 8, attention="document", **options), 40):
         labels: dict[int, int] = {}
         assert batch.segment_ids is not None and batch.pair_labels is not None
         assert batch.cu_seqlens is not None
-        assert batch.cu_seqlens.diff().tolist() == batch.lengths.tolist() or label == "next"
+        used = enumerate(batch.lengths.tolist())
+        ends = {row * LENGTH + end for row, length in used for end in (length, LENGTH)}
+        assert batch.cu_seqlens.tolist() == [0, *sorted(ends)]
         for row in range(len(batch.samples)):
             number, epoch = int(batch.samples.row[row]), int(batch.samples.pass_number[row])
             ids, answers = slow_decode(directory, number, (epoch - 1) % 10)

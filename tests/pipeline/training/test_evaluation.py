@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from model.objectives import LossPart, MaskedLanguageModel
 from pipeline.data.batch import Counts
 from pipeline.data.reading import Dataset
+from pipeline.data.shards import read_table
 from pipeline.recipes import recipe
 from pipeline.training.evaluation import (
     Scores,
@@ -78,6 +80,33 @@ def test_neither_rows_nor_ranks_change_a_score(
     assert found.counts.predictions == whole.counts.predictions
     assert found.metrics == pytest.approx(whole.metrics, rel=1e-6)
     assert found.metrics["accuracy"] == whole.metrics["accuracy"]
+
+
+def test_isolated_documents_are_scored_as_if_each_were_alone(
+    model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    news = dataset.by_corpus()["news"]
+    isolated, seen = (
+        evaluate(model, model.parts, validation_loader([news], 64, attention=chosen), CPU)
+        for chosen in ("document", "row")
+    )
+    tables = [read_table(news.directory / shard.file) for shard in news.shards]
+    starts = [row for table in tables for row in table["document_starts"].to_pylist()]
+    loss = 0.0
+    for batch in validation_loader([news], 1).micro_batches():
+        ends = [*starts[int(batch.samples.row[0])], int(batch.lengths[0])]
+        slots = batch.positions[: batch.predictions], batch.labels[: batch.predictions]
+        for begin, end in pairwise(ends):
+            own = (slots[0] >= begin) & (slots[0] < end)
+            with torch.no_grad():
+                logits = model.logits(batch.input_ids[:, begin:end], None)[0]
+            losses = -logits.log_softmax(-1)[slots[0][own] - begin, slots[1][own]]
+            loss += float(losses.double().sum())
+    assert isolated and max(map(len, starts)) == 2
+    mean = loss / isolated.counts.predictions
+    assert isolated.metrics["mlm_loss"] == pytest.approx(mean, rel=1e-6)
+    assert seen and seen.counts == isolated.counts
+    assert abs(seen.metrics["mlm_loss"] - mean) > 1e-4
 
 
 def test_corpora_are_scored_apart_and_together(

@@ -19,6 +19,7 @@ def test_predicted_tokens_show_what_is_seen_and_the_answer() -> None:
         positions=torch.tensor([2, 4, 8, 0]),
         labels=torch.tensor([6, 7, 5, 0]),
         row_weights=torch.ones(2),
+        row_starts=torch.tensor([0, 7]),
         predictions=3,
     )
     assert describe_example(batch, tokenizer) == ("<s> the {<mask> | cat} sat { down | sat}</s>")

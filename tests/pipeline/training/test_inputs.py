@@ -11,7 +11,7 @@ from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
 from pipeline.recipes import recipe
-from pipeline.training.inputs import model_inputs
+from pipeline.training.inputs import model_inputs, without_empty_lines
 from pipeline.training.plan import encoder_config
 from tests.pipeline.data.conftest import prepare_directory
 
@@ -27,7 +27,8 @@ def loader(prepared: Path, sequences: int, rows: int) -> Loader:
 def test_a_cpu_gets_the_used_slots_only(prepared: Path) -> None:
     batch = next(loader(prepared, 4, 4).micro_batches())
     inputs = model_inputs(batch, CPU, 4)
-    assert inputs.segment_ids_BS is None and inputs.pair_labels_B is None
+    assert inputs.segment_ids_BS is None and inputs.pair_labels_R is None
+    assert inputs.row_starts_R is None and inputs.cu_seqlens is None
     assert inputs.input_ids_BS.shape == (4, 32) and inputs.mask_id == 4
     assert inputs.lengths_B is None or torch.equal(inputs.lengths_B, batch.lengths)
     slots = [len(part) for part in (inputs.positions_K, inputs.labels_K, inputs.weights_K)]
@@ -72,3 +73,38 @@ def test_lengths_are_left_out_when_every_row_is_full(prepared: Path) -> None:
         assert (lengths is None) == (batch.tokens == 32)
         found.add(lengths is None)
     assert found == {True, False}
+
+
+def test_a_cpu_gets_no_lines_that_count_for_nothing(tmp_path: Path) -> None:
+    """Neither those behind the last row of a step nor, but for one, those of a rank with less."""
+    pairs = prepare_directory(tmp_path / "pairs", (40,), label="next")
+    dataset = Dataset.open(pairs)
+    order = Order(kind="global", seed=1, shard_rows=(dataset.shard_rows,))
+    source = Loader([dataset], order, Share(sequences=8, per_device=20), packing="rows")
+    whole, filling = source.stretched(next(source.steps()), 2).batches
+    batch = without_empty_lines(whole)
+    lines = len(batch.input_ids)
+    assert lines == int(whole.row_starts[7]) // 70 + 1 < 8
+    assert torch.equal(batch.input_ids, whole.input_ids[:lines])
+    assert batch.segment_ids is not None and batch.pair_labels is not None
+    shapes = [batch.lengths, batch.segment_ids, batch.row_starts, batch.row_weights]
+    assert [len(part) for part in (*shapes, batch.pair_labels)] == [lines, lines, 8, 8, 8]
+    assert batch.row_weights.min() == 1
+    assert batch.cu_seqlens is not None and batch.cu_seqlens[-1] == lines * 70
+    assert len(without_empty_lines(filling).input_ids) == 1
+    run = recipe("roberta_tiny")
+    config = encoder_config(replace(run, encoder=replace(run.encoder, positions=70)))
+    model = MaskedLanguageModel(config, seed=0, pair_weight=1.0).eval()
+    given = model_inputs(whole, CPU, 4)
+    every = given._replace(
+        input_ids_BS=whole.input_ids,
+        lengths_B=whole.lengths,
+        segment_ids_BS=whole.segment_ids,
+        pair_labels_R=whole.pair_labels,
+        row_starts_R=whole.row_starts,
+        cu_seqlens=whole.cu_seqlens,
+    )
+    found, sums = model(given), model(every)
+    for name in ("mlm_loss", "pair_loss", "pair_correct"):
+        torch.testing.assert_close(found[name], sums[name])
+    assert all(value == 0 for value in model(model_inputs(filling, CPU, 4)).values())

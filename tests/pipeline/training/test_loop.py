@@ -10,15 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
+from model import encoder
 from model.hugging_face import logical_parameters
-from model.objectives import MaskedLanguageModel
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
+from pipeline.data.shards import MANIFEST, read_manifest
 from pipeline.errors import CheckpointError
 from pipeline.recipes import recipe
 from pipeline.run import Run
@@ -26,10 +24,12 @@ from pipeline.settings import override
 from pipeline.training.checkpoint import Alone, open_latest
 from pipeline.training.cluster import StopRequest
 from pipeline.training.evaluation import validation_loader
+from pipeline.training.inputs import train_loader
 from pipeline.training.loop import MOST_SKIPPED, Trainer, noise_seed
 from pipeline.training.metrics import Metrics, read_metrics
+from pipeline.training.objectives import build_model
 from pipeline.training.optim import FragmentState
-from pipeline.training.plan import encoder_config, make_plan
+from pipeline.training.plan import make_plan
 from pipeline.training.progress import Progress
 from pipeline.training.record import Record
 from pipeline.training.saving import Saver
@@ -38,6 +38,7 @@ from pipeline.training.stragglers import ForwardClock, Stragglers
 from pipeline.training.tracing import Trace
 from pipeline.training.watchdog import Watchdog
 from tests.pipeline.conftest import poison
+from tests.pipeline.data.conftest import prepare_directory
 
 SETTINGS = [
     "encoder.layers=1", "encoder.width=16", "encoder.feed_forward=32", "batch.sequences=4",
@@ -52,7 +53,7 @@ class PlainEngine:
     stage, world_size = 1, 1
 
     def __init__(self, run: Run, finite: bool = True) -> None:
-        self.module = MaskedLanguageModel(encoder_config(run), seed=0)
+        self.module = build_model(run, 0)
         self.parameters = dict(self.module.named_parameters())
         self.optimizer = SimpleNamespace(
             steps=0, logical=logical_parameters(self.module), fragments=self.fragments,
@@ -93,7 +94,6 @@ def trainer(
     run = override(recipe("roberta_tiny"), [*SETTINGS, *settings])
     train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
     plan = make_plan(run, 1, 1, [train], [validation])
-    order = Order(kind="global", seed=0, shard_rows=(np.asarray(train.shard_rows),))
     cluster = SimpleNamespace(
         rank=0, world_size=1, device=torch.device("cpu"), control=None,
         agreed=contextlib.nullcontext, total=lambda sums: sums, any=bool,
@@ -104,11 +104,7 @@ def trainer(
         plan=plan,
         cluster=cluster,  # type: ignore[arg-type]
         engine=PlainEngine(run, finite),  # type: ignore[arg-type]
-        loader=Loader(
-            [train],
-            replace(order, skipped=progress.skipped_ranges),
-            Share(sequences=run.batch.sequences, per_device=run.batch.per_device),
-        ),
+        loader=train_loader(run, plan, cluster, (train,), progress.skipped_ranges),  # type: ignore[arg-type]
         validation={"all": validation_loader([validation], 64)},
         stop=StopRequest(),
         metrics=Metrics(output, progress.step),
@@ -252,6 +248,51 @@ def test_after_the_last_rollback_the_run_ends(spiky: Path, tmp_path: Path) -> No
     running = trainer(spiky, tmp_path / "run", begun, True, *SPIKES)
     with pytest.raises(CheckpointError, match=r"rollbacks=2 are used up; last good .*/step-0+6\."):
         running.train(12)
+
+
+@pytest.mark.parametrize("label", ["", "order"], ids=["one segment", "pairs"])
+def test_rows_that_share_lines_give_the_same_curve(
+    label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same rows in a step and fewer micro-batches; another one if they see each other."""
+    directory = prepare_directory(tmp_path / "data", (300,), label=label)
+    manifest = read_manifest(directory)
+    held_out = replace(manifest.shards[0], split="validation")
+    whole = replace(manifest, shards=(*manifest.shards, held_out))
+    (directory / MANIFEST).write_bytes(whole.to_json())
+    settings = (
+        "data.sequence_length=70", "encoder.positions=70", "encoder.segment_types=2",
+        "encoder.initializer_range=0.3", "data.vocab_size=1000", "batch.sequences=30",
+        "batch.per_device=4", "steps=10", "optimizer.peak_lr=1", "logging.every=1",
+    )  # fmt: skip
+    if label:  # as BERT and ALBERT
+        settings += ("data.format=segment_pair", f"data.segments.label={label}")
+        settings += ("objective.kind=mlm_pair", "encoder.position_offset=0")
+    found, micro_batches = {}, {}
+    for name in ("none", "rows", "leaking"):
+        packing = f"batch.packing={'none' if name == 'none' else 'rows'}"
+        running = trainer(directory, tmp_path / name, Progress(), True, *settings, packing)
+        if name == "leaking":
+            monkeypatch.setattr(encoder, "listed", whole_lines)
+        assert not running.train(10)
+        found[name] = [line for line in read_metrics(tmp_path / name) if "loss" in line]
+        micro_batches[name] = running.engine.accumulation
+    for one, other, leaking in zip(*found.values(), strict=True):
+        for loss in ("loss", "pair_loss" if label else "mlm_loss"):
+            assert other[loss] == pytest.approx(one[loss], rel=1e-5)
+        assert leaking["loss"] != pytest.approx(one["loss"], rel=1e-5)
+        for count in ("sequences", "tokens", "predictions", "epoch"):
+            assert other[count] == one[count]
+    assert found["none"][-1]["loss"] < found["none"][0]["loss"] - 0.1
+    assert micro_batches["rows"] < micro_batches["none"] == 8
+
+
+def whole_lines(
+    ends: torch.Tensor, lengths: torch.Tensor | None, length: int
+) -> list[tuple[int, int, int]]:
+    """As `model.pieces.listed`, but a line is one piece."""
+    used = [length] * (int(ends[-1]) // length) if lengths is None else lengths.tolist()
+    return [(line, 0, size) for line, size in enumerate(used)]
 
 
 def test_noise_differs_between_neighbours_and_repeats_itself() -> None:

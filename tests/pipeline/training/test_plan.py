@@ -3,12 +3,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from pipeline.data.loader import Loader
+from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
-from pipeline.errors import ConfigError
+from pipeline.data.shards import read_table
+from pipeline.errors import ConfigError, DataError
 from pipeline.recipes import recipe
 from pipeline.training.plan import attention_name, encoder_config, make_plan, micro_batches
+from tests.pipeline.data.conftest import prepare_directory
 
 
 @pytest.mark.parametrize(
@@ -65,6 +70,47 @@ def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> N
     grows = replace(run.batch, step_tokens=100_000, warmup_steps=9, first_sequences=50_000)
     with pytest.raises(ConfigError, match=r"above the \d+ sequences of batch.step_tokens=100000"):
         make_plan(replace(run, batch=grows), 2, 1, [train], [validation])
+
+
+def test_rows_that_share_lines_are_planned_as_they_will_lie(tmp_path: Path) -> None:
+    """Enough lines for any of some steps, and few for nothing; of the work, tokens alone count."""
+    train = Dataset.open(prepare_directory(tmp_path / "news", (1500, 300)))
+    given = recipe("roberta_tiny")
+    run = replace(
+        given,
+        data=replace(given.data, sequence_length=70),
+        encoder=replace(given.encoder, positions=70),
+        batch=replace(given.batch, sequences=400, per_device=32, packing="rows"),
+    )
+    plan = make_plan(run, 2, 1, [train], [train])
+    order = Order(kind="global", seed=0, shard_rows=(train.shard_rows,))
+    share = Share(sequences=400, per_device=1, world_size=2)
+    steps = Loader([train], order, share, packing="rows").steps()
+    lines = [next(steps).accumulation for _ in range(20)]
+    most = np.mean(lines) + 4 * np.std(lines)
+    assert plan.rows * plan.accumulation == pytest.approx(most, abs=plan.accumulation + 4)
+    assert max(lines) <= plan.rows * plan.accumulation
+    used = plan.rows * plan.accumulation * 2 - plan.filling
+    assert used == pytest.approx(2 * np.mean(lines), abs=6)
+    words = f"400 sequences in {used} rows = 2 ranks x 6 micro-batches x {plan.rows} rows, "
+    assert f"{words}{plan.filling} rows left for steps that need more" in plan.lines()[1]
+    apart = replace(run, batch=replace(run.batch, packing="none"))
+    plain = make_plan(apart, 2, 1, [train], [train])
+    assert plan.step_flops < 0.85 * plain.step_flops
+    assert attention_name(run, "cpu") == "row_attention"
+
+
+def test_lengths_are_sampled_from_what_can_be_read(tmp_path: Path) -> None:
+    directory = prepare_directory(tmp_path / "news", (1500, 300))
+    dataset = Dataset.open(directory)
+    tables = [read_table(directory / shard.file) for shard in dataset.shards]
+    lengths = [table["input_ids"].combine_chunks().value_lengths().to_pylist() for table in tables]
+    assert dataset.some_lengths().tolist() == lengths[0] + lengths[1]
+    (directory / "train-00000.arrow").write_bytes(b"not an Arrow file")
+    assert dataset.some_lengths().tolist() == lengths[1]
+    (directory / "train-00001.arrow").unlink()
+    with pytest.raises(DataError, match=r"train-00001.arrow cannot be read"):
+        dataset.some_lengths()
 
 
 def test_the_encoder_gets_the_vocabulary_of_the_data() -> None:

@@ -56,8 +56,8 @@ def test_a_run_json_gives_its_run(dataset: Dataset, tmp_path: Path) -> None:
 def test_free_settings_are_settings(dataset: Dataset, tmp_path: Path) -> None:
     earlier = record(dataset)
     for path in FREE_SETTINGS:
-        values = {"data.reader": "read", "data.damaged": "skip", "checkpoint.keep_every": "1400"}
-        value = values.get(path, "7")
+        words = {"data.reader": "read", "data.damaged": "skip", "batch.packing": "rows"}
+        value = words.get(path, "1400" if path == "checkpoint.keep_every" else "7")
         extra = ["data.order=blocks"] if path == "data.reader" else []
         earlier_run = override(earlier.run, extra)
         now = override(earlier_run, [f"{path}={value}"])

@@ -14,8 +14,8 @@ def test_one_process_counts_alone() -> None:
     count = StepCount()
     count.start(Counts(7, 40, 2))
     count.start(Counts(630_784, 4_194_304, 0), stop=True, loss=1 << 51)
-    assert count.result() == (Counts(7, 40, 2), False, 0)
-    assert count.result() == (Counts(630_784, 4_194_304, 0), True, 1 << 51)
+    assert count.result() == (Counts(7, 40, 2), False, 0, 1)
+    assert count.result() == (Counts(630_784, 4_194_304, 0), True, 1 << 51, 1)
 
 
 def count_on_rank(rank: int, port: int, results: Any) -> None:
@@ -28,7 +28,8 @@ def count_on_rank(rank: int, port: int, results: Any) -> None:
     found = []
     for step in range(1, 4):
         counts = Counts(step * (10**9 + rank), 1 << 40, rank)
-        count.start(counts, stop=(step == 2 and rank == 1), loss=step + rank)
+        stop, most = step == 2 and rank == 1, 10 * step if rank == step % 2 else 9
+        count.start(counts, stop, step + rank, most)
         found.append(count.result())
     results.put((rank, [*found, count.result()]))
     dist.destroy_process_group()
@@ -50,8 +51,9 @@ def test_two_ranks_agree_on_count_and_stop() -> None:
         for rank in ranks:
             rank.join(timeout=max(0.0, deadline - time.monotonic()))
             rank.kill()
-    expected = [(Counts(201, 1600, 6), False, 0)]
+    expected = [(Counts(201, 1600, 6), False, 0, 1)]
     expected += [
-        (Counts(step * (2 * 10**9 + 1), 1 << 41, 1), step == 2, 2 * step + 1) for step in (1, 2, 3)
+        (Counts(step * (2 * 10**9 + 1), 1 << 41, 1), step == 2, 2 * step + 1, 10 * step)
+        for step in (1, 2, 3)
     ]
     assert found == {0: expected, 1: expected}
