@@ -28,7 +28,7 @@ from pipeline.data.bits import (
     set_range,
     trailing_zeros,
 )
-from pipeline.data.memory import fetch, uint16_pointer, uint32_pointer
+from pipeline.data.memory import fetch, part, uint16_pointer, uint32_pointer
 
 _AHEAD = 2
 """Rows between asking for a row's bytes and their use."""
@@ -135,13 +135,14 @@ def _find_text(memory, flags, rate_ppm, rounding, bits, budgets):  # type: ignor
             for byte in range(0, memory.tokens[row + _AHEAD] * size, 64):
                 fetch(memory.addresses[row + _AHEAD] + byte)
         tokens = memory.tokens[row]
+        found = part(bits, row * bits.shape[1], (row + 1) * bits.shape[1])
         if memory.wide:
             ids = carray(uint32_pointer(memory.addresses[row]), tokens)
-            text = _text_of(ids, flags.special, flags.first, flags.last, bits[row])
+            text = _text_of(ids, flags.special, flags.first, flags.last, found)
         else:
             narrow = carray(uint16_pointer(memory.addresses[row]), tokens)
             first, last = np.uint16(flags.first), np.uint16(flags.last)
-            text = _text_of(narrow, flags.special, first, last, bits[row])
+            text = _text_of(narrow, flags.special, first, last, found)
         if text > 0:
             budgets[row] = max(1, (text * rate_ppm + rounding) // 1_000_000)
 
@@ -178,15 +179,20 @@ def _all_between(ids, first, last):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def _find_words(memory, flags, text, words):  # type: ignore[no-untyped-def]
     used = 0
+    width = text.shape[1]
     for row in range(len(memory.tokens)):
         tokens = memory.tokens[row]
+        begin, end = row * width, (row + 1) * width
+        bits = part(words.bits, begin, end)
         if memory.wide:
             ids = carray(uint32_pointer(memory.addresses[row]), tokens)
-            _flag(ids, flags.word_starts, words.bits[row])
+            _flag(ids, flags.word_starts, bits)
         else:
             narrow = carray(uint16_pointer(memory.addresses[row]), tokens)
-            _flag(narrow, flags.word_starts, words.bits[row])
-        used = _list_edges(text[row], words.bits[row], words.ranks[row], tokens, words.edges, used)
+            _flag(narrow, flags.word_starts, bits)
+        used = _list_edges(
+            part(text, begin, end), bits, part(words.ranks, begin, end), tokens, words.edges, used
+        )
         words.offsets[row + 1] = used
 
 
@@ -265,7 +271,7 @@ def choose_tokens(chosen, text, tokens, count, sixteenths, stream):  # type: ign
     return stream
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def choose_ngrams(chosen, text, edges, budget, thresholds, order, stream):  # type: ignore[no-untyped-def]
     """Words in random order, each with a drawn number of words from it on; at most `budget` bits.
 
@@ -303,7 +309,7 @@ def choose_ngrams(chosen, text, edges, budget, thresholds, order, stream):  # ty
     return stream, budget - left
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def choose_spans(  # type: ignore[no-untyped-def]
     chosen, text, bits, ranks, edges, budget, thresholds, stream
 ):

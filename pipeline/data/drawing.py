@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pipeline.data.bits import GOLDEN, mix, popcount, trailing_zeros
 from pipeline.data.choosing import choose_ngrams, choose_spans, choose_tokens, scale
-from pipeline.data.memory import store_uint64
+from pipeline.data.memory import part, store_uint64
 
 TOKENS, NGRAMS, SPANS = range(3)
 """Ways to choose positions."""
@@ -54,56 +54,58 @@ def draw(  # type: ignore[no-untyped-def]
     counts,
 ):
     """Fill the ragged columns of one duplicate, as `masking.Masks` describes them."""
-    chosen = np.zeros(text.bits.shape[1], np.uint64)
-    order = np.empty(64 * text.bits.shape[1], np.uint16)
+    width, budgets, choice = text.bits.shape[1], text.budgets, law.choice
+    mask_threshold, random_threshold = law.mask_threshold, law.random_threshold
+    bits, edge_bits, ranks = text.bits, words.bits, words.ranks
+    edges, edge_offsets = words.edges, words.offsets
+    # without owners: what a kernel owns it counts, at each call, by locked instructions
+    thresholds = part(law.thresholds, 0, len(law.thresholds))
+    pool = part(law.pool, 0, len(law.pool))
+    chosen, order = np.zeros(width, np.uint64), np.empty(64 * width, np.uint16)
     drawn = 0
     for row in range(len(counts)):
         stream = mix(keys[row] + (duplicate + np.uint64(1)) * GOLDEN)
-        count = text.budgets[row]
-        if law.choice == TOKENS:
-            stream = choose_tokens(
-                chosen, text.bits[row], tokens[row], count, law.sixteenths, stream
-            )
+        count = budgets[row]
+        begin = row * width
+        end = begin + ((tokens[row] + 63) >> 6) + 1  # and the word to spare
+        ordinary, found = part(bits, begin, end), part(chosen, 0, end - begin)
+        if choice == TOKENS:
+            stream = choose_tokens(found, ordinary, tokens[row], count, law.sixteenths, stream)
         else:
-            edges = words.edges[words.offsets[row] : words.offsets[row + 1]]
-            if law.choice == NGRAMS:
+            here = part(edges, edge_offsets[row], edge_offsets[row + 1])
+            if choice == NGRAMS:
                 stream, count = choose_ngrams(
-                    chosen, text.bits[row], edges, count, law.thresholds, order, stream
+                    found, ordinary, here, count, thresholds, part(order, 0, len(order)), stream
                 )
             else:
                 stream = choose_spans(
-                    chosen, text.bits[row], words.bits[row], words.ranks[row], edges, count,
-                    law.thresholds, stream,
+                    found, ordinary, part(edge_bits, begin, end), part(ranks, begin, end), here,
+                    count, thresholds, stream,
                 )  # fmt: skip
         counts[row] = count
-        _copy_bits(chosen, positions[position_offsets[row] : position_offsets[row + 1]])
+        _copy_bits(found, positions, position_offsets[row], (tokens[row] + 63) >> 6)
         start = action_offsets[row]
         size = (count + 3) >> 2
         action_offsets[row + 1] = start + size
-        packed = actions[start : start + size]
-        if law.choice == SPANS:
+        packed = part(actions, start, start + size)
+        if choice == SPANS:
             stream, randoms = _act_by_span(
-                packed, chosen, (tokens[row] + 63) >> 6, law.mask_threshold, law.random_threshold,
-                stream,
-            )  # fmt: skip
-        else:
-            stream, randoms = _act_by_token(
-                packed, count, law.mask_threshold, law.random_threshold, stream
+                packed, found, (tokens[row] + 63) >> 6, mask_threshold, random_threshold, stream
             )
+        else:
+            stream, randoms = _act_by_token(packed, count, mask_threshold, random_threshold, stream)
         for _ in range(randoms):
             stream += GOLDEN
-            random_ids[drawn] = law.pool[scale(mix(stream) >> np.uint64(32), len(law.pool))]
+            random_ids[drawn] = pool[scale(mix(stream) >> np.uint64(32), len(pool))]
             drawn += 1
         random_offsets[row + 1] = drawn
 
 
 @numba.njit(cache=True, nogil=True)
-def _copy_bits(chosen, positions):  # type: ignore[no-untyped-def]
-    whole = len(positions) >> 3
-    for word in range(whole):
-        store_uint64(positions.ctypes.data + 8 * word, chosen[word])
-    for byte in range(whole << 3, len(positions)):
-        positions[byte] = chosen[byte >> 3] >> np.uint64((byte & 7) << 3)
+def _copy_bits(chosen, positions, start, words):  # type: ignore[no-untyped-def]
+    """Put a row's bitmap at `start`, and up to seven bytes behind it, where the next row's goes."""
+    for word in range(words):
+        store_uint64(positions.ctypes.data + start + 8 * word, chosen[word])
 
 
 @numba.njit(cache=True, nogil=True)

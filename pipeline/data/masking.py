@@ -280,7 +280,7 @@ def _draw_masks(
     # The action and random-id columns get all the room that they can need, then what they use.
     action_room = int(((text.budgets + 3) // 4).sum())
     masks = Masks(
-        positions=np.empty(position_offsets[-1], np.uint8),
+        positions=np.empty(position_offsets[-1] + 7, np.uint8),
         position_offsets=position_offsets,
         actions=np.zeros(action_room, np.uint8),
         action_offsets=np.zeros(rows + 1, np.int32),
@@ -306,6 +306,7 @@ def _draw_masks(
     )
     return replace(
         masks,
+        positions=masks.positions[: position_offsets[-1]],
         actions=masks.actions[: masks.action_offsets[-1]],
         random_ids=masks.random_ids[: masks.random_offsets[-1]].copy(),
     )

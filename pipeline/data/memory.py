@@ -68,6 +68,30 @@ def _prefetch() -> Any:
     return fetch
 
 
+def _part() -> Any:
+    @intrinsic
+    def part(typing_context: Any, array: Any, start: Any, stop: Any) -> Any:
+        item = array.dtype
+        line = types.Array(item, 1, "C")
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            whole = context.make_array(array)(context, builder, arguments[0])
+            found = context.make_array(line)(context, builder)
+            size = context.get_constant(
+                types.intp, context.get_abi_sizeof(context.get_data_type(item))
+            )
+            count = builder.sub(arguments[2], arguments[1])
+            start = builder.gep(whole.data, [arguments[1]])
+            context.populate_array(
+                found, data=start, shape=[count], strides=[size], itemsize=size, meminfo=None
+            )
+            return found._getvalue()
+
+        return line(array, types.intp, types.intp), generate
+
+    return part
+
+
 load_int8: Callable[[int], int] = _load(types.int8)
 """The item at an address, aligned or not; so the five below."""
 load_uint8: Callable[[int], int] = _load(types.uint8)
@@ -85,3 +109,9 @@ uint32_pointer: Callable[[int], Any] = _pointer(types.uint32)
 
 fetch: Callable[[int], None] = _prefetch()
 """Ask for the cache line at an address; harmless when nothing is there."""
+
+part: Callable[[Any, Any, Any], Any] = _part()
+"""Items [start, stop) of a contiguous array of any shape, without a share in its ownership.
+
+A slice has one, which is counted by locked instructions: dozens for each row of a kernel.
+"""

@@ -43,8 +43,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bits import GOLDEN, mix
+from pipeline.data.bits import GOLDEN, U, mix
 from pipeline.data.choosing import scale
+from pipeline.data.memory import part
 from pipeline.data.sequences import LOOK_BACK, Frame, Rows, Tokens, cut_sentence
 
 PAIRS_VERSION = 1
@@ -140,13 +141,12 @@ def _part(ids, begin, end, room, word_starts):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _other_sentence(stream, boundaries, documents, document):  # type: ignore[no-untyped-def]
-    """A random sentence of another document, and the end of that document, as boundaries."""
+    """A random sentence of another document, as a boundary."""
     first, last = documents[document], documents[document + 1]
     sentence = _below(stream, len(boundaries) - 1 - (last - first))
     if sentence >= first:
         sentence += last - first
-    other = np.searchsorted(documents, sentence, side="right") - 1
-    return sentence, documents[other + 1]
+    return sentence
 
 
 @numba.njit(cache=True, nogil=True)
@@ -188,7 +188,8 @@ def _plan_segments(  # type: ignore[no-untyped-def]
             spans[row, 0], spans[row, 1], spans[row, 2], spans[row, 3] = place, middle, middle, end
             if law.label == NEXT and label == IN_ORDER and _draw(stream) < _HALF:
                 label = RANDOM_NEXT
-                begin, close = _other_sentence(stream, boundaries, documents, document)
+                begin = _other_sentence(stream, boundaries, documents, document)
+                close = documents[np.searchsorted(documents, begin, side="right")]
                 spans[row, 2] = boundaries[begin]
                 spans[row, 3] = _fill(
                     ids, boundaries, begin, close, law.room - (middle - place),
@@ -256,7 +257,7 @@ def _plan_sentences(  # type: ignore[no-untyped-def]
             if middle < stop:
                 if law.label == NEXT and not alone and _draw(stream) < _HALF:
                     label = RANDOM_NEXT
-                    sentence, _ = _other_sentence(stream, boundaries, documents, document)
+                    sentence = _other_sentence(stream, boundaries, documents, document)
                     begin = boundaries[sentence]
                     end = _part(ids, begin, boundaries[sentence + 1], half, word_starts)
                 else:
@@ -282,8 +283,11 @@ def _write(source, spans, offsets, bos, eos, separators, ids):  # type: ignore[n
         for segment in range(2):
             begin, end = spans[row, 2 * segment], spans[row, 2 * segment + 1]
             if segment == 1 and begin < end:
-                ids[write : write + separators] = eos
-                write += separators
-            ids[write : write + end - begin] = source[begin:end]
+                for _ in range(separators):
+                    ids[write] = eos
+                    write += 1
+            found, room = part(source, begin, end), part(ids, write, write + end - begin)
+            for place in range(U(end - begin)):
+                room[place] = found[place]
             write += end - begin
         ids[write] = eos

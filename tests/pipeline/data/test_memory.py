@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+import numpy.typing as npt
 from numba import carray
 
 from pipeline.data import memory
@@ -51,3 +52,15 @@ def test_a_fetch_of_nothing_is_harmless() -> None:
         memory.fetch(1)
 
     fetch()
+
+
+def test_a_part_of_an_array_is_its_items() -> None:
+    @numba.njit
+    def put(array: npt.NDArray[np.uint16], start: int, stop: int) -> int:
+        found = memory.part(array, start, stop)
+        found[0] = 7
+        return len(found)
+
+    flat, square = np.arange(100, dtype=np.uint16), np.zeros((10, 10), np.uint16)
+    assert put(flat, 10, 20) == 10 and flat[10] == 7 and (flat != np.arange(100)).sum() == 1
+    assert put(square, 20, 30) == 10 and square[2, 0] == 7
