@@ -25,6 +25,7 @@ from pipeline.command import (
 )
 from pipeline.data import assembly, shards, splits
 from pipeline.data.corpora import corpus_sources, describe_input
+from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.estimate import describe, estimate
 from pipeline.data.extraction import extracted
 from pipeline.data.files import remove_temporaries
@@ -91,7 +92,10 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     thresholds = validation_thresholds(sources, run.data)
     tasks = splits.cut_tasks(sources, splits.SPLIT_BYTES)
     changed_at = max(Path(source.path).stat().st_mtime_ns for source in sources)
-    plan = {"tasks": len(tasks), "thresholds": thresholds, "changed_at": changed_at}
+    plan = {
+        "tasks": len(tasks), "thresholds": thresholds, "changed_at": changed_at,
+        "documents": DOCUMENTS_SCHEMA.names,
+    }  # fmt: skip
     is_done = functools.partial(is_complete, output, mark)
     with work_directory(output, mark, plan, is_done, shared=part is not None) as work:
         if work is None:  # done by somebody who held the directory until now

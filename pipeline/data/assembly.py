@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.data import shards
+from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
 from pipeline.data.files import sync_directory, whole_file, write_whole
 from pipeline.data.masking import Masking
 from pipeline.data.shards import MaskFile, Shard
-from pipeline.data.splits import DOCUMENTS_SCHEMA, Counts, Job, Task, part_marker, task_marker
+from pipeline.data.splits import Counts, Job, Task, part_marker, task_marker
 from pipeline.errors import DataError
 
 VALIDATION_ROWS = 32_768
@@ -129,11 +130,11 @@ def merge_validation_shards(
 def write_documents(work: Path, output: Path, parts: list[Part]) -> None:
     """documents.parquet: one row a document, part by part, train before validation."""
     with (
-        whole_file(output / "documents.parquet") as temporary,
+        whole_file(output / DOCUMENTS) as temporary,
         pq.ParquetWriter(temporary, DOCUMENTS_SCHEMA) as writer,
     ):
         for part in parts:
-            writer.write_table(pq.read_table(work / f"{part.stem}.documents.parquet"))
+            writer.write_table(pq.read_table(work / f"{part.stem}.{DOCUMENTS}"))
 
 
 def mismatches(work: Path) -> list[str]:
@@ -143,7 +144,7 @@ def mismatches(work: Path) -> list[str]:
 
 def other_files(output: Path) -> dict[str, dict[str, Any]]:
     """Size and hash of the files that are not shards, for the manifest."""
-    paths = [output / "documents.parquet", *sorted((output / "tokenizer").iterdir())]
+    paths = [output / DOCUMENTS, *sorted((output / "tokenizer").iterdir())]
     return {
         path.relative_to(output).as_posix(): {
             "bytes": path.stat().st_size,

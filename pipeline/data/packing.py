@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from pipeline.data.pairs import (
@@ -111,6 +112,20 @@ def _chain(draws: list[Rows]) -> Rows:
             + [rows.document_offsets[1:] + at for rows, at in zip(draws, marks)]
         ).astype(np.int32),
         first_row=draws[0].first_row,
+        last_row=draws[0].last_row,
+        elsewhere=np.concatenate(_parts_elsewhere(draws)),
         second_segment=np.concatenate([rows.second_segment for rows in draws]),
         pair_label=np.concatenate([rows.pair_label for rows in draws]),
     )
+
+
+def _parts_elsewhere(draws: list[Rows]) -> list[npt.NDArray[np.int64]]:
+    """`Rows.elsewhere` of the chained draws: all rows of the later ones are further parts."""
+    found, base = [draws[0].elsewhere], len(draws[0])
+    for rows in draws[1:]:
+        all_rows = np.arange(len(rows))
+        owners = np.searchsorted(rows.first_row, all_rows, side="right") - 1
+        own = np.stack([owners, all_rows], 1)
+        found += [own + np.array([0, base]), rows.elsewhere + np.array([0, base])]
+        base += len(rows)
+    return found

@@ -88,6 +88,8 @@ def pack_pairs(
     _write(tokens.ids, spans, offsets, frame.bos, frame.eos, frame.separators, ids)
     second = np.where(paired, spans[:, 1] - spans[:, 0] + 1 + frame.separators, 0)
     begins = np.stack([np.zeros_like(second), second], 1).astype(np.uint16)
+    borrowed = np.flatnonzero(labels == RANDOM_NEXT)
+    lenders = np.searchsorted(tokens.document_offsets, spans[borrowed, 2], side="right") - 1
     begun = np.stack([np.ones(len(labels), np.bool_), labels == RANDOM_NEXT], 1)
     return Rows(
         ids=ids,
@@ -95,6 +97,8 @@ def pack_pairs(
         document_starts=begins[begun],
         document_offsets=np.concatenate([[0], np.cumsum(begun.sum(1))]).astype(np.int32),
         first_row=first_row,
+        last_row=np.append(first_row[1:], len(labels)) - 1,
+        elsewhere=np.stack([lenders, borrowed], 1),
         second_segment=second.astype(np.uint16),
         pair_label=labels,
     )

@@ -51,6 +51,10 @@ class Rows:
     """[rows + 1] positions in `document_starts`."""
     first_row: npt.NDArray[np.int64]
     """[documents] the row in which each document begins."""
+    last_row: npt.NDArray[np.int64]
+    """[documents] the row in which it ends: it has part in all rows between."""
+    elsewhere: npt.NDArray[np.int64]
+    """[n, 2] document and row of its other parts: random second segments, and further draws."""
     second_segment: npt.NDArray[np.uint16]
     """[rows] first position of segment B, behind the separators; 0 when there is one segment."""
     pair_label: npt.NDArray[np.int8]
@@ -128,7 +132,7 @@ def pack_sentences(
     offsets = np.zeros(most_rows + 1, np.int64)
     starts = np.empty(most_rows + count, np.uint16)
     start_offsets = np.zeros(most_rows + 1, np.int32)
-    first_row = np.empty(count, np.int64)
+    first_row, last_row = np.empty(count, np.int64), np.empty(count, np.int64)
     rows = _pack(
         tokens.ids,
         tokens.document_offsets,
@@ -143,6 +147,7 @@ def pack_sentences(
         starts,
         start_offsets,
         first_row,
+        last_row,
     )
     return Rows(
         # views: what lies behind them was never touched, so it takes no memory
@@ -151,6 +156,8 @@ def pack_sentences(
         starts[: start_offsets[rows]],
         start_offsets[: rows + 1],
         first_row,
+        last_row,
+        np.empty((0, 2), np.int64),
         np.zeros(rows, np.uint16),
         np.full(rows, -1, np.int8),
     )
@@ -228,6 +235,7 @@ def _pack(  # type: ignore[no-untyped-def]
     starts,
     start_offsets,
     first_row,
+    last_row,
 ):
     """Greedy packing into the output arrays; returns the number of rows."""
     row = 0
@@ -279,6 +287,7 @@ def _pack(  # type: ignore[no-untyped-def]
                 write += cut - place
                 used += cut - place
                 place = cut
+        last_row[document] = row
     if used > 0:
         ids[write] = eos
         write += 1

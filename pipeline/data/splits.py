@@ -24,6 +24,7 @@ import xxhash
 from pipeline.data import shards
 from pipeline.data.byte_level import return_memory
 from pipeline.data.cleaning import clean
+from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
 from pipeline.data.documents import cut, read
 from pipeline.data.files import write_whole
 from pipeline.data.masking import Masking
@@ -48,15 +49,6 @@ _MOST_TASKS = 1 << 16  # 2 TB of text
 _RECORD_BYTES = 256  # what a record costs beside its text, about
 _EXPANSION = {"gz": 3, "zst": 3, "xz": 4, "bz2": 4, "parquet": 2, "extracted": 3}
 """Bytes of text expected from a byte of file."""
-DOCUMENTS_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string()),
-        pa.field("corpus", pa.string()),
-        pa.field("origin", pa.string()),
-        pa.field("licence", pa.string()),
-        pa.field("first_sequence", pa.uint64()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,22 +317,15 @@ class Worker:
                 continue
             base = sequence_base(task.number, part, bool(validation))
             split = shards.VALIDATION if validation else shards.TRAIN
-            entry, first_sequence, packed = self._write(
+            entry, documents, packed = self._write(
                 side, task.corpus, base, split, f"{stem}.{split}"
             )
             entries.append(entry)
             add_counts(counts.packed, packed)
-            columns = [
-                *side.documents[:1],
-                [task.corpus] * len(first_sequence),
-                *side.documents[1:],
-            ]
-            tables.append(pa.table([*columns, first_sequence], schema=DOCUMENTS_SCHEMA))
+            tables.append(documents)
         sink = pa.BufferOutputStream()
         pq.write_table(pa.concat_tables(tables or [DOCUMENTS_SCHEMA.empty_table()]), sink)
-        write_whole(
-            self.job.directory / f"{stem}.documents.parquet", sink.getvalue(), lasting=False
-        )
+        write_whole(self.job.directory / f"{stem}.{DOCUMENTS}", sink.getvalue(), lasting=False)
         summary = {
             "corpus": task.corpus,
             "shards": entries,
@@ -352,9 +337,9 @@ class Worker:
 
     def _write(
         self, side: _Side, corpus: str, base: int, split: str, stem: str
-    ) -> tuple[dict[str, Any], npt.NDArray[np.uint64], dict[str, int]]:
-        """Rows of one side, and masks of train; returns the manifest's entry, first sequences and
-        counts of packing.
+    ) -> tuple[dict[str, Any], pa.Table, dict[str, int]]:
+        """Rows of one side, and masks of train; returns the manifest's entry, documents and counts
+        of packing.
 
         Validation gets its masks when the parts' few rows are put together.
         """
@@ -383,7 +368,7 @@ class Worker:
                 sequences,
                 compression,
             )
-        return entry, sequences[rows.first_row], packed
+        return entry, document_table(corpus, side.documents, rows, sequences), packed
 
     def _marker(self, task: Task, part: int) -> Path:
         return part_marker(self.job.directory, task.number, part)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from pipeline.data import shards
+from pipeline.data.document_index import verify_documents
 from pipeline.data.masking import GENERATOR_VERSION, Masking, Masks
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
@@ -46,6 +47,7 @@ def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: 
     )
     if wrong:
         raise DataError(f"{directory / shard.file}: {wrong}; run pipeline.prepare again")
+    verify_documents(directory, shard.file, table)
     stored = shards.stored_masks(manifest.duplicates, shard.split)
     if len(shard.masks) != stored:
         raise DataError(

@@ -70,6 +70,8 @@ def random_shards(directory: Path) -> None:
             document_starts=np.zeros(count, np.uint16),
             document_offsets=np.arange(count + 1, dtype=np.int32),
             first_row=np.zeros(1, np.int64),
+            last_row=np.zeros(1, np.int64),
+            elsewhere=np.empty((0, 2), np.int64),
             second_segment=np.zeros(count, np.uint16),
             pair_label=np.full(count, -1, np.int8),
         )

@@ -70,6 +70,8 @@ def main() -> None:
         np.zeros(ROWS, np.uint16),
         np.arange(ROWS + 1, dtype=np.int32),
         np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.empty((0, 2), np.int64),
         np.zeros(ROWS, np.uint16),
         np.full(ROWS, -1, np.int8),
     )

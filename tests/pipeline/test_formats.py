@@ -14,7 +14,7 @@ from pipeline.data import shards
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.errors import run_command
 from pipeline.formats import SEPARATORS
-from tests.pipeline.preparing import contents, tiny, write_jsonl
+from tests.pipeline.preparing import MPIEXEC, contents, finish, tiny, write_jsonl
 
 FORMATS = {
     "doc_sentences": [],
@@ -103,25 +103,27 @@ def test_every_format_with_every_mask(
     assert packed["text_tokens"] > 1000 and packed["dropped_tokens"] == 0
 
 
-def test_the_same_bytes_for_any_workers_and_parts(
-    tiny_tokenizer: Path, tmp_path: Path, run: Run
+@pytest.mark.parametrize("name", ["segment_pair next", "sentence_pair order"])
+def test_the_same_bytes_for_any_workers_parts_and_ranks(
+    name: str, tiny_tokenizer: Path, tmp_path: Path, run: Run
 ) -> None:
-    """Random next rows and what masks show of them, of five corpora."""
-    chosen = settings("segment_pair next", "data.mask_mode=static", "data.duplicates=1")
-    for workers in (1, 3):
-        arguments = ["--workers", workers, *tiny(tiny_tokenizer, tmp_path / str(workers))]
-        run(prepare.main, "--corpus", "sample", *arguments, *chosen)
+    """Rows of five corpora and what masks show of them; the ranks go on with what a part left."""
+
+    def given(output: str, *more: object) -> list[object]:
+        return ["--corpus", "sample", *more, *tiny(tiny_tokenizer, tmp_path / output), *chosen]
+
+    chosen = settings(name, "data.mask_mode=static", "data.duplicates=1")
+    run(prepare.main, *given("1", "--workers", 1))
+    run(prepare.main, *given("3", "--workers", 3))
     for part in (3, 1, 4, 2):
-        arguments = [
-            "--workers",
-            1,
-            "--part",
-            f"{part}/4",
-            *tiny(tiny_tokenizer, tmp_path / "parts"),
-        ]
-        run(prepare.main, "--corpus", "sample", *arguments, *chosen)
+        run(prepare.main, *given("parts", "--workers", 1, "--part", f"{part}/4"))
+    run(prepare.main, *given("ranks", "--workers", 1, "--part", "3/4"))
+    command = (MPIEXEC, "-n", 3, sys.executable, "-m", "pipeline.prepare")
+    ranks = finish(*command, *given("ranks"))
+    assert ranks.returncode == 0 and ranks.stdout.startswith("3 ranks on 1 node(s)"), ranks.stderr
     expected = contents(tmp_path / "1")
-    assert contents(tmp_path / "3") == contents(tmp_path / "parts") == expected
+    for other in ("3", "parts", "ranks"):
+        assert contents(tmp_path / other) == expected
 
 
 def test_inspect_shows_a_pair(

@@ -147,6 +147,8 @@ def random_rows(
         document_starts=np.concatenate(starts).astype(np.uint16),
         document_offsets=np.cumsum([0, *map(len, starts)]).astype(np.int32),
         first_row=np.zeros(count, np.int64),
+        last_row=np.zeros(count, np.int64),
+        elsewhere=np.empty((0, 2), np.int64),
         second_segment=np.zeros(count, np.uint16),
         pair_label=np.full(count, -1, np.int8),
     )

@@ -29,7 +29,8 @@ def make_rows(count: int, length: int, dtype: type = np.uint16) -> Rows:
     return Rows(
         ids.ravel(), np.arange(count + 1, dtype=np.int64) * length,
         np.zeros(count, np.uint16), np.arange(count + 1, dtype=np.int32), np.zeros(1, np.int64),
-        np.zeros(count, np.uint16), np.full(count, -1, np.int8),
+        np.zeros(1, np.int64), np.empty((0, 2), np.int64), np.zeros(count, np.uint16),
+        np.full(count, -1, np.int8),
     )  # fmt: skip
 
 

@@ -1,0 +1,89 @@
+"""documents.parquet: for each document, every sequence that holds a part of it.
+
+That is what a request to take a document down needs. A document has part in all sequences from
+`first_sequence` to `last_sequence`. Its other parts are in `other_sequences`: sequences of other
+documents that borrow a random second segment from it (NSP), and those of further draws
+(`data.segments.draws`). A sequence id is the `sequence` column of the rows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.data.sequences import Rows
+from pipeline.errors import DataError
+
+DOCUMENTS = "documents.parquet"
+DOCUMENTS_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("corpus", pa.string()),
+        pa.field("origin", pa.string()),
+        pa.field("licence", pa.string()),
+        pa.field("first_sequence", pa.uint64()),
+        pa.field("last_sequence", pa.uint64()),
+        pa.field("other_sequences", pa.list_(pa.uint64())),
+    ]
+)
+
+
+def document_table(
+    corpus: str, named: list[list[str]], rows: Rows, sequences: npt.NDArray[np.uint64]
+) -> pa.Table:
+    """The documents of `rows`, in order; named: their ids, origins and licences.
+
+    sequences: [rows] ids.
+    """
+    documents = len(rows.first_row)
+    order = np.lexsort((rows.elsewhere[:, 1], rows.elsewhere[:, 0]))
+    owners, others = rows.elsewhere[order].T
+    offsets = np.searchsorted(owners, np.arange(documents + 1)).astype(np.int32)
+    ids, origins, licences = named
+    columns = [
+        ids, [corpus] * documents, origins, licences,
+        sequences[rows.first_row],
+        sequences[rows.last_row],
+        pa.ListArray.from_arrays(pa.array(offsets), pa.array(sequences[others])),
+    ]  # fmt: skip
+    return pa.table(columns, schema=DOCUMENTS_SCHEMA)
+
+
+def verify_documents(directory: Path, file: str, rows: pa.Table) -> None:
+    """DataError unless the documents name each row of a shard as often as it has documents.
+
+    file: of the shard; rows: its table.
+    """
+    path = directory / DOCUMENTS
+    sequences = rows["sequence"].to_numpy()
+    names = DOCUMENTS_SCHEMA.names[4:]
+    if missing := set(names) - set(pq.read_schema(path).names):
+        raise DataError(
+            f"{path} has no column {min(missing)}: an older version made it; run pipeline.prepare "
+            "into a new directory"
+        )
+    within = [("first_sequence", ">=", sequences[0]), ("first_sequence", "<=", sequences[-1])]
+    documents = pq.read_table(path, columns=names, filters=within)
+    first, last = (documents[name].to_numpy() for name in names[:2])
+    places = np.minimum(np.searchsorted(sequences, first), len(sequences) - 1)
+    mine = sequences[places] == first  # of other shards are those between a shard's sequences
+    ends = np.searchsorted(sequences, last[mine], side="right")
+    others = documents[names[2]].filter(pa.array(mine)).combine_chunks().flatten().to_numpy()
+    found = np.zeros(len(sequences) + 1, np.int64)
+    np.add.at(found, places[mine], 1)
+    np.add.at(found, ends, -1)
+    found = np.cumsum(found[:-1])
+    at = np.minimum(np.searchsorted(sequences, others), len(sequences) - 1)
+    wrong = sequences[at] != others
+    np.add.at(found, at[~wrong], 1)
+    held = rows["document_starts"].combine_chunks().value_lengths().to_numpy()
+    if wrong.any() or (found != held).any():
+        odd = others[wrong][0] if wrong.any() else sequences[np.flatnonzero(found != held)[0]]
+        raise DataError(
+            f"{path} does not name the documents of sequence {odd} ({file}); run pipeline.prepare "
+            "again"
+        )
