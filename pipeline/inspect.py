@@ -10,32 +10,26 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
-from tqdm import tqdm
 
 from pipeline.command import Parser
 from pipeline.data import shards
 from pipeline.data.masking import KEPT, MASK, RANDOM
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
+from pipeline.data.statistics import Drawn, Ragged, Statistics, measure, read_masks
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_json import UNIGRAM
-from pipeline.data.verification import masking_of, verify
+from pipeline.data.verification import verify
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.train_tokenizer import print_tokenizer
 
 _CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}
-_DRAWN_EPOCHS = 10
-"""Shown when no masks are stored."""
-_Ragged = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
-"""A binary column: flat bytes and [rows + 1] offsets."""
 _PAIRS = {
     IN_ORDER: "A and B in order",
     RANDOM_NEXT: "B of another document",
@@ -66,8 +60,9 @@ def main() -> None:
     if arguments.verify:  # before damaged rows are shown as if they were whole
         verify(directory, manifest, vocabulary)
     print_summary(directory, manifest)
-    print_statistics(measure(directory, manifest, vocabulary), manifest)
     tokenizer = Tokenizer.from_str(vocabulary.tokenizer_json)
+    mask = str(tokenizer.id_to_token(vocabulary.mask))
+    print_statistics(measure(directory, manifest, vocabulary), manifest, mask)
     title = f"sequence {arguments.sequence} of {arguments.split}"
     masks = list(read_masks(directory, manifest, shard, vocabulary))
     print_sequence(directory, shard, row, masks, title, tokenizer, vocabulary, arguments.tokens)
@@ -115,114 +110,8 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """One duplicate of the masks of a shard."""
-
-    positions: _Ragged
-    actions: _Ragged
-    swapped: npt.NDArray[np.bool_] | None
-    """[rows]; None where sentence order is not learned."""
-
-
-@dataclass(slots=True)
-class Statistics:
-    """Sums over rows and duplicates."""
-
-    lengths: npt.NDArray[np.int64]
-    """[rows] tokens a row."""
-    documents: npt.NDArray[np.int64]
-    """[rows] documents, or parts of one, in a row."""
-    text_tokens: int
-    predictions: npt.NDArray[np.int64]
-    """[duplicates]"""
-    actions: npt.NDArray[np.int64]
-    """[duplicates, 3] predicted positions that are [MASK], random, kept."""
-    runs: int
-    """Stretches of predicted positions without a gap, of all duplicates."""
-    pairs: dict[int, int]
-    """Rows of two segments by label."""
-    coins: int
-    """Labelled pairs of all duplicates that have a coin."""
-    swapped: int
-    """Those of them that show B before A."""
-
-
-def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Statistics:
-    """Count lengths, documents and actions of every row and mask."""
-    lengths, documents = [], []
-    text_tokens = runs = coins = swapped = 0
-    pairs = dict.fromkeys(_PAIRS, 0)
-    duplicates = manifest.duplicates or _DRAWN_EPOCHS
-    predictions = np.zeros(duplicates, np.int64)
-    actions = np.zeros((duplicates, 4), np.int64)
-    bits = np.array([bin(byte).count("1") for byte in range(256)], np.int64)
-    codes = np.array([[(byte >> 2 * slot) & 3 for slot in range(4)] for byte in range(256)])
-    code_counts = np.stack([(codes == code).sum(1) for code in range(4)], 1)
-    bar = tqdm(manifest.shards, desc="reading", unit="shard", disable=None, leave=False)
-    for shard in bar:
-        table = shards.read_table(directory / shard.file)
-        ids, offsets = shards.ragged(table["input_ids"])
-        if ids.max(initial=0) >= vocabulary.size:
-            raise DataError(f"{directory / shard.file} is damaged: id {ids.max()}; copy it again")
-        lengths.append(np.diff(offsets))
-        documents.append(np.diff(shards.ragged(table["document_starts"])[1]))
-        text_tokens += int(np.count_nonzero(~vocabulary.special[ids]))
-        paired = table["second_segment"].to_numpy() > 0
-        for label in pairs:
-            pairs[label] += int(np.count_nonzero(table["pair_label"].to_numpy()[paired] == label))
-        for duplicate, drawn in enumerate(read_masks(directory, manifest, shard, vocabulary)):
-            positions, packed = drawn.positions[0], drawn.actions[0]
-            if drawn.swapped is not None:
-                coins += int(paired.sum())
-                swapped += int(drawn.swapped[paired].sum())
-            found = np.bincount(positions, minlength=256) @ bits
-            predictions[duplicate] += found
-            runs += _count_runs(positions)
-            counted = np.bincount(packed, minlength=256) @ code_counts
-            counted[MASK] -= 4 * len(packed) - found  # the padding of each row's last byte is zeros
-            actions[duplicate] += counted
-    return Statistics(
-        np.concatenate(lengths),
-        np.concatenate(documents),
-        text_tokens,
-        predictions,
-        actions[:, :3],
-        runs,
-        pairs,
-        coins,
-        swapped,
-    )
-
-
-def read_masks(
-    directory: Path, manifest: Manifest, shard: Shard, vocabulary: Vocabulary
-) -> Iterator[Drawn]:
-    """A shard's duplicates: stored, or of the first epochs when not."""
-    if manifest.duplicates:
-        for mask in shard.masks:
-            table = shards.read_table(directory / mask.file)
-            coins = table["swapped"].to_numpy() if "swapped" in table.column_names else None
-            positions, actions = (shards.ragged(table[name]) for name in ("positions", "actions"))
-            yield Drawn(positions, actions, coins)
-        return
-    table = shards.read_table(directory / shard.file)
-    drawn = masking_of(directory, manifest, vocabulary).draw_duplicates(
-        *shards.ragged(table["input_ids"]),
-        str(table["corpus"][0]),
-        table["sequence"].to_numpy(),
-        range(_DRAWN_EPOCHS),
-    )
-    for masks in drawn:
-        yield Drawn(
-            (masks.positions, masks.position_offsets.astype(np.int64)),
-            (masks.actions, masks.action_offsets.astype(np.int64)),
-            masks.swapped,
-        )
-
-
-def print_statistics(statistics: Statistics, manifest: Manifest) -> None:
-    """Rates, lengths and fill; what each should be stands beside it."""
+def print_statistics(statistics: Statistics, manifest: Manifest, mask: str) -> None:
+    """Rates, lengths and fill; what each should be stands beside it. mask: the mask token."""
     lengths, total = statistics.lengths, statistics.actions.sum(0)
     rates = statistics.predictions / statistics.text_tokens
     shares = total / total.sum()
@@ -238,7 +127,7 @@ def print_statistics(statistics: Statistics, manifest: Manifest) -> None:
             f"{total.sum() / max(1, statistics.runs):.2f} predicted tokens without a gap"
         )
     print(
-        f"  of these     {shares[MASK]:.2%} <mask>, {shares[RANDOM]:.2%} random, "
+        f"  of these     {shares[MASK]:.2%} {mask}, {shares[RANDOM]:.2%} random, "
         f"{shares[KEPT]:.2%} kept (recipe {split[0]:.0%}, {split[1]:.0%}, {1 - sum(split):.0%})"
     )
     length = manifest.sequence_length
@@ -325,15 +214,8 @@ def _masks_in_words(manifest: Manifest) -> str:
     return "masks that are drawn anew every epoch, one stored for validation"
 
 
-def _count_runs(positions: npt.NDArray[np.uint8]) -> int:
-    """Maximal runs of set bits, of rows of bitmaps."""
-    bits = np.unpackbits(positions, bitorder="little")
-    begins = bits[1:] & ~bits[:-1]  # a row ends in a special token, so no run goes on in the next
-    return int(np.count_nonzero(begins)) + int(bits[:1].sum())
-
-
 def _row_actions(
-    positions: _Ragged, actions: _Ragged, row: int, tokens: int
+    positions: Ragged, actions: Ragged, row: int, tokens: int
 ) -> npt.NDArray[np.int64]:
     """[tokens] action of each position, -1 where nothing is predicted."""
     bitmap, packed = (

@@ -15,7 +15,11 @@ import xxhash
 
 from pipeline import inspect
 from pipeline.data import shards
+from pipeline.data.tokenizer_folders import save_vocabulary
+from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import run_command
+from tests.conftest import Command
+from tests.pipeline.preparing import tiny, write_jsonl
 
 Inspect = Callable[..., str]
 
@@ -171,3 +175,17 @@ def test_bad_arguments_are_one_line(arguments: list[object], prepared: Path, sho
     given = [prepared, *arguments] if arguments else []
     error = show(*given, code=2)
     assert error.startswith("error: ") and error.count("\n") == 1
+
+
+def test_the_mask_is_the_tokenizers_own(
+    word_vocabularies: dict[str, Vocabulary], tmp_path: Path, show: Inspect, command: Command
+) -> None:
+    save_vocabulary(word_vocabularies["wordpiece-uncased"], tmp_path / "tokenizer", 64)
+    corpus = write_jsonl(tmp_path / "in.jsonl", ["The river is long. It is cold, too."] * 60)
+    given = ("data.tokenizer=wordpiece", "data.lower_case=true", "encoder.position_offset=1")
+    settings = [word for setting in given for word in ("--set", setting)]
+    arguments = ("--corpus", corpus, "--workers", 1, *settings)
+    result = command("prepare", *arguments, *tiny(tmp_path / "tokenizer", tmp_path / "out"))
+    assert result.returncode == 0, result.stderr
+    out = show(tmp_path / "out")
+    assert "% [MASK], " in out and "M [MASK]  R random id" in out and "<mask>" not in out

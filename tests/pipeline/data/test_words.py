@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Regex, Tokenizer, normalizers
 
 from pipeline.data import words as module
 from pipeline.data.cleaning import clean
@@ -178,3 +179,52 @@ def test_a_broken_table_is_noticed(encoder: Encoder, sample_text: list[str]) -> 
     spoilt.matcher = broken
     tokens, _ = replace(encoder, fast=spoilt).fast.encode(*given)  # type: ignore[union-attr]
     assert columns(tokens) != expected
+
+
+def precompiled(becomes: dict[str, str]) -> bytes:
+    """A character map as SentencePiece writes it: a double-array trie, then the replacements.
+
+    normalizer.cc and darts.h: a node's children begin at a block of their own here, child `label`
+    at block ^ label, and what the node stands for at block ^ 0.
+    """
+    units, texts, blocks = {0: 0}, b"", 256
+    where = {b"": 0}
+    for key in sorted({k.encode()[:n] for k in becomes for n in range(len(k.encode()) + 1)}):
+        block = units[where[key]] = where[key] ^ blocks  # where its children are, for now
+        blocks += 256
+        for byte in sorted({k.encode()[len(key)] for k in becomes if _inside(key, k.encode())}):
+            where[key + bytes([byte])] = (block ^ where[key]) + byte
+            units[where[key + bytes([byte])]] = 0
+    array = np.zeros(blocks, np.uint32)
+    for key, place in where.items():
+        array[place] = units[place] << 10 | (key[-1] if key else 0)
+        if key.decode("utf-8", "ignore") in becomes and key:
+            array[place] |= 1 << 8
+            array[place ^ units[place]] = 1 << 31 | len(texts)
+            texts += becomes[key.decode()].encode() + b"\0"
+    return np.uint32(array.nbytes).tobytes() + array.tobytes() + texts
+
+
+def _inside(start: bytes, whole: bytes) -> bool:
+    return whole.startswith(start) and len(whole) > len(start)
+
+
+def test_a_precompiled_normalizer(
+    word_vocabularies: dict[str, Vocabulary], sample_text: list[str]
+) -> None:
+    """As the tokenizer.json of ALBERT has it, which transformers makes of a SentencePiece model."""
+    tokenizer = Tokenizer.from_str(word_vocabularies["unigram-uncased"].tokenizer_json)
+    chars = precompiled(
+        {"ß": "ss", "œ": "oe", "–": " - ", "\u3000": " ", "\ufeff": "", "e\u0301": "E"}
+    )
+    steps = [
+        normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD(),
+        normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Precompiled(chars),
+        normalizers.Replace(Regex(" {2,}"), " "),
+    ]  # fmt: skip
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    encoder = Encoder.create(vocabulary(tokenizer.to_str(), "given"))
+    pairs = ["Straße strasse", "œuvre oeuvre", "a\u3000b – c  ``d''", "ﬁne ½ e\u0301té ①"]
+    same(encoder, [*sample_text[:30], *AWKWARD, *pairs])
+    found = [column.tolist() for column in (same(encoder, [word]).ids for word in pairs[0].split())]
+    assert found[0] == found[1]

@@ -1,0 +1,38 @@
+"""Counts over a prepared directory equal those of a loop over its rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.data import shards
+from pipeline.data.masking import KEPT, MASK, RANDOM
+from pipeline.data.statistics import measure
+from pipeline.data.tokenizer_folders import read_vocabulary
+
+
+def test_counts_are_those_of_the_rows(prepared: Path) -> None:
+    manifest, vocabulary = shards.read_manifest(prepared), read_vocabulary(prepared / "tokenizer")
+    found = measure(prepared, manifest, vocabulary)
+    lengths, documents, text, runs = [], [], 0, 0
+    actions = np.zeros((manifest.duplicates, 3), np.int64)
+    for shard in manifest.shards:
+        rows = shards.read_table(prepared / shard.file).to_pylist()
+        lengths += [len(row["input_ids"]) for row in rows]
+        documents += [len(row["document_starts"]) for row in rows]
+        text += sum(not vocabulary.special[token] for row in rows for token in row["input_ids"])
+        for duplicate, file in enumerate(shard.masks):
+            for mask in shards.read_table(prepared / file.file).to_pylist():
+                packed = np.frombuffer(mask["positions"], np.uint8)
+                bits = "".join(map(str, np.unpackbits(packed, bitorder="little")))
+                runs += len(bits.replace("0", " ").split())
+                for number in range(bits.count("1")):
+                    code = mask["actions"][number // 4] >> (2 * (number % 4)) & 3
+                    assert code in (MASK, RANDOM, KEPT)
+                    actions[duplicate, code] += 1
+    assert found.lengths.tolist() == lengths and found.documents.tolist() == documents
+    assert (found.text_tokens, found.runs) == (text, runs)
+    assert found.actions.tolist() == actions.tolist()
+    assert found.predictions.tolist() == actions.sum(1).tolist()
+    assert (sum(found.pairs.values()), found.coins, found.swapped) == (0, 0, 0)
