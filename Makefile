@@ -49,6 +49,7 @@ bench: venv
 	$(BIN)/python -m tests.benchmarks.bench_masking
 	$(BIN)/python -m tests.benchmarks.bench_loader
 	$(BIN)/python -m tests.benchmarks.bench_prepare
+	$(BIN)/python -m tests.benchmarks.bench_workers
 	$(BIN)/python -m tests.benchmarks.bench_tokens
 	$(BIN)/python -m tests.benchmarks.bench_memory
 	$(BIN)/python -m tests.benchmarks.bench_training

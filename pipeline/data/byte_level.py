@@ -46,18 +46,20 @@ class GigatokenEngine:
     """gigatoken for one vocabulary; keep it, because its cache doubles its speed."""
 
     vocabulary: Vocabulary
+    text_json: str = field(init=False)
     engine: gigatoken.Tokenizer | None = field(init=False)
     resident: int = field(init=False)
     """Memory of this process in bytes when `engine` was new."""
 
     def __post_init__(self) -> None:
+        self.text_json = self.vocabulary.text_json()
         self.renew()
 
     def renew(self) -> None:
         """Begin a new instance, with an empty cache."""
         self.engine = None  # frees the old cache before the new one is made
         return_memory()
-        self.engine = gigatoken.Tokenizer.from_json(self.vocabulary.text_json())
+        self.engine = gigatoken.Tokenizer.from_json(self.text_json)
         self.resident = _resident_bytes()
 
     def encode(
