@@ -109,12 +109,17 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
         raise ValueError(f"piece_bytes must be positive, not {piece_bytes}")
     if source.format in ("parquet", EXTRACTED):
         return _cut_parquet(source, piece_bytes)
-    whole = source.format in ("mediawiki", "doc") or source.compression
-    if whole or (source.format == "text" and source.plain_text == "file"):
+    if read_whole(source):
         return [Piece(source, 0, source.size, source.size)]
     starts = range(0, source.size, piece_bytes)
     stops = (min(start + piece_bytes, source.size) for start in starts)
     return [Piece(source, start, stop, stop - start) for start, stop in zip(starts, stops)]
+
+
+def read_whole(source: Source) -> bool:
+    """Whether a file that is not Parquet can only be read from its beginning to its end."""
+    whole = source.format in ("mediawiki", "doc") or bool(source.compression)
+    return whole or (source.format == "text" and source.plain_text == "file")
 
 
 def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:

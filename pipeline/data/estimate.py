@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from pipeline.data.assembly import read_parts
-from pipeline.data.documents import read, sniff
+from pipeline.data.documents import read, read_whole, sniff
 from pipeline.data.mediawiki import read_articles
 from pipeline.data.raw_bytes import Compression
 from pipeline.data.records import EXTRACTED, Piece, Record, Source
@@ -163,8 +163,7 @@ def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
     if source.format == "mediawiki":
         yield from _first_articles(piece, quota)
         return
-    can_be_cut = not source.compression and source.format not in ("parquet", EXTRACTED)
-    if can_be_cut and not (source.format == "text" and source.plain_text == "file"):
+    if source.format not in ("parquet", EXTRACTED) and not read_whole(source):
         stop = min(piece.stop, piece.start + quota)
         yield from _records(replace(piece, stop=stop))
         yield float(stop - piece.start)

@@ -45,6 +45,9 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "packed.gz": lambda path: path.write_bytes(gzip.compress(LINES.encode())),
     "packed.xz": lambda path: path.write_bytes(lzma.compress(LINES.encode())),
     "packed.zst": lambda path: path.write_bytes(ZSTD.compress(LINES.encode())),
+    "marked": lambda path: path.write_text(
+        "".join(f'<doc id="{n}" title="{n}">\n{text}\n</doc>\n' for n, text in enumerate(TEXTS))
+    ),
     "table.parquet": lambda path: pq.write_table(
         pa.table({"text": TEXTS}), path, row_group_size=1000
     ),
