@@ -56,7 +56,7 @@ LAST_SECTIONS = frozenset(
 _UNITS = {
     "km2": "km²", "m2": "m²", "sqmi": "sq mi", "sqft": "sq ft", "C": "°C", "F": "°F", "m3": "m³",
     "km3": "km³", "ft2": "sq ft", "cuft": "cu ft", "kg/m3": "kg/m³", "mi2": "sq mi", "-": "–",
-    "m/s2": "m/s²", "in2": "sq in", "mph": "mph", "x": "×", "by": "by", "acre": "acres",
+    "m/s2": "m/s²", "in2": "sq in", "x": "×", "acre": "acres",
 }  # fmt: skip
 """How `convert` writes its codes, where that is not as they are."""
 _JOINING = frozenset({"to", "and", "-", "–", "x", "by", "or", "+/-", "×", "to(-)"})
@@ -77,6 +77,7 @@ _FIRST = frozenset(
         "interlanguage link", "link-interwiki", "ship", "script", "unicode", "polytonic", "tq",
         "xt", "mvar", "math", "linktext", "wikt-lang", "oldstyledate", "underline", "italic",
         "ussfooter", "hlist", "plainlist", "longitem", "native name", "asiantitle", "wdl", "bigger",
+        "sup", "sub",
     }
 )  # fmt: skip
 """Templates that show their first argument."""
@@ -238,8 +239,6 @@ TEMPLATES: dict[str, Callable[[list[str]], str]] = {
     "chem": "".join,
     "chem2": "".join,
     "val": lambda values: " ± ".join(values[:2]),
-    "sup": lambda values: values[0],
-    "sub": lambda values: values[0],
     "unbulleted list": "\n\n".join,
 }
 """How templates with arguments are written that do not show one of them as it is."""
