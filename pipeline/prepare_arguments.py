@@ -1,0 +1,86 @@
+"""The command line of `python -m pipeline.prepare`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pipeline.command import Parser, add_input_arguments, add_recipe_arguments
+from pipeline.errors import ConfigError
+
+
+def prepare_arguments() -> argparse.Namespace:
+    """What the command line says; ConfigError for what no corpus or recipe makes right."""
+    parser = Parser(
+        prog="python -m pipeline.prepare",
+        description="Turn raw text into Arrow shards with ten masks per sequence. The bare command "
+        "is complete: `--corpus sample` works offline, and trains a tokenizer if there is none. "
+        "Interrupted, it goes on where it was when run again.",
+    )
+    add_input_arguments(parser)
+    add_recipe_arguments(parser)
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="DIR",
+        help="folder with tokenizer.json, vocab.txt, vocab.json + merges.txt, or encoder.json + "
+        "vocab.bpe (+ dict.txt for RoBERTa's ids); default: $TENFOLD_ROOT/tokenizers/<kind>-<size>",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="default: $TENFOLD_ROOT/shards/<corpus>-<recipe>-<fingerprint>; TENFOLD_ROOT is "
+        "./data unless set",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes (default: all cores; under srun or mpiexec: every rank is one)",
+    )
+    parser.add_argument(
+        "--part",
+        type=_part,
+        metavar="I/N",
+        help="do the I-th of N shares, 1/N to N/N, beside others that do theirs, as a job array "
+        "does; the last to finish puts all of it together",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say from a small sample what will come out, in which time and room; write nothing",
+    )
+    parser.add_argument(
+        "--compression",
+        choices=["none", "zstd"],
+        default="none",
+        help="none maps into memory; zstd is a third smaller and needs data.order=blocks to train",
+    )
+    parser.add_argument(
+        "--max-bad-fraction",
+        type=float,
+        default=0.01,
+        metavar="SHARE",
+        help="unusable records that are skipped and counted before it is an error (default: 0.01)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=["fast", "tokenizers"],
+        default="fast",
+        help="what makes ids: the fastest engine for the kind of vocabulary, checked against "
+        "tokenizers, or tokenizers alone (slow)",
+    )
+    arguments = parser.parse_args()
+    if not 0 <= arguments.max_bad_fraction < 1:
+        raise ConfigError(f"--max-bad-fraction {arguments.max_bad_fraction}: choose one in [0, 1)")
+    if arguments.workers is not None and arguments.workers < 1:
+        raise ConfigError(f"--workers {arguments.workers}: at least one is needed")
+    return arguments
+
+
+def _part(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise ConfigError(f"--part {text}: of N parts name one, 1/N to N/N, e.g. 1/4 to 4/4")
+    return int(number), int(count)
