@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from pipeline.data.documents import sniff
-from pipeline.data.records import Source
+from pipeline.data.records import FORMAT_NAMES, Source
 from pipeline.errors import ConfigError, DataError
 from pipeline.settings import nearest
 
@@ -167,12 +167,8 @@ def _glob(pattern: str) -> list[Path]:
 
 def describe_input(sources: list[Source]) -> str:
     """What the files were taken for, in words, so that a wrong guess is seen."""
-    kinds = {
-        "jsonl": "JSON lines", "parquet": "Parquet", "text": "plain text",
-        "doc": "wikiextractor mark-up", "mediawiki": "MediaWiki dump",
-    }  # fmt: skip
     counted = Counter(
-        kinds[source.format]
+        FORMAT_NAMES[source.format]
         + (f" ({source.plain_text.replace('_', ' ')})" if source.format == "text" else "")
         for source in sources
     )

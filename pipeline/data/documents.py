@@ -8,7 +8,8 @@ with the reason; a file that cannot be used is a DataError.
 Memory is bounded by one block and one document, whatever the size of the file.
 
 Ids are "name@position": for JSON lines and text the position in bytes (after decompression) at
-which the record begins, for Parquet the row. Dumps of wikis are read as Parquet, see `extraction`.
+which the record begins, for Parquet the row. Dumps of wikis, slow to read, are read as
+Parquet, see `extraction`.
 """
 
 from __future__ import annotations
@@ -118,8 +119,10 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
 
 def read_whole(source: Source) -> bool:
     """Whether a file that is not Parquet can only be read from its beginning to its end."""
-    whole = source.format in ("mediawiki", "doc") or bool(source.compression)
-    return whole or (source.format == "text" and source.plain_text == "file")
+    by_lines = source.format == "jsonl" or (
+        source.format == "text" and source.plain_text == "blank_lines"
+    )
+    return bool(source.compression) or not by_lines
 
 
 def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
@@ -325,8 +328,14 @@ def _read_parquet(piece: Piece) -> Iterator[Record | BadRecord]:
             yield BadRecord(f"{source.name}:{row + 1}", reason)
 
 
-def _read_extracted(piece: Piece) -> Iterator[Record | Dropped]:
+def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     source, groups = piece.source, range(piece.start, piece.stop)
-    for row, text, (url, dropped) in read_rows(source.path, groups, "text", ("url", "dropped")):
+    columns = ("id", "url", "dropped", "bad")
+    for row, text, (id, url, dropped, bad) in read_rows(source.path, groups, "text", columns):
         name = f"{source.name}@{row}"
-        yield Dropped(name, dropped) if dropped else Record(name, url or source.name, text)
+        if bad:
+            yield BadRecord(id, bad)
+        elif dropped:
+            yield Dropped(name, dropped)
+        else:
+            yield Record(name, url or source.name, text)

@@ -24,9 +24,9 @@ import zstandard
 
 from pipeline.data.assembly import read_parts
 from pipeline.data.documents import read, read_whole, sniff
-from pipeline.data.mediawiki import read_articles
+from pipeline.data.extraction import FORMATS
 from pipeline.data.raw_bytes import Compression
-from pipeline.data.records import EXTRACTED, Piece, Record, Source
+from pipeline.data.records import EXTRACTED, Extract, Piece, Record, Source
 from pipeline.data.splits import SPLIT_BYTES, Job, Task, Worker, cut_tasks
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
@@ -160,8 +160,8 @@ def _write_sample(sources: list[Source], path: Path) -> float:
 def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
     """Records from the start of a piece, about `quota` bytes; then the bytes on disk they were."""
     source = piece.source
-    if source.format == "mediawiki":
-        yield from _first_articles(piece, quota)
+    if source.format in FORMATS:
+        yield from _first_extracts(piece, quota)
         return
     if source.format not in ("parquet", EXTRACTED) and not read_whole(source):
         stop = min(piece.stop, piece.start + quota)
@@ -180,14 +180,16 @@ def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
     yield float(piece.weight)
 
 
-def _first_articles(piece: Piece, quota: int) -> Iterator[Record | float]:
+def _first_extracts(piece: Piece, quota: int) -> Iterator[Record | float]:
     size, source = 0, piece.source
-    for article in read_articles(source.path, source.compression):
-        if not article.dropped:
-            size += len(article.text)
-            yield Record(article.id, article.url, article.text)
+    for extract in FORMATS[source.format].read(source):
+        if not isinstance(extract, Extract):
+            continue
+        if not extract.dropped:
+            size += len(extract.text)
+            yield Record(extract.id, extract.url, extract.text)
         if size >= quota:
-            yield _bytes_before(piece, article.position)
+            yield _bytes_before(piece, extract.position)
             return
     yield float(piece.weight)
 
