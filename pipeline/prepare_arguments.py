@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from pipeline.command import Parser, add_input_arguments, add_recipe_arguments
+from pipeline.data.dedup import DEDUP
 from pipeline.errors import ConfigError
 
 
@@ -19,6 +20,7 @@ def prepare_arguments() -> argparse.Namespace:
     )
     add_input_arguments(parser)
     add_recipe_arguments(parser)
+    _add_selection_arguments(parser)
     parser.add_argument(
         "--tokenizer",
         type=Path,
@@ -77,6 +79,34 @@ def prepare_arguments() -> argparse.Namespace:
     if arguments.workers is not None and arguments.workers < 1:
         raise ConfigError(f"--workers {arguments.workers}: at least one is needed")
     return arguments
+
+
+def _add_selection_arguments(parser: Parser) -> None:
+    """Which documents go on."""
+    parser.add_argument(
+        "--dedup",
+        choices=list(DEDUP),
+        default="none",
+        help="leave out exact copies, or near-duplicates as well (Jaccard index of 5-word runs "
+        "above about 0.75), of documents that come earlier (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--decontaminate",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="evaluation files: GLUE's tables, SQuAD's JSON, JSON lines, text; documents that "
+        "share 13 words in a row with them are left out",
+    )
+    parser.add_argument(
+        "--filter",
+        nargs="+",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="leave out documents with fewer words than min-words=50, more than "
+        "max-words=100000, a smaller share of words with letters than min-letters=0.8, a larger "
+        "one of repeated lines than max-repeated=0.3 (default: none)",
+    )
 
 
 def _part(text: str) -> tuple[int, int]:

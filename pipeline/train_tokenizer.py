@@ -24,7 +24,8 @@ from pipeline.command import (
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.extraction import extracted
 from pipeline.data.records import Source
-from pipeline.data.splits import Counts, cut_tasks, read_batches
+from pipeline.data.splits import cut_tasks
+from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizer_json import SPECIALS
 from pipeline.data.tokenizer_training import train
