@@ -96,8 +96,7 @@ def plan_selection(
         mark = fingerprint(decided_by | {"pieces": pieces})
         surveys.append(SurveyTask(task, place / "surveys" / f"{mark}.parquet"))
     marks = [survey.target.stem for survey in surveys]
-    corpora = [task.corpus for task in tasks]
-    mark = fingerprint({"likeness": LIKENESS_VERSION, "corpora": corpora, "surveys": marks})
+    mark = fingerprint({"likeness": LIKENESS_VERSION, "surveys": marks})
     return Selection(tasks, dedup, rules, place, surveys, mark)
 
 
