@@ -6,6 +6,7 @@ A word of up to 8 bytes is its own tag (no text holds NUL); the tag of a longer 
 
 from __future__ import annotations
 
+import string
 from typing import Any, NamedTuple
 
 import numba
@@ -29,6 +30,7 @@ UNSEEN, SPACE, PART, APART, UNSURE = range(5)
 """A character was never seen, parts words, belongs to a word, is one, or is none of these."""
 _SLOTS = 1 << 20
 _MOST_TAGGED = _SLOTS * 7 // 10  # words beyond are not looked up again
+_LETTERS = np.frombuffer(string.ascii_letters.encode(), np.uint8)
 TO_ENCODE = -1
 """Instead of how many ids a word has."""
 
@@ -137,8 +139,8 @@ def find_words(
     inside = np.empty((len(sentences), 4), np.int64)
     unsure = np.zeros(len(offsets) - 1, np.bool_)
     used, within = _find_words(
-        padded, offsets, sentences, kinds, table, words, document_offsets, sentence_words, inside,
-        unsure,
+        padded, offsets, sentences, kinds, bool((kinds[_LETTERS] == PART).all()), table, words,
+        document_offsets, sentence_words, inside, unsure,
     )  # fmt: skip
     return Found(words[:used], document_offsets, sentence_words, inside[:within], unsure)
 
@@ -190,15 +192,6 @@ def _unseen(buffer, place, end, kinds):  # type: ignore[no-untyped-def]
                 count += 1
             place += length
     return found[:count]
-
-
-@numba.njit(cache=True, nogil=True)
-def _letters_are_parts(kinds):  # type: ignore[no-untyped-def]
-    """Whether no ASCII letter parts words, so that `_letters` may pass over them."""
-    for upper in range(65, 91):
-        if kinds[upper] != PART or kinds[upper + 32] != PART:
-            return False
-    return True
 
 
 @numba.njit(cache=True, nogil=True)
@@ -255,6 +248,7 @@ def _find_words(  # type: ignore[no-untyped-def]
     offsets,
     sentences,
     kinds,
+    by_letters,
     table,
     words,
     document_offsets,
@@ -264,7 +258,6 @@ def _find_words(  # type: ignore[no-untyped-def]
 ):
     # on their own: to hand a whole table to a function for every word takes five times as long
     tags, numbers, starts, text = table.tags, table.numbers, table.starts, table.text
-    by_letters = _letters_are_parts(kinds)
     count = 0
     within = 0
     sentence = 0
