@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
-_WHOLE_PAGE = ":not(html):not(body):not(main):not(article):not(.hentry):not(.post)"
+_WHOLE_PAGE = ":not(main):not(article):not(.hentry):not(.post)"
 _WORDS = (
     "nav", "navbar", "menu", "sidebar", "breadcrumb", "breadcrumbs", "pagination", "pager", "ad",
     "ads", "advert", "advertisement", "promo", "modal", "popup", "login", "signup", "share",

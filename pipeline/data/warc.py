@@ -26,8 +26,8 @@ from pipeline.data.raw_bytes import BLOCK_BYTES, read_blocks
 from pipeline.data.records import Source
 from pipeline.errors import DataError
 
-MAX_BLOCK_BYTES = 32 << 20
-"""Kept of a record's block."""
+MAX_BLOCK_BYTES = 4 << 20
+"""Kept of a record's block, and of a body; a parsed page takes up to 80 times its size."""
 _MAX_HEADER_BYTES = 1 << 16
 _SIP_BYTES = 1 << 18  # compressed, at once
 _GZIP, _ZLIB_OR_GZIP = 31, 47  # zlib's wbits
@@ -261,7 +261,8 @@ class Response:
     headers: dict[str, str]
     """Names in lower case."""
     body: bytes
-    """Without transfer and content encodings, as far as it really had them."""
+    """Without transfer and content encodings, as far as it really had them; of a longer one
+    MAX_BLOCK_BYTES and one."""
 
 
 def parse_response(block: bytes) -> Response:
@@ -295,9 +296,9 @@ def _joined_chunks(body: bytes) -> bytes:
 def _decompressed(body: bytes, encoding: str) -> bytes:
     try:
         if encoding in ("gzip", "x-gzip", "deflate"):
-            return zlib.decompressobj(_ZLIB_OR_GZIP).decompress(body, MAX_BLOCK_BYTES)
+            return zlib.decompressobj(_ZLIB_OR_GZIP).decompress(body, MAX_BLOCK_BYTES + 1)
         if encoding == "br":
-            return bytes(BrotliReader(io.BytesIO(body)).read(MAX_BLOCK_BYTES))
+            return bytes(BrotliReader(io.BytesIO(body)).read(MAX_BLOCK_BYTES + 1))
     except (zlib.error, OSError):
         return body
     return body

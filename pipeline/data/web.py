@@ -29,7 +29,7 @@ from resiliparse.parse.lang import detect_fast
 
 from pipeline.data.main_text import Page, is_enough, read_page, read_plain
 from pipeline.data.records import BadRecord, Extract, Source
-from pipeline.data.warc import Torn, WarcRecord, parse_response, read_records
+from pipeline.data.warc import MAX_BLOCK_BYTES, Torn, WarcRecord, parse_response, read_records
 from pipeline.errors import DataError
 
 WEB_VERSION = 1
@@ -124,6 +124,8 @@ def _page(record: WarcRecord) -> Page:
     if response.status not in (0, 200):
         return _dropped(f"HTTP status {response.status}")
     body, content_type = response.body, response.headers.get("content-type", "").lower()
+    if len(body) > MAX_BLOCK_BYTES:
+        return _dropped("too long")
     if not body.strip():
         return _dropped("empty")
     stated = record.headers.get("warc-identified-payload-type") or content_type

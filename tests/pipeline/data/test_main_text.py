@@ -20,6 +20,7 @@ def test_an_article_without_what_stands_around_it() -> None:
 
 def test_lists_and_headings_stay_where_they_are_text() -> None:
     more = (
+        "<h2>A heading of nothing</h2>"
         "<h2>The plan</h2><ul><li>Close the bridge</li><li>Run the <a href=x>ferry</a></li></ul>"
         "<p>It will be put to the vote in March, or so the mayor says.</p>"
         "<h2>Most read</h2><h2>Top stories</h2><ul><li><a href=1>A long title of another story, "
@@ -36,12 +37,23 @@ def test_lists_and_headings_stay_where_they_are_text() -> None:
     ]
 
 
-def test_what_a_page_says_three_times_is_no_text() -> None:
-    more = "".join(
-        f"<p>Photo: A. Person</p><p>Part {n} says that the ferry is late, and why it is.</p>"
-        for n in range(3)
-    )
-    assert not any("Photo" in block for block in blocks(page("Ferries", more=more)))
+def test_what_a_page_says_three_times_is_text_only_as_a_sentence() -> None:
+    refrain = "The ferry is late again, sing the people who are waiting for it."
+    more = f"<p>Photo: A. Person</p><p>{refrain}</p>" * 3
+    found = blocks(page("Ferries", more=more))
+    assert found.count(refrain) == 3 and "Photo: A. Person" not in found
+
+
+def test_what_stands_above_the_headline_is_left_out_unless_it_is_the_text() -> None:
+    box = "<p>Get the most out of this paper, with access to all that it has to offer to you.</p>"
+    body = page("A bridge closes")
+    assert blocks(body.replace("<nav>", f"{box}<h3>And more</h3><nav>")) == [
+        "A bridge closes",
+        *SENTENCES,
+    ]
+    long = box * 30
+    found = read_page(body.replace("<nav>", f"{long}<nav>")).text
+    assert found.startswith("Get the most") and found.endswith(SENTENCES[-1])
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def test_every_document_is_stated_with_what_is_known_of_it(tmp_path: Path) -> No
         response("%PDF", content_type="application/pdf"),
         response("<p>" + "\0" * 100),
         response(b" \r\n"),
+        response("<p>long</p>" + " " * (4 << 20)),
         response(page("Cut"), more="WARC-Truncated: length\r\n"),
         response("<nav><a href=x>World</a></nav>"),
         record("revisit", b"HTTP/1.1 304 Not Modified\r\n\r\n"),
@@ -71,10 +72,10 @@ def test_every_document_is_stated_with_what_is_known_of_it(tmp_path: Path) -> No
         position=found[0].position,  # type: ignore[union-attr]
     )
     assert [item.reason if isinstance(item, BadRecord) else item.dropped for item in found[1:]] == [
-        "HTTP status 404", "not HTML", "not text", "empty", "truncated by the crawler",
+        "HTTP status 404", "not HTML", "not text", "empty", "too long", "truncated by the crawler",
         "no main text", "revisit", "not a page", "record cut off",
     ]  # fmt: skip
-    assert found[-1] == BadRecord("x.warc.gz:12", "record cut off")
+    assert found[-1] == BadRecord("x.warc.gz:13", "record cut off")
     assert not any(item.text for item in found[1:] if isinstance(item, Extract))
 
 

@@ -21,11 +21,11 @@ def page(title: str, paragraphs: Iterable[str] = SENTENCES, more: str = "") -> s
     """An article as sites show it: with menus, a by-line, a box, links and a footer around it."""
     text = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
     return f"""<!DOCTYPE html><html lang="en"><head><title>{title} - The Paper</title>
-<script>var x = "<p>not text</p>";</script></head><body class="related social">
+<script>var x = "<p>not text</p>";</script></head><body class="related share-bar">
 <nav><ul>{NAVIGATION}</ul></nav>
 <div class="cookie-banner">We use cookies to make this site better for all of us.</div>
-<article class="post tag-social-media"><h1>{title}</h1><p><a href="/by">By A. Writer</a></p>
-{text}<aside>An aside that says something else in a whole sentence.</aside>{more}</article>
+<div class="post tag-social-media"><h1>{title}</h1><p><a href="/by">By A. Writer</a></p>
+{text}<aside>An aside that says something else in a whole sentence.</aside>{more}</div>
 <h2>Related stories</h2><ul>{NAVIGATION}</ul>
 <footer>All rights reserved. The Paper is published every day of the year.</footer></body></html>"""
 
