@@ -74,8 +74,8 @@ def read_records(source: Source) -> Iterator[WarcRecord | Torn]:
         while stretch.go_on():
             number += 1
             record = _record(stretch, number)
-            if isinstance(record, Torn):
-                stretch.go_to_next()
+            if isinstance(record, Torn) and not stretch.go_to_next():
+                stretch.is_damaged = False  # which has been told of
             yield record
         if stretch.is_damaged:
             number += 1
@@ -145,16 +145,16 @@ class _Stretch:
             if self.data or not self.grow():
                 return bool(self.data)
 
-    def go_to_next(self) -> None:
+    def go_to_next(self) -> bool:
         """Drop what is before the next record, if one is found, or else the whole stretch."""
         while True:
             if found := _NEXT.search(self.data, 1):
                 self.drop(found.start() + 1)
-                return
+                return True
             self.drop(max(0, len(self.data) - len(_BEGINNING) - 1))
             if not self.grow():
                 self.drop(len(self.data))
-                return
+                return False
 
     def headers_end(self) -> int:
         """Where the headers end, behind the blank line; 0 if that is nowhere near."""
