@@ -16,8 +16,11 @@ from pipeline.data import web
 from pipeline.data.documents import sniff
 from pipeline.data.extraction import extracted
 from pipeline.data.records import BadRecord, Extract, Source
+from pipeline.data.validation import validation_thresholds
 from pipeline.data.web import PAGES_WITH_LINE, read_pages, read_web
 from pipeline.data.workers import local_team
+from pipeline.errors import DataError
+from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import (
     SENTENCES,
     articles,
@@ -185,6 +188,18 @@ def test_the_same_documents_from_any_workers_and_after_a_restart(tmp_path: Path)
     assert {item.path for item in extracted(capped, tmp_path / "two", local_team(1))}.isdisjoint(
         item.path for item in made
     )
+
+
+def test_a_file_without_a_document_says_why(tmp_path: Path) -> None:
+    menu = response("<nav><a href=x>World</a></nav>")
+    for records, message in (
+        ([menu, menu], "no text in 1 file.*: 2 no main text; give other files"),
+        ([record("response", b"x", length=9)], "x.warc.gz:1: record cut off; give other files"),
+        ([record("warcinfo", b"a: b")], "x.warc.gz: nothing but white space; give other files"),
+    ):
+        made = extracted([source(tmp_path / "x.warc.gz", records)], tmp_path, local_team(1))
+        with pytest.raises(DataError, match=message):
+            validation_thresholds(made, recipe("roberta_tiny").data)
 
 
 def test_news_from_a_crawl_to_shards(tiny_tokenizer: Path, tmp_path: Path) -> None:
