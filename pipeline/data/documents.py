@@ -8,7 +8,8 @@ with the reason; a file that cannot be used is a DataError.
 Memory is bounded by one block and one document, whatever the size of the file.
 
 Ids are "name@position": for JSON lines and text the position in bytes (after decompression) at
-which the record begins, for Parquet the row. Dumps of wikis are read as Parquet, see `extraction`.
+which the record begins, for Parquet the row. Dumps of wikis and WARC files, slow to
+read, are read as Parquet, see `extraction`.
 """
 
 from __future__ import annotations
@@ -59,9 +60,10 @@ ORIGIN_FIELDS = ("url", "path", "id")
 # The end of a line and the blank lines behind it; blank lines before a document.
 GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
 BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
-MARK_UP: tuple[tuple[re.Pattern[bytes], Format], ...] = (
+MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
+    (re.compile(rb"WARC/\d"), "warc"),
 )
 
 
@@ -97,7 +99,7 @@ def sniff(
         text_column(found.path, _text_fields(found))
         return found
     if not forced_text:
-        for beginning, format in MARK_UP:
+        for beginning, format in MARKS:
             if beginning.match(head):
                 return source(format, compression)
     return source(sniff_text(path, name, head, forced_text), compression)
@@ -118,8 +120,10 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
 
 def read_whole(source: Source) -> bool:
     """Whether a file that is not Parquet can only be read from its beginning to its end."""
-    whole = source.format in ("mediawiki", "doc") or bool(source.compression)
-    return whole or (source.format == "text" and source.plain_text == "file")
+    by_lines = source.format == "jsonl" or (
+        source.format == "text" and source.plain_text == "blank_lines"
+    )
+    return bool(source.compression) or not by_lines
 
 
 def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
@@ -325,8 +329,14 @@ def _read_parquet(piece: Piece) -> Iterator[Record | BadRecord]:
             yield BadRecord(f"{source.name}:{row + 1}", reason)
 
 
-def _read_extracted(piece: Piece) -> Iterator[Record | Dropped]:
+def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     source, groups = piece.source, range(piece.start, piece.stop)
-    for row, text, (url, dropped) in read_rows(source.path, groups, "text", ("url", "dropped")):
+    columns = ("id", "url", "dropped", "bad")
+    for row, text, (id, url, dropped, bad) in read_rows(source.path, groups, "text", columns):
         name = f"{source.name}@{row}"
-        yield Dropped(name, dropped) if dropped else Record(name, url or source.name, text)
+        if bad:
+            yield BadRecord(id, bad)
+        elif dropped:
+            yield Dropped(name, dropped)
+        else:
+            yield Record(name, url or source.name, text)

@@ -21,12 +21,13 @@ from typing import Any, BinaryIO
 
 import pyarrow.parquet as pq
 import zstandard
+from fastwarc.stream_io import Lz4Reader
 
 from pipeline.data.assembly import read_parts
 from pipeline.data.documents import read, read_whole, sniff
-from pipeline.data.mediawiki import read_articles
+from pipeline.data.extraction import FORMATS
 from pipeline.data.raw_bytes import Compression
-from pipeline.data.records import EXTRACTED, Piece, Record, Source
+from pipeline.data.records import EXTRACTED, Extract, Piece, Record, Source
 from pipeline.data.splits import SPLIT_BYTES, Job, Task, Worker, cut_tasks
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
@@ -160,8 +161,8 @@ def _write_sample(sources: list[Source], path: Path) -> float:
 def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
     """Records from the start of a piece, about `quota` bytes; then the bytes on disk they were."""
     source = piece.source
-    if source.format == "mediawiki":
-        yield from _first_articles(piece, quota)
+    if source.format in FORMATS:
+        yield from _first_extracts(piece, quota)
         return
     if source.format not in ("parquet", EXTRACTED) and not read_whole(source):
         stop = min(piece.stop, piece.start + quota)
@@ -180,14 +181,16 @@ def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
     yield float(piece.weight)
 
 
-def _first_articles(piece: Piece, quota: int) -> Iterator[Record | float]:
+def _first_extracts(piece: Piece, quota: int) -> Iterator[Record | float]:
     size, source = 0, piece.source
-    for article in read_articles(source.path, source.compression):
-        if not article.dropped:
-            size += len(article.text)
-            yield Record(article.id, article.url, article.text)
+    for extract in FORMATS[source.format].begin(source):
+        if not isinstance(extract, Extract):
+            continue
+        if not extract.dropped:
+            size += len(extract.text)
+            yield Record(extract.id, extract.url, extract.text)
         if size >= quota:
-            yield _bytes_before(piece, article.position)
+            yield _bytes_before(piece, extract.position)
             return
     yield float(piece.weight)
 
@@ -221,6 +224,8 @@ def _decompressed(file: Any, compression: Compression) -> Any:
         return gzip.GzipFile(fileobj=file)
     if compression == "xz":
         return lzma.LZMAFile(file)
+    if compression == "lz4":
+        return Lz4Reader(file)
     return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
 
 

@@ -11,7 +11,7 @@ are documents out and reasons, whoever counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +23,8 @@ from pipeline.data.files import whole_file
 from pipeline.data.identity import file_ends
 from pipeline.data.mediawiki import read_articles
 from pipeline.data.raw_parquet import EXTRACTION_MARK
-from pipeline.data.records import EXTRACTED, Source
+from pipeline.data.records import EXTRACTED, BadRecord, Extract, Format, Source
+from pipeline.data.web import WEB_VERSION, read_pages, read_web
 from pipeline.data.wikitext import WIKITEXT_VERSION
 from pipeline.data.work import wait_for
 from pipeline.data.workers import Team, do_tasks
@@ -37,12 +38,34 @@ SCHEMA = pa.schema(
         pa.field("title", pa.string()),
         pa.field("text", pa.string()),  # null when dropped
         pa.field("dropped", pa.string()),  # null when not
+        pa.field("bad", pa.string()),  # why it cannot be used; null when it can
         pa.field("revised", pa.string()),
+        pa.field("language", pa.string()),
+        pa.field("domain", pa.string()),
     ]
 )
 GROUP_BYTES = 16 << 20
 """Text of a row group: half a split, so that a large file is shared among workers."""
-FORMATS = ("mediawiki",)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowFormat:
+    """How files of a format are read, and what decides what comes out."""
+
+    read: Callable[[Source], Iterator[Extract | BadRecord]]
+    """Every record in order; DataError when the file cannot be used."""
+    begin: Callable[[Source], Iterator[Extract | BadRecord]]
+    """The same at once, if need be without what only the whole file tells; for estimates."""
+    code: int
+    """Version of our code: goes up when the same file comes out differently."""
+    packages: tuple[str, ...]
+    """Others' code that does the work."""
+
+
+FORMATS: dict[Format, SlowFormat] = {
+    "mediawiki": SlowFormat(read_articles, read_articles, WIKITEXT_VERSION, ("mwparserfromhell",)),
+    "warc": SlowFormat(read_web, read_pages, WEB_VERSION, ("fastwarc", "resiliparse")),
+}
 """Which are extracted; the others are read where they are."""
 
 
@@ -127,11 +150,14 @@ def extracted(
 
 
 def _mark(source: Source) -> str:
+    format = FORMATS[source.format]
     return fingerprint(
         {
             "format": source.format,
-            "wikitext": WIKITEXT_VERSION,
-            "mwparserfromhell": version("mwparserfromhell"),
+            "columns": SCHEMA.names,
+            "code": format.code,
+            "packages": {name: version(name) for name in format.packages},
+            "pages_per_domain": source.pages_per_domain,
             "file": [source.name, source.size, file_ends(source.path)],
         }
     )
@@ -157,19 +183,26 @@ def _write(source: Source, mark: str, path: Path) -> None:
 def _groups(source: Source) -> Iterator[list[dict[str, str | None]]]:
     rows: list[dict[str, str | None]] = []
     size = 0
-    for article in read_articles(source.path, source.compression):
-        rows.append(
-            {
-                "id": article.id,
-                "url": article.url,
-                "title": article.title,
-                "text": None if article.dropped else article.text,
-                "dropped": article.dropped or None,
-                "revised": article.revised,
-            }
-        )
-        size += len(article.text)
+    for record in FORMATS[source.format].read(source):
+        rows.append(_row(record))
+        size += len(rows[-1]["text"] or "")
         if size >= GROUP_BYTES:
             yield rows
             rows, size = [], 0
     yield rows
+
+
+def _row(record: Extract | BadRecord) -> dict[str, str | None]:
+    if isinstance(record, BadRecord):
+        return dict.fromkeys(SCHEMA.names) | {"id": record.where, "bad": record.reason}
+    return {
+        "id": record.id,
+        "url": record.url,
+        "title": record.title,
+        "text": None if record.dropped else record.text,
+        "dropped": record.dropped or None,
+        "bad": None,
+        "revised": record.revised,
+        "language": record.language,
+        "domain": record.domain,
+    }

@@ -8,61 +8,49 @@ packages of its own.)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import cast
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
 from mwparserfromhell.parser import ParserError
 
 from pipeline.data.raw_bytes import Compression, read_blocks
+from pipeline.data.records import Extract, Source
 from pipeline.data.wikitext import is_disambiguation, prose
 from pipeline.errors import DataError
 
-
-@dataclass(frozen=True, slots=True)
-class Article:
-    """A page of a dump, as text or with the reason why it is none."""
-
-    id: str
-    """The page's number on its wiki."""
-    url: str
-    title: str
-    text: str
-    """The title, then prose; empty when it was dropped."""
-    dropped: str
-    """Why there is no text; empty when there is."""
-    revised: str
-    """When this revision was made: 2016-04-22T10:19:33Z."""
-    position: int
-    """Bytes of XML up to its end, and at most 64 KiB more."""
-
-
 _PART_BYTES = 1 << 16
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 Event = tuple[str, ElementTree.Element]
 
 
-def read_articles(path: str, compression: Compression) -> Iterator[Article]:
-    """Every page of a dump in order; DataError if it is damaged or ends too early."""
+def read_articles(source: Source) -> Iterator[Extract]:
+    """Every page of a dump in order; DataError if it is damaged or ends too early.
+
+    An id is the page's number on its wiki; a text is the title, then prose.
+    """
     pages: ElementTree.XMLPullParser[ElementTree.Element]
     pages = ElementTree.XMLPullParser(("start", "end"))
-    base, position = "", 0
+    base, language, position = "", "", 0
     root: ElementTree.Element | None = None
     try:
-        for part in _parts(path, compression):
+        for part in _parts(source.path, source.compression):
             position += len(part)
             pages.feed(part)
             for event, element in cast(Iterator[Event], pages.read_events()):
-                root = element if root is None else root
+                if root is None:
+                    root, language = element, element.get(_LANGUAGE, "")
                 name = element.tag.rpartition("}")[2]
                 if event == "end" and name == "base":
                     base = (element.text or "").rpartition("/")[0]
                 elif event == "end" and name == "page":
-                    yield _article(element, base, position)
+                    yield _article(element, base, language, position)
                     root.clear()
         pages.close()
     except ElementTree.ParseError as error:
-        raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from error
+        raise DataError(
+            f"{source.path} is truncated or damaged ({error}); fetch it again"
+        ) from error
 
 
 def _parts(path: str, compression: Compression) -> Iterator[bytes]:
@@ -71,7 +59,7 @@ def _parts(path: str, compression: Compression) -> Iterator[bytes]:
             yield block[start : start + _PART_BYTES]
 
 
-def _article(page: ElementTree.Element, base: str, position: int) -> Article:
+def _article(page: ElementTree.Element, base: str, language: str, position: int) -> Extract:
     fields = {part.tag.rpartition("}")[2]: part for part in page}
     revision = {part.tag.rpartition("}")[2]: part for part in fields.get("revision", ())}
     title, wikitext = _text(fields, "title"), _text(revision, "text")
@@ -84,13 +72,15 @@ def _article(page: ElementTree.Element, base: str, position: int) -> Article:
             dropped = "wikitext that cannot be parsed"
         else:
             dropped = "" if text else "no prose"
-    return Article(
+    return Extract(
         id=_text(fields, "id"),
         url=f"{base}/{quote(title.replace(' ', '_'))}" if base else "",
         title=title,
         text=f"{title}\n\n{text}" if text else "",
         dropped=dropped,
         revised=_text(revision, "timestamp"),
+        language=language,
+        domain=urlsplit(base).netloc,
         position=position,
     )
 

@@ -9,10 +9,20 @@ from typing import Literal
 from pipeline.data.raw_bytes import Compression, count_lines
 from pipeline.errors import DataError
 
-Format = Literal["jsonl", "parquet", "text", "doc", "mediawiki", "extracted"]
+Format = Literal["jsonl", "parquet", "text", "doc", "mediawiki", "warc", "extracted"]
 """`doc`: wikiextractor's mark-up; `extracted`: what `extraction` wrote."""
 PlainText = Literal["file", "blank_lines"]
 EXTRACTED: Format = "extracted"
+FORMAT_NAMES: dict[Format, str] = {
+    "jsonl": "JSON lines",
+    "parquet": "Parquet",
+    "text": "plain text",
+    "doc": "wikiextractor mark-up",
+    "mediawiki": "MediaWiki dump",
+    "warc": "WARC",
+    EXTRACTED: "extracted documents",
+}
+"""In words, for messages."""
 
 MAX_DOCUMENT_BYTES = 1 << 28  # a longer one is a file that is not what it was taken for
 
@@ -35,6 +45,8 @@ class Source:
     plain_text: PlainText
     """Whether plain text is one document, or documents with blank lines between."""
     licence: str
+    pages_per_domain: int = 0
+    """Of WARC and WET: no more pages of a site are kept of a file; 0: any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,31 @@ class BadRecord:
     where: str
     """name:line, for Parquet name:row, from 1."""
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """A record of a file that is slow to read, as text or with the reason why it is none.
+
+    What is unknown is empty.
+    """
+
+    id: str
+    """What the file calls it."""
+    url: str
+    title: str
+    text: str
+    """Empty when it was dropped."""
+    dropped: str
+    """Why there is no text; empty when there is."""
+    revised: str
+    """When it was made or fetched: 2016-04-22T10:19:33Z."""
+    language: str
+    """ISO 639-1: en."""
+    domain: str
+    """Host of the url."""
+    position: int
+    """Bytes of the file, decompressed, that were read up to its end or little more."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ def main() -> None:
     pages: list[str] = []
     mediawiki.prose = lambda wikitext: pages.append(wikitext) or "x"  # type: ignore[func-returns-value]
     source = sniff(sys.argv[1], "wikipedia", "dump")
-    kept = [*mediawiki.read_articles(source.path, source.compression)]
+    kept = [*mediawiki.read_articles(source)]
     ways: dict[str, Callable[[str], str]] = {
         "ours": prose,
         "strip_code": lambda page: str(mwparserfromhell.parse(page).strip_code()),

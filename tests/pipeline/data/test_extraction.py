@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
-from pipeline.data.documents import sniff
-from pipeline.data.extraction import extracted
-from pipeline.data.records import EXTRACTED, Source
+from pipeline.data.documents import cut, read, sniff
+from pipeline.data.extraction import FORMATS, SlowFormat, extracted
+from pipeline.data.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.data.workers import local_team
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.preparing import MPIEXEC, contents, finish, tiny
@@ -41,6 +43,27 @@ def test_a_file_is_extracted_once_and_again_when_it_changes(tmp_path: Path) -> N
     path.write_bytes(small_dump().replace(b"river", b"River"))
     [third] = extracted(sources(path), tmp_path / "documents", local_team(1))
     assert third.path != first.path
+
+
+def test_every_record_comes_back_as_its_reader_stated_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "small.xml"
+    path.write_bytes(small_dump())
+    kept = Extract("1", "http://a.org/1", "One", "Text.", "", "2016", "en", "a.org", 10)
+    records = [kept, replace(kept, text="", dropped="redirect"), BadRecord("small.xml:3", "torn")]
+    format = SlowFormat(lambda source: iter(records), lambda source: iter(()), 1, ())
+    monkeypatch.setitem(FORMATS, "mediawiki", format)
+    [made] = extracted(sources(path), tmp_path / "documents", local_team(1))
+    [piece] = cut(made, 1 << 20)
+    assert [*read(piece)] == [
+        Record("small.xml@0", "http://a.org/1", "Text."),
+        Dropped("small.xml@1", "redirect"),
+        BadRecord("small.xml:3", "torn"),
+    ]
+    monkeypatch.setitem(FORMATS, "mediawiki", replace(format, code=2))
+    [again] = extracted(sources(path), tmp_path / "documents", local_team(1))
+    assert again.path != made.path
 
 
 def test_what_is_quick_to_read_is_left_where_it_is(tmp_path: Path) -> None:

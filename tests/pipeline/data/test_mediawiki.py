@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from pipeline.data.documents import sniff
-from pipeline.data.mediawiki import Article, read_articles
+from pipeline.data.mediawiki import read_articles
+from pipeline.data.records import Extract
 from pipeline.errors import DataError
 from tests.pipeline.data.dump import PROSE, dump, page, small_dump
 
 
-def articles(path: Path, content: bytes) -> list[Article]:
+def articles(path: Path, content: bytes) -> list[Extract]:
     path.write_bytes(content)
     source = sniff(path, "wikipedia", path.name)
     assert source.format == "mediawiki"
-    return [*read_articles(source.path, source.compression)]
+    return [*read_articles(source)]
 
 
 @pytest.mark.parametrize("pack", [bytes, bz2.compress, gzip.compress])
@@ -34,6 +35,7 @@ def test_each_page_comes_out(tmp_path: Path, pack: type[bytes]) -> None:
     assert found[0].text == f"Arve\n\n{PROSE}"
     assert not any(article.text for article in found[1:])
     assert found[0].id == "1" and found[0].revised == "2016-04-22T10:19:01Z"
+    assert {(article.language, article.domain) for article in found} == {("en", "en.wikipedia.org")}
     assert found[1].url == "https://en.wikipedia.org/wiki/Arve_river"
 
 
