@@ -42,7 +42,7 @@ class Matcher(NamedTuple):
     longest: int
     """In characters; WordPiece makes a longer word unknown."""
     mark: Bytes
-    """What unigram puts before a word."""
+    """What is put before a word: nothing in WordPiece."""
     becomes: Bytes
     """[0x110000, LONGEST] what a character becomes inside a word, in UTF-8."""
     lengths: Bytes
@@ -119,11 +119,15 @@ def _fill_trie(text, ends, ids, trie):  # type: ignore[no-untyped-def]
 def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
     left = np.empty(table.used[0] - first, np.int64)
     count = 0
+    room = 0
+    for word in range(first, table.used[0]):
+        room = max(
+            room, len(matcher.mark) + (table.starts[word + 1] - table.starts[word]) * LONGEST
+        )
+    spelling, origin = np.empty(room, np.uint8), np.empty(room, np.int64)
     for word in range(first, table.used[0]):
         begin = table.starts[word]
         size = table.starts[word + 1] - begin
-        room = len(matcher.mark) + size * LONGEST
-        spelling, origin = np.empty(room, np.uint8), np.empty(room, np.int64)
         used = _normalize(table.text[begin : begin + size], matcher, spelling, origin)
         if used < 0:
             left[count] = word
@@ -136,17 +140,14 @@ def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
     return left[:count]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")  # a call would count who owns the matcher
 def _encode(spelling, matcher, ids, starts):  # type: ignore[no-untyped-def]
     """Ids of a word as `_normalize` spells it, and where in that each begins; how many."""
-    mark = len(matcher.mark)
-    if len(spelling) == mark:
+    if len(spelling) == len(matcher.mark):
         return 0
     if matcher.unigram:
         return _viterbi(spelling, matcher, ids, starts)
-    count = _longest_match(spelling[mark:], matcher, ids, starts)
-    starts[:count] += mark
-    return count
+    return _longest_match(spelling, matcher, ids, starts)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -273,6 +274,8 @@ def _viterbi(text, matcher, out, starts):  # type: ignore[no-untyped-def]
             count += 1
         place = back[place]
         starts[count - 1] = place
-    out[:count] = out[:count][::-1].copy()
-    starts[:count] = starts[:count][::-1].copy()
+    for index in range(count // 2):
+        other = count - 1 - index
+        out[index], out[other] = out[other], out[index]
+        starts[index], starts[other] = starts[other], starts[index]
     return count

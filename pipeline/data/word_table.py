@@ -195,16 +195,18 @@ def _unseen(buffer, place, end, kinds):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _letters(buffer, place):  # type: ignore[no-untyped-def]
-    """ASCII letters from `place` on, at most eight: without a branch that has to be foreseen."""
-    found = word_at(buffer, place)
-    low = (found | EVERY_ONE << U(5)) & ~EVERY_HIGH_BIT  # lower case
-    from_a = low + EVERY_ONE * U(0x80 - 97)
-    behind_z = low + EVERY_ONE * U(0x80 - 123)
-    others = (~from_a | behind_z | found) & EVERY_HIGH_BIT
-    if others == U(0):
-        return 8
-    return np.int64(trailing_zeros(others) >> U(3))
+def _behind_letters(buffer, place):  # type: ignore[no-untyped-def]
+    """The first byte from `place` on that is no ASCII letter; eight bytes are looked at at a time,
+    without a branch for each, whose end no processor foresees."""
+    while True:
+        found = word_at(buffer, place)
+        low = (found | EVERY_ONE << U(5)) & ~EVERY_HIGH_BIT  # lower case
+        from_a = low + EVERY_ONE * U(0x80 - 97)
+        behind_z = low + EVERY_ONE * U(0x80 - 123)
+        others = (~from_a | behind_z | found) & EVERY_HIGH_BIT
+        if others != U(0):
+            return place + np.int64(trailing_zeros(others) >> U(3))
+        place += 8
 
 
 @numba.njit(cache=True, nogil=True)
@@ -270,11 +272,7 @@ def _find_words(  # type: ignore[no-untyped-def]
             kind = kinds[buffer[U(place)]]
             length = 1
             if by_letters:
-                letters = _letters(buffer, place)
-                while letters == 8:
-                    place += 8
-                    letters = _letters(buffer, place)
-                place += letters
+                place = _behind_letters(buffer, place)
             while place < stop:
                 byte = buffer[U(place)]
                 length = 1
@@ -295,10 +293,8 @@ def _find_words(  # type: ignore[no-untyped-def]
             while next_sentence < place:
                 sentence_words[sentence] = count
                 if next_sentence > begin:
-                    inside[within, 0] = sentence
-                    inside[within, 1] = next_sentence
-                    inside[within, 2] = begin
-                    inside[within, 3] = place
+                    row = inside[within]
+                    row[0], row[1], row[2], row[3] = sentence, next_sentence, begin, place
                     within += 1
                 sentence += 1
                 next_sentence = sentences[sentence] if sentence < len(sentences) else offsets[-1]

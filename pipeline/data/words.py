@@ -194,7 +194,7 @@ def _matcher(vocabulary: Vocabulary, reference: Reference) -> Matcher:
         unk=vocabulary.unk,
         unk_score=float(scores.min(initial=0.0)) - _UNK_PENALTY,
         longest=0 if unigram else int(model["max_input_chars_per_word"]),
-        mark=np.frombuffer(WORD_MARK.encode(), np.uint8),
+        mark=np.frombuffer(WORD_MARK.encode() if unigram else b"", np.uint8),
         becomes=np.zeros((0x110000, LONGEST), np.uint8),
         lengths=np.full(0x110000, REFERENCE, np.uint8),
         pairs=_dependent_pairs(reference),
