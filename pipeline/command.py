@@ -43,7 +43,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATH",
         help="the corpus's files, directories or globs: JSONL, plain text, wikiextractor output, "
-        "MediaWiki dumps (all also .gz .zst .xz .bz2), Parquet",
+        "MediaWiki dumps, WARC and WET (all also .gz .zst .xz .bz2 .lz4), Parquet",
     )
     parser.add_argument(
         "--text-field",
@@ -57,6 +57,14 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["file", "blank_lines"],
         help="plain text files: one document a file, or documents parted by blank lines "
         "(default: file for wikipedia and bookcorpus, else blank_lines)",
+    )
+    parser.add_argument(
+        "--pages-per-domain",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of each WARC or WET file keep no more than N pages of a site, chosen by the hash of "
+        "their urls (default: all)",
     )
 
 

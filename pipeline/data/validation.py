@@ -65,12 +65,13 @@ def _threshold(tasks: list[Task], data: Data) -> int:
 def _why_no_text(tasks: list[Task], counts: Counts) -> str:
     files = {piece.source.path for task in tasks for piece in task.pieces}
     first = tasks[0].pieces[0].source
-    if counts.dropped.keys() - {"empty"}:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.dropped.items())
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.dropped.items())
+    if counts.left_out:
         return (
             f"corpus {first.corpus}: all documents of {len(files)} file(s) are left out: "
             f"{reasons}; leave the corpus out, or ask for less (--dedup, --filter)"
         )
-    what = counts.bad_example or f"{first.path}: nothing but white space"
-    advice = "give other files" if first.format == "text" else "name the field with --text-field"
+    what = counts.bad_example or reasons or f"{first.name}: nothing but white space"
+    has_fields = first.format in ("jsonl", "parquet")
+    advice = "name the field with --text-field" if has_fields else "give other files"
     return f"corpus {first.corpus} has no text in {len(files)} file(s): {what}; {advice}"
