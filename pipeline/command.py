@@ -34,16 +34,24 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         required=True,
         metavar="NAME",
-        help="wikipedia, bookcorpus, cc-news, openwebtext, stories, sample (comes with the code), "
-        "or a path",
+        help="wikipedia, bookcorpus, cc-news, openwebtext, stories, 16gb (the first two), 160gb "
+        "(all five), sample (comes with the code), or a path",
     )
     parser.add_argument(
         "--input",
         nargs="+",
+        action="extend",
         default=[],
         metavar="PATH",
         help="the corpus's files, directories or globs: JSONL, plain text, wikiextractor output, "
-        "MediaWiki dumps (all also .gz .zst .xz .bz2), Parquet",
+        "MediaWiki dumps (all also .gz .zst .xz .bz2), Parquet; of a group MEMBER=PATH..., or one "
+        "directory with a folder for each member (default: the Hub's copy of a named corpus)",
+    )
+    parser.add_argument(
+        "--revision",
+        default="",
+        metavar="COMMIT",
+        help="of the Hub's copy (default: the one that --explain names)",
     )
     parser.add_argument(
         "--text-field",
@@ -80,6 +88,11 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
 def chosen_recipe(name: str, settings: list[str]) -> Run:
     """The recipe with its settings changed; ConfigError for unknown names and illegal values."""
     return override(recipe(name), settings)
+
+
+def downloads() -> Path:
+    """Where copies from the Hub go."""
+    return data_root() / "downloads"
 
 
 def cores() -> int:

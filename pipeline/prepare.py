@@ -15,15 +15,19 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.command import chosen_recipe, cores, data_root
+from pipeline.command import chosen_recipe, cores, data_root, downloads
 from pipeline.data import assembly, shards, splits
 from pipeline.data.corpora import corpus_sources, describe_input
 from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.estimate import describe, estimate
+from pipeline.data.explanation import explain
 from pipeline.data.extraction import extracted
 from pipeline.data.files import remove_temporaries
+from pipeline.data.fitness import require_fit
+from pipeline.data.groups import most_text, require_size
 from pipeline.data.identity import engine_versions, shard_identity
 from pipeline.data.masking import Masking
+from pipeline.data.obtaining import obtained
 from pipeline.data.preparation import Preparation
 from pipeline.data.ranks import join, run_together
 from pipeline.data.records import Source
@@ -63,12 +67,18 @@ def main() -> None:
 
 def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) -> None:
     """All of it, from files to the manifest; `team` does the tasks."""
+    if arguments.explain:
+        print("\n".join(explain(arguments.corpus, shutil.get_terminal_size().columns)))
+        return
     started_at = time.perf_counter()
     run = chosen_recipe(arguments.recipe, arguments.set)
-    corpus, sources = corpus_sources(
-        arguments.corpus, arguments.input, arguments.text_field, arguments.plain_text
-    )
-    print(f"input: {describe_input(sources)}", flush=True)
+    inputs = obtained(
+        arguments.corpus, arguments.input, downloads(), run.data, revision=arguments.revision,
+        allow_short=arguments.allow_short, fetching=arguments.fetch,
+    )  # fmt: skip
+    if arguments.fetch:
+        return
+    corpus, sources = _find_sources(arguments, inputs, run.data)
     if arguments.dry_run:
         _estimate(arguments, sources, run.data)
         return
@@ -110,8 +120,24 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
             return
         parts = assembly.read_parts(work.path, tasks)
         assembly.check_bad_records(parts, arguments.max_bad_fraction)
+        if not arguments.allow_short:
+            require_size(corpus, assembly.corpus_text(parts))
         manifest = assemble(output, parts, job, run, vocabulary, sources, mark)
     _report(output, manifest, time.perf_counter() - started_at)
+
+
+def _find_sources(
+    arguments: argparse.Namespace, inputs: list[str], data: Data
+) -> tuple[str, list[Source]]:
+    """The corpus's name and files; an error where these cannot become what was asked for."""
+    corpus, sources = corpus_sources(
+        arguments.corpus, inputs, arguments.text_field, arguments.plain_text
+    )
+    print(f"input: {describe_input(sources)}", flush=True)
+    require_fit(sources, data)
+    if not arguments.allow_short:
+        require_size(corpus, most_text(sources), "at most")
+    return corpus, sources
 
 
 def _is_last(
@@ -280,6 +306,8 @@ def _estimate(arguments: argparse.Namespace, sources: list[Source], data: Data) 
     found = estimate(sources, job, vocabulary)
     for line in describe(found, arguments.output or data_root(), arguments.workers or cores()):
         print(line)
+    if not arguments.allow_short:
+        require_size(arguments.corpus, {name: about.text for name, about in found.items()}, "about")
 
 
 if __name__ == "__main__":

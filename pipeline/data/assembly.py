@@ -154,6 +154,14 @@ def other_files(output: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+def corpus_text(parts: list[Part]) -> dict[str, float]:
+    """Bytes of cleaned text of each corpus."""
+    text: dict[str, float] = {}
+    for part in parts:
+        text[part.corpus] = text.get(part.corpus, 0) + part.counts.bytes
+    return text
+
+
 def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]:
     """Per corpus what the manifest says of it; licences: in the corpora's order."""
     counts: dict[str, Any] = {}

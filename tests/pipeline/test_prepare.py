@@ -426,7 +426,12 @@ def test_bad_input_is_one_line_and_no_manifest(
         (["--corpus", "sample", "--set", "data.sequence_lenght=64"], "data.sequence_length"),
         (["--corpus", "sample", "--set", "data.segments.label=order"], "full_sentences"),
         (["--corpus", "wikipedai"], "did you mean wikipedia"),
-        (["--corpus", "wikipedia"], "--input"),
+        (["--corpus", "sample", "--allow-short"], "16gb, 160gb"),
+        (["--corpus", "16gb", "--input", "pipeline"], "needs files of wikipedia, bookcorpus"),
+        (["--corpus", "bookcorpus"], "lower-cased"),  # the Hub's copy: known before it is fetched
+        (["--corpus", "160gb", "--recipe", "bert_base"], "data.format=segment_pair"),
+        (["--corpus", "wikipedia", "--revision", "main", "--input", "x"], "--revision main"),
+        (["--corpus", "nothing", "--explain"], "did you mean"),
         (["--corpus", "sample", "--input", "x"], "drop --input"),
         (["--corpus", "sample", "--tokenizer", "/nonexistent"], "no such directory"),
         (["--corpus", "sample", "--workers", "0"], "--workers 0"),

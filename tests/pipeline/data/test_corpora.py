@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.corpora import SAMPLE_CORPORA, corpus_sources, describe_input
+from pipeline.data.corpora import corpus_sources, describe_input
+from pipeline.data.source_table import SAMPLE_CORPORA
 from pipeline.errors import ConfigError, DataError
 
 LINE = '{"text": "One. Two."}\n'
