@@ -69,9 +69,8 @@ def _group(name: str, group: Group, width: int) -> list[str]:
     title = f"{name}: {group.description}; {', '.join(group.members)}"
     lines = [*textwrap.wrap(title, width), ""]
     lines += _entry("published", group.published, width)
-    if group.remove_duplicates:
-        text = "removed, across members: the first member in this order keeps a document"
-        lines += _entry("duplicates", text, width)
+    text = "left out, across members: the first member in this order keeps a document; --dedup"
+    lines += _entry("near-duplicates", text, width)
     lines += _entry(
         "too short",
         "a member, or all of it, with more than a tenth less text than stated is refused, unless "

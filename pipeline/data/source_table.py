@@ -62,8 +62,8 @@ class Group:
     """By priority: of a document that is in several, the first one keeps it."""
     published: str
     published_bytes: float
-    remove_duplicates: bool = True
-    """Whether the documents of all members are compared unless the command says otherwise."""
+    dedup: str = "near"
+    """How copies are told, across members, unless the command says otherwise (`--dedup`)."""
 
 
 CORPORA = {
