@@ -45,8 +45,10 @@ def main() -> None:
     if holds_documents(directory):
         inspect_documents(arguments)
         return
-    if arguments.html or arguments.corpus:
-        raise ConfigError(f"--html and --corpus are for documents; {directory} holds none")
+    if arguments.html or arguments.corpus or arguments.decisions is not None:
+        raise ConfigError(
+            f"--html, --corpus and --decisions are for documents; {directory} holds none"
+        )
     if (directory / "word_starts.bin").exists():
         print_tokenizer(directory)
         return
@@ -293,6 +295,15 @@ def _parse() -> argparse.Namespace:
         metavar="N",
         help="of documents: how many to show that are kept, and left out for each reason "
         "(default: 3)",
+    )
+    parser.add_argument(
+        "--decisions",
+        nargs="?",
+        const="",
+        metavar="DIR",
+        help="of documents: also show what --dedup and --filter of pipeline.prepare left out, and "
+        "copies beside each other (default: the newest in $TENFOLD_ROOT/documents/decisions); "
+        "needs the --corpus and files that it had",
     )
     parser.add_argument(
         "--html", type=Path, metavar="PAGE", help="of documents: also write a page for a browser"

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from html import escape
 
+from pipeline.data.decided import Decided, Pair
 from pipeline.data.document_report import (
     MOST_LANGUAGES_SHOWN,
     MOST_SITES_SHOWN,
+    clusters_in_words,
     reasons_in_order,
 )
 from pipeline.data.document_statistics import DocumentStatistics, Sample
@@ -23,25 +25,29 @@ body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; background: var(--p
 h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere }
 h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
 .soft { color: var(--soft) }
-.tiles { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0 }
-.tile { background: var(--box); border-radius: 8px; padding: .6rem 1rem; min-width: 8rem }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.2rem, 1fr));
+  gap: .75rem; margin: 1rem 0 }
+.tile { background: var(--box); border-radius: 8px; padding: .6rem 1rem }
 .tile b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums }
-table { border-collapse: collapse; width: 100% }
+table { border-collapse: collapse; table-layout: fixed; width: 100% }
 td { padding: .15rem .5rem .15rem 0; vertical-align: middle; overflow-wrap: anywhere }
-td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
-td.b { width: 45% }
+td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; width: 11% }
+td.b { width: 40% }
 .bar { height: .85rem; min-width: 1px; background: var(--bar); border-radius: 2px }
 .out .bar { background: var(--out) }
 details { border-top: 1px solid var(--line); padding: .5rem 0 }
 summary { cursor: pointer; font-weight: 600 }
 article { background: var(--box); border-radius: 8px; padding: .6rem 1rem; margin: .6rem 0 }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.5 Georgia, serif;
   margin: .4rem 0 0; max-height: 18rem; overflow-y: auto }
 """
 
 
-def page(statistics: DocumentStatistics, title: str, about: str) -> str:
-    """The page; about: a line under the title."""
+def page(
+    statistics: DocumentStatistics, title: str, about: str, decided: Decided | None = None
+) -> str:
+    """The page; about: a line under the title; decided: by the group stage, if to be shown."""
     kept, total = statistics.documents(), max(1, statistics.records())
     left_out = statistics.dropped() + statistics.bad
     tiles = [
@@ -64,6 +70,7 @@ def page(statistics: DocumentStatistics, title: str, about: str) -> str:
         _shares("Sites", statistics.sites, MOST_SITES_SHOWN, kept),
         "<h2>Samples</h2>",
         *(_samples(reason, count, statistics) for reason, count in reasons_in_order(statistics)),
+        _copies(decided, statistics) if decided else "",
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -115,6 +122,21 @@ def _samples(reason: str, count: int, statistics: DocumentStatistics) -> str:
         f"<details{opened}><summary>{escape(reason or 'kept')} "
         f'<span class="soft">{len(samples)} of {count:,}</span></summary>{articles}</details>'
     )
+
+
+def _copies(decided: Decided, statistics: DocumentStatistics) -> str:
+    pairs = "".join(_pair(pair, statistics) for pair in decided.pairs)
+    return f"<h2>Copies</h2><p>{escape(clusters_in_words(decided))}</p>{pairs}"
+
+
+def _pair(pair: Pair, statistics: DocumentStatistics) -> str:
+    """One beside the other."""
+    sides = "".join(
+        f'<div><span class="soft">{what}: {escape(" ".join(document))}</span>'
+        f"<pre>{escape(statistics.excerpts.get(document, ''))}</pre></div>"
+        for what, document in (("left out", pair.left_out), ("stays", pair.stays))
+    )
+    return f"<article><b>{escape(pair.reason)}</b><div class=pair>{sides}</div></article>"
 
 
 def _article(sample: Sample) -> str:

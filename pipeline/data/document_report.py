@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 
+from pipeline.data.decided import Decided
 from pipeline.data.document_statistics import KEPT, DocumentStatistics, Sample
 
 MOST_SITES_SHOWN = 15
@@ -13,14 +14,15 @@ _EXCERPT = 400
 _BAR = 40
 
 
-def report(statistics: DocumentStatistics, width: int) -> list[str]:
-    """Lines of `width` columns."""
+def report(statistics: DocumentStatistics, width: int, decided: Decided | None = None) -> list[str]:
+    """Lines of `width` columns; decided: by the group stage, where that is to be shown."""
     return [
         *_counts(statistics),
         *_lengths(statistics),
         *_shares("languages", statistics.languages, MOST_LANGUAGES_SHOWN, statistics),
         *_shares("sites", statistics.sites, MOST_SITES_SHOWN, statistics),
         *_samples(statistics, width),
+        *(_pairs(decided, statistics, width) if decided else []),
     ]
 
 
@@ -77,6 +79,28 @@ def _samples(statistics: DocumentStatistics, width: int) -> list[str]:
         lines += ["", f"{reason or 'kept'}: {len(samples)} of {count:,}"]
         for sample in samples:
             lines += _sample(sample, width)
+    return lines
+
+
+def clusters_in_words(decided: Decided) -> str:
+    """How many documents are alike, and how large the largest cluster is."""
+    if not decided.clusters:
+        return f"no two of {decided.documents:,} documents are alike"
+    alike = sum(size * count for size, count in decided.clusters.items())
+    return (
+        f"{alike:,} of {decided.documents:,} documents are in {decided.clusters.total():,} "
+        f"clusters of documents that are alike, the largest of {max(decided.clusters):,}"
+    )
+
+
+def _pairs(decided: Decided, statistics: DocumentStatistics, width: int) -> list[str]:
+    lines = ["", f"copies: {clusters_in_words(decided)}"]
+    for pair in decided.pairs:
+        for what, document in (("left out", pair.left_out), ("stays", pair.stays)):
+            text = " ".join(statistics.excerpts.get(document, "")[: _EXCERPT // 2].split())
+            first = "  - " if what == "left out" else "    "
+            lines += _wrap(f"{what}: {' '.join(document)}", width, first)
+            lines += _wrap(text, width, " " * 6)
     return lines
 
 

@@ -81,6 +81,9 @@ class DocumentStatistics:
     """Where they are known."""
     sites: Counter[str] = field(default_factory=Counter)
     chosen: dict[str, list[tuple[int, Sample]]] = field(default_factory=dict)
+    wanted: set[tuple[str, str]] = field(default_factory=set)
+    """(corpus, id) of documents whose beginnings go to `excerpts`."""
+    excerpts: dict[tuple[str, str], str] = field(default_factory=dict)
     hashes: Counter[int] = field(default_factory=Counter)
     hash_bits: int = 0
     """Of texts whose hash ends in so many zeros are `hashes`."""
@@ -92,6 +95,8 @@ class DocumentStatistics:
         else:
             self.reasons[found.reason] += 1
         self._choose(found)
+        if (found.corpus, found.id) in self.wanted:
+            self.excerpts[found.corpus, found.id] = found.text[:_EXCERPT]
         if found.reason != KEPT:
             return
         self.corpora[found.corpus] += 1
@@ -170,6 +175,11 @@ class DocumentStatistics:
 
 Decide = Callable[[str, str], str]
 """(corpus, id of a document) -> why the group stage leaves it out, KEPT when it does not."""
+
+
+def keep_all(corpus: str, id: str) -> str:
+    """Where there is no group stage."""
+    return KEPT
 
 
 def find(piece: Piece, decide: Decide) -> Iterator[Found]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from pipeline import inspect, prepare
 from pipeline.errors import run_command
 from tests.pipeline.data.dump import small_dump
+from tests.pipeline.data.test_decided import write
 
 SAMPLE = Path(prepare.__file__).parent / "data" / "sample"
 Show = Callable[..., str]
@@ -64,11 +66,37 @@ def test_a_group(show: Show, tmp_path: Path) -> None:
     assert "44   of wikipedia" in said and "3   of bookcorpus" in said
 
 
-def test_mistakes(show: Show, tmp_path: Path, prepared: Path) -> None:
+def test_copies_are_shown_beside_what_stays(show: Show, tmp_path: Path) -> None:
+    lines = [{"text": f"Story {n % 2} about a river."} for n in range(3)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    size = len(json.dumps(lines[0])) + 1
+    ids = [f"in.jsonl@{n * size}" for n in range(3)]
+    rows = [(ids[0], "stories", None, 0), (ids[1], "stories", None, 1)]
+    decisions = tmp_path / "root" / "documents" / "decisions"
+    write(decisions / "abc", [[*rows, (ids[2], "stories", "near-duplicate", 0)]])
+    arguments = (tmp_path / "in.jsonl", "--corpus", "stories", "--html", tmp_path / "page.html")
+    said = show(*arguments, "--decisions")
+    assert f"decisions: {decisions / 'abc'}" in said
+    assert "1 left out, 33.3%: near-duplicate" in said
+    assert "copies: 2 of 3 documents are in 1 clusters" in said
+    assert f"left out: stories {ids[2]}\n      Story 0 about" in said
+    assert f"stays: stories {ids[0]}\n      Story 0 about" in said
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("Story 0 about a river.") == 4  # two samples and one pair
+    other = show(tmp_path / "in.jsonl", "--decisions", decisions / "abc")
+    assert "give the --corpus and the files" in other
+
+
+def test_mistakes(show: Show, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    (shards / "manifest.json").write_text("{}")
+    empty = tmp_path / "empty"
+    empty.mkdir()
     for arguments, message in (
         ((tmp_path / "nothing",), "no such directory"),
-        ((tmp_path,), "holds no manifest.json"),
-        ((prepared, "--html", tmp_path / "p.html"), "--html and --corpus are for documents"),
+        ((empty,), "holds no manifest.json"),
+        ((shards, "--html", tmp_path / "p.html"), "--html, --corpus and --decisions are for"),
         ((SAMPLE / "news", "--samples", -1), "--samples -1"),
     ):
         error = show(*arguments, code=2)
