@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.data.documents import sniff
-from pipeline.data.groups import member_inputs, require_members
+from pipeline.data.groups import group_of, member_inputs, require_members
 from pipeline.data.records import FORMAT_NAMES, Source
 from pipeline.data.source_table import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.errors import ConfigError, DataError
@@ -40,12 +40,17 @@ def corpus_sources(
         return corpus, sources
     if "" in inputs or not corpus:
         raise ConfigError("--corpus and --input want names; an empty one was given")
-    if corpus in GROUPS:
-        files = member_inputs(corpus, GROUPS[corpus], inputs)
-        require_members(corpus, files)
+    group = group_of(corpus, inputs)
+    if group:
+        files = member_inputs(corpus, group, inputs)
+        if corpus in GROUPS:
+            require_members(corpus, files)
+        else:
+            _require_name(corpus, corpus)
         sources = []
         for name, paths in files.items():
-            sources += _sources(name, CORPORA[name], _expand(paths), text_field, plain_text)
+            if paths:
+                sources += _sources(name, CORPORA[name], _expand(paths), text_field, plain_text)
         return corpus, sources
     if corpus in CORPORA:
         if not inputs:
@@ -61,14 +66,19 @@ def corpus_sources(
             f"{nearest(corpus, names)}? ({', '.join(names)}, or a path)"
         )
     name = Path(corpus).absolute().name.split(".")[0] if not inputs else corpus
-    if not re.fullmatch(r"[\w.-]+", name):
-        raise ConfigError(
-            f"--corpus {corpus} gives no name for directories; use --corpus NAME --input {corpus}"
-        )
+    _require_name(name, corpus)
     for known in difflib.get_close_matches(name, names, 1, 0.8):
         print(f"corpus {name} is read as your own; if you meant {known}, say --corpus {known}")
     own = Corpus(description="the user's own", plain_text="blank_lines", licence="unknown")
     return name, _sources(name, own, _expand(inputs or [corpus]), text_field, plain_text)
+
+
+def _require_name(name: str, path: str) -> None:
+    """ConfigError for a name that directories cannot have; path: what it was made from."""
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ConfigError(
+            f"--corpus {path} gives no name for directories; use --corpus NAME --input {path}"
+        )
 
 
 def _sources(

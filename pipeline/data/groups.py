@@ -14,6 +14,24 @@ _MOST_EXPANSION = 8
 """Bytes of text that a byte of a compressed file holds at most; text gives 3 to 5."""
 
 
+def group_of(name: str, inputs: list[str]) -> Group | None:
+    """The group of that name, or the user's own, whose inputs name their corpora; None for others.
+
+    The user's own has no size to be held to, and the priority of the table.
+    """
+    if name in GROUPS or name in CORPORA:
+        return GROUPS.get(name)
+    before, equals, _ = (inputs or [""])[0].partition("=")
+    if not equals or before not in CORPORA:
+        return None
+    return Group(
+        description="the user's own",
+        members=tuple(CORPORA),
+        published="",
+        published_bytes=0,
+    )
+
+
 def member_inputs(name: str, group: Group, inputs: list[str]) -> dict[str, list[str]]:
     """Files of each member, in the group's order; none for one that is not mentioned.
 

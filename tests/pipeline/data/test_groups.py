@@ -39,6 +39,21 @@ def test_members_may_have_files_of_one_name(tmp_path: Path) -> None:
     assert len(corpus_sources("16gb", [str(tmp_path)])[1]) == 2
 
 
+def test_a_group_of_the_users_own(tmp_path: Path) -> None:
+    """Whatever corpora its inputs name, in the table's order, held to no size."""
+    for name in ("n", "b"):
+        (tmp_path / f"{name}.jsonl").write_text(LINE)
+    given = [f"cc-news={tmp_path / 'n.jsonl'}", f"bookcorpus={tmp_path / 'b.jsonl'}"]
+    name, sources = corpus_sources("mixture", given)
+    assert name == "mixture"
+    assert [source.corpus for source in sources] == ["bookcorpus", "cc-news"]
+    require_size(name, most_text(sources))
+    with pytest.raises(ConfigError, match="gives no name for directories"):
+        corpus_sources("my/mixture", given)
+    with pytest.raises(DataError, match="does not exist"):
+        corpus_sources("mixture", ["mine=x"])  # no corpus of that name: a path
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
