@@ -59,7 +59,7 @@ def _hub(hub: Hub, width: int) -> list[str]:
         f"licence: {hub.licence}"
     )
     return [
-        *_entry("on the Hub", f"{hub.id}, configuration {hub.configuration}", width),
+        *_entry("on the Hub", f"{hub.id}, {hub.files}", width),
         *_entry("", f"at {hub.revision}", width),
         *_entry("", about, width),
     ]

@@ -8,6 +8,7 @@ command, and another revision is another directory.
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 from collections.abc import Iterator
@@ -33,8 +34,7 @@ _GROUP_BYTES = 16 << 20
 
 def fetched_directory(downloads: Path, corpus: str, hub: Hub) -> Path:
     """Where a corpus of this revision is, or would be."""
-    revision = hub.revision[:12] or "local"
-    return downloads / f"{corpus}-{hub.configuration}-{revision}"
+    return downloads / f"{corpus}-{hub.revision[:12] or 'local'}"
 
 
 def is_fetched(directory: Path) -> bool:
@@ -66,17 +66,12 @@ def _fetch(corpus: str, hub: Hub, directory: Path) -> None:
     for index in tqdm(range(count), desc=f"fetching {corpus}", unit="file", disable=None):
         path = directory / f"{corpus}-{index:05d}-of-{count:05d}.parquet"
         if not path.exists():
-            try:
-                _write(dataset.shard(num_shards=count, index=index), hub, path)
-            except (OSError, pa.ArrowException) as error:
-                raise DataError(
-                    f"fetching {hub.id} stopped in file {index + 1} of {count} ({error}); run the "
-                    "same command again: whole files are kept"
-                ) from error
+            place = f"file {index + 1} of {count}"
+            _write(_batches(dataset.shard(num_shards=count, index=index), hub, place), hub, path)
         rows += pq.read_metadata(path).num_rows
     about = {
-        "id": hub.id, "revision": hub.revision, "configuration": hub.configuration,
-        "licence": hub.licence, "files": count, "documents": rows,
+        "id": hub.id, "revision": hub.revision, "files": hub.files, "licence": hub.licence,
+        "documents": rows,
     }  # fmt: skip
     write_whole(directory / MARKER, json.dumps(about, indent=1).encode())
 
@@ -93,28 +88,39 @@ def _open(corpus: str, hub: Hub) -> Any:
     # of its five attempts it would tell each
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
+        # Its files rather than its name: a script beside them would be refused.
         return datasets.load_dataset(
-            hub.id, hub.configuration, split="train", revision=hub.revision or None, streaming=True
+            "parquet", data_files=_address(hub), split="train", streaming=True
         )
-    except OSError as error:
+    except _network_errors(ValueError) as error:
         raise DataError(
             f"cannot fetch {corpus}: {error}; where there is a network run --corpus {corpus} "
             "--fetch with the same TENFOLD_ROOT, or give files with --input PATH... "
             f"(--corpus {corpus} --explain: where they are)"
         ) from error
-    except (RuntimeError, ValueError) as error:
-        raise DataError(
-            f"{hub.id} at {hub.revision} is not as expected: {error}; name another --revision, or "
-            "give files with --input PATH..."
-        ) from error
 
 
-def _write(shard: Any, hub: Hub, path: Path) -> None:
+def _network_errors(other: type[Exception]) -> tuple[type[Exception], ...]:
+    """What the Hub's client raises, be it made of requests, httpx or its successor; and `other`."""
+    from huggingface_hub import get_session
+
+    client = importlib.import_module(type(get_session()).__module__.partition(".")[0])
+    return OSError, client.HTTPError, other
+
+
+def _address(hub: Hub) -> str:
+    """Its files at the Hub; of a directory on this machine where there is no revision."""
+    if not hub.revision:
+        return f"{hub.id}/{hub.files}"
+    return f"hf://datasets/{hub.id}@{hub.revision}/{hub.files}"
+
+
+def _write(batches: Iterator[pa.Table], hub: Hub, path: Path) -> None:
     """One shard as one Parquet file, the text in `text`."""
     with whole_file(path) as temporary:
         writer: pq.ParquetWriter | None = None
         try:
-            for table in _groups(_columns(table, hub) for table in _batches(shard)):
+            for table in _groups(_columns(table, hub) for table in batches):
                 if writer is None:
                     writer = pq.ParquetWriter(temporary, table.schema, compression="zstd")
                 writer.write_table(table.cast(writer.schema))
@@ -126,8 +132,15 @@ def _write(shard: Any, hub: Hub, path: Path) -> None:
                 writer.close()
 
 
-def _batches(shard: Any) -> Iterator[pa.Table]:
-    yield from shard.with_format("arrow").iter(batch_size=_BATCH_ROWS)
+def _batches(shard: Any, hub: Hub, place: str) -> Iterator[pa.Table]:
+    """Rows of a shard; what goes wrong at the other end must not look like a full disk here."""
+    try:
+        yield from shard.with_format("arrow").iter(batch_size=_BATCH_ROWS)
+    except _network_errors(pa.ArrowException) as error:
+        raise DataError(
+            f"fetching {hub.id} stopped in {place} ({error}); run the same command again: whole "
+            "files are kept"
+        ) from error
 
 
 def _columns(table: pa.Table, hub: Hub) -> pa.Table:

@@ -8,7 +8,8 @@ were in 2026. GB are 10^9 bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+
+from pipeline.data.records import PlainText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,8 @@ class Hub:
     id: str
     revision: str
     """Commit, so that everybody gets the same files."""
-    configuration: str
+    files: str
+    """Its Parquet files."""
     licence: str
     """As its card says."""
     text_field: str = "text"
@@ -39,7 +41,7 @@ class Corpus:
     """What `prepare` must know of a corpus before it opens a file, and `--explain` says of it."""
 
     description: str
-    plain_text: Literal["file", "blank_lines"]
+    plain_text: PlainText
     """In plain text files: one document a file, or documents parted by blank lines."""
     licence: str
     """Of the text, as its source states it; goes into documents.parquet."""
@@ -77,7 +79,7 @@ CORPORA = {
         hub=Hub(
             id="wikimedia/wikipedia",
             revision="b04c8d1ceb2f5cd4588862100d08de323dccfbaa",
-            configuration="20231101.en",
+            files="20231101.en/train-*.parquet",
             licence="CC BY-SA 3.0 and GFDL",
             documents=6_407_814,  # the card says 6.4 million
             text_bytes=20.2e9,
@@ -96,8 +98,8 @@ CORPORA = {
             "(enwiki-YYYYMMDD-pages-articles1.xml-p1p41242.bz2 and so on). Those of some months "
             "are kept; older ones are at https://archive.org/details/wikimediadownloads "
             "(recalled).",
-            "other languages: https://dumps.wikimedia.org/dewiki/ and so on; on the Hub, "
-            "configurations 20231101.de and so on.",
+            "other languages: https://dumps.wikimedia.org/dewiki/ and so on; on the Hub "
+            "20231101.de and so on.",
         ),
     ),
     "bookcorpus": Corpus(
@@ -111,7 +113,7 @@ CORPORA = {
         hub=Hub(
             id="bookcorpus/bookcorpus",
             revision="d904700c5e5d69e71bcadbe182d2c5201fbbb007",  # its conversion to Parquet
-            configuration="plain_text",
+            files="plain_text/train-*.parquet",
             licence="unknown",
             documents=74_004_228,
             text_bytes=4.85e9,
@@ -145,7 +147,7 @@ CORPORA = {
         hub=Hub(
             id="vblagoje/cc_news",
             revision="81eb2ce0d2a9dad6ad16b68ef750ec290880fa36",
-            configuration="plain_text",
+            files="plain_text/train-*.parquet",
             licence="unknown",
             documents=708_241,
             text_bytes=2.0e9,
@@ -178,7 +180,7 @@ CORPORA = {
         hub=Hub(
             id="Skylion007/openwebtext",
             revision="b4325f019c648b1641a1784748667e8b74e5e064",
-            configuration="plain_text",
+            files="plain_text/train-*.parquet",
             licence="CC0 for the collection, not for the pages",
             documents=8_013_769,
             text_bytes=39.8e9,
@@ -205,7 +207,7 @@ CORPORA = {
         hub=Hub(
             id="lucadiliello/STORIES",
             revision="9585988079b67ffee934cd417f3edb23c3eb5401",
-            configuration="default",
+            files="data/train-*.parquet",
             licence="cc, without a version",
             documents=945_354,
             text_bytes=34.1e9,

@@ -26,7 +26,7 @@ def test_nothing_of_a_corpus_is_left_out(name: str) -> None:
     assert corpus.hub
     for text in (
         corpus.description, corpus.published, corpus.licence, corpus.hub.id, corpus.hub.revision,
-        corpus.hub.configuration, corpus.hub.licence, *corpus.defects, *corpus.alternatives,
+        corpus.hub.files, corpus.hub.licence, *corpus.defects, *corpus.alternatives,
     ):  # fmt: skip
         assert " ".join(text.split()) in words
 
