@@ -38,6 +38,8 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     """Print what the documents of a path are, and write the page that is asked for."""
     path: Path = arguments.directory
     name, inputs = (arguments.corpus, [str(path)]) if arguments.corpus else (str(path), [])
+    if path.resolve() == (data_root() / "documents").resolve():  # and not what is kept below it
+        name, inputs = "documents", [str(path / "*.parquet")]
     name, sources = corpus_sources(name, inputs)
     about = describe_input(sources)
     print(f"{path}: {about}", flush=True)
