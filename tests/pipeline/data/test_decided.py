@@ -68,11 +68,12 @@ def test_pairs_are_what_they_say_and_always_the_same(tmp_path: Path) -> None:
     files = many(3000)
     rows = [row for file in files for row in file]
     by_name = {(corpus, id): (reason, cluster) for id, corpus, reason, cluster in rows}
-    first = Decided.read(write(tmp_path / "d", files), pairs=5).pairs
-    assert first == Decided.read(write(tmp_path / "e", files), pairs=9).pairs[:5]
-    assert len(first) == 5
+    first = Decided.read(write(tmp_path / "d", files), pairs=50).pairs
+    assert first == Decided.read(write(tmp_path / "e", files), pairs=90).pairs[:50]
+    assert len(first) == 50
     for pair in first:
         reason, cluster = by_name[pair.left_out]
+        assert pair.left_out != pair.stays
         assert pair.reason == reason and rows[cluster][:2] == pair.stays[::-1]
 
 
