@@ -44,8 +44,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATH",
         help="the corpus's files, directories or globs: JSONL, plain text, wikiextractor output, "
-        "MediaWiki dumps (all also .gz .zst .xz .bz2), Parquet; of a group MEMBER=PATH..., or one "
-        "directory with a folder for each member (default: the Hub's copy of a named corpus)",
+        "MediaWiki dumps, WARC and WET (all also .gz .zst .xz .bz2 .lz4), Parquet; of a group "
+        "MEMBER=PATH..., or one directory with a folder for each member (default: the Hub's copy "
+        "of a named corpus)",
     )
     parser.add_argument(
         "--revision",
@@ -65,6 +66,14 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["file", "blank_lines"],
         help="plain text files: one document a file, or documents parted by blank lines "
         "(default: file for wikipedia and bookcorpus, else blank_lines)",
+    )
+    parser.add_argument(
+        "--pages-per-domain",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of each WARC or WET file keep no more than N pages of a site, chosen by the hash of "
+        "their urls (default: all)",
     )
 
 

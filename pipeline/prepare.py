@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pipeline.command import chosen_recipe, cores, data_root, downloads
 from pipeline.data import assembly, shards, splits
-from pipeline.data.corpora import corpus_sources, describe_input
+from pipeline.data.corpora import corpus_sources, describe_input, limit_sites
 from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.estimate import describe, estimate
 from pipeline.data.explanation import explain
@@ -133,6 +133,7 @@ def _find_sources(
     corpus, sources = corpus_sources(
         arguments.corpus, inputs, arguments.text_field, arguments.plain_text
     )
+    sources = limit_sites(sources, arguments.pages_per_domain)
     print(f"input: {describe_input(sources)}", flush=True)
     require_fit(sources, data)
     if not arguments.allow_short:

@@ -22,7 +22,7 @@ from pipeline.command import (
     data_root,
     downloads,
 )
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora import corpus_sources, limit_sites
 from pipeline.data.extraction import extracted
 from pipeline.data.fitness import require_fit
 from pipeline.data.obtaining import obtained
@@ -144,6 +144,7 @@ def main() -> None:
     _, sources = corpus_sources(
         arguments.corpus, inputs, arguments.text_field, arguments.plain_text
     )
+    sources = limit_sites(sources, arguments.pages_per_domain)
     require_fit(sources, data)
     arguments.output.mkdir(parents=True, exist_ok=True)  # or fail before the work, not after
     sources = extracted(sources, data_root() / "documents", local_team(cores()))

@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.data.documents import sniff
@@ -79,6 +80,20 @@ def _require_name(name: str, path: str) -> None:
         raise ConfigError(
             f"--corpus {path} gives no name for directories; use --corpus NAME --input {path}"
         )
+
+
+def limit_sites(sources: list[Source], pages_per_domain: int) -> list[Source]:
+    """The sources; of a WARC file no more pages of a site are to be kept (0: any number)."""
+    if pages_per_domain < 0:
+        raise ConfigError(f"--pages-per-domain {pages_per_domain}: choose 1 or more, or leave it")
+    if pages_per_domain and all(source.format != "warc" for source in sources):
+        raise ConfigError(
+            f"--pages-per-domain {pages_per_domain}: no input is a WARC or WET file; leave it out"
+        )
+    return [
+        replace(source, pages_per_domain=pages_per_domain) if source.format == "warc" else source
+        for source in sources
+    ]
 
 
 def _sources(

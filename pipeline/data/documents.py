@@ -8,8 +8,8 @@ with the reason; a file that cannot be used is a DataError.
 Memory is bounded by one block and one document, whatever the size of the file.
 
 Ids are "name@position": for JSON lines and text the position in bytes (after decompression) at
-which the record begins, for Parquet the row. Dumps of wikis, slow to read, are read as
-Parquet, see `extraction`.
+which the record begins, for Parquet the row. Dumps of wikis and WARC files, slow to
+read, are read as Parquet, see `extraction`.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ ORIGIN_FIELDS = ("url", "path", "id")
 # The end of a line and the blank lines behind it; blank lines before a document.
 GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
 BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
-MARK_UP: tuple[tuple[re.Pattern[bytes], Format], ...] = (
+MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
+    (re.compile(rb"WARC/\d"), "warc"),
 )
 
 
@@ -98,7 +99,7 @@ def sniff(
         text_column(found.path, _text_fields(found))
         return found
     if not forced_text:
-        for beginning, format in MARK_UP:
+        for beginning, format in MARKS:
             if beginning.match(head):
                 return source(format, compression)
     return source(sniff_text(path, name, head, forced_text), compression)

@@ -9,7 +9,7 @@ from typing import Literal
 from pipeline.data.raw_bytes import Compression, count_lines
 from pipeline.errors import DataError
 
-Format = Literal["jsonl", "parquet", "text", "doc", "mediawiki", "extracted"]
+Format = Literal["jsonl", "parquet", "text", "doc", "mediawiki", "warc", "extracted"]
 """`doc`: wikiextractor's mark-up; `extracted`: what `extraction` wrote."""
 PlainText = Literal["file", "blank_lines"]
 EXTRACTED: Format = "extracted"
@@ -19,6 +19,7 @@ FORMAT_NAMES: dict[Format, str] = {
     "text": "plain text",
     "doc": "wikiextractor mark-up",
     "mediawiki": "MediaWiki dump",
+    "warc": "WARC",
     EXTRACTED: "extracted documents",
 }
 """In words, for messages."""
@@ -44,6 +45,8 @@ class Source:
     plain_text: PlainText
     """Whether plain text is one document, or documents with blank lines between."""
     licence: str
+    pages_per_domain: int = 0
+    """Of WARC and WET: no more pages of a site are kept of a file; 0: any number."""
 
 
 @dataclass(frozen=True, slots=True)
