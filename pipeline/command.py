@@ -54,9 +54,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plain-text",
         default="",
-        choices=["file", "blank_lines"],
-        help="plain text files: one document a file, or documents parted by blank lines "
-        "(default: file for wikipedia and bookcorpus, else blank_lines)",
+        choices=["file", "book", "blank_lines"],
+        help="plain text files: one document a file, one book a file, or documents parted by blank "
+        "lines (default: file for wikipedia, book for bookcorpus, else blank_lines)",
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pipeline.command import chosen_recipe, cores, data_root
 from pipeline.data import assembly, shards, splits
-from pipeline.data.corpora import corpus_sources, describe_input
+from pipeline.data.corpora import corpus_sources, describe_cut, describe_input
 from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.estimate import describe, estimate
 from pipeline.data.extraction import extracted
@@ -248,6 +248,8 @@ def _report(output: Path, manifest: shards.Manifest, seconds: float) -> None:
         if left_out:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
             print(f"{name}: left out {reasons}")
+        if corpus["cut"]:
+            print(f"{name}: cut from documents {describe_cut(corpus['cut'])}")
     engine = fast_engine(manifest.tokenizer["kind"]).split()[0]
     for mismatch in manifest.engine["mismatches"]:
         print(f"{engine} differed from tokenizers, which made the split's ids instead: {mismatch}")

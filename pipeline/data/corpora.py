@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 from pipeline.data.documents import sniff
-from pipeline.data.records import FORMAT_NAMES, Source
+from pipeline.data.records import FORMAT_NAMES, PlainText, Source
 from pipeline.errors import ConfigError, DataError
 from pipeline.settings import nearest
 
@@ -26,8 +26,8 @@ class Corpus:
     """What `prepare` must know of a corpus before it opens a file."""
 
     description: str
-    plain_text: Literal["file", "blank_lines"]
-    """In plain text files: one document a file, or documents parted by blank lines."""
+    plain_text: PlainText
+    """In plain text files: one document or book a file, or documents parted by blank lines."""
     licence: str
     """Of the text, as its source states it."""
 
@@ -38,7 +38,7 @@ CORPORA = {
         "file",
         "CC BY-SA",
     ),
-    "bookcorpus": Corpus("books, one a file", "file", "as each book's"),
+    "bookcorpus": Corpus("books, one a file", "book", "as each book's"),
     "cc-news": Corpus("news articles, JSON lines", "blank_lines", "third-party pages"),
     "openwebtext": Corpus("web pages, JSON lines", "blank_lines", "third-party pages"),
     "stories": Corpus("stories, JSON lines", "blank_lines", "as each story's"),
@@ -106,7 +106,9 @@ def _sources(
             corpus=name,
             name=label,
             text_field=text_field,
-            plain_text="file" if (plain_text or corpus.plain_text) == "file" else "blank_lines",
+            plain_text=next(
+                (known for known in get_args(PlainText) if known == plain_text), corpus.plain_text
+            ),
             forced_text=bool(plain_text),
             licence=corpus.licence,
         )
@@ -174,3 +176,8 @@ def describe_input(sources: list[Source]) -> str:
     )
     files = ", ".join(f"{count} {kind}" for kind, count in counted.items())
     return f"{files}; {sum(source.size for source in sources) / 1e6:,.1f} MB"
+
+
+def describe_cut(cut: dict[str, int]) -> str:
+    """What of documents is not in their text, in words; cut: bytes by reason."""
+    return ", ".join(f"{size:,} bytes of {reason}" for reason, size in cut.items())

@@ -14,7 +14,6 @@ Parquet, see `extraction`.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,12 +21,13 @@ from typing import Any
 
 import orjson
 
+from pipeline.data.books import BOOK_VERSION, is_gutenberg, read_book
 from pipeline.data.doc_markup import read_doc_markup
+from pipeline.data.plain_text import read_blank_line_documents, read_whole_file
 from pipeline.data.raw_bytes import (
     BOM,
     Compression,
     first_line_start,
-    follows_blank_line,
     parse_again,
     read_blocks,
     read_head,
@@ -49,20 +49,24 @@ from pipeline.data.records import (
     check_length,
     end_of,
 )
+from pipeline.data.tei import TEI_VERSION, read_tei
 from pipeline.errors import DataError
 
 READING_VERSION = 1
 """Part of every shard's fingerprint: which records a file gives, in which order, with which ids."""
+READERS: dict[Format, int] = {"book": BOOK_VERSION, "tei": TEI_VERSION}
+"""The same of files of one format alone."""
 
 TEXT_FIELDS = ("text", "body", "content")
 ORIGIN_FIELDS = ("url", "path", "id")
 
-# The end of a line and the blank lines behind it; blank lines before a document.
-GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
-BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
 MARK_UP: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
+    (
+        re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:\w+:)?(?:TEI|teiCorpus)[\s.>]"),
+        "tei",
+    ),
 )
 
 
@@ -101,7 +105,12 @@ def sniff(
         for beginning, format in MARK_UP:
             if beginning.match(head):
                 return source(format, compression)
-    return source(sniff_text(path, name, head, forced_text), compression)
+    kind: Format = sniff_text(path, name, head, forced_text)
+    if kind == "text" and (
+        plain_text == "book" or (not forced_text and is_gutenberg(head.decode(errors="replace")))
+    ):
+        kind = "book"
+    return source(kind, compression)
 
 
 def cut(source: Source, piece_bytes: int) -> list[Piece]:
@@ -131,13 +140,15 @@ def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         "parquet": _read_parquet,
         "jsonl": _read_json_lines,
         "doc": read_doc_markup,
+        "book": read_book,
+        "tei": read_tei,
         EXTRACTED: _read_extracted,
     }
     if piece.source.format in readers:
         return readers[piece.source.format](piece)
     if piece.source.plain_text == "file":
-        return _read_whole_file(piece)
-    return _read_blank_line_documents(piece)
+        return read_whole_file(piece)
+    return read_blank_line_documents(piece)
 
 
 def _text_fields(source: Source) -> tuple[str, ...]:
@@ -235,69 +246,6 @@ def _line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[byte
             return
     if any(parts):
         yield position, lines_read, [b"".join(parts)]
-
-
-# --- plain text
-
-
-def _read_whole_file(piece: Piece) -> Iterator[Record | BadRecord]:
-    source = piece.source
-    parts, size = [], 0
-    for block in read_blocks(source.path, source.compression, piece.start, piece.stop):
-        parts.append(block)
-        size += len(block)
-        check_length(source, size)
-    yield _decoded(b"".join(parts).removeprefix(BOM), 0, 0, Where(source, 0))
-
-
-def _read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
-    source = piece.source
-    start, end = first_line_start(source.path, piece.start), end_of(piece)
-    if start >= end:
-        return
-    inside = not follows_blank_line(source.path, start)
-    # A document from before ends at a gap, and the gap's first newline may be the one just behind.
-    position = start - inside
-    where = Where(source, position)
-    buffer, lines = b"", 0
-    blocks = read_blocks(source.path, source.compression, position, end)
-    for block in itertools.chain(blocks, (b"",)):
-        # The empty block is the end of the file, which ends a document as a gap does.
-        buffer = buffer + block if block else buffer + b"\n\n"
-        if position == 0 and buffer.startswith(BOM):
-            buffer = buffer.replace(BOM, b"   ", 1)
-        begin = 0
-        for gap in GAP.finditer(buffer):
-            first = _first_text(buffer, begin)
-            if position + first >= end and not inside:
-                return
-            lines += buffer.count(b"\n", begin, first)
-            if first < gap.start() and not inside:
-                yield _decoded(buffer[first : gap.start()], position + first, lines, where)
-            lines += buffer.count(b"\n", first, gap.end())
-            inside, begin = False, gap.end()
-        position += begin
-        buffer = buffer[begin:]
-        if position + _first_text(buffer, 0) >= end and not inside:
-            return
-        check_length(source, len(buffer))
-
-
-def _first_text(buffer: bytes, begin: int) -> int:
-    """Where the first line from `begin` on that is not blank begins."""
-    blank = BLANK_LINES.match(buffer, begin)
-    assert blank is not None  # it matches nothing, too
-    return blank.end()
-
-
-def _decoded(document: bytes, position: int, lines: int, where: Where) -> Record | BadRecord:
-    """A document that begins at `position`, after so many lines of its piece."""
-    name = where.source.name
-    try:
-        return Record(f"{name}@{position}", name, document.strip().decode())
-    except UnicodeDecodeError as error:
-        number = lines + document.count(b"\n", 0, error.start) + 1
-        return BadRecord(where(number), "invalid UTF-8")
 
 
 # --- Parquet

@@ -9,14 +9,19 @@ from typing import Literal
 from pipeline.data.raw_bytes import Compression, count_lines
 from pipeline.errors import DataError
 
-Format = Literal["jsonl", "parquet", "text", "doc", "mediawiki", "extracted"]
-"""`doc`: wikiextractor's mark-up; `extracted`: what `extraction` wrote."""
-PlainText = Literal["file", "blank_lines"]
+Format = Literal[
+    "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc", "mediawiki", "extracted"
+]
+"""`wiki_jsonl`, `doc`: wikiextractor's; `extracted`: what `extraction` wrote."""
+PlainText = Literal["file", "book", "blank_lines"]
 EXTRACTED: Format = "extracted"
 FORMAT_NAMES: dict[Format, str] = {
     "jsonl": "JSON lines",
+    "wiki_jsonl": "JSON lines of wikiextractor",
     "parquet": "Parquet",
     "text": "plain text",
+    "book": "book",
+    "tei": "TEI",
     "doc": "wikiextractor mark-up",
     "mediawiki": "MediaWiki dump",
     EXTRACTED: "extracted documents",
@@ -42,7 +47,7 @@ class Source:
     text_field: str
     """Of JSON lines and Parquet; empty: the first of text, body, content that has a string."""
     plain_text: PlainText
-    """Whether plain text is one document, or documents with blank lines between."""
+    """Whether plain text is one document, one book, or documents with blank lines between."""
     licence: str
 
 
@@ -66,6 +71,8 @@ class Record:
     origin: str
     """Its url, path or id field, or else the source's name."""
     text: str
+    cut: tuple[tuple[str, int], ...] = ()
+    """Why parts of it were left out, and their bytes."""
 
 
 @dataclass(slots=True)
@@ -134,7 +141,7 @@ def check_length(source: Source, size: int) -> None:
     """DataError when a document of `size` bytes cannot be one."""
     if size > MAX_DOCUMENT_BYTES:
         advice = "JSON lines need one object a line"
-        if source.format == "text":
+        if source.format in ("text", "book"):
             advice = "if it holds many documents, have blank lines between them and say so"
         raise DataError(
             f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; {advice}"
