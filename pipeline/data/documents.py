@@ -23,6 +23,7 @@ import orjson
 
 from pipeline.data.books import BOOK_VERSION, is_gutenberg, read_book
 from pipeline.data.doc_markup import read_doc_markup
+from pipeline.data.holes import HOLES_VERSION, mend
 from pipeline.data.plain_text import read_blank_line_documents, read_whole_file
 from pipeline.data.raw_bytes import (
     BOM,
@@ -54,7 +55,12 @@ from pipeline.errors import DataError
 
 READING_VERSION = 1
 """Part of every shard's fingerprint: which records a file gives, in which order, with which ids."""
-READERS: dict[Format, int] = {"book": BOOK_VERSION, "tei": TEI_VERSION}
+READERS: dict[Format, int] = {
+    "book": BOOK_VERSION,
+    "tei": TEI_VERSION,
+    "wiki_jsonl": HOLES_VERSION,
+    "doc": HOLES_VERSION,
+}
 """The same of files of one format alone."""
 
 TEXT_FIELDS = ("text", "body", "content")
@@ -67,6 +73,12 @@ MARK_UP: tuple[tuple[re.Pattern[bytes], Format], ...] = (
         re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:\w+:)?(?:TEI|teiCorpus)[\s.>]"),
         "tei",
     ),
+)
+
+
+# An object of wikiextractor --json; its url has the page's number, its text can be of any length.
+WIKI_OBJECT = re.compile(
+    rb'\s*\{\s*(?:"(?:id|revid|title)":\s*"[^"]*",\s*)*"url":\s*"https?://[^"]*[?&]curid=\d+"'
 )
 
 
@@ -110,6 +122,8 @@ def sniff(
         plain_text == "book" or (not forced_text and is_gutenberg(head.decode(errors="replace")))
     ):
         kind = "book"
+    if kind == "jsonl" and WIKI_OBJECT.match(head.removeprefix(BOM)):
+        kind = "wiki_jsonl"
     return source(kind, compression)
 
 
@@ -128,7 +142,7 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
 
 def read_whole(source: Source) -> bool:
     """Whether a file that is not Parquet can only be read from its beginning to its end."""
-    by_lines = source.format == "jsonl" or (
+    by_lines = source.format in ("jsonl", "wiki_jsonl") or (
         source.format == "text" and source.plain_text == "blank_lines"
     )
     return bool(source.compression) or not by_lines
@@ -139,6 +153,7 @@ def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     readers: dict[Format, Callable[[Piece], Iterator[Record | Dropped | BadRecord]]] = {
         "parquet": _read_parquet,
         "jsonl": _read_json_lines,
+        "wiki_jsonl": _read_json_lines,
         "doc": read_doc_markup,
         "book": read_book,
         "tei": read_tei,
@@ -162,6 +177,7 @@ def _read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     source = piece.source
     start = first_line_start(source.path, piece.start)
     name, loads, where = source.name, orjson.loads, Where(source, start)
+    mends = source.format == "wiki_jsonl"
     names = _text_fields(source)
     for position, number, lines in _line_blocks(piece, start):
         for line in lines:
@@ -182,6 +198,7 @@ def _read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
             if text is None:
                 yield BadRecord(where(number), _why_no_text(fields, names))
             else:
+                text = mend(text) if mends else text
                 yield Record(f"{name}@{at}", _origin(fields) or name, text)
 
 
