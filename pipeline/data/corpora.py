@@ -40,7 +40,9 @@ CORPORA = {
     ),
     "bookcorpus": Corpus("books, one a file", "book", "as each book's"),
     "cc-news": Corpus("news articles, JSON lines", "blank_lines", "third-party pages"),
-    "openwebtext": Corpus("web pages, JSON lines", "blank_lines", "third-party pages"),
+    "openwebtext": Corpus(
+        "web pages: openwebtext.tar.xz, or JSON lines", "blank_lines", "third-party pages"
+    ),
     "stories": Corpus("stories, JSON lines", "blank_lines", "as each story's"),
 }
 """Corpora whose files the user brings with `--input`."""

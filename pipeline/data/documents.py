@@ -8,8 +8,8 @@ with the reason; a file that cannot be used is a DataError.
 Memory is bounded by one block and one document, whatever the size of the file.
 
 Ids are "name@position": for JSON lines and text the position in bytes (after decompression) at
-which the record begins, for Parquet the row. Dumps of wikis, slow to read, are read as
-Parquet, see `extraction`.
+which the record begins, for Parquet the row. Dumps of wikis and archives, slow to
+read, are read as Parquet, see `extraction`.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from pipeline.data.records import (
     check_length,
     end_of,
 )
+from pipeline.data.tar_archives import is_tar
 from pipeline.data.tei import TEI_VERSION, read_tei
 from pipeline.errors import DataError
 
@@ -113,6 +114,8 @@ def sniff(
         found = source(EXTRACTED if extraction_mark(str(path)) else "parquet", "")
         text_column(found.path, _text_fields(found))
         return found
+    if is_tar(head):
+        return source("tar", compression)
     if not forced_text:
         for beginning, format in MARK_UP:
             if beginning.match(head):
@@ -303,4 +306,4 @@ def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         elif dropped:
             yield Dropped(name, dropped)
         else:
-            yield Record(name, url or source.name, text)
+            yield Record(name, url or f"{source.name}/{id}", text)

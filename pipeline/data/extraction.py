@@ -24,6 +24,7 @@ from pipeline.data.identity import file_ends
 from pipeline.data.mediawiki import read_articles
 from pipeline.data.raw_parquet import EXTRACTION_MARK
 from pipeline.data.records import EXTRACTED, BadRecord, Extract, Format, Source
+from pipeline.data.tar_archives import TAR_VERSION, read_tar
 from pipeline.data.wikitext import WIKITEXT_VERSION
 from pipeline.data.work import wait_for
 from pipeline.data.workers import Team, do_tasks
@@ -61,6 +62,7 @@ class SlowFormat:
 
 FORMATS: dict[Format, SlowFormat] = {
     "mediawiki": SlowFormat(read_articles, WIKITEXT_VERSION, ("mwparserfromhell",)),
+    "tar": SlowFormat(read_tar, TAR_VERSION, ()),
 }
 """Which are extracted; the others are read where they are."""
 

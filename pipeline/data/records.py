@@ -10,7 +10,7 @@ from pipeline.data.raw_bytes import Compression, count_lines
 from pipeline.errors import DataError
 
 Format = Literal[
-    "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc", "mediawiki", "extracted"
+    "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc", "mediawiki", "tar", "extracted"
 ]
 """`wiki_jsonl`, `doc`: wikiextractor's; `extracted`: what `extraction` wrote."""
 PlainText = Literal["file", "book", "blank_lines"]
@@ -24,6 +24,7 @@ FORMAT_NAMES: dict[Format, str] = {
     "tei": "TEI",
     "doc": "wikiextractor mark-up",
     "mediawiki": "MediaWiki dump",
+    "tar": "archive of text files",
     EXTRACTED: "extracted documents",
 }
 """In words, for messages."""
