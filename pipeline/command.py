@@ -42,8 +42,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
-        help="the corpus's files, directories or globs: JSONL, plain text, wikiextractor output, "
-        "MediaWiki dumps (all also .gz .zst .xz .bz2), Parquet",
+        help="the corpus's files, directories or globs, or URLs of such (s3://, https://): JSONL, "
+        "plain text, books, TEI, wikiextractor output, MediaWiki dumps, tars of text (all also "
+        ".gz .zst .xz .bz2), Parquet",
     )
     parser.add_argument(
         "--text-field",

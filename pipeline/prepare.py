@@ -27,6 +27,7 @@ from pipeline.data.masking import Masking
 from pipeline.data.preparation import Preparation
 from pipeline.data.ranks import join, run_together
 from pipeline.data.records import Source
+from pipeline.data.remote import local_inputs
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import fast_engine
@@ -65,8 +66,9 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     """All of it, from files to the manifest; `team` does the tasks."""
     started_at = time.perf_counter()
     run = chosen_recipe(arguments.recipe, arguments.set)
+    inputs = local_inputs(arguments.input, data_root() / "downloads", copying=not arguments.dry_run)
     corpus, sources = corpus_sources(
-        arguments.corpus, arguments.input, arguments.text_field, arguments.plain_text
+        arguments.corpus, inputs, arguments.text_field, arguments.plain_text
     )
     print(f"input: {describe_input(sources)}", flush=True)
     if arguments.dry_run:

@@ -24,6 +24,7 @@ from pipeline.command import (
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.extraction import extracted
 from pipeline.data.records import Source
+from pipeline.data.remote import local_inputs
 from pipeline.data.splits import Counts, cut_tasks, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizer_json import SPECIALS
@@ -134,8 +135,9 @@ def main() -> None:
         raise ConfigError(
             f"--output {arguments.output} holds a tokenizer already; name a new folder"
         )
+    inputs = local_inputs(arguments.input, data_root() / "downloads")
     _, sources = corpus_sources(
-        arguments.corpus, arguments.input, arguments.text_field, arguments.plain_text
+        arguments.corpus, inputs, arguments.text_field, arguments.plain_text
     )
     arguments.output.mkdir(parents=True, exist_ok=True)  # or fail before the work, not after
     sources = extracted(sources, data_root() / "documents", local_team(cores()))
