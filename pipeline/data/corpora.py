@@ -153,15 +153,21 @@ def _expand(inputs: list[str]) -> list[tuple[Path, str]]:
 def _walk(directory: Path) -> Iterator[Path]:
     """Files that hold something, below a directory and directories linked there; none hidden."""
     seen: set[str] = set()
-    for folder, folders, names in os.walk(directory, followlinks=True):
+    for folder, folders, names in os.walk(directory, onerror=_refuse, followlinks=True):
         if os.path.realpath(folder) in seen:
             raise DataError(f"{folder} is linked in a circle, or twice; remove the link")
         seen.add(os.path.realpath(folder))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
             path = Path(folder, name)
+            if path.is_symlink() and not name.startswith(".") and not path.exists():
+                raise DataError(f"{path} is a link that leads nowhere; mend or remove it")
             if not name.startswith(".") and path.is_file() and path.stat().st_size:
                 yield path
+
+
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _glob(pattern: str) -> list[Path]:

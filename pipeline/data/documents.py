@@ -47,14 +47,13 @@ from pipeline.data.records import (
     Record,
     Source,
     Where,
-    check_length,
     end_of,
 )
 from pipeline.data.tar_archives import is_tar
 from pipeline.data.tei import TEI_VERSION, read_tei
 from pipeline.errors import DataError
 
-READING_VERSION = 1
+READING_VERSION = 2
 """Part of every shard's fingerprint: which records a file gives, in which order, with which ids."""
 READERS: dict[Format, int] = {
     "book": BOOK_VERSION,
@@ -64,6 +63,9 @@ READERS: dict[Format, int] = {
 }
 """The same of files of one format alone."""
 
+MAX_LINE_BYTES = 1 << 26
+"""Of JSON lines: a longer one is no document, and would take a dozen times its size."""
+TOO_LONG = b"too long"
 TEXT_FIELDS = ("text", "body", "content")
 ORIGIN_FIELDS = ("url", "path", "id")
 
@@ -186,6 +188,10 @@ def _read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
         for line in lines:
             at, number = position, number + 1
             position += len(line) + 1
+            if line is TOO_LONG:
+                reason = f"a line of over {MAX_LINE_BYTES >> 20} MiB, not one object a line"
+                yield BadRecord(where(number), reason)
+                continue
             try:
                 fields = loads(line)
             except orjson.JSONDecodeError:
@@ -243,28 +249,45 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes]]]:
-    """Lines that begin in [start, end of piece): position of the first, lines before it, lines."""
+    """Lines that begin in [start, end of piece): position of the first, lines before it, lines.
+
+    A line that is too long is not held: TOO_LONG stands for it, alone.
+    """
     source, end = piece.source, end_of(piece)
     if start >= end:
         return
     position, lines_read, read_to = start, 0, start
     parts: list[bytes] = []  # of a line that goes on in the next block
+    held = 0  # bytes of it
     for block in read_blocks(source.path, source.compression, start, end):
         # Behind the end only the line that began before it is wanted.
         lines = block.split(b"\n", -1 if read_to < end else 1)
         read_to += len(block)
+        held += len(lines[0])
+        if held > MAX_LINE_BYTES:
+            parts.clear()
+        else:
+            parts.append(lines[0])
         if len(lines) == 1:
-            parts.append(block)
-            check_length(source, sum(map(len, parts)))
             continue
-        lines[0] = b"".join([*parts, lines[0]])
+        if held > MAX_LINE_BYTES:
+            yield position, lines_read, [TOO_LONG]
+            lines_read += 1
+            position += held + 1
+            del lines[0]
+        else:
+            lines[0] = b"".join(parts)
         parts = [lines.pop()]
-        yield position, lines_read, lines
+        held = len(parts[0])
+        if lines:
+            yield position, lines_read, lines
         lines_read += len(lines)
-        position = read_to - len(parts[0])
+        position = read_to - held
         if position >= end:
             return
-    if any(parts):
+    if held > MAX_LINE_BYTES:
+        yield position, lines_read, [TOO_LONG]
+    elif held:
         yield position, lines_read, [b"".join(parts)]
 
 

@@ -43,7 +43,7 @@ JSON_ARRAY = "one JSON array, not one JSON object a line"
 UNREADABLE = {
     rb"PK\x03\x04": "a zip archive",
     rb"ARROW1": "an Arrow file",
-    rb"\xff\xfe|\xfe\xff": "UTF-16 text, not UTF-8",
+    rb"\xff\xfe|\xfe\xff|(?:[ -~]\0){4}|(?:\0[ -~]){4}": "UTF-16 text, not UTF-8",
     rb"WARC/\d": "a WARC file",
     rb"\s*\[\s*\{": JSON_ARRAY,
 }

@@ -141,9 +141,7 @@ def end_of(piece: Piece) -> int:
 def check_length(source: Source, size: int) -> None:
     """DataError when a document of `size` bytes cannot be one."""
     if size > MAX_DOCUMENT_BYTES:
-        advice = "JSON lines need one object a line"
-        if source.format in ("text", "book"):
-            advice = "if it holds many documents, have blank lines between them and say so"
         raise DataError(
-            f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; {advice}"
+            f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; if it "
+            "holds many documents, have blank lines between them and say so"
         )
