@@ -8,7 +8,7 @@
 * A hyphen at a line's end, as in "contem-" and "plate", where one word is the better reading: the
   rest of the book has it so, and more often than with a hyphen; or it has neither, and neither half
   by itself, in a book where five other tears and more are such words, and fewer are compounds. (48
-  novels: in the two that tear words, 553 of 685 hyphens go, two of them wrongly; in the seven that
+  novels: in the two that tear words, 553 of 685 hyphens go, two of them wrongly; in the six that
   have compounds there, 4 of 364, which those books write as one word.) A soft hyphen goes always.
 
 What is cut is counted, in bytes. Bare page numbers and running heads stay: a number on a line of

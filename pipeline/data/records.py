@@ -20,7 +20,7 @@ FORMAT_NAMES: dict[Format, str] = {
     "wiki_jsonl": "JSON lines of wikiextractor",
     "parquet": "Parquet",
     "text": "plain text",
-    "book": "book",
+    "book": "plain text (book)",
     "tei": "TEI",
     "doc": "wikiextractor mark-up",
     "mediawiki": "MediaWiki dump",

@@ -14,7 +14,6 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
 from pipeline.data.raw_bytes import (
@@ -32,6 +31,7 @@ TAR_VERSION = 1
 """Goes up when the same archive gives other documents."""
 
 _BLOCK = 512
+_CHECKSUM = slice(148, 156)  # of a header, in octal digits
 _MOST_NAME_BYTES = 1 << 20  # of a long name or a pax header
 _DEPTH = 4
 _NULS_IN_TEXT = 0.1  # more are UTF-16, or no text
@@ -40,8 +40,11 @@ _EDGES = b"\0 \t\r\n\f\v"
 
 def is_tar(head: bytes) -> bool:
     """Whether a file that begins so is a tar archive; head: 512 bytes and more."""
+    block = head.lstrip(b"\0")[:_BLOCK]
+    if not block[_CHECKSUM].strip(b" \0").isdigit():  # half of the time goes without this look
+        return False
     try:
-        tarfile.TarInfo.frombuf(head.lstrip(b"\0")[:_BLOCK], "utf-8", "surrogateescape")
+        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except tarfile.HeaderError:
         return False
     return True
@@ -167,7 +170,7 @@ def _document(
 
 
 def _decoded(content: bytes, where: str, path: str) -> _File | BadRecord:
-    if PurePosixPath(path).name.startswith("._"):
+    if path.rpartition("/")[2].startswith("._"):
         return _File(path, "", "attributes of a file, from a Mac")
     content = content.removeprefix(BOM).strip(_EDGES)
     if content.count(b"\0") > _NULS_IN_TEXT * len(content):
