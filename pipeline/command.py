@@ -43,10 +43,10 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="PATH",
-        help="the corpus's files, directories or globs: JSONL, plain text, wikiextractor output, "
-        "MediaWiki dumps, WARC and WET (all also .gz .zst .xz .bz2 .lz4), Parquet; of a group "
-        "MEMBER=PATH..., or one directory with a folder for each member (default: the Hub's copy "
-        "of a named corpus)",
+        help="the corpus's files, directories or globs, or URLs of such (s3://, https://): JSONL, "
+        "plain text, books, TEI, wikiextractor output, MediaWiki dumps, WARC and WET, tars of text "
+        "(all also .gz .zst .xz .bz2 .lz4), Parquet; of a group MEMBER=PATH..., or one directory "
+        "with a folder for each member (default: the Hub's copy of a named corpus)",
     )
     parser.add_argument(
         "--revision",
@@ -63,9 +63,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plain-text",
         default="",
-        choices=["file", "blank_lines"],
-        help="plain text files: one document a file, or documents parted by blank lines "
-        "(default: file for wikipedia and bookcorpus, else blank_lines)",
+        choices=["file", "book", "blank_lines"],
+        help="plain text files: one document a file, one book a file, or documents parted by blank "
+        "lines (default: file for wikipedia, book for bookcorpus, else blank_lines)",
     )
     parser.add_argument(
         "--pages-per-domain",

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 from pipeline.command import Parser
 from pipeline.data import shards
+from pipeline.data.corpora import describe_cut
 from pipeline.data.masking import KEPT, MASK, RANDOM
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
@@ -110,6 +111,8 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
             f"({corpus['validation_sequences']:,} held out) {corpus['tokens']:>13,} tokens, "
             f"left out: {reasons or 'nothing'}"
         )
+        if cut := corpus.get("cut"):  # manifests of old have none
+            print(f"  {'':12} cut from documents: {describe_cut(cut)}")
         packed = corpus["packed"]
         if packed["dropped_tokens"] or packed["repeated_tokens"]:
             print(

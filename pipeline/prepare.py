@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pipeline.command import chosen_recipe, cores, data_root, downloads
 from pipeline.data import assembly, shards, splits
-from pipeline.data.corpora import corpus_sources, describe_input, limit_sites
+from pipeline.data.corpora import corpus_sources, describe_cut, describe_input, limit_sites
 from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.estimate import describe, estimate
 from pipeline.data.explanation import explain
@@ -31,6 +31,7 @@ from pipeline.data.obtaining import obtained
 from pipeline.data.preparation import Preparation
 from pipeline.data.ranks import join, run_together
 from pipeline.data.records import Source
+from pipeline.data.remote import local_inputs
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import fast_engine
@@ -72,8 +73,9 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
         return
     started_at = time.perf_counter()
     run = chosen_recipe(arguments.recipe, arguments.set)
+    inputs = local_inputs(arguments.input, downloads(), copying=not arguments.dry_run)
     inputs = obtained(
-        arguments.corpus, arguments.input, downloads(), run.data, revision=arguments.revision,
+        arguments.corpus, inputs, downloads(), run.data, revision=arguments.revision,
         allow_short=arguments.allow_short, fetching=arguments.fetch,
     )  # fmt: skip
     if arguments.fetch:
@@ -275,6 +277,8 @@ def _report(output: Path, manifest: shards.Manifest, seconds: float) -> None:
         if left_out:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
             print(f"{name}: left out {reasons}")
+        if corpus["cut"]:
+            print(f"{name}: cut from documents {describe_cut(corpus['cut'])}")
     engine = fast_engine(manifest.tokenizer["kind"]).split()[0]
     for mismatch in manifest.engine["mismatches"]:
         print(f"{engine} differed from tokenizers, which made the split's ids instead: {mismatch}")

@@ -27,6 +27,7 @@ from pipeline.data.extraction import extracted
 from pipeline.data.fitness import require_fit
 from pipeline.data.obtaining import obtained
 from pipeline.data.records import Source
+from pipeline.data.remote import local_inputs
 from pipeline.data.splits import Counts, cut_tasks, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizer_json import SPECIALS
@@ -137,8 +138,9 @@ def main() -> None:
         raise ConfigError(
             f"--output {arguments.output} holds a tokenizer already; name a new folder"
         )
+    inputs = local_inputs(arguments.input, downloads())
     inputs = obtained(
-        arguments.corpus, arguments.input, downloads(), data,
+        arguments.corpus, inputs, downloads(), data,
         revision=arguments.revision, allow_short=True,
     )  # fmt: skip
     _, sources = corpus_sources(

@@ -179,6 +179,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "bytes": total.bytes,
             "dropped": total.dropped,
             "bad": total.bad,
+            "cut": total.cut,
             "packed": total.packed,
             "licence": licence,
         }

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 from pipeline.data.documents import sniff
 from pipeline.data.groups import group_of, member_inputs, require_members
-from pipeline.data.records import FORMAT_NAMES, Source
+from pipeline.data.records import FORMAT_NAMES, PlainText, Source
 from pipeline.data.source_table import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.errors import ConfigError, DataError
 from pipeline.settings import nearest
@@ -105,7 +106,9 @@ def _sources(
             corpus=name,
             name=label,
             text_field=text_field,
-            plain_text="file" if (plain_text or corpus.plain_text) == "file" else "blank_lines",
+            plain_text=next(
+                (known for known in get_args(PlainText) if known == plain_text), corpus.plain_text
+            ),
             forced_text=bool(plain_text),
             licence=corpus.licence,
         )
@@ -148,15 +151,21 @@ def _expand(inputs: list[str]) -> list[tuple[Path, str]]:
 def _walk(directory: Path) -> Iterator[Path]:
     """Files that hold something, below a directory and directories linked there; none hidden."""
     seen: set[str] = set()
-    for folder, folders, names in os.walk(directory, followlinks=True):
+    for folder, folders, names in os.walk(directory, onerror=_refuse, followlinks=True):
         if os.path.realpath(folder) in seen:
             raise DataError(f"{folder} is linked in a circle, or twice; remove the link")
         seen.add(os.path.realpath(folder))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
             path = Path(folder, name)
+            if path.is_symlink() and not name.startswith(".") and not path.exists():
+                raise DataError(f"{path} is a link that leads nowhere; mend or remove it")
             if not name.startswith(".") and path.is_file() and path.stat().st_size:
                 yield path
+
+
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _glob(pattern: str) -> list[Path]:
@@ -173,3 +182,8 @@ def describe_input(sources: list[Source]) -> str:
     )
     files = ", ".join(f"{count} {kind}" for kind, count in counted.items())
     return f"{files}; {sum(source.size for source in sources) / 1e6:,.1f} MB"
+
+
+def describe_cut(cut: dict[str, int]) -> str:
+    """What of documents is not in their text, in words; cut: bytes by reason."""
+    return ", ".join(f"{size:,} bytes of {reason}" for reason, size in cut.items())

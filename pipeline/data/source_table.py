@@ -42,7 +42,7 @@ class Corpus:
 
     description: str
     plain_text: PlainText
-    """In plain text files: one document a file, or documents parted by blank lines."""
+    """In plain text files: one document or book a file, or documents parted by blank lines."""
     licence: str
     """Of the text, as its source states it; goes into documents.parquet."""
     published: str = ""
@@ -104,7 +104,7 @@ CORPORA = {
     ),
     "bookcorpus": Corpus(
         description="books, one a file",
-        plain_text="file",
+        plain_text="book",
         licence="as each book's",
         published="11,038 books of smashwords.com, 74,004,228 sentences (Zhu et al. 2015, "
         "recalled; the Hub's card has as many), 800 M words (BERT, section 3.1); the two files of "

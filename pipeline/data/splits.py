@@ -98,6 +98,8 @@ class Counts:
     dropped: dict[str, int] = field(default_factory=dict)
     bad: dict[str, int] = field(default_factory=dict)
     bad_example: str = ""
+    cut: dict[str, int] = field(default_factory=dict)
+    """Bytes that are not part of a document's text: licences, notes."""
     packed: dict[str, int] = field(default_factory=dict)
     """As `packing.count_tokens` says."""
 
@@ -113,6 +115,7 @@ class Counts:
         self.bytes += other.bytes
         add_counts(self.dropped, other.dropped)
         add_counts(self.bad, other.bad)
+        add_counts(self.cut, other.cut)
         add_counts(self.packed, other.packed)
         self.bad_example = self.bad_example or other.bad_example
 
@@ -180,6 +183,7 @@ def read_batches(pieces: tuple[Piece, ...], seed: int, counts: Counts) -> Iterat
             if isinstance(record, Dropped):
                 counts.drop(record.reason)
                 continue
+            add_counts(counts.cut, dict(record.cut))
             records.append(record)
             licences.append(piece.source.licence)
             size += len(record.text) + _RECORD_BYTES
@@ -330,7 +334,8 @@ class Worker:
             "corpus": task.corpus,
             "shards": entries,
             "documents": counts.documents, "bytes": counts.bytes, "dropped": counts.dropped,
-            "bad": counts.bad, "bad_example": counts.bad_example, "packed": counts.packed,
+            "bad": counts.bad, "bad_example": counts.bad_example, "cut": counts.cut,
+            "packed": counts.packed,
         }  # fmt: skip
         write_whole(marker, json.dumps(summary).encode())
         return_memory()
