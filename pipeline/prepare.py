@@ -18,6 +18,7 @@ from pathlib import Path
 from pipeline.command import chosen_recipe, cores, data_root, downloads
 from pipeline.data import assembly, shards, splits
 from pipeline.data.corpora import corpus_sources, describe_cut, describe_input, limit_sites
+from pipeline.data.dedup import decide, plan_selection
 from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.estimate import describe, estimate
 from pipeline.data.explanation import explain
@@ -32,6 +33,7 @@ from pipeline.data.preparation import Preparation
 from pipeline.data.ranks import join, run_together
 from pipeline.data.records import Source
 from pipeline.data.remote import local_inputs
+from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import fast_engine
@@ -87,16 +89,21 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     part, in_log = arguments.part, in_log or arguments.part is not None
     place = data_root() / "documents"
     sources = extracted(sources, place, team, part[0] if part else 1, in_log=in_log)
+    tasks = splits.cut_tasks(sources, splits.SPLIT_BYTES)
+    chosen = plan_selection(
+        tasks, arguments.dedup, arguments.filter, arguments.decontaminate, place
+    )
     vocabulary = find_vocabulary(arguments.tokenizer, sources, run.data)
     identity = shard_identity(
-        run.data, sources, vocabulary, arguments.engine, arguments.compression
+        run.data, sources, vocabulary, arguments.engine, arguments.compression, chosen.mark
     )
     mark = fingerprint(identity)
     output = arguments.output or data_root() / "shards" / f"{corpus}-{run.name}-{mark}"
     if is_complete(output, mark):
         return
-    thresholds = validation_thresholds(sources, run.data)
-    tasks = splits.cut_tasks(sources, splits.SPLIT_BYTES)
+    decide(chosen, team, part or (1, 1), in_log=in_log)
+    tasks = chosen.decided_tasks()
+    thresholds = validation_thresholds(tasks, run.data)
     changed_at = max(Path(source.path).stat().st_mtime_ns for source in sources)
     plan = {
         "tasks": len(tasks), "thresholds": thresholds, "changed_at": changed_at,
@@ -295,7 +302,7 @@ def _estimate(arguments: argparse.Namespace, sources: list[Source], data: Data) 
         print(f"tokenizer: none at {home} yet; one of a small sample serves for this estimate")
         vocabulary = train(
             data.tokenizer,
-            lambda: sample_texts(sources, 1 << 22, splits.Counts()),
+            lambda: sample_texts(sources, 1 << 22, Counts()),
             data.vocab_size,
             lower_case=data.lower_case,
         )
@@ -311,6 +318,8 @@ def _estimate(arguments: argparse.Namespace, sources: list[Source], data: Data) 
     found = estimate(sources, job, vocabulary)
     for line in describe(found, arguments.output or data_root(), arguments.workers or cores()):
         print(line)
+    if arguments.dedup != "none" or arguments.decontaminate or arguments.filter:
+        print("all of it before --dedup, --decontaminate and --filter leave anything out")
     if not arguments.allow_short:
         require_size(arguments.corpus, {name: about.text for name, about in found.items()}, "about")
 

@@ -28,7 +28,8 @@ from pipeline.data.fitness import require_fit
 from pipeline.data.obtaining import obtained
 from pipeline.data.records import Source
 from pipeline.data.remote import local_inputs
-from pipeline.data.splits import Counts, cut_tasks, read_batches
+from pipeline.data.splits import cut_tasks
+from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizer_json import SPECIALS
 from pipeline.data.tokenizer_training import train

@@ -21,7 +21,8 @@ from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
 from pipeline.data.files import sync_directory, whole_file, write_whole
 from pipeline.data.masking import Masking
 from pipeline.data.shards import MaskFile, Shard
-from pipeline.data.splits import Counts, Job, Task, part_marker, task_marker
+from pipeline.data.splits import Job, Task, part_marker, task_marker
+from pipeline.data.text_batches import Counts
 from pipeline.errors import DataError
 
 VALIDATION_ROWS = 32_768
@@ -155,10 +156,11 @@ def other_files(output: Path) -> dict[str, dict[str, Any]]:
 
 
 def corpus_text(parts: list[Part]) -> dict[str, float]:
-    """Bytes of cleaned text of each corpus."""
+    """Bytes of cleaned text of each corpus, with what the group stage left out."""
     text: dict[str, float] = {}
     for part in parts:
-        text[part.corpus] = text.get(part.corpus, 0) + part.counts.bytes
+        size = part.counts.bytes + part.counts.left_out
+        text[part.corpus] = text.get(part.corpus, 0) + size
     return text
 
 
@@ -177,6 +179,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "sequences": sum(entry["sequences"] for entry in entries),
             "tokens": sum(entry["tokens"] for entry in entries),
             "bytes": total.bytes,
+            "left_out_bytes": total.left_out,
             "dropped": total.dropped,
             "bad": total.bad,
             "cut": total.cut,

@@ -128,13 +128,7 @@ def _expand(inputs: list[str]) -> list[tuple[Path, str]]:
     """
     files: dict[str, Path] = {}
     for given in inputs:
-        path = Path(given)
-        if path.is_dir():
-            found = [(file.relative_to(path).as_posix(), file) for file in _walk(path)]
-        else:
-            matches = [] if path.exists() else _glob(given)
-            found = [(file.name, file) for file in matches or [path]]
-        for label, file in found:
+        for label, file in files_of(given):
             if label in files:
                 same = os.path.realpath(files[label]) == os.path.realpath(file)
                 raise DataError(
@@ -146,6 +140,15 @@ def _expand(inputs: list[str]) -> list[tuple[Path, str]]:
                 raise DataError(f"input file {label!r} has a name that is not UTF-8; rename it")
             files[label] = file
     return [(files[label], label) for label in sorted(files)]
+
+
+def files_of(given: str) -> list[tuple[str, Path]]:
+    """The file, files of a directory or of a glob, which may not be there, with their labels."""
+    path = Path(given)
+    if path.is_dir():
+        return [(file.relative_to(path).as_posix(), file) for file in _walk(path)]
+    matches = [] if path.exists() else _glob(given)
+    return [(file.name, file) for file in matches or [path]]
 
 
 def _walk(directory: Path) -> Iterator[Path]:

@@ -27,16 +27,24 @@ _EDGE_BYTES = 1 << 16
 
 
 def shard_identity(
-    data: Data, sources: list[Source], vocabulary: Vocabulary, engine: str, compression: str
+    data: Data,
+    sources: list[Source],
+    vocabulary: Vocabulary,
+    engine: str,
+    compression: str,
+    selection: str = "",
 ) -> dict[str, Any]:
-    """Everything that decides what the shards hold; its fingerprint names the directory."""
-    return {
+    """Everything that decides what the shards hold; its fingerprint names the directory.
+
+    selection: of the group stage; empty when every document stays.
+    """
+    return ({"selection": selection} if selection else {}) | {
         "schema": shards.SCHEMA_VERSION,
         "data": shard_settings(data),
         "tokenizer": vocabulary.sha256,
         "engine": engine_versions(data, engine),
         "compression": compression,
-        "files": [_file_identity(source) for source in sources],
+        "files": [file_identity(source) for source in sources],
     }
 
 
@@ -56,7 +64,7 @@ def engine_versions(data: Data, engine: str) -> dict[str, Any]:
     }
 
 
-def _file_identity(source: Source) -> list[Any]:
+def file_identity(source: Source) -> list[Any]:
     """How a file is read, its size and a hash of its ends: to read 160 GB twice would be too much.
 
     A change in the middle that keeps the size goes unseen here; `plan.json` of unfinished work has

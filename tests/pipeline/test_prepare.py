@@ -28,7 +28,8 @@ from pipeline.data import batches, shards
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.reading import Dataset
 from pipeline.data.reference_ids import EngineMismatch
-from pipeline.data.splits import Counts, cut_tasks, read_batches
+from pipeline.data.splits import cut_tasks
+from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokens import Encoder
 from pipeline.data.verification import verify_files, verify_shard
@@ -304,13 +305,16 @@ def test_many_splits(
 ) -> None:
     """Splits of 8 KB: byte ranges of a plain file, parts in a row of a compressed one."""
     monkeypatch.setattr("pipeline.data.splits.SPLIT_BYTES", 1 << 13)
-    monkeypatch.setattr("pipeline.data.splits.BATCH_CHARACTERS", 1 << 11)
+    monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 11)
     texts = [f"Document {i} begins. " + f"It says {i} again. " * (i % 50) for i in range(400)]
-    FORMATS[name](tmp_path / name, "".join(json.dumps({"text": t}) + "\n" for t in texts))
+    lines = [json.dumps({"text": text}) for text in texts]
+    lines[50::50] = [f'{{"text": " "}}\n{line}' for line in lines[50::50]]
+    FORMATS[name](tmp_path / name, "\n".join(lines))
     arguments = ["--corpus", "news", "--input", tmp_path / name, "--workers", 1]
     run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
     manifest = shards.read_manifest(tmp_path / "out")
     assert len(manifest.of("train")) > 10
+    assert manifest.corpora["news"]["dropped"] == {"empty": 7}, "in whichever part they are"
     found = sorted(recover(tmp_path / "out", tiny_vocabulary).values())
     assert found == sorted(text.strip().encode() for text in texts)
     keys = [
@@ -328,7 +332,7 @@ def test_many_splits(
         marker.unlink()
     monkeypatch.undo()
     monkeypatch.setattr("pipeline.data.splits.SPLIT_BYTES", 1 << 13)
-    monkeypatch.setattr("pipeline.data.splits.BATCH_CHARACTERS", 1 << 11)
+    monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 11)
     monkeypatch.setattr(
         sys,
         "argv",
@@ -462,7 +466,7 @@ def test_a_mismatch_is_remembered_over_a_restart(
 ) -> None:
     """Once gigatoken was wrong in a split, no part of it is ever made with gigatoken again."""
     monkeypatch.setattr("pipeline.data.splits.SPLIT_BYTES", 1 << 11)
-    monkeypatch.setattr("pipeline.data.splits.BATCH_CHARACTERS", 1 << 9)
+    monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 9)
     path = tmp_path / "in.jsonl.gz"
     text = "".join(json.dumps({"text": f"Text {i}. " * 20}) + "\n" for i in range(40))
     path.write_bytes(gzip.compress(text.encode()))
