@@ -56,7 +56,7 @@ def test_a_raw_dump_and_what_was_extracted_from_it(show: Show, tmp_path: Path) -
 
 def test_a_corpus_is_read_as_prepare_would(show: Show) -> None:
     as_books = show(SAMPLE / "books", "--corpus", "bookcorpus", "--samples", 1)
-    assert "3 read" in as_books and "plain text (file)" in as_books and "kept: 1 of 3" in as_books
+    assert "3 read" in as_books and "3 plain text (book)" in as_books and "kept: 1 of 3" in as_books
     assert "blank lines" in show(SAMPLE / "books", "--samples", 0)
 
 

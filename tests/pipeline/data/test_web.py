@@ -16,6 +16,7 @@ from pipeline.data import web
 from pipeline.data.documents import sniff
 from pipeline.data.extraction import extracted
 from pipeline.data.records import BadRecord, Extract, Source
+from pipeline.data.splits import cut_tasks
 from pipeline.data.validation import validation_thresholds
 from pipeline.data.web import PAGES_WITH_LINE, read_pages, read_web
 from pipeline.data.workers import local_team
@@ -199,7 +200,7 @@ def test_a_file_without_a_document_says_why(tmp_path: Path) -> None:
     ):
         made = extracted([source(tmp_path / "x.warc.gz", records)], tmp_path, local_team(1))
         with pytest.raises(DataError, match=message):
-            validation_thresholds(made, recipe("roberta_tiny").data)
+            validation_thresholds(cut_tasks(made), recipe("roberta_tiny").data)
 
 
 def test_news_from_a_crawl_to_shards(tiny_tokenizer: Path, tmp_path: Path) -> None:
