@@ -17,12 +17,13 @@ _MOST_EXPANSION = 8
 def group_of(name: str, inputs: list[str]) -> Group | None:
     """The group of that name, or the user's own, whose inputs name their corpora; None for others.
 
-    The user's own has no size to be held to, and the priority of the table.
+    The user's own is given as MEMBER=PATH, or as a directory of folders that all have a corpus's
+    name; it has the table's priority, and no size to be held to.
     """
     if name in GROUPS or name in CORPORA:
         return GROUPS.get(name)
     before, equals, _ = (inputs or [""])[0].partition("=")
-    if not equals or before not in CORPORA:
+    if (not equals or before not in CORPORA) and not _is_by_member(inputs):
         return None
     return Group(
         description="the user's own",
@@ -61,6 +62,14 @@ def member_inputs(name: str, group: Group, inputs: list[str]) -> dict[str, list[
             raise ConfigError(f"--input {text}: a path is missing behind =")
         found[member].append(path)
     return found
+
+
+def _is_by_member(inputs: list[str]) -> bool:
+    """Whether this is one directory of which every folder has a corpus's name."""
+    if len(inputs) != 1 or not Path(inputs[0]).is_dir():
+        return False
+    names = {path.name for path in Path(inputs[0]).iterdir() if not path.name.startswith(".")}
+    return len(names) > 1 and names <= CORPORA.keys()
 
 
 def _named(directory: Path, member: str) -> list[str]:

@@ -138,7 +138,7 @@ CORPORA = {
         ),
     ),
     "cc-news": Corpus(
-        description="news articles of Common Crawl: WARC, WET, JSON lines",
+        description="news articles of Common Crawl: WARC, WET, JSON lines, Parquet",
         plain_text="blank_lines",
         licence="third-party pages",
         published="63 M English articles of September 2016 to February 2019, 76 GB after filtering "
@@ -157,8 +157,9 @@ CORPORA = {
         defects=(
             "the Hub's copy is 0.7 M of 63 M articles (January 2017 to December 2019): a "
             "ninetieth. 160gb refuses it as too short; --allow-short takes it all the same.",
-            "WARC files are pages, not text, in all languages: main text is taken out here, "
-            "English kept, and cookie notices, paywalls and lines that a site repeats are dropped.",
+            "WARC files are pages, not text, and in all languages: the main text is taken out here, "
+            "without menus, cookie notices, paywalls and lines that a site repeats; all languages "
+            "are kept, and each page's is noted.",
         ),
         alternatives=(
             "WARC files by month, about 1 GB each (recalled): "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import prepare
+from pipeline import inspect, prepare
 from pipeline.data import corpora, groups, shards
 from pipeline.data.source_table import CORPORA, GROUPS
 from pipeline.errors import run_command
@@ -118,6 +119,42 @@ def test_one_that_comes_out_too_short_stops_before_it_is_put_together(
     assert [*(tmp_path / "out" / ".work").glob("part-*.json")]
     code, said = run(*arguments, "--allow-short")
     assert code == 0 and "prepared 100 documents" in said
+
+
+def test_copies_stay_with_the_first_member_and_inspect_shows_them(
+    tiny_tokenizer: Path,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without being asked: a group's members are compared. Members are given in another order."""
+    rng = random.Random(0)
+    words = [f"w{number}" for number in range(3000)]
+    texts = [" ".join(rng.choices(words, k=120)) for _ in range(60)]
+    near = [text.replace(text.split()[60], "another") for text in texts[:5]]
+    wikipedia = write_jsonl(tmp_path / "w.jsonl", texts[:30])
+    news = write_jsonl(tmp_path / "n.jsonl", [*near, *texts[30:]])
+    files = ["--corpus", "mixture", "--input", f"cc-news={news}", f"wikipedia={wikipedia}"]
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    code, said = run(*files, *tiny(tiny_tokenizer, tmp_path / "out"))
+    assert code == 0, said
+    counts = shards.read_manifest(tmp_path / "out").corpora
+    assert list(counts) == ["wikipedia", "cc-news"] and counts["wikipedia"]["dropped"] == {}
+    assert counts["cc-news"]["dropped"] == {"near-duplicate of one in wikipedia": 5}
+    assert counts["cc-news"]["documents"] == 30
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    (inputs / "wikipedia").mkdir()
+    wikipedia.rename(inputs / "wikipedia" / "w.jsonl")
+    (inputs / "cc-news").mkdir()
+    news.rename(inputs / "cc-news" / "n.jsonl")
+    arguments = ["inspect", str(inputs), "--corpus", "mixture", "--decisions"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    inspect.main()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "5 left out, 7.7%: near-duplicate of one in wikipedia" in said
+    assert "10 of 65 documents are in 5 clusters" in said and "stays: wikipedia w.jsonl@" in said
 
 
 @pytest.mark.slow
