@@ -157,9 +157,9 @@ CORPORA = {
         defects=(
             "the Hub's copy is 0.7 M of 63 M articles (January 2017 to December 2019): a "
             "ninetieth. 160gb refuses it as too short; --allow-short takes it all the same.",
-            "WARC files are pages, not text, and in all languages: the main text is taken out here, "
-            "without menus, cookie notices, paywalls and lines that a site repeats; all languages "
-            "are kept, and each page's is noted.",
+            "WARC files are pages, not text, and in all languages: the main text is taken out "
+            "here, without menus, cookie notices, paywalls and lines that a site repeats; all "
+            "languages are kept, and each page's is noted.",
         ),
         alternatives=(
             "WARC files by month, about 1 GB each (recalled): "
