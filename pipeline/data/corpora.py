@@ -39,9 +39,7 @@ CORPORA = {
         "CC BY-SA",
     ),
     "bookcorpus": Corpus("books, one a file", "file", "as each book's"),
-    "cc-news": Corpus(
-        "news articles: WARC or JSON lines", "blank_lines", "third-party pages"
-    ),
+    "cc-news": Corpus("news articles: WARC or JSON lines", "blank_lines", "third-party pages"),
     "openwebtext": Corpus("web pages, JSON lines", "blank_lines", "third-party pages"),
     "stories": Corpus("stories, JSON lines", "blank_lines", "as each story's"),
 }
