@@ -4,8 +4,7 @@ Every record that comes out is whole: its block has the length that its header s
 record or the end of the file follows. Where one is not, a `Torn` says so and reading goes on where
 the next record begins: in gzip with the next member, for crawlers write a member a record, or else
 with the next line `WARC/`. (fastwarc's own iterator hands out a record that is cut off as if it
-were whole, and ends at the first byte that does not decompress. It takes a sixth of the time, which
-is a fiftieth of what the text takes.)
+were whole, and ends at the first byte that does not decompress. It would save 4 % of the time.)
 
 Memory is bounded by MAX_BLOCK_BYTES: of a longer block only the beginning is kept.
 """

@@ -9,7 +9,8 @@ of one title counting once, since they are one article fetched again. And of a s
 `Source.pages_per_domain` pages of a file are kept, those with the smallest hashes of their urls.
 So both depend on the file alone, not on the order of its records, on other files or on workers.
 The first reading puts the pages aside (in memory up to 64 MiB, then in a temporary file); lines
-are counted in two tables of 4 MiB each, the smaller count of the two being taken.
+are counted in two tables of 4 MiB each, the smaller count of the two being taken. Besides, memory
+holds a number or two a page.
 """
 
 from __future__ import annotations
