@@ -85,10 +85,11 @@ def test_a_collection_and_one_without_a_body(tmp_path: Path) -> None:
     assert [record.text for record in found if isinstance(record, Record)] == [TEXT, TEXT]
 
 
-def test_names_of_characters(tmp_path: Path) -> None:
+@pytest.mark.parametrize("doctype", ['<!DOCTYPE TEI.2 SYSTEM "teixlite.dtd">\n', ""])
+def test_names_of_characters(tmp_path: Path, doctype: str) -> None:
     path = tmp_path / "old.xml"
     path.write_text(
-        '<?xml version="1.0"?>\n<!DOCTYPE TEI.2 SYSTEM "teixlite.dtd">\n'
+        f'<?xml version="1.0"?>\n{doctype}'
         "<TEI.2><text><body><p>Caf&eacute;&mdash;&quot;A&quot;</p></body></text></TEI.2>"
     )
     [record] = records(path)
