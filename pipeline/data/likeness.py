@@ -10,8 +10,8 @@ that is a hash of all words.
 On disk and in order: signatures go to one file; every band of every document, as a hash and the
 document's number in 8 bytes, to files by hash, each small enough to be sorted in memory. For 100 M
 documents (about 300 GB of text): signatures 25.6 GB, bands 25.6 GB, written and read once; the
-forest of the union-find is mapped from a file of 0.4 GB, a file of a band holds 16 MB. What is
-in memory at once is the forest and some 100 MB; pages of signatures are the kernel's to forget.
+forest of the union-find and the numbers of documents are mapped from files of 0.4 GB each, a file
+of a band holds 16 MB. In memory at once are these two and some 300 MB.
 
 A cluster's root is its first document in the group's order, whoever made the signatures.
 """
@@ -39,6 +39,8 @@ FILE_DOCUMENTS = 1 << 21
 _MOST_COMPARED = 8
 """First members of a bucket that a further one is compared with: what a million documents quote
 makes a bucket of a million, whose pairs nobody can look at. Its copies meet in other bands."""
+_AT_ONCE = 1 << 13
+"""Bands looked at before pages of signatures are let go: a look at one maps 64 KiB around it."""
 _MOST_DOCUMENTS = 1 << 32
 
 Numbers = npt.NDArray[np.uint32]
@@ -112,8 +114,10 @@ def _join_bands(roots: Numbers, rows: int, likeness: Likeness, scratch: Path, fi
             if path.exists():
                 keys = np.fromfile(path, np.uint64)
                 keys.sort()
-                _join_alike(keys, signatures, numbers, roots, likeness.least)
-                mapped.madvise(mmap.MADV_DONTNEED)  # they stay in the kernel's cache
+                begin = 0
+                while begin < len(keys):
+                    begin = _join_alike(keys, begin, signatures, numbers, roots, likeness.least)
+                    mapped.madvise(mmap.MADV_DONTNEED)  # they stay in the kernel's cache
                 path.unlink()
 
 
@@ -140,10 +144,13 @@ def _by_file(band, first, number, files):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _join_alike(keys, signatures, numbers, roots, least):  # type: ignore[no-untyped-def]
-    """Join documents of the same hash whose signatures agree; keys: sorted."""
-    begin = 0
-    while begin < len(keys):
+def _join_alike(keys, begin, signatures, numbers, roots, least):  # type: ignore[no-untyped-def]
+    """Join documents of the same hash whose signatures agree; returns where it stopped.
+
+    keys: sorted; of some from `begin` on, to the end of a bucket.
+    """
+    last = begin + _AT_ONCE
+    while begin < min(last, len(keys)):
         end = begin + 1
         while end < len(keys) and keys[end] >> U(32) == keys[begin] >> U(32):
             end += 1
@@ -155,6 +162,7 @@ def _join_alike(keys, signatures, numbers, roots, least):  # type: ignore[no-unt
                 if one != two and equal_parts(signatures[row], signatures[other]) >= least:
                     roots[max(one, two)] = min(one, two)
         begin = end
+    return begin
 
 
 @numba.njit(cache=True, nogil=True)
