@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.data.corpora import corpus_sources
-from pipeline.data.splits import Counts
+from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_training import train
 from pipeline.data.vocabulary import Vocabulary

@@ -42,7 +42,11 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A place with the files that the README calls the user's own."""
     folder = tmp_path_factory.mktemp("readme")
     record = '{"%s": "A piece of news. It has two sentences, number %d."}\n'
-    (folder / "news.jsonl").write_text("".join(record % ("text", n) for n in range(50)))
+    news = [
+        f"News {n}: {n * 7} people in {n * n} towns had {n + 3} cats. Number {n}."
+        for n in range(50)
+    ]
+    (folder / "news.jsonl").write_text("".join(f'{{"text": "{text}"}}\n' for text in news))
     large_dump(folder / "enwiki-20260101-pages-articles1.xml", 20)
     (folder / "enwiki-20260101-pages-articles1.xml.bz2").write_bytes(
         bz2.compress((folder / "enwiki-20260101-pages-articles1.xml").read_bytes())
@@ -52,6 +56,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(3):
         text = f"Chapter {number}. It was a dark and stormy night.\n\nThe end."
         (folder / "books" / f"{number}.txt").write_text(text)
+    for name in ("glue/dev.tsv", "squad/dev-v2.0.json"):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text(f"1\t{' '.join(map(str, range(20)))}\n")
     (folder / "shards").mkdir()
     lines = "".join(record % ("article", n) for n in range(20))
     (folder / "shards" / "0.jsonl").write_text(lines)

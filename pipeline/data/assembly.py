@@ -21,7 +21,8 @@ from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
 from pipeline.data.files import sync_directory, whole_file, write_whole
 from pipeline.data.masking import Masking
 from pipeline.data.shards import MaskFile, Shard
-from pipeline.data.splits import Counts, Job, Task, part_marker, task_marker
+from pipeline.data.splits import Job, Task, part_marker, task_marker
+from pipeline.data.text_batches import Counts
 from pipeline.errors import DataError
 
 VALIDATION_ROWS = 32_768
@@ -154,6 +155,15 @@ def other_files(output: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+def corpus_text(parts: list[Part]) -> dict[str, float]:
+    """Bytes of cleaned text of each corpus, with what the group stage left out."""
+    text: dict[str, float] = {}
+    for part in parts:
+        size = part.counts.bytes + part.counts.left_out
+        text[part.corpus] = text.get(part.corpus, 0) + size
+    return text
+
+
 def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]:
     """Per corpus what the manifest says of it; licences: in the corpora's order."""
     counts: dict[str, Any] = {}
@@ -169,8 +179,10 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "sequences": sum(entry["sequences"] for entry in entries),
             "tokens": sum(entry["tokens"] for entry in entries),
             "bytes": total.bytes,
+            "left_out_bytes": total.left_out,
             "dropped": total.dropped,
             "bad": total.bad,
+            "cut": total.cut,
             "packed": total.packed,
             "licence": licence,
         }

@@ -19,16 +19,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.files import whole_file
+from pipeline.data.files import make_directory
 from pipeline.data.identity import file_ends
 from pipeline.data.mediawiki import read_articles
 from pipeline.data.raw_parquet import EXTRACTION_MARK
 from pipeline.data.records import EXTRACTED, BadRecord, Extract, Format, Source
+from pipeline.data.tar_archives import TAR_VERSION, read_tar
 from pipeline.data.web import WEB_VERSION, read_pages, read_web
 from pipeline.data.wikitext import WIKITEXT_VERSION
-from pipeline.data.work import wait_for
+from pipeline.data.work import only_once
 from pipeline.data.workers import Team, do_tasks
-from pipeline.errors import DataError
 from pipeline.settings import fingerprint
 
 SCHEMA = pa.schema(
@@ -64,6 +64,7 @@ class SlowFormat:
 
 FORMATS: dict[Format, SlowFormat] = {
     "mediawiki": SlowFormat(read_articles, read_articles, WIKITEXT_VERSION, ("mwparserfromhell",)),
+    "tar": SlowFormat(read_tar, read_tar, TAR_VERSION, ()),
     "warc": SlowFormat(read_web, read_pages, WEB_VERSION, ("fastwarc", "resiliparse")),
 }
 """Which are extracted; the others are read where they are."""
@@ -115,11 +116,8 @@ class Extractor:
 
     def do(self, task: ExtractionTask) -> None:
         """Make the file of `task`, unless somebody else does or has."""
-        with task.target.with_name(f".{task.target.stem}.lock").open("w") as lock:
-            wait_for(lock)
-            if task.target.exists():
-                return
-            with whole_file(task.target) as temporary:
+        with only_once(task.target) as temporary:
+            if temporary:
                 _write(task.source, task.mark, temporary)
 
 
@@ -133,12 +131,7 @@ def extracted(
     slow = [source for source in sources if source.format in FORMATS]
     if not slow:
         return sources
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"cannot write to {directory}: {error.strerror}; set TENFOLD_ROOT"
-        ) from error
+    make_directory(directory)
     tasks = [
         ExtractionTask(number, source, _mark(source), directory)
         for number, source in enumerate(slow)

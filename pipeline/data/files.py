@@ -51,6 +51,16 @@ def _why(path: Path, error: OSError) -> str:
     return f"cannot write {path}: {reason}; {advice} and run again: nothing is lost"
 
 
+def make_directory(directory: Path) -> None:
+    """Have it there; DataError when it cannot be made."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"cannot write to {directory}: {error.strerror}; set TENFOLD_ROOT"
+        ) from error
+
+
 def remove_temporaries(directory: Path) -> None:
     """Remove what crashed writers left in `directory`; only where nobody else writes."""
     for path in directory.glob(".*.tmp"):

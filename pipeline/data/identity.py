@@ -11,7 +11,7 @@ import xxhash
 
 from pipeline.data import shards
 from pipeline.data.cleaning import CLEANING_VERSION
-from pipeline.data.documents import READING_VERSION
+from pipeline.data.documents import READERS, READING_VERSION
 from pipeline.data.masking import GENERATOR_VERSION
 from pipeline.data.packing import packing_version
 from pipeline.data.raw_parquet import extraction_mark
@@ -27,16 +27,24 @@ _EDGE_BYTES = 1 << 16
 
 
 def shard_identity(
-    data: Data, sources: list[Source], vocabulary: Vocabulary, engine: str, compression: str
+    data: Data,
+    sources: list[Source],
+    vocabulary: Vocabulary,
+    engine: str,
+    compression: str,
+    selection: str = "",
 ) -> dict[str, Any]:
-    """Everything that decides what the shards hold; its fingerprint names the directory."""
-    return {
+    """Everything that decides what the shards hold; its fingerprint names the directory.
+
+    selection: of the group stage; empty when every document stays.
+    """
+    return ({"selection": selection} if selection else {}) | {
         "schema": shards.SCHEMA_VERSION,
         "data": shard_settings(data),
         "tokenizer": vocabulary.sha256,
         "engine": engine_versions(data, engine),
         "compression": compression,
-        "files": [_file_identity(source) for source in sources],
+        "files": [file_identity(source) for source in sources],
     }
 
 
@@ -56,7 +64,7 @@ def engine_versions(data: Data, engine: str) -> dict[str, Any]:
     }
 
 
-def _file_identity(source: Source) -> list[Any]:
+def file_identity(source: Source) -> list[Any]:
     """How a file is read, its size and a hash of its ends: to read 160 GB twice would be too much.
 
     A change in the middle that keeps the size goes unseen here; `plan.json` of unfinished work has
@@ -64,7 +72,10 @@ def _file_identity(source: Source) -> list[Any]:
     """
     if source.format == EXTRACTED:
         return [source.corpus, source.name, source.licence, extraction_mark(source.path)]
-    reading = [source.corpus, source.name, source.licence, source.text_field, source.plain_text]
+    reading: list[Any] = [source.corpus, source.name, source.licence]
+    reading += [source.text_field, source.plain_text]
+    if source.format in READERS:
+        reading += [source.format, READERS[source.format]]
     return [*reading, source.size, file_ends(source.path)]
 
 

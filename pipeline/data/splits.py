@@ -8,9 +8,7 @@ are independent, so they can be made in any order, anywhere, twice: the bytes ar
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,20 +17,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-import xxhash
 
 from pipeline.data import shards
 from pipeline.data.byte_level import return_memory
-from pipeline.data.cleaning import clean
 from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
-from pipeline.data.documents import cut, read
+from pipeline.data.documents import cut
 from pipeline.data.files import write_whole
 from pipeline.data.masking import Masking
 from pipeline.data.packing import count_tokens, pack
-from pipeline.data.records import BadRecord, Dropped, Piece, Record, Source
+from pipeline.data.records import Piece, Source
 from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.sentences import sentence_starts
 from pipeline.data.sequences import Tokens, join, select
+from pipeline.data.text_batches import Batch, Counts, add_counts, read_kept
 from pipeline.data.tokens import CHECKED_SHARE, Encoder
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
@@ -40,13 +37,10 @@ from pipeline.run import Data
 
 SPLITS_VERSION = 1
 """Goes into the fingerprint: where splits and parts end decides the rows and their ids."""
-BATCH_CHARACTERS = 1 << 22
-"""Text handled at a time: large enough for the kernels, small beside a worker's memory."""
 SPLIT_BYTES = 32 << 20
 """Of text in a part: memory of a worker and size of a shard follow from it."""
 _MOST_PARTS = 1 << 15  # 1 TB of text in one compressed file
 _MOST_TASKS = 1 << 16  # 2 TB of text
-_RECORD_BYTES = 256  # what a record costs beside its text, about
 _EXPANSION = {"gz": 3, "zst": 3, "xz": 4, "bz2": 4, "parquet": 2, "extracted": 3}
 """Bytes of text expected from a byte of file."""
 
@@ -58,6 +52,8 @@ class Task:
     number: int
     corpus: str
     pieces: tuple[Piece, ...]
+    decisions: Path | None = None
+    """Of the group stage, see `decisions`; None: every document stays."""
 
     @property
     def weight(self) -> int:
@@ -86,41 +82,6 @@ class Job:
     compression: shards.Compression
     engine: str
     """fast, checked against `tokenizers`, or tokenizers."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What became of the input; added up over parts."""
-
-    documents: int = 0
-    bytes: int = 0
-    """Of cleaned text, UTF-8."""
-    dropped: dict[str, int] = field(default_factory=dict)
-    bad: dict[str, int] = field(default_factory=dict)
-    bad_example: str = ""
-    packed: dict[str, int] = field(default_factory=dict)
-    """As `packing.count_tokens` says."""
-
-    def drop(self, reason: str) -> None:
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
-
-    def reject(self, record: BadRecord) -> None:
-        self.bad[record.reason] = self.bad.get(record.reason, 0) + 1
-        self.bad_example = self.bad_example or f"{record.where}: {record.reason}"
-
-    def add(self, other: Counts) -> None:
-        self.documents += other.documents
-        self.bytes += other.bytes
-        add_counts(self.dropped, other.dropped)
-        add_counts(self.bad, other.bad)
-        add_counts(self.packed, other.packed)
-        self.bad_example = self.bad_example or other.bad_example
-
-
-def add_counts(mine: dict[str, int], theirs: dict[str, int]) -> None:
-    """Add each of `theirs` to the one of the same name."""
-    for name, count in theirs.items():
-        mine[name] = mine.get(name, 0) + count
 
 
 def piece_weight(piece: Piece) -> int:
@@ -153,70 +114,6 @@ def cut_tasks(sources: list[Source], split_bytes: int = SPLIT_BYTES) -> list[Tas
 def sequence_base(task: int, part: int, validation: bool) -> int:
     """The first sequence id of a part's train or validation rows: split << 32."""
     return ((task * _MOST_PARTS + part) * 2 + int(validation)) << 32
-
-
-@dataclass(slots=True)
-class Batch:
-    """Cleaned documents of one part, with what the files say of them."""
-
-    ids: list[str]
-    origins: list[str]
-    licences: list[str]
-    buffer: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.int64]
-    hashes: npt.NDArray[np.uint64]
-
-
-def read_batches(pieces: tuple[Piece, ...], seed: int, counts: Counts) -> Iterator[Batch]:
-    """Non-empty cleaned documents of `pieces` in order; what is dropped is counted in `counts`."""
-    records: list[Record] = []
-    licences: list[str] = []
-    size = 0
-    for piece in pieces:
-        for record in read(piece):
-            if isinstance(record, BadRecord):
-                counts.reject(record)
-                continue
-            if isinstance(record, Dropped):
-                counts.drop(record.reason)
-                continue
-            records.append(record)
-            licences.append(piece.source.licence)
-            size += len(record.text) + _RECORD_BYTES
-            if size >= BATCH_CHARACTERS:
-                yield from _batch(records, licences, seed, counts)
-                records, licences, size = [], [], 0
-    yield from _batch(records, licences, seed, counts)
-
-
-def _batch(
-    records: list[Record], licences: list[str], seed: int, counts: Counts
-) -> Iterator[Batch]:
-    text = clean([record.text for record in records])
-    filled = np.diff(text.offsets) > 1  # an empty document is its NUL byte alone
-    for _ in range(len(records) - int(filled.sum())):
-        counts.drop("empty")
-    if not filled.any():
-        return
-    kept = np.flatnonzero(filled)
-    buffer, offsets = text.buffer, text.offsets
-    if len(kept) < len(records):
-        buffer = buffer[np.repeat(filled, np.diff(offsets))]
-        offsets = np.concatenate([[0], np.cumsum(np.diff(offsets)[kept])])
-    view = buffer.data
-    bounds = offsets.tolist()
-    hashes = [
-        xxhash.xxh3_64_intdigest(view[start : stop - 1], seed)
-        for start, stop in itertools.pairwise(bounds)
-    ]
-    yield Batch(
-        [records[index].id for index in kept],
-        [records[index].origin for index in kept],
-        [licences[index] for index in kept],
-        buffer,
-        offsets,
-        np.array(hashes, np.uint64),
-    )
 
 
 @dataclass(slots=True)
@@ -267,10 +164,11 @@ class Worker:
         self._do(task, Encoder.create(self.vocabulary, fast=False))
 
     def _do(self, task: Task, encoder: Encoder) -> None:
-        counts = Counts()
+        counts, read = Counts(), Counts()  # of a part; of what was read since the last batch
         sides = (_Side(), _Side())
         part = 0
-        for batch in read_batches(task.pieces, self.job.data.seed, counts):
+        for batch in read_kept(task.pieces, task.decisions, self.job.data.seed, read):
+            counts.take(read)
             if not self._marker(task, part).exists():
                 self._encode(batch, encoder, self.job.thresholds[task.corpus], sides, counts)
             counts.documents += len(batch.ids)
@@ -278,6 +176,7 @@ class Worker:
             if counts.bytes >= self.job.split_bytes:
                 self._finish(task, part, counts, sides)
                 counts, sides, part = Counts(), (_Side(), _Side()), part + 1
+        counts.take(read)
         self._finish(task, part, counts, sides)
         write_whole(task_marker(self.job.directory, task.number), json.dumps(part + 1).encode())
 
@@ -330,8 +229,9 @@ class Worker:
         summary = {
             "corpus": task.corpus,
             "shards": entries,
-            "documents": counts.documents, "bytes": counts.bytes, "dropped": counts.dropped,
-            "bad": counts.bad, "bad_example": counts.bad_example, "packed": counts.packed,
+            "documents": counts.documents, "bytes": counts.bytes, "left_out": counts.left_out,
+            "dropped": counts.dropped, "bad": counts.bad, "bad_example": counts.bad_example,
+            "cut": counts.cut, "packed": counts.packed,
         }  # fmt: skip
         write_whole(marker, json.dumps(summary).encode())
         return_memory()

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.records import Source
-from pipeline.data.splits import Counts, cut_tasks, read_batches
+from pipeline.data.splits import Task
+from pipeline.data.text_batches import Counts, read_kept
 from pipeline.errors import DataError
 from pipeline.run import Data
 
@@ -24,27 +24,27 @@ _HOPELESS = 1000
 """Records in a row without one that can be used."""
 
 
-def validation_thresholds(sources: list[Source], data: Data) -> dict[str, int]:
-    """Per corpus, the hash below which a document is held out.
+def validation_thresholds(tasks: list[Task], data: Data) -> dict[str, int]:
+    """Per corpus, the hash below which a document is held out, of those that stay in.
 
     Reads a corpus until `MINIMUM_DOCUMENTS` of its documents fall under `data.validation_fraction`:
     then the fraction will do (about 2,000 documents at 0.005). A corpus that ends before is small,
     and has a threshold of its own. DataError for a corpus without text.
     """
-    corpora = dict.fromkeys(source.corpus for source in sources)
+    corpora = dict.fromkeys(task.corpus for task in tasks)
     return {
-        corpus: _threshold([source for source in sources if source.corpus == corpus], data)
+        corpus: _threshold([task for task in tasks if task.corpus == corpus], data)
         for corpus in corpora
     }
 
 
-def _threshold(sources: list[Source], data: Data) -> int:
+def _threshold(tasks: list[Task], data: Data) -> int:
     fraction = int(data.validation_fraction * 2.0**64)
     counts = Counts()
     seen: list[npt.NDArray[np.uint64]] = []
     below = 0
-    for task in cut_tasks(sources):
-        for batch in read_batches(task.pieces, data.seed, counts):
+    for task in tasks:
+        for batch in read_kept(task.pieces, task.decisions, data.seed, counts):
             seen.append(batch.hashes)
             below += int((batch.hashes < np.uint64(fraction)).sum())
             if below >= MINIMUM_DOCUMENTS:
@@ -52,7 +52,7 @@ def _threshold(sources: list[Source], data: Data) -> int:
         if not seen and sum(counts.bad.values()) >= _HOPELESS:
             break
     if not seen:
-        raise DataError(_why_no_text(sources, counts))
+        raise DataError(_why_no_text(tasks, counts))
     hashes = np.concatenate(seen)
     wanted = min(MINIMUM_DOCUMENTS, max(1, len(hashes) // 10))
     distinct = np.unique(hashes)
@@ -62,10 +62,16 @@ def _threshold(sources: list[Source], data: Data) -> int:
     return min(threshold, int(distinct[-1]))  # one is always left to train on
 
 
-def _why_no_text(sources: list[Source], counts: Counts) -> str:
-    first = sources[0]
+def _why_no_text(tasks: list[Task], counts: Counts) -> str:
+    files = {piece.source.path for task in tasks for piece in task.pieces}
+    first = tasks[0].pieces[0].source
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.dropped.items())
+    if counts.left_out:
+        return (
+            f"corpus {first.corpus}: all documents of {len(files)} file(s) are left out: "
+            f"{reasons}; leave the corpus out, or ask for less (--dedup, --filter)"
+        )
     what = counts.bad_example or reasons or f"{first.name}: nothing but white space"
     has_fields = first.format in ("jsonl", "parquet")
     advice = "name the field with --text-field" if has_fields else "give other files"
-    return f"corpus {first.corpus} has no text in {len(sources)} file(s): {what}; {advice}"
+    return f"corpus {first.corpus} has no text in {len(files)} file(s): {what}; {advice}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from pipeline.data.files import write_whole
+from pipeline.data.files import whole_file, write_whole
 from pipeline.errors import DataError
 
 WORK = ".work"
@@ -138,3 +138,18 @@ def wait_for(lock: TextIO) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError:
         return
+
+
+@contextmanager
+def only_once(target: Path) -> Iterator[Path | None]:
+    """A temporary path, which becomes `target` as `files.whole_file` says; None when it is there.
+
+    Of several that want the same file one makes it, and the others wait.
+    """
+    with target.with_name(f".{target.stem}.lock").open("w") as lock:
+        wait_for(lock)
+        if target.exists():
+            yield None
+            return
+        with whole_file(target) as temporary:
+            yield temporary

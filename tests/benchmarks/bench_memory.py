@@ -1,14 +1,17 @@
 """Peak memory of a prepare worker at two sizes of input: below 1 GB, and flat.
 
-    python -m tests.benchmarks.bench_memory [--megabytes 100 2000]
+    python -m tests.benchmarks.bench_memory [--megabytes 100 2000] [--dedup near]
 
 One worker prepares a JSONL file of each size with RoBERTa's vocabulary; the peak is the kernel's.
+With --dedup that process is the one that joins all signatures, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,11 +34,13 @@ print("peak", re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, nargs="+", default=[100, 2000])
+    parser.add_argument("--dedup", default="none")
+    arguments = parser.parse_args()
     peaks = []
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         bench_vocabulary(work / "tokenizer")
-        for megabytes in parser.parse_args().megabytes:
+        for megabytes in arguments.megabytes:
             path = work / f"{megabytes}.jsonl"
             size = write_jsonl(path, megabytes * 1_000_000)
             started = time.perf_counter()
@@ -43,9 +48,10 @@ def main() -> None:
                 [
                     sys.executable, "-c", _PEAK, "--corpus", str(path), "--workers", "1",
                     "--tokenizer", str(work / "tokenizer"),
-                    "--output", str(work / f"out-{megabytes}"),
+                    "--output", str(work / f"out-{megabytes}"), "--dedup", arguments.dedup,
                 ],
                 capture_output=True, text=True, check=True,
+                env=os.environ | {"TENFOLD_ROOT": str(work / "root")},
             )  # fmt: skip
             seconds = time.perf_counter() - started
             found = re.search(r"peak (\d+)", result.stdout)
@@ -56,7 +62,10 @@ def main() -> None:
                 f"(goal < 1,000), {size / 1e6 / seconds:.1f} MB/s wall",
                 flush=True,
             )
+            for line in re.findall(r"^selection: .*", result.stdout, re.M):
+                print(f"memory: {line}")
             path.unlink()
+            shutil.rmtree(work / f"out-{megabytes}")
     print(f"memory: largest / smallest peak {max(peaks) / min(peaks):.2f} (goal: flat)")
 
 

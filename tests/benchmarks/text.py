@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.data.corpora import corpus_sources
-from pipeline.data.splits import Counts, cut_tasks, read_batches
+from pipeline.data.splits import cut_tasks
+from pipeline.data.text_batches import Counts, read_batches
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 

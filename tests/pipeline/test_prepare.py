@@ -28,35 +28,16 @@ from pipeline.data import batches, shards
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.reading import Dataset
 from pipeline.data.reference_ids import EngineMismatch
-from pipeline.data.splits import Counts, cut_tasks, read_batches
+from pipeline.data.splits import cut_tasks
+from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokens import Encoder
 from pipeline.data.verification import verify_files, verify_shard
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import run_command
-from tests.pipeline.preparing import contents, tiny, write_jsonl
+from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
 
 STORY = "One day it rained. Nobody minded. The <mask> is literal, and so is </s>. It ended."
-
-Prepare = Callable[..., str]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Prepare:
-    """`pipeline.prepare` in this process; returns what it printed, or its error line."""
-
-    def run(*arguments: object, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["prepare", *map(str, arguments)])
-        try:
-            run_command(prepare.main)
-            found = 0
-        except SystemExit as stop:
-            found = int(stop.code or 0)
-        out = capsys.readouterr()
-        assert found == code, out.err
-        return out.err if code else out.out
-
-    return run
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -324,13 +305,16 @@ def test_many_splits(
 ) -> None:
     """Splits of 8 KB: byte ranges of a plain file, parts in a row of a compressed one."""
     monkeypatch.setattr("pipeline.data.splits.SPLIT_BYTES", 1 << 13)
-    monkeypatch.setattr("pipeline.data.splits.BATCH_CHARACTERS", 1 << 11)
+    monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 11)
     texts = [f"Document {i} begins. " + f"It says {i} again. " * (i % 50) for i in range(400)]
-    FORMATS[name](tmp_path / name, "".join(json.dumps({"text": t}) + "\n" for t in texts))
+    lines = [json.dumps({"text": text}) for text in texts]
+    lines[50::50] = [f'{{"text": " "}}\n{line}' for line in lines[50::50]]
+    FORMATS[name](tmp_path / name, "\n".join(lines))
     arguments = ["--corpus", "news", "--input", tmp_path / name, "--workers", 1]
     run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
     manifest = shards.read_manifest(tmp_path / "out")
     assert len(manifest.of("train")) > 10
+    assert manifest.corpora["news"]["dropped"] == {"empty": 7}, "in whichever part they are"
     found = sorted(recover(tmp_path / "out", tiny_vocabulary).values())
     assert found == sorted(text.strip().encode() for text in texts)
     keys = [
@@ -348,7 +332,7 @@ def test_many_splits(
         marker.unlink()
     monkeypatch.undo()
     monkeypatch.setattr("pipeline.data.splits.SPLIT_BYTES", 1 << 13)
-    monkeypatch.setattr("pipeline.data.splits.BATCH_CHARACTERS", 1 << 11)
+    monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 11)
     monkeypatch.setattr(
         sys,
         "argv",
@@ -426,7 +410,12 @@ def test_bad_input_is_one_line_and_no_manifest(
         (["--corpus", "sample", "--set", "data.sequence_lenght=64"], "data.sequence_length"),
         (["--corpus", "sample", "--set", "data.segments.label=order"], "full_sentences"),
         (["--corpus", "wikipedai"], "did you mean wikipedia"),
-        (["--corpus", "wikipedia"], "--input"),
+        (["--corpus", "sample", "--allow-short"], "16gb, 160gb"),
+        (["--corpus", "16gb", "--input", "pipeline"], "needs files of wikipedia, bookcorpus"),
+        (["--corpus", "bookcorpus"], "lower-cased"),  # the Hub's copy: known before it is fetched
+        (["--corpus", "160gb", "--recipe", "bert_base"], "data.format=segment_pair"),
+        (["--corpus", "wikipedia", "--revision", "main", "--input", "x"], "--revision main"),
+        (["--corpus", "nothing", "--explain"], "did you mean"),
         (["--corpus", "sample", "--input", "x"], "drop --input"),
         (["--corpus", "sample", "--tokenizer", "/nonexistent"], "no such directory"),
         (["--corpus", "sample", "--workers", "0"], "--workers 0"),
@@ -477,7 +466,7 @@ def test_a_mismatch_is_remembered_over_a_restart(
 ) -> None:
     """Once gigatoken was wrong in a split, no part of it is ever made with gigatoken again."""
     monkeypatch.setattr("pipeline.data.splits.SPLIT_BYTES", 1 << 11)
-    monkeypatch.setattr("pipeline.data.splits.BATCH_CHARACTERS", 1 << 9)
+    monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 9)
     path = tmp_path / "in.jsonl.gz"
     text = "".join(json.dumps({"text": f"Text {i}. " * 20}) + "\n" for i in range(40))
     path.write_bytes(gzip.compress(text.encode()))

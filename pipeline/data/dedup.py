@@ -1,0 +1,181 @@
+"""The group stage: which documents of several corpora go on, decided before any is packed.
+
+A look at each document by itself (`survey`, in parallel) leaves out what filters and evaluation
+files say and signs the others; then all signatures are compared at once (`likeness`), and of each
+cluster of copies the first document stays: of the first corpus, first file, first place, in the
+order in which the corpora are given. So nothing depends on workers, on the order of files in a
+directory, or on where a run was killed.
+
+What is decided is a directory of Parquet files, one for each task of `splits`, under
+`$TENFOLD_ROOT/documents/decisions/`, named for the files, rules and versions that decide it; it
+appears when it is whole. `splits.read_kept` applies it. Documents in are documents out and reasons.
+"""
+
+from __future__ import annotations
+
+import shutil
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.data.cleaning import CLEANING_VERSION
+from pipeline.data.contamination import Evaluation
+from pipeline.data.decisions import SCHEMA
+from pipeline.data.document_filters import Filters
+from pipeline.data.documents import READING_VERSION
+from pipeline.data.files import make_directory, sync_directory, whole_file
+from pipeline.data.identity import file_identity
+from pipeline.data.likeness import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers, find_roots
+from pipeline.data.records import Source
+from pipeline.data.shingles import SHINGLES_VERSION
+from pipeline.data.splits import Task
+from pipeline.data.survey import SURVEY_VERSION, Rules, Survey, SurveyTask, signed_documents
+from pipeline.data.work import wait_for
+from pipeline.data.workers import Team, do_tasks, share
+from pipeline.errors import DataError
+from pipeline.settings import fingerprint
+
+DEDUP: dict[str, Likeness | None] = {"none": None, "exact": EXACT, "near": NEAR}
+"""By their names on the command line."""
+_REASONS = {"exact": "exact copy", "near": "near-duplicate"}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Documents that are looked at together, and what decides which go on."""
+
+    tasks: list[Task]
+    dedup: str
+    """A name of DEDUP."""
+    rules: Rules
+    place: Path
+    """$TENFOLD_ROOT/documents."""
+    surveys: list[SurveyTask]
+    mark: str
+    """Fingerprint of all that decides; empty when every document stays."""
+
+    @property
+    def directory(self) -> Path:
+        """Where the decisions appear."""
+        return self.place / "decisions" / self.mark
+
+    def decided_tasks(self) -> list[Task]:
+        """The tasks, to be read without what is left out."""
+        if not self.mark:
+            return self.tasks
+        return [replace(task, decisions=_decisions(self.directory, task)) for task in self.tasks]
+
+
+def plan_selection(
+    tasks: list[Task], dedup: str, filters: list[str], evaluation: list[str], place: Path
+) -> Selection:
+    """What the stage would do; reads evaluation files, and of corpora the ends.
+
+    filters: as `Filters.parse` takes them; evaluation: files that no document may be found in.
+    """
+    rules = Rules(DEDUP[dedup], Filters.parse(filters), Evaluation.read(evaluation))
+    if rules.let_all_pass:
+        return Selection(tasks, dedup, rules, place, [], "")
+    decided_by = {
+        "survey": SURVEY_VERSION, "shingles": SHINGLES_VERSION, "reading": READING_VERSION,
+        "cleaning": CLEANING_VERSION, "unicode": unicodedata.unidata_version,
+        "dedup": dedup, "filters": rules.filters.describe(), "evaluation": rules.evaluation.mark,
+    }  # fmt: skip
+    files: dict[Source, list[object]] = {}
+    surveys = []
+    for task in tasks:
+        for piece in task.pieces:
+            if piece.source not in files:
+                files[piece.source] = file_identity(piece.source)
+        pieces = [[files[piece.source], piece.start, piece.stop] for piece in task.pieces]
+        mark = fingerprint(decided_by | {"pieces": pieces})
+        surveys.append(SurveyTask(task, place / "surveys" / f"{mark}.parquet"))
+    marks = [survey.target.stem for survey in surveys]
+    mark = fingerprint({"likeness": LIKENESS_VERSION, "surveys": marks})
+    return Selection(tasks, dedup, rules, place, surveys, mark)
+
+
+def decide(
+    selection: Selection, team: Team, part: tuple[int, int] = (1, 1), *, in_log: bool = False
+) -> None:
+    """Have the decisions there; part: of an array, which does its share of the surveys first."""
+    if not selection.mark or selection.directory.exists():
+        return
+    for directory in (selection.place / "surveys", selection.directory.parent):
+        make_directory(directory)
+    setup = Survey(selection.place / "surveys", selection.rules)
+    if part != (1, 1):
+        do_tasks(setup, share(selection.surveys, *part), team, in_log=in_log)
+    do_tasks(setup, selection.surveys, team, in_log=in_log)
+    with selection.directory.with_name(f".{selection.mark}.lock").open("w") as lock:
+        wait_for(lock)
+        if selection.directory.exists():
+            return
+        scratch = selection.directory.with_name(f".{selection.mark}.tmp")
+        shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
+        (scratch / "decisions").mkdir(parents=True)
+        try:
+            counts = _join(selection, scratch)
+            (scratch / "decisions").rename(selection.directory)
+            sync_directory(selection.directory.parent)
+        except OSError as error:
+            raise DataError(
+                f"cannot write to {scratch}: {error.strerror}; free some space, about 600 bytes a "
+                "document, and run again"
+            ) from error
+        finally:
+            shutil.rmtree(scratch)
+    left_out = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if reason)
+    print(
+        f"selection: {sum(counts.values()):,} documents; left out {left_out or 'nothing'}",
+        flush=True,
+    )
+
+
+def _join(selection: Selection, scratch: Path) -> Counter[str]:
+    """Write all decisions below `scratch`; returns how many documents each reason has, "" stays."""
+    paths = [survey.target for survey in selection.surveys]
+    ends = np.cumsum([pq.read_metadata(path).num_rows for path in paths])
+    firsts = [0, *ends[:-1].tolist()]
+    likeness = selection.rules.likeness
+    if likeness:
+        chunks = signed_documents(paths, firsts, likeness)
+        roots = find_roots(chunks, int(ends[-1]), likeness, scratch)
+    else:
+        roots = np.arange(ends[-1], dtype=np.uint32)
+    counts: Counter[str] = Counter()
+    for survey, first in zip(selection.surveys, firsts):
+        path = _decisions(scratch / "decisions", survey.task)
+        with (
+            pq.ParquetFile(survey.target, pre_buffer=False) as file,
+            whole_file(path, lasting=False) as temporary,
+            pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer,
+        ):
+            for rows in file.iter_batches(columns=["id", "dropped"]):
+                mine = roots[first : first + len(rows)]
+                reasons = rows["dropped"].to_pylist()
+                for row in np.flatnonzero(mine != np.arange(first, first + len(rows))).tolist():
+                    assert reasons[row] is None
+                    stays = selection.tasks[int(np.searchsorted(ends, mine[row], "right"))].corpus
+                    where = "" if stays == survey.task.corpus else f" of one in {stays}"
+                    reasons[row] = _REASONS[selection.dedup] + where
+                counts.update(reason or "" for reason in reasons)
+                writer.write_table(_table(survey.task.corpus, rows["id"], reasons, mine))
+                first += len(rows)
+    assert sum(counts.values()) == ends[-1]
+    return counts
+
+
+def _table(corpus: str, ids: pa.Array, reasons: list[str | None], roots: Numbers) -> pa.Table:
+    corpora = pa.array([corpus] * len(ids)).dictionary_encode()
+    dropped = pa.array(reasons, pa.string()).dictionary_encode()
+    return pa.table([ids, corpora, dropped, roots], schema=SCHEMA)
+
+
+def _decisions(directory: Path, task: Task) -> Path:
+    return directory / f"{task.number:06d}.parquet"

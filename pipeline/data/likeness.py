@@ -1,0 +1,185 @@
+"""Which documents of a group are alike: signatures to clusters, in memory that does not grow.
+
+Locality-sensitive hashing (Indyk and Motwani 1998): documents that share a band, eight bytes of
+their signatures, are compared in all bytes, and what agrees in enough of them is one cluster
+(union-find). With 32 bands of 8 orders a pair of Jaccard index 0.8 shares one with probability
+1 - (1 - 0.8^8)^32 = 0.997, at 0.6 still 0.42; that 192 of 256 bytes agree has at 0.8 probability
+0.98, at 0.75 one half, at 0.7 0.06, at 0.65 0.0006. Exact copies are the special case of one band
+that is a hash of all words.
+
+On disk and in order: signatures go to one file; every band of every document, as a hash and the
+document's number in 8 bytes, to files by hash, each small enough to be sorted in memory. For 100 M
+documents (about 300 GB of text): signatures 25.6 GB, bands 25.6 GB, written and read once; the
+forest of the union-find and the numbers of documents are mapped from files of 0.4 GB each, a file
+of a band holds 16 MB. In memory at once are these two and some 300 MB.
+
+A cluster's root is its first document in the group's order, whoever made the signatures.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.bits import GOLDEN, U, mix
+from pipeline.data.shingles import ORDERS, Words, equal_parts
+from pipeline.errors import DataError
+
+LIKENESS_VERSION = 1
+"""Goes up when the same signatures give other clusters."""
+FILE_DOCUMENTS = 1 << 21
+"""Bands in a file that is sorted in memory, about."""
+_MOST_COMPARED = 8
+"""First members of a bucket that a further one is compared with: what a million documents quote
+makes a bucket of a million, whose pairs nobody can look at. Its copies meet in other bands."""
+_AT_ONCE = 1 << 13
+"""Bands looked at before pages of signatures are let go: a look at one maps 64 KiB around it."""
+_MOST_DOCUMENTS = 1 << 32
+
+Numbers = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What makes two documents one."""
+
+    words: int
+    """Of 8 bytes in a signature; each is a band."""
+    least: int
+    """Bytes of two signatures that must agree."""
+
+
+EXACT = Likeness(words=1, least=8)
+NEAR = Likeness(words=ORDERS // 8, least=ORDERS * 3 // 4)
+
+
+def find_roots(
+    chunks: Iterable[tuple[npt.NDArray[np.uint32], Words]],
+    count: int,
+    likeness: Likeness,
+    scratch: Path,
+    file_documents: int = FILE_DOCUMENTS,
+) -> Numbers:
+    """[count] the first document of the cluster of each; its own number when it is alone.
+
+    chunks: numbers [n] of documents below `count`, and their signatures [n, words]; those in no
+    chunk are alone. scratch: an empty directory, for files of 16 bytes a word and document.
+    """
+    if count >= _MOST_DOCUMENTS:
+        raise DataError(f"{count:,} documents in a group, at most {_MOST_DOCUMENTS:,}; cut it")
+    roots = np.memmap(scratch / "roots", np.uint32, "w+", shape=(max(count, 1),))[:count]
+    _plant(roots)
+    files = max(1, count // file_documents)
+    rows = _spread(chunks, likeness, scratch, files)
+    if rows:
+        _join_bands(roots, rows, likeness, scratch, files)
+    _flatten(roots)
+    return roots
+
+
+def _spread(
+    chunks: Iterable[tuple[Numbers, Words]], likeness: Likeness, scratch: Path, files: int
+) -> int:
+    """Write signatures, and bands by hash; returns how many documents have them."""
+    rows = 0
+    with (scratch / "signatures").open("wb") as all, (scratch / "numbers").open("wb") as names:
+        for numbers, signatures in chunks:
+            numbers.tofile(names)
+            signatures.tofile(all)
+            for band in range(likeness.words):
+                keys, starts = _by_file(signatures[:, band], rows, band, files)
+                for file, (start, stop) in enumerate(itertools.pairwise(starts)):
+                    if start < stop:
+                        with _band_file(scratch, band, file).open("ab") as one:
+                            keys[start:stop].tofile(one)
+            rows += len(numbers)
+    return rows
+
+
+def _join_bands(roots: Numbers, rows: int, likeness: Likeness, scratch: Path, files: int) -> None:
+    numbers = np.memmap(scratch / "numbers", np.uint32, "r")
+    with (scratch / "signatures").open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    signatures = np.frombuffer(mapped, np.uint64).reshape(rows, likeness.words)
+    for band in range(likeness.words):
+        for number in range(files):
+            path = _band_file(scratch, band, number)
+            if path.exists():
+                keys = np.fromfile(path, np.uint64)
+                keys.sort()
+                begin = 0
+                while begin < len(keys):
+                    begin = _join_alike(keys, begin, signatures, numbers, roots, likeness.least)
+                    mapped.madvise(mmap.MADV_DONTNEED)  # they stay in the kernel's cache
+                path.unlink()
+
+
+def _band_file(scratch: Path, band: int, file: int) -> Path:
+    return scratch / f"band-{band:02d}-{file:05d}"
+
+
+@numba.njit(cache=True, nogil=True)
+def _by_file(band, first, number, files):  # type: ignore[no-untyped-def]
+    """Hash << 32 | row, ordered by file, and where each file's begin; first: row of band[0]."""
+    starts = np.zeros(files + 2, np.int64)
+    hashes = np.empty(len(band), np.uint64)
+    for row in range(len(band)):
+        hashes[row] = mix(band[row] + U(number + 1) * GOLDEN)
+        file = (hashes[row] & U(0xFFFFFFFF)) * U(files) >> U(32)
+        starts[file + U(2)] += 1
+    starts = np.cumsum(starts)
+    keys = np.empty(len(band), np.uint64)
+    for row in range(len(band)):
+        file = (hashes[row] & U(0xFFFFFFFF)) * U(files) >> U(32)
+        keys[starts[file + U(1)]] = (hashes[row] >> U(32) << U(32)) | U(first + row)
+        starts[file + U(1)] += 1
+    return keys, starts[:-1]
+
+
+@numba.njit(cache=True, nogil=True)
+def _join_alike(keys, begin, signatures, numbers, roots, least):  # type: ignore[no-untyped-def]
+    """Join documents of the same hash whose signatures agree; returns where it stopped.
+
+    keys: sorted; of some from `begin` on, to the end of a bucket.
+    """
+    last = begin + _AT_ONCE
+    while begin < min(last, len(keys)):
+        end = begin + 1
+        while end < len(keys) and keys[end] >> U(32) == keys[begin] >> U(32):
+            end += 1
+        for later in range(begin + 1, end):
+            row = np.int64(keys[later] & U(0xFFFFFFFF))
+            for earlier in range(begin, min(later, begin + _MOST_COMPARED)):
+                other = np.int64(keys[earlier] & U(0xFFFFFFFF))
+                one, two = _root(roots, numbers[row]), _root(roots, numbers[other])
+                if one != two and equal_parts(signatures[row], signatures[other]) >= least:
+                    roots[max(one, two)] = min(one, two)
+        begin = end
+    return begin
+
+
+@numba.njit(cache=True, nogil=True)
+def _root(roots, document):  # type: ignore[no-untyped-def]
+    while roots[document] != document:
+        roots[document] = roots[roots[document]]
+        document = roots[document]
+    return document
+
+
+@numba.njit(cache=True, nogil=True)
+def _plant(roots):  # type: ignore[no-untyped-def]
+    for document in range(len(roots)):
+        roots[document] = document
+
+
+@numba.njit(cache=True, nogil=True)
+def _flatten(roots):  # type: ignore[no-untyped-def]
+    for document in range(len(roots)):
+        roots[document] = roots[roots[document]]  # an earlier one, which is flat

@@ -1,0 +1,142 @@
+"""What each document of a group is on its own: a signature, or a reason to leave it out.
+
+The documents of a task of `splits`, cleaned, in order, have a row each in one Parquet file; it is
+named for the files and the rules that decide what it says, and appears when it is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.data.contamination import RUN_WORDS, Evaluation
+from pipeline.data.document_filters import Filters
+from pipeline.data.likeness import EXACT, Likeness
+from pipeline.data.shingles import Words, have_run, signatures, word_hashes
+from pipeline.data.splits import Task
+from pipeline.data.text_batches import Batch, Counts, read_batches
+from pipeline.data.work import only_once
+
+SURVEY_VERSION = 1
+"""Goes up when the same documents come out differently."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a document is looked at for."""
+
+    likeness: Likeness | None
+    """None: copies may stay."""
+    filters: Filters
+    evaluation: Evaluation
+
+    @property
+    def let_all_pass(self) -> bool:
+        """Whether there is nothing to look for."""
+        return not (self.likeness or self.evaluation.mark) and self.filters == Filters()
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyTask:
+    """A task's documents, to make one Parquet file of."""
+
+    task: Task
+    target: Path
+
+    @property
+    def number(self) -> int:
+        """Its place among all."""
+        return self.task.number
+
+    @property
+    def weight(self) -> int:
+        """Bytes of text it is expected to hold."""
+        return self.task.weight
+
+    @property
+    def name(self) -> str:
+        """What it is, for logs."""
+        return f"survey of {self.task.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the tasks have in common, see `workers.Setup`."""
+
+    directory: Path
+    rules: Rules
+
+    def worker(self) -> Surveyor:
+        """Whoever does tasks."""
+        return Surveyor(self.rules)
+
+    def is_done(self, names: set[str], task: SurveyTask) -> bool:
+        """Whether a task's file is there; names: of what is in `directory`."""
+        return task.target.name in names
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyor:
+    """Does tasks; keeps nothing between them."""
+
+    rules: Rules
+
+    def do(self, task: SurveyTask) -> None:
+        """Make the file of `task`, unless somebody else does or has."""
+        with only_once(task.target) as temporary:
+            if temporary is None:
+                return
+            packed = {"compression": {"id": "zstd", "dropped": "zstd"}}
+            with pq.ParquetWriter(temporary, self._schema(), **packed) as writer:
+                for batch in read_batches(task.task.pieces, 0, Counts()):
+                    writer.write_table(self._table(batch))
+
+    def _schema(self) -> pa.Schema:
+        fields = [pa.field("id", pa.string()), pa.field("dropped", pa.string())]
+        if self.rules.likeness:
+            fields.append(pa.field("signature", pa.binary(8 * self.rules.likeness.words)))
+        return pa.schema(fields)
+
+    def _table(self, batch: Batch) -> pa.Table:
+        columns = [pa.array(batch.ids), pa.array(self._reasons(batch), pa.string())]
+        if self.rules.likeness:
+            sign = word_hashes if self.rules.likeness == EXACT else signatures
+            made = sign(batch.buffer, batch.offsets)
+            kind = pa.binary(8 * self.rules.likeness.words)
+            columns.append(pa.Array.from_buffers(kind, len(made), [None, pa.py_buffer(made)]))
+        return pa.table(columns, schema=self._schema())
+
+    def _reasons(self, batch: Batch) -> list[str | None]:
+        """Of each document the first that holds, filters before contamination."""
+        reasons: npt.NDArray[np.object_] = np.full(len(batch.ids), None)
+        for reason, held in self.rules.filters.reasons(batch.buffer, batch.offsets):
+            reasons[held & (reasons == None)] = reason  # noqa: E711 (item by item)
+        if len(self.rules.evaluation.table):
+            held = have_run(batch.buffer, batch.offsets, RUN_WORDS, self.rules.evaluation.table)
+            reasons[held & (reasons == None)] = "contaminated"  # noqa: E711
+        return list(reasons)
+
+
+def signed_documents(
+    surveys: list[Path], firsts: list[int], likeness: Likeness
+) -> Iterator[tuple[npt.NDArray[np.uint32], Words]]:
+    """Numbers and signatures of the documents that were not dropped, some at a time.
+
+    firsts: of each file, the number of its first document.
+    """
+    for path, first in zip(surveys, firsts):
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            for rows in file.iter_batches(columns=["dropped", "signature"]):
+                kept = rows.column("dropped").is_null().to_numpy(zero_copy_only=False)
+                column = rows.column("signature")
+                words = np.frombuffer(column.buffers()[1], np.uint64)
+                words = words.reshape(-1, likeness.words)[column.offset :][: len(column)]
+                numbers = first + np.flatnonzero(kept)
+                first += len(rows)
+                yield numbers.astype(np.uint32), words[kept]

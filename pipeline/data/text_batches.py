@@ -1,0 +1,159 @@
+"""Pieces of raw files to batches of cleaned documents; what does not come out is counted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from pipeline.data.cleaning import clean
+from pipeline.data.decisions import Decisions
+from pipeline.data.documents import read
+from pipeline.data.records import BadRecord, Dropped, Piece, Record
+
+BATCH_CHARACTERS = 1 << 22
+"""Text handled at a time: large enough for the kernels, small beside a worker's memory."""
+_RECORD_BYTES = 256  # what a record costs beside its text, about
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the input; added up over parts."""
+
+    documents: int = 0
+    bytes: int = 0
+    """Of cleaned text, UTF-8."""
+    left_out: int = 0
+    """Bytes of documents that the group stage left out."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    bad: dict[str, int] = field(default_factory=dict)
+    bad_example: str = ""
+    cut: dict[str, int] = field(default_factory=dict)
+    """Bytes that are not part of a document's text: licences, notes."""
+    packed: dict[str, int] = field(default_factory=dict)
+    """As `packing.count_tokens` says."""
+
+    def drop(self, reason: str) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def reject(self, record: BadRecord) -> None:
+        self.bad[record.reason] = self.bad.get(record.reason, 0) + 1
+        self.bad_example = self.bad_example or f"{record.where}: {record.reason}"
+
+    def add(self, other: Counts) -> None:
+        self.documents += other.documents
+        self.bytes += other.bytes
+        self.left_out += other.left_out
+        add_counts(self.dropped, other.dropped)
+        add_counts(self.bad, other.bad)
+        add_counts(self.cut, other.cut)
+        add_counts(self.packed, other.packed)
+        self.bad_example = self.bad_example or other.bad_example
+
+    def take(self, other: Counts) -> None:
+        """Add what the other has counted, which begins anew."""
+        self.add(other)
+        other.documents = other.bytes = other.left_out = 0
+        other.dropped, other.bad, other.cut, other.packed = {}, {}, {}, {}
+        other.bad_example = ""
+
+
+def add_counts(mine: dict[str, int], theirs: dict[str, int]) -> None:
+    """Add each of `theirs` to the one of the same name."""
+    for name, count in theirs.items():
+        mine[name] = mine.get(name, 0) + count
+
+
+@dataclass(slots=True)
+class Batch:
+    """Cleaned documents of one part, with what the files say of them."""
+
+    ids: list[str]
+    origins: list[str]
+    licences: list[str]
+    buffer: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    hashes: npt.NDArray[np.uint64]
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> Batch:
+        """Some of the documents."""
+        if chosen.all():
+            return self
+        kept, sizes = np.flatnonzero(chosen), np.diff(self.offsets)
+        return Batch(
+            [self.ids[index] for index in kept],
+            [self.origins[index] for index in kept],
+            [self.licences[index] for index in kept],
+            self.buffer[np.repeat(chosen, sizes)],
+            np.concatenate([[0], np.cumsum(sizes[kept])]),
+            self.hashes[kept],
+        )
+
+
+def read_batches(pieces: tuple[Piece, ...], seed: int, counts: Counts) -> Iterator[Batch]:
+    """Non-empty cleaned documents of `pieces` in order; what is dropped is counted in `counts`."""
+    records: list[Record] = []
+    licences: list[str] = []
+    size = 0
+    for piece in pieces:
+        for record in read(piece):
+            if isinstance(record, BadRecord):
+                counts.reject(record)
+                continue
+            if isinstance(record, Dropped):
+                counts.drop(record.reason)
+                continue
+            add_counts(counts.cut, dict(record.cut))
+            records.append(record)
+            licences.append(piece.source.licence)
+            size += len(record.text) + _RECORD_BYTES
+            if size >= BATCH_CHARACTERS:
+                yield from _batch(records, licences, seed, counts)
+                records, licences, size = [], [], 0
+    yield from _batch(records, licences, seed, counts)
+
+
+def read_kept(
+    pieces: tuple[Piece, ...], decisions: Path | None, seed: int, counts: Counts
+) -> Iterator[Batch]:
+    """`read_batches` without what the group stage left out, which is counted, too.
+
+    decisions: about the documents of just these pieces; None: all of them stay.
+    """
+    batches = read_batches(pieces, seed, counts)
+    if decisions is None:
+        yield from batches
+        return
+    with Decisions.open(decisions) as decided:
+        for batch in batches:
+            reasons = decided.of_next(batch.ids)
+            for reason in filter(None, reasons):
+                counts.drop(reason)
+            kept = np.array([reason is None for reason in reasons])
+            counts.left_out += int((np.diff(batch.offsets) - 1)[~kept].sum())
+            if kept.any():
+                yield batch.only(kept)
+        decided.check_end()
+
+
+def _batch(
+    records: list[Record], licences: list[str], seed: int, counts: Counts
+) -> Iterator[Batch]:
+    text = clean([record.text for record in records])
+    filled = np.diff(text.offsets) > 1  # an empty document is its NUL byte alone
+    for _ in range(len(records) - int(filled.sum())):
+        counts.drop("empty")
+    if not filled.any():
+        return
+    view = text.buffer.data
+    bounds = itertools.pairwise(text.offsets.tolist())
+    hashes = [xxhash.xxh3_64_intdigest(view[start : stop - 1], seed) for start, stop in bounds]
+    ids, origins = [record.id for record in records], [record.origin for record in records]
+    yield Batch(
+        ids, origins, licences, text.buffer, text.offsets, np.array(hashes, np.uint64)
+    ).only(filled)

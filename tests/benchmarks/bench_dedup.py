@@ -1,0 +1,160 @@
+"""Near-duplicates among a million documents: recall, precision, memory, time; peers beside.
+
+    python -m tests.benchmarks.bench_dedup [--documents 1000000]
+
+Documents of random words, 60 to 400 long, of which three in ten are copies whose Jaccard index is
+spread evenly over 0.3 to 1 (index by index from all their shingles). Found is what is left out, and
+wrong is what has an index below 0.7. Ours reads, cleans, signs, joins and writes its decisions,
+with one worker; the peak is the kernel's. The peers are given texts and sign and join them, on the
+first size, where they are installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tests.benchmarks.planted import copy_of, document, jaccard, shingle_set
+
+_STAGE = """
+import re, sys, time
+from pathlib import Path
+from pipeline.data.corpora import corpus_sources
+from pipeline.data.dedup import decide, plan_selection
+from pipeline.data.splits import cut_tasks
+from pipeline.data.workers import local_team
+began_at = time.process_time()
+_, sources = corpus_sources("web", [sys.argv[1]])
+decided = plan_selection(cut_tasks(sources), "near", [], [], Path(sys.argv[2]))
+decide(decided, local_team(1))
+print("seconds", time.process_time() - began_at)
+print("peak", re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+print("decisions", decided.directory)
+"""
+
+
+def write_corpus(path: Path, count: int) -> dict[int, float]:
+    """Documents as JSON lines; returns the index of each copy, by its line."""
+    rng = np.random.default_rng(0)
+    copies: dict[int, float] = {}
+    recent: list[list[str]] = []
+    with path.open("w") as file:
+        for line in range(count):
+            words = document(rng, int(rng.integers(60, 400)))
+            if recent and rng.random() < 0.3:
+                original = recent.pop(int(rng.integers(len(recent))))  # copied once
+                words = copy_of(original, rng.uniform(0.3, 1), rng)
+                copies[line] = jaccard(" ".join(original), " ".join(words))
+            elif len(recent) < 100_000:
+                recent.append(words)
+            file.write(json.dumps({"text": " ".join(words)}) + "\n")
+    return copies
+
+
+def find(path: Path, folder: Path) -> tuple[set[int], float, float]:
+    """Lines that the stage leaves out, CPU seconds, peak in MB."""
+    command = [sys.executable, "-c", _STAGE, str(path), str(folder)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    seconds, peak, directory = (
+        re.search(rf"{name} (\S+)", said)[1]  # type: ignore[index]
+        for name in ("seconds", "peak", "decisions")
+    )
+    dropped = [
+        reason is not None
+        for file in sorted(Path(directory).iterdir())
+        for reason in pq.read_table(file)["dropped"].to_pylist()
+    ]
+    return set(np.flatnonzero(dropped).tolist()), float(seconds), int(peak) / 1024
+
+
+def peers(path: Path, copies: dict[int, float]) -> None:
+    """The same with libraries made for it, where they are: 256 orders, 32 bands of 8, at 0.75."""
+    with path.open() as file:
+        texts = [json.loads(line)["text"] for line in file]
+    size = sum(map(len, texts))
+    for name, dropped_by in (("datasketch", by_datasketch), ("rensa", by_rensa)):
+        began_at = time.process_time()
+        try:
+            found = dropped_by(texts)
+        except ImportError:
+            print(f"{name}: not installed")
+            continue
+        seconds = time.process_time() - began_at
+        print(f"{name}: {size / seconds / 1e6:.1f} MB/s, {seconds:.1f} s; {judged(found, copies)}")
+
+
+def by_datasketch(texts: list[str]) -> set[int]:
+    """Lines that have an earlier one like them."""
+    import datasketch
+
+    lsh = datasketch.MinHashLSH(num_perm=256, params=(32, 8))
+    made, found = [], set()
+    for line, text in enumerate(texts):
+        shingles = [" ".join(words).encode() for words in shingle_set(text)]
+        made.append(datasketch.MinHash(num_perm=256))
+        made[-1].update_batch(shingles)
+        if any(made[other].jaccard(made[-1]) >= 0.75 for other in lsh.query(made[-1])):
+            found.add(line)
+        lsh.insert(line, made[-1])
+    return found
+
+
+def by_rensa(texts: list[str]) -> set[int]:
+    """Lines that have an earlier one like them."""
+    import rensa
+
+    lsh = rensa.RMinHashLSH(threshold=0.75, num_perm=256, num_bands=32)
+    made, found = [], set()
+    for line, text in enumerate(texts):
+        made.append(rensa.RMinHash(num_perm=256, seed=0))
+        made[-1].update([" ".join(words) for words in shingle_set(text)])
+        if any(made[other].jaccard(made[-1]) >= 0.75 for other in lsh.query(made[-1])):
+            found.add(line)
+        lsh.insert(line, made[-1])
+    return found
+
+
+def judged(found: set[int], copies: dict[int, float]) -> str:
+    """Recall and precision of what was left out."""
+    index = np.array([*copies.values()])
+    taken = np.array([line in found for line in copies])
+    at, over = abs(index - 0.8) < 0.01, index >= 0.8
+    right, surely = ((taken & (index >= least)).sum() / len(found) for least in (0.7, 0.75))
+    return (
+        f"recall {taken[at].mean():.4f} of {at.sum():,} at 0.79-0.81, {taken[over].mean():.4f} of "
+        f"{over.sum():,} at 0.8 and more; precision {right:.4f} of {len(found):,} (with 0.75 for "
+        f"0.7 {surely:.4f}), {len(found - copies.keys())} of them no copies"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, nargs="+", default=[20_000, 300_000, 1_000_000])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "in.jsonl"
+        write_corpus(path, 100)
+        find(path, Path(folder) / "compiled")
+        for place, count in enumerate(parser.parse_args().documents):
+            copies = write_corpus(path, count)
+            found, seconds, peak = find(path, Path(folder) / f"documents-{count}")
+            size = path.stat().st_size / 1e6
+            print(
+                f"ours: {count:,} documents, {size:,.0f} MB: {size / seconds:.1f} MB/s, "
+                f"{seconds:.1f} s of CPU, peak {peak:,.0f} MB; {judged(found, copies)}",
+                flush=True,
+            )
+            if place == 0:
+                peers(path, copies)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""Of copies the first stays, in the order of the corpora, whoever decides and whenever."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.data.corpora import corpus_sources
+from pipeline.data.dedup import Selection, decide, plan_selection
+from pipeline.data.splits import cut_tasks
+from pipeline.data.text_batches import Counts, read_kept
+from pipeline.data.validation import validation_thresholds
+from pipeline.data.workers import local_team
+from pipeline.errors import DataError
+from pipeline.recipes import recipe
+from tests.benchmarks.planted import copy_of, document, jaccard
+from tests.pipeline.preparing import MPIEXEC, contents, finish, started, tiny, write_jsonl
+
+PREPARE = (sys.executable, "-m", "pipeline.prepare")
+
+
+def corpora(folder: Path, **texts: list[str]) -> None:
+    """A directory of JSON lines for each corpus, a document a file."""
+    for corpus, its in texts.items():
+        (folder / corpus).mkdir()
+        for number, text in enumerate(its):
+            write_jsonl(folder / corpus / f"{number:03}.jsonl", [text])
+
+
+def chosen(folder: Path, *names: str, how: str = "near", split_bytes: int = 1 << 25) -> Selection:
+    sources = [source for name in names for source in corpus_sources(name, [str(folder / name)])[1]]
+    return plan_selection(cut_tasks(sources, split_bytes), how, [], [], folder / "documents")
+
+
+def outcome(decided: Selection) -> dict[str, str]:
+    """Corpus/id -> reason, "" for those that stay, as readers see it."""
+    decide(decided, local_team(1))
+    found: dict[str, str] = {}
+    for task in decided.decided_tasks():
+        assert task.decisions is not None
+        rows = pq.read_table(task.decisions).to_pylist()
+        counts = Counts()
+        batches = [*read_kept(task.pieces, task.decisions, 0, counts)]
+        kept = [row["id"] for row in rows if row["dropped"] is None]
+        assert [id for batch in batches for id in batch.ids] == kept
+        assert counts.dropped == Counter(row["dropped"] for row in rows if row["dropped"])
+        found |= {f"{row['corpus']}/{row['id']}": row["dropped"] or "" for row in rows}
+    return found
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Two corpora: a copy in each, a near copy, one that differs in case and marks only."""
+    rng = np.random.default_rng(0)
+    one, two, three = (document(rng, 200) for _ in range(3))
+    near = copy_of(two, 0.9, rng)
+    corpora(
+        tmp_path,
+        first=[" ".join(one), " ".join(three), " ".join(one)],
+        second=[
+            " ".join(two),
+            " ".join(near),
+            ", ".join(three).upper(),
+            " ".join(document(rng, 9)),
+        ],
+    )
+    return tmp_path
+
+
+def test_the_first_of_the_first_corpus_stays(small: Path) -> None:
+    reasons = outcome(chosen(small, "first", "second"))
+    assert reasons == {
+        "first/000.jsonl@0": "", "first/001.jsonl@0": "", "first/002.jsonl@0": "near-duplicate",
+        "second/000.jsonl@0": "", "second/001.jsonl@0": "near-duplicate",
+        "second/002.jsonl@0": "near-duplicate of one in first", "second/003.jsonl@0": "",
+    }  # fmt: skip
+    other = outcome(chosen(small, "second", "first"))
+    assert other["second/002.jsonl@0"] == "" and other["first/000.jsonl@0"] == ""
+    assert other["first/001.jsonl@0"] == "near-duplicate of one in second"
+
+
+def test_exact_copies_alone(small: Path) -> None:
+    reasons = outcome(chosen(small, "first", "second", how="exact"))
+    assert {name: reason for name, reason in reasons.items() if reason} == {
+        "first/002.jsonl@0": "exact copy", "second/002.jsonl@0": "exact copy of one in first",
+    }  # fmt: skip
+
+
+def test_clusters_name_the_one_that_stays(small: Path) -> None:
+    decided = chosen(small, "first", "second")
+    outcome(decided)
+    clusters = [
+        number
+        for task in decided.decided_tasks()
+        for number in pq.read_table(task.decisions)["cluster"].to_pylist()
+    ]
+    assert clusters == [0, 1, 0, 3, 3, 1, 6]
+
+
+def test_nothing_to_do_is_done_without_files(small: Path) -> None:
+    decided = chosen(small, "first", how="none")
+    decide(decided, local_team(1))
+    assert decided.mark == "" and decided.decided_tasks() == decided.tasks
+    assert not (small / "documents").exists()
+
+
+def test_what_is_left_out_for_itself_does_not_stand_for_others(tmp_path: Path) -> None:
+    """A document with too many words is no reason to leave out its shorter copy."""
+    rng = np.random.default_rng(1)
+    words = document(rng, 300)
+    corpora(tmp_path, news=[" ".join(words), " ".join(words[:290])])
+    _, sources = corpus_sources("news", [str(tmp_path / "news")])
+    tasks = cut_tasks(sources)
+    both = outcome(plan_selection(tasks, "near", [], [], tmp_path / "documents"))
+    assert [*both.values()] == ["", "near-duplicate"]
+    bound = plan_selection(tasks, "near", ["max-words=295"], [], tmp_path / "documents")
+    assert [*outcome(bound).values()] == ["too many words", ""]
+
+
+def test_done_once_and_again_for_other_files_and_rules(small: Path) -> None:
+    decided = chosen(small, "first", "second", split_bytes=600)
+    outcome(decided)
+    kept = {path: path.stat().st_mtime_ns for path in (small / "documents").rglob("*.parquet")}
+    again = chosen(small, "first", "second", split_bytes=600)
+    outcome(again)
+    assert again.mark == decided.mark
+    write_jsonl(small / "second" / "003.jsonl", ["other words " * 20])
+    changed = chosen(small, "first", "second", split_bytes=600)
+    assert changed.mark != decided.mark
+    assert sum(survey.target.exists() for survey in changed.surveys) == len(changed.surveys) - 1
+    outcome(changed)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    marks = {chosen(small, *names, how=how).mark for names, how in (
+        (("first", "second"), "near"), (("second", "first"), "near"), (("first",), "near"),
+        (("first", "second"), "exact"),
+    )}  # fmt: skip
+    assert len(marks) == 4
+
+
+def test_documents_that_changed_since_are_an_error(small: Path) -> None:
+    """The decisions are about others; nobody may take them for these."""
+    decided = chosen(small, "first")
+    decide(decided, local_team(1))
+    [task] = decided.decided_tasks()
+    write_jsonl(small / "first" / "003.jsonl", ["one more"])
+    [more] = chosen(small, "first").tasks
+    with pytest.raises(DataError, match="not about the documents that are there now"):
+        [*read_kept(more.pieces, task.decisions, 0, Counts())]
+
+
+def test_killed_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run left that died in the middle of a survey, or of the join, is done again."""
+    expected = outcome(chosen(small, "first", "second"))
+    files = contents(small / "documents")
+    shutil.rmtree(small / "documents")
+    decided = chosen(small, "first", "second")
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for place in ("pipeline.data.dedup._table", "pipeline.data.survey.Surveyor._table"):
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(place, die)
+            decide(decided, local_team(1))
+        assert not decided.directory.exists()
+        for survey in decided.surveys[1:]:
+            survey.target.unlink(missing_ok=True)
+    (decided.directory.parent / f".{decided.mark}.tmp" / "left").mkdir(parents=True)
+    assert outcome(decided) == expected
+    assert contents(small / "documents") == files
+
+
+def test_two_processes_decide_the_same(small: Path) -> None:
+    decided = chosen(small, "first", "second", split_bytes=600)
+    decide(decided, local_team(1))
+    files = contents(small / "documents")
+    shutil.rmtree(small / "documents")
+    decide(decided, local_team(2))
+    assert contents(small / "documents") == files and len(decided.surveys) > 4
+
+
+def test_a_corpus_of_nothing_but_copies_is_an_error(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    texts = [" ".join(document(rng, 50)) for _ in range(3)]
+    corpora(tmp_path, first=texts, second=texts[:2])
+    decided = chosen(tmp_path, "first", "second")
+    decide(decided, local_team(1))
+    with pytest.raises(DataError) as error:
+        validation_thresholds(decided.decided_tasks(), recipe("roberta_tiny").data)
+    assert str(error.value).startswith(
+        "corpus second: all documents of 2 file(s) are left out: 2 near-duplicate of one in first; "
+    )
+
+
+def test_no_copy_of_a_held_out_document_is_trained_on(tmp_path: Path) -> None:
+    """Over two corpora of different thresholds; without the stage there are many."""
+    rng = np.random.default_rng(3)
+    news = [document(rng, 80) for _ in range(60)]
+    web = [copy_of(words, 0.9, rng) for words in news[::2]] + [document(rng, 80) for _ in range(9)]
+    corpora(tmp_path, news=[" ".join(w) for w in news], web=[" ".join(w) for w in web])
+    data = recipe("roberta_tiny").data
+
+    def leaks(how: str) -> tuple[int, Counter[str]]:
+        """Pairs across the split, and how many documents of each corpus are held out."""
+        decided = chosen(tmp_path, "news", "web", how=how)
+        decide(decided, local_team(1))
+        tasks = decided.decided_tasks()
+        thresholds = validation_thresholds(tasks, data)
+        sides: tuple[list[str], list[str]] = ([], [])
+        held_out: Counter[str] = Counter()
+        for task in tasks:
+            for batch in read_kept(task.pieces, task.decisions, data.seed, Counts()):
+                texts = batch.buffer.tobytes().decode().split("\0")
+                for text, value in zip(texts, batch.hashes):
+                    side = int(value < np.uint64(thresholds[task.corpus]))
+                    sides[side].append(text)
+                    held_out[task.corpus] += side
+        return sum(jaccard(one, other) > 0.7 for one in sides[1] for other in sides[0]), held_out
+
+    # a tenth of what stays: of 60 and 39 documents, of 60 and 9
+    assert leaks("none") == (4, {"news": 6, "web": 3})
+    assert leaks("near") == (0, {"news": 6, "web": 1})
+
+
+def test_same_decisions_and_shards_from_ranks_and_parts(
+    tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """With all that the stage can do, killed once on the way."""
+    rng = np.random.default_rng(4)
+    texts = [" ".join(document(rng, int(rng.integers(5, 120)))) for _ in range(240)]
+    texts += [" ".join(copy_of(text.split(), 0.9, rng)) for text in texts[::4]]
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(4):
+        write_jsonl(folder / f"{number}.jsonl", texts[number::4])
+    (tmp_path / "dev.tsv").write_text(f"1\t{texts[17]}\n")
+    small = str(Path(__file__).parents[2] / "end_to_end" / "small_splits.py")
+    outputs: dict[str, Path] = {}
+    asked = ["--dedup", "near", "--decontaminate", tmp_path / "dev.tsv", "--filter", "min-words=10",
+             "--set", "data.duplicates=1"]  # fmt: skip
+    for name, launcher, more in (
+        ("one", (sys.executable, small), ["--workers", 1]),
+        ("ranks", (MPIEXEC, "-n", 2, sys.executable, small), []),
+        ("parts", (sys.executable, small), ["--part", "1/2", "--workers", 1]),
+        ("parts", (sys.executable, small), ["--part", "2/2", "--workers", 1]),
+    ):
+        outputs[name] = tmp_path / name / "out"
+        root = {"TENFOLD_ROOT": str(tmp_path / name)}
+        command = [*launcher, "--corpus", "news", "--input", folder, *asked, *more,
+                   *tiny(tiny_tokenizer, outputs[name])]  # fmt: skip
+        if name == "one":
+            with started(*command, **root) as killed:
+                while len([*(tmp_path / "one").glob("documents/surveys/*.parquet")]) < 3:
+                    assert killed.poll() is None
+                    time.sleep(0.01)
+                killed.kill()
+        result = finish(*command, **root)
+        assert result.returncode == 0, result.stderr
+    for name in ("ranks", "parts"):
+        assert contents(outputs[name]) == contents(outputs["one"])
+        decisions = (tmp_path / each / "documents" / "decisions" for each in ("one", name))
+        one, other = map(contents, decisions)
+        assert one == other and len(one) > 4
+    manifest = json.loads((outputs["one"] / "manifest.json").read_bytes())
+    dropped = manifest["corpora"]["news"]["dropped"]
+    assert dropped.keys() == {"near-duplicate", "contaminated", "too few words"}
+    assert manifest["totals"]["documents"] + sum(dropped.values()) == len(texts)
+    assert "news: left out" in result.stdout
+    size = sum(len(text) for text in texts)
+    about = manifest["corpora"]["news"]
+    assert about["bytes"] + about["left_out_bytes"] == size and about["left_out_bytes"] > 0

@@ -1,0 +1,56 @@
+"""Filters beside their definitions, and what is asked for wrongly."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.data.cleaning import clean
+from pipeline.data.document_filters import Filters
+from pipeline.errors import ConfigError
+
+TEXTS = ["one two three four", "one 2 3 4", "one\ntwo\none\none", "one", "... 5"]
+
+
+def reasons(*given: str) -> dict[str, list[str]]:
+    text = clean(TEXTS)
+    return {
+        reason: [found for found, is_held in zip(TEXTS, held) if is_held]
+        for reason, held in Filters.parse([*given]).reasons(text.buffer, text.offsets)
+        if held.any()
+    }
+
+
+def test_nothing_is_asked_for() -> None:
+    assert reasons() == {}
+
+
+def test_each_filter() -> None:
+    """A bound itself is within."""
+    assert reasons("min-words=4") == {"too few words": ["one", "... 5"]}
+    assert reasons("max-words=1") == {"too many words": TEXTS[:3]}
+    assert reasons("min-letters=0.25") == {"too few letters": ["... 5"]}
+    assert reasons("min-letters=0.3") == {"too few letters": ["one 2 3 4", "... 5"]}
+    assert reasons("max-repeated=0.5") == {}
+    assert reasons("max-repeated=0.49") == {"repeated lines": ["one\ntwo\none\none"]}
+    assert [*reasons("max-repeated=0.4", "max-words=3")] == ["too many words", "repeated lines"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("min-word=5", "no such filter; did you mean min-words?"),
+        ("min-words", "min-words wants a number of words, e.g. min-words=50"),
+        ("min-words=-1", "min-words wants"),
+        ("min-words=nan", "min-words wants"),
+        ("min-letters=80", "min-letters wants a share from 0 to 1, e.g. min-letters=0.8"),
+        ("max-repeated=two", "max-repeated wants a share"),
+    ],
+)
+def test_what_is_no_filter(given: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Filters.parse([given])
+
+
+def test_bounds_that_no_document_keeps() -> None:
+    with pytest.raises(ConfigError, match="so many and so few"):
+        Filters.parse(["min-words=5", "max-words=4"])

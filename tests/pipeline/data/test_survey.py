@@ -1,0 +1,72 @@
+"""A row a document: a signature, or the first reason to leave it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from pipeline.data.cleaning import clean
+from pipeline.data.contamination import Evaluation
+from pipeline.data.document_filters import Filters
+from pipeline.data.documents import sniff
+from pipeline.data.likeness import EXACT, NEAR, Likeness
+from pipeline.data.shingles import signatures, word_hashes
+from pipeline.data.splits import cut_tasks
+from pipeline.data.survey import Rules, Survey, SurveyTask, signed_documents
+from tests.pipeline.preparing import write_jsonl
+
+EVALUATION = "a b c d e f g h i j k l m"
+TEXTS = ["one two three", "one", f"so {EVALUATION} it is", "1 2 3 4 5", " ", "three two one"]
+
+
+def survey(folder: Path, likeness: Likeness | None) -> tuple[Path, list[str]]:
+    """The Parquet file, and the documents that are no empty ones."""
+    (folder / "eval.txt").write_text(EVALUATION)
+    path = write_jsonl(folder / "in.jsonl", TEXTS)
+    [task] = cut_tasks([sniff(path, "news", path.name)])
+    rules = Rules(
+        likeness, Filters(min_words=2, min_letters=0.5), Evaluation.read([str(folder / "eval.txt")])
+    )
+    made = SurveyTask(task, folder / "made.parquet")
+    setup = Survey(folder, rules)
+    assert not setup.is_done({path.name for path in folder.iterdir()}, made)
+    setup.worker().do(made)
+    assert setup.is_done({path.name for path in folder.iterdir()}, made)
+    written = made.target.stat().st_mtime_ns
+    setup.worker().do(made)
+    assert made.target.stat().st_mtime_ns == written
+    return made.target, [text for text in TEXTS if text.strip()]
+
+
+def test_each_document_has_a_row(tmp_path: Path) -> None:
+    path, texts = survey(tmp_path, NEAR)
+    rows = pq.read_table(path)
+    assert rows["id"].to_pylist() == ["in.jsonl@0", "in.jsonl@26", "in.jsonl@42", "in.jsonl@89",
+                                      "in.jsonl@125"]  # fmt: skip
+    assert rows["dropped"].to_pylist() == [
+        None, "too few words", "contaminated", "too few letters", None,
+    ]  # fmt: skip
+    text = clean(texts)
+    signed = signatures(text.buffer, text.offsets)
+    assert rows["signature"].to_pylist() == [row.tobytes() for row in signed]
+    [(numbers, words)] = signed_documents([path], [100], NEAR)
+    assert numbers.tolist() == [100, 104] and (words == signed[[0, 4]]).all()
+
+
+def test_exact_copies_and_none(tmp_path: Path) -> None:
+    path, texts = survey(tmp_path, EXACT)
+    text = clean(texts)
+    hashes = word_hashes(text.buffer, text.offsets)
+    [(numbers, words)] = signed_documents([path], [0], EXACT)
+    assert numbers.tolist() == [0, 4] and (words == hashes[[0, 4]]).all()
+    path.unlink()
+    path, _ = survey(tmp_path, None)
+    assert pq.read_schema(path).names == ["id", "dropped"]
+
+
+def test_several_files_go_on_counting(tmp_path: Path) -> None:
+    path, _ = survey(tmp_path, NEAR)
+    chunks = [*signed_documents([path, path], [0, 5], NEAR)]
+    assert np.concatenate([numbers for numbers, _ in chunks]).tolist() == [0, 4, 5, 9]
