@@ -8,6 +8,7 @@ are independent, so they can be made in any order, anywhere, twice: the bytes ar
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
