@@ -34,16 +34,25 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         required=True,
         metavar="NAME",
-        help="wikipedia, bookcorpus, cc-news, openwebtext, stories, sample (comes with the code), "
-        "or a path",
+        help="wikipedia, bookcorpus, cc-news, openwebtext, stories, 16gb (the first two), 160gb "
+        "(all five), sample (comes with the code), or a path",
     )
     parser.add_argument(
         "--input",
         nargs="+",
+        action="extend",
         default=[],
         metavar="PATH",
-        help="the corpus's files, directories or globs: JSONL, plain text, wikiextractor output, "
-        "MediaWiki dumps, WARC and WET (all also .gz .zst .xz .bz2 .lz4), Parquet",
+        help="the corpus's files, directories or globs, or URLs of such (s3://, https://): JSONL, "
+        "plain text, books, TEI, wikiextractor output, MediaWiki dumps, WARC and WET, tars of text "
+        "(all also .gz .zst .xz .bz2 .lz4), Parquet; of a group MEMBER=PATH..., or one directory "
+        "with a folder for each member (default: the Hub's copy of a named corpus)",
+    )
+    parser.add_argument(
+        "--revision",
+        default="",
+        metavar="COMMIT",
+        help="of the Hub's copy (default: the one that --explain names)",
     )
     parser.add_argument(
         "--text-field",
@@ -54,9 +63,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plain-text",
         default="",
-        choices=["file", "blank_lines"],
-        help="plain text files: one document a file, or documents parted by blank lines "
-        "(default: file for wikipedia and bookcorpus, else blank_lines)",
+        choices=["file", "book", "blank_lines"],
+        help="plain text files: one document a file, one book a file, or documents parted by blank "
+        "lines (default: file for wikipedia, book for bookcorpus, else blank_lines)",
     )
     parser.add_argument(
         "--pages-per-domain",
@@ -88,6 +97,11 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
 def chosen_recipe(name: str, settings: list[str]) -> Run:
     """The recipe with its settings changed; ConfigError for unknown names and illegal values."""
     return override(recipe(name), settings)
+
+
+def downloads() -> Path:
+    """Where copies from the Hub go."""
+    return data_root() / "downloads"
 
 
 def cores() -> int:

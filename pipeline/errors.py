@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -15,6 +16,9 @@ EXIT_BY_USER = 130
 """Ctrl-C, as shells count it."""
 EXIT_INTERRUPTED = 75
 """Asked to stop, saved, and to be started again: what batch systems know as a temporary failure."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Of errors that name no file, those that are the user's to mend."""
 
 
 class PipelineError(Exception):
@@ -74,10 +78,11 @@ def _run(main: Callable[[], None]) -> None:
         sys.exit(0)
     except OSError as error:
         # A disk that is full, read-only or gone, wherever it was met; files appear whole or not.
-        if error.filename is None:
+        if error.filename is None and error.errno not in _FULL:
             raise
+        where = f"{error.filename}: " if error.filename else ""
         reason = error.strerror or str(error)
-        print(f"error: {error.filename}: {reason}; mend that and run again", file=sys.stderr)
+        print(f"error: {where}{reason}; mend that and run again", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

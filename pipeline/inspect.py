@@ -1,4 +1,4 @@
-"""Look at shards: `python -m pipeline.inspect DIR [--sequence I] [--verify]`.
+"""Look at shards or documents: `python -m pipeline.inspect PATH [--sequence I] [--verify]`.
 
 Shows sequences as the encoder will see them, their masks side by side, and statistics over all
 rows; `--verify` reads every byte again, checks its hash and draws every mask anew. Where the loader
@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 from pipeline.command import Parser
 from pipeline.data import shards
+from pipeline.data.corpora import describe_cut
 from pipeline.data.masking import KEPT, MASK, RANDOM
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
@@ -27,6 +28,7 @@ from pipeline.data.tokenizer_json import UNIGRAM
 from pipeline.data.verification import verify
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
+from pipeline.inspect_documents import holds_documents, inspect_documents
 from pipeline.train_tokenizer import print_tokenizer
 
 _CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}
@@ -41,6 +43,13 @@ _LEGEND = "M {mask}  R random id  K kept, predicted all the same  · not predict
 def main() -> None:
     arguments = _parse()
     directory: Path = arguments.directory
+    if holds_documents(directory):
+        inspect_documents(arguments)
+        return
+    if arguments.html or arguments.corpus or arguments.decisions is not None:
+        raise ConfigError(
+            f"--html, --corpus and --decisions are for documents; {directory} holds none"
+        )
     if (directory / "word_starts.bin").exists():
         print_tokenizer(directory)
         return
@@ -102,6 +111,8 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
             f"({corpus['validation_sequences']:,} held out) {corpus['tokens']:>13,} tokens, "
             f"left out: {reasons or 'nothing'}"
         )
+        if cut := corpus.get("cut"):  # manifests of old have none
+            print(f"  {'':12} cut from documents: {describe_cut(cut)}")
         packed = corpus["packed"]
         if packed["dropped_tokens"] or packed["repeated_tokens"]:
             print(
@@ -243,10 +254,15 @@ def _parse() -> argparse.Namespace:
     parser = Parser(
         prog="python -m pipeline.inspect",
         description="Show what pipeline.prepare made: counts, mask rates, lengths, and a sequence "
-        "with its masks side by side; or what a tokenizer does to many scripts.",
+        "with its masks side by side; or what a tokenizer does to many scripts; or what documents "
+        "are: samples kept and left out by reason, lengths, languages, sites, copies.",
     )
     parser.add_argument(
-        "directory", type=Path, metavar="DIR", help="a prepared directory, or a tokenizer's"
+        "directory",
+        type=Path,
+        metavar="PATH",
+        help="a prepared directory, a tokenizer's, or documents: raw files, or those of "
+        "$TENFOLD_ROOT/documents",
     )
     parser.add_argument(
         "--sequence", type=int, default=0, metavar="I", help="which sequence to show (default: 0)"
@@ -269,9 +285,37 @@ def _parse() -> argparse.Namespace:
         action="store_true",
         help="read every file, check its hash, draw every mask again and compare",
     )
+    parser.add_argument(
+        "--corpus",
+        default="",
+        metavar="NAME",
+        help="of documents: read them as those of this corpus or group, as pipeline.prepare does",
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=3,
+        metavar="N",
+        help="of documents: how many to show that are kept, and left out for each reason "
+        "(default: 3)",
+    )
+    parser.add_argument(
+        "--decisions",
+        nargs="?",
+        const="",
+        metavar="DIR",
+        help="of documents: also show what --dedup and --filter of pipeline.prepare left out, and "
+        "copies beside each other (default: the newest in $TENFOLD_ROOT/documents/decisions); "
+        "needs the --corpus and files that it had",
+    )
+    parser.add_argument(
+        "--html", type=Path, metavar="PAGE", help="of documents: also write a page for a browser"
+    )
     arguments = parser.parse_args()
     if arguments.tokens < 0:
         raise ConfigError(f"--tokens {arguments.tokens}: give a number, or 0 for all")
+    if arguments.samples < 0:
+        raise ConfigError(f"--samples {arguments.samples}: give a number, or 0 for none")
     return arguments
 
 

@@ -15,19 +15,24 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.command import chosen_recipe, cores, data_root
+from pipeline.command import chosen_recipe, cores, data_root, downloads
 from pipeline.data import assembly, shards, splits
-from pipeline.data.corpora import corpus_sources, describe_input, limit_sites
+from pipeline.data.corpora import corpus_sources, describe_cut, describe_input, limit_sites
 from pipeline.data.dedup import decide, plan_selection
 from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.estimate import describe, estimate
+from pipeline.data.explanation import explain
 from pipeline.data.extraction import extracted
 from pipeline.data.files import remove_temporaries
+from pipeline.data.fitness import require_fit
+from pipeline.data.groups import most_text, require_size
 from pipeline.data.identity import engine_versions, shard_identity
 from pipeline.data.masking import Masking
+from pipeline.data.obtaining import obtained
 from pipeline.data.preparation import Preparation
 from pipeline.data.ranks import join, run_together
 from pipeline.data.records import Source
+from pipeline.data.remote import local_inputs
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizer_training import train
@@ -65,13 +70,19 @@ def main() -> None:
 
 def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) -> None:
     """All of it, from files to the manifest; `team` does the tasks."""
+    if arguments.explain:
+        print("\n".join(explain(arguments.corpus, shutil.get_terminal_size().columns)))
+        return
     started_at = time.perf_counter()
     run = chosen_recipe(arguments.recipe, arguments.set)
-    corpus, sources = corpus_sources(
-        arguments.corpus, arguments.input, arguments.text_field, arguments.plain_text
-    )
-    sources = limit_sites(sources, arguments.pages_per_domain)
-    print(f"input: {describe_input(sources)}", flush=True)
+    inputs = local_inputs(arguments.input, downloads(), copying=not arguments.dry_run)
+    inputs = obtained(
+        arguments.corpus, inputs, downloads(), run.data, revision=arguments.revision,
+        allow_short=arguments.allow_short, fetching=arguments.fetch,
+    )  # fmt: skip
+    if arguments.fetch:
+        return
+    corpus, sources = _find_sources(arguments, inputs, run.data)
     if arguments.dry_run:
         _estimate(arguments, sources, run.data)
         return
@@ -118,8 +129,25 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
             return
         parts = assembly.read_parts(work.path, tasks)
         assembly.check_bad_records(parts, arguments.max_bad_fraction)
+        if not arguments.allow_short:
+            require_size(corpus, assembly.corpus_text(parts))
         manifest = assemble(output, parts, job, run, vocabulary, sources, mark)
     _report(output, manifest, time.perf_counter() - started_at)
+
+
+def _find_sources(
+    arguments: argparse.Namespace, inputs: list[str], data: Data
+) -> tuple[str, list[Source]]:
+    """The corpus's name and files; an error where these cannot become what was asked for."""
+    corpus, sources = corpus_sources(
+        arguments.corpus, inputs, arguments.text_field, arguments.plain_text
+    )
+    sources = limit_sites(sources, arguments.pages_per_domain)
+    print(f"input: {describe_input(sources)}", flush=True)
+    require_fit(sources, data)
+    if not arguments.allow_short:
+        require_size(corpus, most_text(sources), "at most")
+    return corpus, sources
 
 
 def _is_last(
@@ -256,6 +284,8 @@ def _report(output: Path, manifest: shards.Manifest, seconds: float) -> None:
         if left_out:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
             print(f"{name}: left out {reasons}")
+        if corpus["cut"]:
+            print(f"{name}: cut from documents {describe_cut(corpus['cut'])}")
     engine = fast_engine(manifest.tokenizer["kind"]).split()[0]
     for mismatch in manifest.engine["mismatches"]:
         print(f"{engine} differed from tokenizers, which made the split's ids instead: {mismatch}")
@@ -290,6 +320,8 @@ def _estimate(arguments: argparse.Namespace, sources: list[Source], data: Data) 
         print(line)
     if arguments.dedup != "none" or arguments.decontaminate or arguments.filter:
         print("all of it before --dedup, --decontaminate and --filter leave anything out")
+    if not arguments.allow_short:
+        require_size(arguments.corpus, {name: about.text for name, about in found.items()}, "about")
 
 
 if __name__ == "__main__":

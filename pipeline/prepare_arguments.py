@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pipeline.command import Parser, add_input_arguments, add_recipe_arguments
 from pipeline.data.dedup import DEDUP
+from pipeline.data.groups import group_of
+from pipeline.data.source_table import GROUPS
 from pipeline.errors import ConfigError
 
 
@@ -19,6 +21,7 @@ def prepare_arguments() -> argparse.Namespace:
         "Interrupted, it goes on where it was when run again.",
     )
     add_input_arguments(parser)
+    _add_source_arguments(parser)
     add_recipe_arguments(parser)
     _add_selection_arguments(parser)
     parser.add_argument(
@@ -74,11 +77,38 @@ def prepare_arguments() -> argparse.Namespace:
         "tokenizers, or tokenizers alone (slow)",
     )
     arguments = parser.parse_args()
+    if not arguments.dedup:
+        group = group_of(arguments.corpus, arguments.input)
+        arguments.dedup = group.dedup if group else "none"
     if not 0 <= arguments.max_bad_fraction < 1:
         raise ConfigError(f"--max-bad-fraction {arguments.max_bad_fraction}: choose one in [0, 1)")
+    if arguments.allow_short and arguments.corpus not in GROUPS:
+        raise ConfigError(
+            f"--allow-short is for groups ({', '.join(GROUPS)}), not {arguments.corpus}; drop it"
+        )
     if arguments.workers is not None and arguments.workers < 1:
         raise ConfigError(f"--workers {arguments.workers}: at least one is needed")
     return arguments
+
+
+def _add_source_arguments(parser: Parser) -> None:
+    """What is asked of the source table, and of the Hub."""
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="say where the corpus is found, its sizes, licence and known defects; do nothing",
+    )
+    parser.add_argument(
+        "--fetch",
+        action="store_true",
+        help="fetch the Hub's copy to $TENFOLD_ROOT/downloads, where compute nodes without a "
+        "network find it, and do no more; a group's members that have --input are left out",
+    )
+    parser.add_argument(
+        "--allow-short",
+        action="store_true",
+        help="take a group that has over a tenth less text than stated (16gb, 160gb)",
+    )
 
 
 def _add_selection_arguments(parser: Parser) -> None:
@@ -86,9 +116,10 @@ def _add_selection_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--dedup",
         choices=list(DEDUP),
-        default="none",
+        default="",
         help="leave out exact copies, or near-duplicates as well (Jaccard index of 5-word runs "
-        "above about 0.75), of documents that come earlier (default: %(default)s)",
+        "above about 0.75), of documents that come earlier (default: near for a group of corpora, "
+        "else none)",
     )
     parser.add_argument(
         "--decontaminate",

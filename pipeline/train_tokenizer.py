@@ -20,10 +20,14 @@ from pipeline.command import (
     chosen_recipe,
     cores,
     data_root,
+    downloads,
 )
 from pipeline.data.corpora import corpus_sources, limit_sites
 from pipeline.data.extraction import extracted
+from pipeline.data.fitness import require_fit
+from pipeline.data.obtaining import obtained
 from pipeline.data.records import Source
+from pipeline.data.remote import local_inputs
 from pipeline.data.splits import cut_tasks
 from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
@@ -135,10 +139,16 @@ def main() -> None:
         raise ConfigError(
             f"--output {arguments.output} holds a tokenizer already; name a new folder"
         )
+    inputs = local_inputs(arguments.input, downloads())
+    inputs = obtained(
+        arguments.corpus, inputs, downloads(), data,
+        revision=arguments.revision, allow_short=True,
+    )  # fmt: skip
     _, sources = corpus_sources(
-        arguments.corpus, arguments.input, arguments.text_field, arguments.plain_text
+        arguments.corpus, inputs, arguments.text_field, arguments.plain_text
     )
     sources = limit_sites(sources, arguments.pages_per_domain)
+    require_fit(sources, data)
     arguments.output.mkdir(parents=True, exist_ok=True)  # or fail before the work, not after
     sources = extracted(sources, data_root() / "documents", local_team(cores()))
     train_tokenizer(sources, data, arguments.output, int(arguments.sample_bytes))

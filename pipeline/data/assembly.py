@@ -155,6 +155,15 @@ def other_files(output: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+def corpus_text(parts: list[Part]) -> dict[str, float]:
+    """Bytes of cleaned text of each corpus, with what the group stage left out."""
+    text: dict[str, float] = {}
+    for part in parts:
+        size = part.counts.bytes + part.counts.left_out
+        text[part.corpus] = text.get(part.corpus, 0) + size
+    return text
+
+
 def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]:
     """Per corpus what the manifest says of it; licences: in the corpora's order."""
     counts: dict[str, Any] = {}
@@ -173,6 +182,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "left_out_bytes": total.left_out,
             "dropped": total.dropped,
             "bad": total.bad,
+            "cut": total.cut,
             "packed": total.packed,
             "licence": licence,
         }

@@ -1,4 +1,4 @@
-"""Corpora by name: what files of each look like, and under which licence its text comes."""
+"""Corpora by name, groups of them, and paths: which files they are, and how these are read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 from pipeline.data.documents import sniff
-from pipeline.data.records import FORMAT_NAMES, Source
+from pipeline.data.groups import group_of, member_inputs, require_members
+from pipeline.data.records import FORMAT_NAMES, PlainText, Source
+from pipeline.data.source_table import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.errors import ConfigError, DataError
 from pipeline.settings import nearest
 
@@ -21,80 +23,64 @@ SAMPLE = "sample"
 _SAMPLE_FILES = Path(__file__).parent / "sample"
 
 
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """What `prepare` must know of a corpus before it opens a file."""
-
-    description: str
-    plain_text: Literal["file", "blank_lines"]
-    """In plain text files: one document a file, or documents parted by blank lines."""
-    licence: str
-    """Of the text, as its source states it."""
-
-
-CORPORA = {
-    "wikipedia": Corpus(
-        "encyclopedia articles: a MediaWiki dump, or as wikiextractor writes them",
-        "file",
-        "CC BY-SA",
-    ),
-    "bookcorpus": Corpus("books, one a file", "file", "as each book's"),
-    "cc-news": Corpus("news articles: WARC or JSON lines", "blank_lines", "third-party pages"),
-    "openwebtext": Corpus("web pages, JSON lines", "blank_lines", "third-party pages"),
-    "stories": Corpus("stories, JSON lines", "blank_lines", "as each story's"),
-}
-"""Corpora whose files the user brings with `--input`."""
-
-SAMPLE_CORPORA = {
-    "articles": Corpus("Wikipedia articles", "file", "CC BY-SA 3.0"),
-    "books": Corpus("novels", "file", "public domain"),
-    "news": Corpus("Wikinews articles", "blank_lines", "CC BY 2.5"),
-    "web": Corpus("encyclopedia pages in a crawl's shape", "blank_lines", "CC BY-SA 3.0"),
-    "stories": Corpus("short stories", "blank_lines", "public domain"),
-}
-"""The members of `sample`: text that comes with the code (sample/CREDITS.md)."""
-
-
 def corpus_sources(
     corpus: str, inputs: list[str], text_field: str = "", plain_text: str = ""
 ) -> tuple[str, list[Source]]:
     """The corpus's name and its files, in an order that does not depend on the machine.
 
-    corpus: a name of CORPORA, `sample`, or a path; inputs: files, directories or globs;
-    text_field and plain_text: override what the corpus says ("" for its own).
+    corpus: a name of CORPORA or GROUPS, `sample`, or a path; inputs: files, directories or globs,
+    for a group as `groups.member_inputs` says; text_field and plain_text: override what the corpus
+    says ("" for its own).
     """
     if corpus == SAMPLE:
         if inputs:
             raise ConfigError("--corpus sample brings its own files; drop --input")
         sources: list[Source] = []
         for name, member in SAMPLE_CORPORA.items():
-            files = _expand([str(_SAMPLE_FILES / name)])
-            sources += _sources(name, member, files, text_field, plain_text)
+            found = _expand([str(_SAMPLE_FILES / name)])
+            sources += _sources(name, member, found, text_field, plain_text)
         return corpus, sources
     if "" in inputs or not corpus:
         raise ConfigError("--corpus and --input want names; an empty one was given")
+    group = group_of(corpus, inputs)
+    if group:
+        files = member_inputs(corpus, group, inputs)
+        if corpus in GROUPS:
+            require_members(corpus, files)
+        else:
+            _require_name(corpus, corpus)
+        sources = []
+        for name, paths in files.items():
+            if paths:
+                sources += _sources(name, CORPORA[name], _expand(paths), text_field, plain_text)
+        return corpus, sources
     if corpus in CORPORA:
         if not inputs:
             raise ConfigError(
                 f"--corpus {corpus} needs its files: --input PATH... "
-                f"({CORPORA[corpus].description})"
+                f"({CORPORA[corpus].description}; --explain says where there are some)"
             )
         return corpus, _sources(corpus, CORPORA[corpus], _expand(inputs), text_field, plain_text)
-    names = [*CORPORA, SAMPLE]
+    names = [*CORPORA, *GROUPS, SAMPLE]
     if not inputs and not (Path(corpus).exists() or _glob(corpus)):
         raise ConfigError(
             f"unknown corpus {corpus!r}, and no such path; did you mean "
             f"{nearest(corpus, names)}? ({', '.join(names)}, or a path)"
         )
     name = Path(corpus).absolute().name.split(".")[0] if not inputs else corpus
-    if not re.fullmatch(r"[\w.-]+", name):
-        raise ConfigError(
-            f"--corpus {corpus} gives no name for directories; use --corpus NAME --input {corpus}"
-        )
+    _require_name(name, corpus)
     for known in difflib.get_close_matches(name, names, 1, 0.8):
         print(f"corpus {name} is read as your own; if you meant {known}, say --corpus {known}")
-    own = Corpus("the user's own", "blank_lines", "unknown")
+    own = Corpus(description="the user's own", plain_text="blank_lines", licence="unknown")
     return name, _sources(name, own, _expand(inputs or [corpus]), text_field, plain_text)
+
+
+def _require_name(name: str, path: str) -> None:
+    """ConfigError for a name that directories cannot have; path: what it was made from."""
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ConfigError(
+            f"--corpus {path} gives no name for directories; use --corpus NAME --input {path}"
+        )
 
 
 def limit_sites(sources: list[Source], pages_per_domain: int) -> list[Source]:
@@ -120,7 +106,9 @@ def _sources(
             corpus=name,
             name=label,
             text_field=text_field,
-            plain_text="file" if (plain_text or corpus.plain_text) == "file" else "blank_lines",
+            plain_text=next(
+                (known for known in get_args(PlainText) if known == plain_text), corpus.plain_text
+            ),
             forced_text=bool(plain_text),
             licence=corpus.licence,
         )
@@ -166,15 +154,21 @@ def files_of(given: str) -> list[tuple[str, Path]]:
 def _walk(directory: Path) -> Iterator[Path]:
     """Files that hold something, below a directory and directories linked there; none hidden."""
     seen: set[str] = set()
-    for folder, folders, names in os.walk(directory, followlinks=True):
+    for folder, folders, names in os.walk(directory, onerror=_refuse, followlinks=True):
         if os.path.realpath(folder) in seen:
             raise DataError(f"{folder} is linked in a circle, or twice; remove the link")
         seen.add(os.path.realpath(folder))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
             path = Path(folder, name)
+            if path.is_symlink() and not name.startswith(".") and not path.exists():
+                raise DataError(f"{path} is a link that leads nowhere; mend or remove it")
             if not name.startswith(".") and path.is_file() and path.stat().st_size:
                 yield path
+
+
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _glob(pattern: str) -> list[Path]:
@@ -191,3 +185,8 @@ def describe_input(sources: list[Source]) -> str:
     )
     files = ", ".join(f"{count} {kind}" for kind, count in counted.items())
     return f"{files}; {sum(source.size for source in sources) / 1e6:,.1f} MB"
+
+
+def describe_cut(cut: dict[str, int]) -> str:
+    """What of documents is not in their text, in words; cut: bytes by reason."""
+    return ", ".join(f"{size:,} bytes of {reason}" for reason, size in cut.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pipeline.data.holes import mend
 from pipeline.data.raw_bytes import read_blocks
 from pipeline.data.records import BadRecord, Dropped, Piece, Record, Where, check_length
 
@@ -46,4 +47,4 @@ def _document(
     name = f"{where.source.name}@{position}"
     if text in ("", attributes.get("title", "").strip()):
         return Dropped(name, "title only")
-    return Record(name, attributes.get("url") or where.source.name, text)
+    return Record(name, attributes.get("url") or where.source.name, mend(text))

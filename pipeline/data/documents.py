@@ -8,13 +8,12 @@ with the reason; a file that cannot be used is a DataError.
 Memory is bounded by one block and one document, whatever the size of the file.
 
 Ids are "name@position": for JSON lines and text the position in bytes (after decompression) at
-which the record begins, for Parquet the row. Dumps of wikis and WARC files, slow to
+which the record begins, for Parquet the row. Dumps of wikis, WARC files and archives, slow to
 read, are read as Parquet, see `extraction`.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,12 +21,14 @@ from typing import Any
 
 import orjson
 
+from pipeline.data.books import BOOK_VERSION, is_gutenberg, read_book
 from pipeline.data.doc_markup import read_doc_markup
+from pipeline.data.holes import HOLES_VERSION, mend
+from pipeline.data.plain_text import read_blank_line_documents, read_whole_file
 from pipeline.data.raw_bytes import (
     BOM,
     Compression,
     first_line_start,
-    follows_blank_line,
     parse_again,
     read_blocks,
     read_head,
@@ -46,24 +47,42 @@ from pipeline.data.records import (
     Record,
     Source,
     Where,
-    check_length,
     end_of,
 )
+from pipeline.data.tar_archives import is_tar
+from pipeline.data.tei import TEI_VERSION, read_tei
 from pipeline.errors import DataError
 
-READING_VERSION = 1
+READING_VERSION = 2
 """Part of every shard's fingerprint: which records a file gives, in which order, with which ids."""
+READERS: dict[Format, int] = {
+    "book": BOOK_VERSION,
+    "tei": TEI_VERSION,
+    "wiki_jsonl": HOLES_VERSION,
+    "doc": HOLES_VERSION,
+}
+"""The same of files of one format alone."""
 
+MAX_LINE_BYTES = 1 << 26
+"""Of JSON lines: a longer one is no document, and would take a dozen times its size."""
+TOO_LONG = b"too long"
 TEXT_FIELDS = ("text", "body", "content")
 ORIGIN_FIELDS = ("url", "path", "id")
 
-# The end of a line and the blank lines behind it; blank lines before a document.
-GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
-BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
 MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
+    (
+        re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:\w+:)?(?:TEI|teiCorpus)[\s.>]"),
+        "tei",
+    ),
     (re.compile(rb"WARC/\d"), "warc"),
+)
+
+
+# An object of wikiextractor --json; its url has the page's number, its text can be of any length.
+WIKI_OBJECT = re.compile(
+    rb'\s*\{\s*(?:"(?:id|revid|title)":\s*"[^"]*",\s*)*"url":\s*"https?://[^"]*[?&]curid=\d+"'
 )
 
 
@@ -98,11 +117,20 @@ def sniff(
         found = source(EXTRACTED if extraction_mark(str(path)) else "parquet", "")
         text_column(found.path, _text_fields(found))
         return found
+    if is_tar(head):
+        return source("tar", compression)
     if not forced_text:
         for beginning, format in MARKS:
             if beginning.match(head):
                 return source(format, compression)
-    return source(sniff_text(path, name, head, forced_text), compression)
+    kind: Format = sniff_text(path, name, head, forced_text)
+    if kind == "text" and (
+        plain_text == "book" or (not forced_text and is_gutenberg(head.decode(errors="replace")))
+    ):
+        kind = "book"
+    if kind == "jsonl" and WIKI_OBJECT.match(head.removeprefix(BOM)):
+        kind = "wiki_jsonl"
+    return source(kind, compression)
 
 
 def cut(source: Source, piece_bytes: int) -> list[Piece]:
@@ -120,7 +148,7 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
 
 def read_whole(source: Source) -> bool:
     """Whether a file that is not Parquet can only be read from its beginning to its end."""
-    by_lines = source.format == "jsonl" or (
+    by_lines = source.format in ("jsonl", "wiki_jsonl") or (
         source.format == "text" and source.plain_text == "blank_lines"
     )
     return bool(source.compression) or not by_lines
@@ -131,14 +159,17 @@ def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     readers: dict[Format, Callable[[Piece], Iterator[Record | Dropped | BadRecord]]] = {
         "parquet": _read_parquet,
         "jsonl": _read_json_lines,
+        "wiki_jsonl": _read_json_lines,
         "doc": read_doc_markup,
+        "book": read_book,
+        "tei": read_tei,
         EXTRACTED: _read_extracted,
     }
     if piece.source.format in readers:
         return readers[piece.source.format](piece)
     if piece.source.plain_text == "file":
-        return _read_whole_file(piece)
-    return _read_blank_line_documents(piece)
+        return read_whole_file(piece)
+    return read_blank_line_documents(piece)
 
 
 def _text_fields(source: Source) -> tuple[str, ...]:
@@ -152,11 +183,16 @@ def _read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     source = piece.source
     start = first_line_start(source.path, piece.start)
     name, loads, where = source.name, orjson.loads, Where(source, start)
+    mends = source.format == "wiki_jsonl"
     names = _text_fields(source)
     for position, number, lines in _line_blocks(piece, start):
         for line in lines:
             at, number = position, number + 1
             position += len(line) + 1
+            if line is TOO_LONG:
+                reason = f"a line of over {MAX_LINE_BYTES >> 20} MiB, not one object a line"
+                yield BadRecord(where(number), reason)
+                continue
             try:
                 fields = loads(line)
             except orjson.JSONDecodeError:
@@ -172,6 +208,7 @@ def _read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
             if text is None:
                 yield BadRecord(where(number), _why_no_text(fields, names))
             else:
+                text = mend(text) if mends else text
                 yield Record(f"{name}@{at}", _origin(fields) or name, text)
 
 
@@ -213,92 +250,46 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes]]]:
-    """Lines that begin in [start, end of piece): position of the first, lines before it, lines."""
+    """Lines that begin in [start, end of piece): position of the first, lines before it, lines.
+
+    A line that is too long is not held: TOO_LONG stands for it, alone.
+    """
     source, end = piece.source, end_of(piece)
     if start >= end:
         return
     position, lines_read, read_to = start, 0, start
     parts: list[bytes] = []  # of a line that goes on in the next block
+    held = 0  # bytes of it
     for block in read_blocks(source.path, source.compression, start, end):
         # Behind the end only the line that began before it is wanted.
         lines = block.split(b"\n", -1 if read_to < end else 1)
         read_to += len(block)
+        held += len(lines[0])
+        if held > MAX_LINE_BYTES:
+            parts.clear()
+        else:
+            parts.append(lines[0])
         if len(lines) == 1:
-            parts.append(block)
-            check_length(source, sum(map(len, parts)))
             continue
-        lines[0] = b"".join([*parts, lines[0]])
+        if held > MAX_LINE_BYTES:
+            yield position, lines_read, [TOO_LONG]
+            lines_read += 1
+            position += held + 1
+            del lines[0]
+        else:
+            lines[0] = b"".join(parts)
         parts = [lines.pop()]
-        yield position, lines_read, lines
+        held = len(parts[0])
+        if lines:
+            yield position, lines_read, lines
         lines_read += len(lines)
-        position = read_to - len(parts[0])
+        position = read_to - held
         if position >= end:
             return
-    if any(parts):
+    if held > MAX_LINE_BYTES:
+        yield position, lines_read, [TOO_LONG]
+    elif held:
         yield position, lines_read, [b"".join(parts)]
-
-
-# --- plain text
-
-
-def _read_whole_file(piece: Piece) -> Iterator[Record | BadRecord]:
-    source = piece.source
-    parts, size = [], 0
-    for block in read_blocks(source.path, source.compression, piece.start, piece.stop):
-        parts.append(block)
-        size += len(block)
-        check_length(source, size)
-    yield _decoded(b"".join(parts).removeprefix(BOM), 0, 0, Where(source, 0))
-
-
-def _read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
-    source = piece.source
-    start, end = first_line_start(source.path, piece.start), end_of(piece)
-    if start >= end:
-        return
-    inside = not follows_blank_line(source.path, start)
-    # A document from before ends at a gap, and the gap's first newline may be the one just behind.
-    position = start - inside
-    where = Where(source, position)
-    buffer, lines = b"", 0
-    blocks = read_blocks(source.path, source.compression, position, end)
-    for block in itertools.chain(blocks, (b"",)):
-        # The empty block is the end of the file, which ends a document as a gap does.
-        buffer = buffer + block if block else buffer + b"\n\n"
-        if position == 0 and buffer.startswith(BOM):
-            buffer = buffer.replace(BOM, b"   ", 1)
-        begin = 0
-        for gap in GAP.finditer(buffer):
-            first = _first_text(buffer, begin)
-            if position + first >= end and not inside:
-                return
-            lines += buffer.count(b"\n", begin, first)
-            if first < gap.start() and not inside:
-                yield _decoded(buffer[first : gap.start()], position + first, lines, where)
-            lines += buffer.count(b"\n", first, gap.end())
-            inside, begin = False, gap.end()
-        position += begin
-        buffer = buffer[begin:]
-        if position + _first_text(buffer, 0) >= end and not inside:
-            return
-        check_length(source, len(buffer))
-
-
-def _first_text(buffer: bytes, begin: int) -> int:
-    """Where the first line from `begin` on that is not blank begins."""
-    blank = BLANK_LINES.match(buffer, begin)
-    assert blank is not None  # it matches nothing, too
-    return blank.end()
-
-
-def _decoded(document: bytes, position: int, lines: int, where: Where) -> Record | BadRecord:
-    """A document that begins at `position`, after so many lines of its piece."""
-    name = where.source.name
-    try:
-        return Record(f"{name}@{position}", name, document.strip().decode())
-    except UnicodeDecodeError as error:
-        number = lines + document.count(b"\n", 0, error.start) + 1
-        return BadRecord(where(number), "invalid UTF-8")
 
 
 # --- Parquet
@@ -339,4 +330,4 @@ def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         elif dropped:
             yield Dropped(name, dropped)
         else:
-            yield Record(name, url or source.name, text)
+            yield Record(name, url or f"{source.name}/{id}", text)

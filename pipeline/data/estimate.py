@@ -240,3 +240,6 @@ class _Sips:
         sip = self.file.read(min(size, _SIP_BYTES) if size >= 0 else _SIP_BYTES)
         self.taken += len(sip)
         return sip
+
+    def tell(self) -> int:
+        return self.taken

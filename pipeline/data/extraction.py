@@ -24,6 +24,7 @@ from pipeline.data.identity import file_ends
 from pipeline.data.mediawiki import read_articles
 from pipeline.data.raw_parquet import EXTRACTION_MARK
 from pipeline.data.records import EXTRACTED, BadRecord, Extract, Format, Source
+from pipeline.data.tar_archives import TAR_VERSION, read_tar
 from pipeline.data.web import WEB_VERSION, read_pages, read_web
 from pipeline.data.wikitext import WIKITEXT_VERSION
 from pipeline.data.work import only_once
@@ -63,6 +64,7 @@ class SlowFormat:
 
 FORMATS: dict[Format, SlowFormat] = {
     "mediawiki": SlowFormat(read_articles, read_articles, WIKITEXT_VERSION, ("mwparserfromhell",)),
+    "tar": SlowFormat(read_tar, read_tar, TAR_VERSION, ()),
     "warc": SlowFormat(read_web, read_pages, WEB_VERSION, ("fastwarc", "resiliparse")),
 }
 """Which are extracted; the others are read where they are."""

@@ -11,7 +11,7 @@ import xxhash
 
 from pipeline.data import shards
 from pipeline.data.cleaning import CLEANING_VERSION
-from pipeline.data.documents import READING_VERSION
+from pipeline.data.documents import READERS, READING_VERSION
 from pipeline.data.masking import GENERATOR_VERSION
 from pipeline.data.packing import packing_version
 from pipeline.data.raw_parquet import extraction_mark
@@ -72,7 +72,10 @@ def file_identity(source: Source) -> list[Any]:
     """
     if source.format == EXTRACTED:
         return [source.corpus, source.name, source.licence, extraction_mark(source.path)]
-    reading = [source.corpus, source.name, source.licence, source.text_field, source.plain_text]
+    reading: list[Any] = [source.corpus, source.name, source.licence]
+    reading += [source.text_field, source.plain_text]
+    if source.format in READERS:
+        reading += [source.format, READERS[source.format]]
     return [*reading, source.size, file_ends(source.path)]
 
 

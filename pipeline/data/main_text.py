@@ -87,6 +87,7 @@ STUB_LENGTH = 1200
 LINK_SHARE = 0.8  # of a block's characters, that make it a link
 PROSE_LENGTH = 60  # characters outside of links, as `_size` counts them
 SENTENCE_LENGTH = 40  # the same, of what ends as a sentence does
+LONG = 160  # the same, of what is prose without any
 PROSE_SHARE = 0.3  # of a document's characters, unless it has ENOUGH_PROSE
 ENOUGH_PROSE = 1000
 
@@ -178,6 +179,7 @@ def _judged(text: str, linked: int, level: int = 0) -> _Block | None:
     is_prose = linked <= len(text) / 2 and (
         (size >= PROSE_LENGTH and _SENTENCE.search(text))
         or (size >= SENTENCE_LENGTH and text.endswith(_ENDS))
+        or size >= LONG  # Thai, for one, has no full stops
     )
     return _Block(text, "prose" if is_prose else "doubt", 0)
 

@@ -19,6 +19,7 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -45,7 +46,7 @@ JSON_ARRAY = "one JSON array, not one JSON object a line"
 UNREADABLE = {
     rb"PK\x03\x04": "a zip archive",
     rb"ARROW1": "an Arrow file",
-    rb"\xff\xfe|\xfe\xff": "UTF-16 text, not UTF-8",
+    rb"\xff\xfe|\xfe\xff|(?:[ -~]\0){4}|(?:\0[ -~]){4}": "UTF-16 text, not UTF-8",
     rb"\s*\[\s*\{": JSON_ARRAY,
 }
 # A line that was meant to be an object, whole or not; `{{` and `{|` begin wiki text.
@@ -95,7 +96,11 @@ def _first_member(path: str) -> bytes:
 
 def sniff_compression(path: str) -> Compression:
     """The compression a file's first bytes tell; DataError if it cannot be read."""
-    head = next(read_blocks(path, "", 0, 6), b"")
+    return compression_of(next(read_blocks(path, "", 0, 6), b""))
+
+
+def compression_of(head: bytes) -> Compression:
+    """The compression of what begins with `head`, 6 bytes or more."""
     if head.startswith(b"\x1f\x8b"):
         return "gz"
     if head.startswith(XZ_MAGIC):
@@ -219,24 +224,36 @@ def read_blocks(path: str, compression: Compression, start: int, end: int) -> It
     An uncompressed file has a block boundary at `end` and small blocks behind it, for readers that
     must finish a record. A compressed one is always read from its beginning.
     """
+    with naming(path), Path(path).open("rb") as file:
+        if compression:
+            yield from decompressed(file, compression)
+        else:
+            file.seek(start)
+            yield from _plain_blocks(file, end - start)
+
+
+def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
+    """All of a compressed file, of which nothing but `read` is used; see `naming` for errors."""
+    if compression == "gz":
+        with gzip.GzipFile(fileobj=file) as members:
+            yield from iter(lambda: members.read(BLOCK_BYTES), b"")
+    elif compression == "xz":
+        yield from _xz_blocks(file)
+    elif compression == "bz2":
+        with bz2.BZ2File(file) as streams:
+            yield from iter(lambda: streams.read(BLOCK_BYTES), b"")
+    elif compression == "lz4":
+        frames = Lz4Reader(file)
+        yield from iter(lambda: frames.read(LZ4_BYTES), b"")
+    elif compression == "zst":
+        yield from _zst_blocks(file)
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """What can go wrong in reading and decompressing is a DataError with the file's name."""
     try:
-        with Path(path).open("rb") as file:
-            if compression == "gz":
-                with gzip.GzipFile(fileobj=file) as members:
-                    yield from iter(lambda: members.read(BLOCK_BYTES), b"")
-            elif compression == "xz":
-                yield from _xz_blocks(file)
-            elif compression == "bz2":
-                with bz2.BZ2File(file) as streams:
-                    yield from iter(lambda: streams.read(BLOCK_BYTES), b"")
-            elif compression == "lz4":
-                frames = Lz4Reader(file)
-                yield from iter(lambda: frames.read(LZ4_BYTES), b"")
-            elif compression == "zst":
-                yield from _zst_blocks(file)
-            else:
-                file.seek(start)
-                yield from _plain_blocks(file, end - start)
+        yield
     except EOFError as error:
         raise DataError(f"{path} is truncated; fetch it again") from error
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:

@@ -9,17 +9,24 @@ from typing import Literal
 from pipeline.data.raw_bytes import Compression, count_lines
 from pipeline.errors import DataError
 
-Format = Literal["jsonl", "parquet", "text", "doc", "mediawiki", "warc", "extracted"]
-"""`doc`: wikiextractor's mark-up; `extracted`: what `extraction` wrote."""
-PlainText = Literal["file", "blank_lines"]
+Format = Literal[
+    "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc",
+    "mediawiki", "tar", "warc", "extracted",
+]  # fmt: skip
+"""`wiki_jsonl`, `doc`: wikiextractor's; `extracted`: what `extraction` wrote."""
+PlainText = Literal["file", "book", "blank_lines"]
 EXTRACTED: Format = "extracted"
 FORMAT_NAMES: dict[Format, str] = {
     "jsonl": "JSON lines",
+    "wiki_jsonl": "JSON lines of wikiextractor",
     "parquet": "Parquet",
     "text": "plain text",
+    "book": "plain text (book)",
+    "tei": "TEI",
     "doc": "wikiextractor mark-up",
     "mediawiki": "MediaWiki dump",
     "warc": "WARC",
+    "tar": "archive of text files",
     EXTRACTED: "extracted documents",
 }
 """In words, for messages."""
@@ -43,7 +50,7 @@ class Source:
     text_field: str
     """Of JSON lines and Parquet; empty: the first of text, body, content that has a string."""
     plain_text: PlainText
-    """Whether plain text is one document, or documents with blank lines between."""
+    """Whether plain text is one document, one book, or documents with blank lines between."""
     licence: str
     pages_per_domain: int = 0
     """Of WARC and WET: no more pages of a site are kept of a file; 0: any number."""
@@ -69,6 +76,8 @@ class Record:
     origin: str
     """Its url, path or id field, or else the source's name."""
     text: str
+    cut: tuple[tuple[str, int], ...] = ()
+    """Why parts of it were left out, and their bytes."""
 
 
 @dataclass(slots=True)
@@ -136,9 +145,7 @@ def end_of(piece: Piece) -> int:
 def check_length(source: Source, size: int) -> None:
     """DataError when a document of `size` bytes cannot be one."""
     if size > MAX_DOCUMENT_BYTES:
-        advice = "JSON lines need one object a line"
-        if source.format == "text":
-            advice = "if it holds many documents, have blank lines between them and say so"
         raise DataError(
-            f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; {advice}"
+            f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; if it "
+            "holds many documents, have blank lines between them and say so"
         )

@@ -231,8 +231,8 @@ class Worker:
             "corpus": task.corpus,
             "shards": entries,
             "documents": counts.documents, "bytes": counts.bytes, "left_out": counts.left_out,
-            "dropped": counts.dropped,
-            "bad": counts.bad, "bad_example": counts.bad_example, "packed": counts.packed,
+            "dropped": counts.dropped, "bad": counts.bad, "bad_example": counts.bad_example,
+            "cut": counts.cut, "packed": counts.packed,
         }  # fmt: skip
         write_whole(marker, json.dumps(summary).encode())
         return_memory()

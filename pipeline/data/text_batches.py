@@ -33,6 +33,8 @@ class Counts:
     dropped: dict[str, int] = field(default_factory=dict)
     bad: dict[str, int] = field(default_factory=dict)
     bad_example: str = ""
+    cut: dict[str, int] = field(default_factory=dict)
+    """Bytes that are not part of a document's text: licences, notes."""
     packed: dict[str, int] = field(default_factory=dict)
     """As `packing.count_tokens` says."""
 
@@ -49,6 +51,7 @@ class Counts:
         self.left_out += other.left_out
         add_counts(self.dropped, other.dropped)
         add_counts(self.bad, other.bad)
+        add_counts(self.cut, other.cut)
         add_counts(self.packed, other.packed)
         self.bad_example = self.bad_example or other.bad_example
 
@@ -56,7 +59,8 @@ class Counts:
         """Add what the other has counted, which begins anew."""
         self.add(other)
         other.documents = other.bytes = other.left_out = 0
-        other.dropped, other.bad, other.packed, other.bad_example = {}, {}, {}, ""
+        other.dropped, other.bad, other.cut, other.packed = {}, {}, {}, {}
+        other.bad_example = ""
 
 
 def add_counts(mine: dict[str, int], theirs: dict[str, int]) -> None:
@@ -104,6 +108,7 @@ def read_batches(pieces: tuple[Piece, ...], seed: int, counts: Counts) -> Iterat
             if isinstance(record, Dropped):
                 counts.drop(record.reason)
                 continue
+            add_counts(counts.cut, dict(record.cut))
             records.append(record)
             licences.append(piece.source.licence)
             size += len(record.text) + _RECORD_BYTES

@@ -17,7 +17,9 @@ import mwparserfromhell
 from mwparserfromhell import nodes
 from mwparserfromhell.wikicode import Wikicode
 
-WIKITEXT_VERSION = 1
+from pipeline.data.holes import close_holes
+
+WIKITEXT_VERSION = 2
 """Goes up when the same wikitext comes out differently."""
 
 # Cut before parsing: what is no prose whatever is in it.
@@ -106,33 +108,6 @@ def prose(wikitext: str) -> str:
 def is_disambiguation(title: str, wikitext: str) -> bool:
     """Whether a page only says which articles a title could mean."""
     return title.endswith("(disambiguation)") or bool(_DISAMBIGUATION.search(wikitext))
-
-
-_HOLES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), by)
-    for pattern, by in (
-        (r"[ \t\u00a0]+", " "),
-        # inside brackets: separators that have nothing before or behind them
-        (r"\(\s*[;,:]\s*(?:(?:[;,:]|\bor\b|\band\b)\s*)*", "("),
-        (r"(?<=[\w\"”’)])(?:\s*[;,:])+\s*\)", ")"),
-        (r"([;,])(?:\s*[;,])+", r"\1"),
-        (r" ?\(\s*\)", ""),
-        (r" ?\[\s*\]", ""),
-        # and outside
-        (r" +([,;.:!?])(?=[\s\"”’]|$)", r"\1"),
-        (r" +\)", ")"),
-        (r"\( +", "("),
-        (r",(?=[.;:])", ""),
-        (r"[ ]+", " "),
-    )
-)
-
-
-def close_holes(text: str) -> str:
-    """Mend what is left of a sentence around something that was taken out of it."""
-    for pattern, by in _HOLES:
-        text = pattern.sub(by, text)
-    return text
 
 
 def _written(code: Wikicode) -> str:

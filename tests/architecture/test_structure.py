@@ -153,6 +153,7 @@ COVERED_ELSEWHERE = {
     "pipeline/data/word_table.py",  # tests/pipeline/data/test_words.py
     "pipeline/data/word_matching.py",  # tests/pipeline/data/test_words.py
     "pipeline/data/bits.py",  # tests/pipeline/data/test_masking.py
+    "pipeline/data/plain_text.py",  # tests/pipeline/data/test_documents.py
     "pipeline/data/batch.py", "pipeline/data/batches.py", "pipeline/data/background.py",
     "pipeline/data/columns.py", "pipeline/data/reading.py",  # tests/pipeline/data/test_loader.py
 }  # fmt: skip

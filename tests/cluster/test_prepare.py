@@ -135,7 +135,7 @@ def test_a_mistake_is_one_line_and_no_requeue(
     told = environment(tiny_tokenizer, tmp_path / "out")
     for more, message in (
         ({"TENFOLD_CORPUS": ""}, "TENFOLD_CORPUS is not set"),
-        ({"TENFOLD_CORPUS": "wikipedia"}, "--corpus wikipedia needs its files"),
+        ({"TENFOLD_CORPUS": "wikipedia", "HF_HUB_OFFLINE": "1"}, "--corpus wikipedia --fetch"),
         ({"TENFOLD_PREPARE_ARGS": "--tokenizer /nonexistent"}, "no such directory"),
     ):
         job = cluster.submit(BATCH_FILE, "--ntasks-per-node=2", *SMALL, **told | more)

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline import prepare
 from pipeline.data import shards
 from pipeline.data.order import Order
 from pipeline.data.reading import Dataset
+from pipeline.errors import run_command
 from tests.pipeline import preparing
 
 WORKER = Path(__file__).with_name("train_worker.py")
@@ -155,3 +157,21 @@ def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> P
         result = launch(*command)
         assert result.returncode == 0, result.stdout + result.stderr
     return folder
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> preparing.Prepare:
+    """`pipeline.prepare` in this process; returns what it printed, or its error line."""
+
+    def run(*arguments: object, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["prepare", *map(str, arguments)])
+        try:
+            run_command(prepare.main)
+            found = 0
+        except SystemExit as stop:
+            found = int(stop.code or 0)
+        out = capsys.readouterr()
+        assert found == code, out.err
+        return out.err if code else out.out
+
+    return run

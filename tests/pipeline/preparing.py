@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 SMALL_SPLITS = ROOT / "tests" / "end_to_end" / "small_splits.py"
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 """Of the MPI that comes with the environment, so that it is the one that mpi4py finds."""
+Prepare = Callable[..., str]
+"""`pipeline.prepare` in this process; returns what it printed, or with code=2 its error line."""
 
 
 def contents(directory: Path) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 
@@ -31,6 +33,21 @@ def test_our_own_bugs_keep_their_traceback() -> None:
 
     with pytest.raises(KeyError):
         run_command(main)
+
+
+def test_a_full_disk_that_no_file_is_named_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """As numba's cache of compiled code meets it."""
+
+    def main(code: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with pytest.raises(SystemExit) as stop:
+        run_command(lambda: main(errno.ENOSPC))
+    assert stop.value.code == 2
+    said = "error: No space left on device; mend that and run again\n"
+    assert capsys.readouterr().err == said
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        run_command(lambda: main(errno.EBADF))
 
 
 @pytest.mark.parametrize(

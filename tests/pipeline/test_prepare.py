@@ -35,29 +35,9 @@ from pipeline.data.tokens import Encoder
 from pipeline.data.verification import verify_files, verify_shard
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import run_command
-from tests.pipeline.preparing import contents, tiny, write_jsonl
+from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
 
 STORY = "One day it rained. Nobody minded. The <mask> is literal, and so is </s>. It ended."
-
-Prepare = Callable[..., str]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Prepare:
-    """`pipeline.prepare` in this process; returns what it printed, or its error line."""
-
-    def run(*arguments: object, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["prepare", *map(str, arguments)])
-        try:
-            run_command(prepare.main)
-            found = 0
-        except SystemExit as stop:
-            found = int(stop.code or 0)
-        out = capsys.readouterr()
-        assert found == code, out.err
-        return out.err if code else out.out
-
-    return run
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -430,7 +410,12 @@ def test_bad_input_is_one_line_and_no_manifest(
         (["--corpus", "sample", "--set", "data.sequence_lenght=64"], "data.sequence_length"),
         (["--corpus", "sample", "--set", "data.segments.label=order"], "full_sentences"),
         (["--corpus", "wikipedai"], "did you mean wikipedia"),
-        (["--corpus", "wikipedia"], "--input"),
+        (["--corpus", "sample", "--allow-short"], "16gb, 160gb"),
+        (["--corpus", "16gb", "--input", "pipeline"], "needs files of wikipedia, bookcorpus"),
+        (["--corpus", "bookcorpus"], "lower-cased"),  # the Hub's copy: known before it is fetched
+        (["--corpus", "160gb", "--recipe", "bert_base"], "data.format=segment_pair"),
+        (["--corpus", "wikipedia", "--revision", "main", "--input", "x"], "--revision main"),
+        (["--corpus", "nothing", "--explain"], "did you mean"),
         (["--corpus", "sample", "--input", "x"], "drop --input"),
         (["--corpus", "sample", "--tokenizer", "/nonexistent"], "no such directory"),
         (["--corpus", "sample", "--workers", "0"], "--workers 0"),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.corpora import SAMPLE_CORPORA, corpus_sources, describe_input, limit_sites
+from pipeline.data.corpora import corpus_sources, describe_input, limit_sites
+from pipeline.data.source_table import SAMPLE_CORPORA
 from pipeline.errors import ConfigError, DataError
 
 LINE = '{"text": "One. Two."}\n'
@@ -39,7 +40,7 @@ def test_globs_and_paths(tmp_path: Path) -> None:
 
 def test_plain_text_is_read_as_the_corpus_says(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
-    assert corpus_sources("bookcorpus", [str(tmp_path)])[1][0].plain_text == "file"
+    assert corpus_sources("bookcorpus", [str(tmp_path)])[1][0].plain_text == "book"
     assert corpus_sources("stories", [str(tmp_path)])[1][0].plain_text == "blank_lines"
     chosen = corpus_sources("stories", [str(tmp_path)], plain_text="file")
     assert chosen[1][0].plain_text == "file"

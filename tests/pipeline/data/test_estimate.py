@@ -21,6 +21,7 @@ from pipeline.data.splits import SPLIT_BYTES, Job
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.conftest import Command
+from tests.pipeline.data.web_archive import lz4, members, response
 from tests.pipeline.preparing import contents, tiny, write_jsonl
 
 WORDS = "the rain fell on an old house and nobody there minded it at all until dawn"
@@ -36,6 +37,10 @@ def document(number: int) -> str:
     return " ".join(words).capitalize() + "."
 
 
+def crawl() -> list[bytes]:
+    return [response(f"<p>{text}</p>", f"http://a.org/{n}") for n, text in enumerate(TEXTS)]
+
+
 TEXTS = [document(number) for number in range(3000)]
 LINES = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)
 ZSTD = zstandard.ZstdCompressor(level=3)
@@ -45,6 +50,8 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "packed.gz": lambda path: path.write_bytes(gzip.compress(LINES.encode())),
     "packed.xz": lambda path: path.write_bytes(lzma.compress(LINES.encode())),
     "packed.zst": lambda path: path.write_bytes(ZSTD.compress(LINES.encode())),
+    "packed.warc.gz": lambda path: path.write_bytes(members(crawl())),
+    "packed.warc.lz4": lambda path: path.write_bytes(b"".join(map(lz4, crawl()))),
     "marked": lambda path: path.write_text(
         "".join(f'<doc id="{n}" title="{n}">\n{text}\n</doc>\n' for n, text in enumerate(TEXTS))
     ),

@@ -79,6 +79,11 @@ def test_what_is_no_document(markup: str, reason: str) -> None:
     assert (found.dropped, found.text) == (reason, "")
 
 
+def test_text_without_full_stops() -> None:
+    thai = "สภาเมืองลงมติเมื่อวันอังคารให้ปิดสะพานในช่วงฤดูหนาว " * 4
+    assert blocks(f"<ul>{NAVIGATION}</ul><p>{thai}</p>") == [thai.strip()]
+
+
 def test_entities_scripts_and_other_alphabets() -> None:
     chinese = "市议会周二投票决定冬季关闭这座桥，六月份有两位工程师警告说桥拱可能撑不过下一次洪水。"
     markup = f"<p>{chinese}</p><script>no();</script><p>Caf&eacute; &lt;b&gt; &amp; more{'.' * 40}"

@@ -9,13 +9,13 @@ import zlib
 from pathlib import Path
 
 import pytest
-from fastwarc.stream_io import BrotliWriter, Lz4Writer
+from fastwarc.stream_io import BrotliWriter
 from fastwarc.warc import ArchiveIterator
 
 from pipeline.data import warc
 from pipeline.data.documents import sniff
 from pipeline.data.warc import Torn, WarcRecord, parse_response, read_records
-from tests.pipeline.data.web_archive import members, page, record, response
+from tests.pipeline.data.web_archive import lz4, members, page, record, response
 
 RECORDS = [response(page(f"Title {number}"), number=number) for number in range(6)]
 
@@ -29,13 +29,6 @@ def read(path: Path, content: bytes) -> list[WarcRecord | Torn]:
 
 def torn(found: list[WarcRecord | Torn]) -> list[tuple[int, str]]:
     return [(item.number, item.reason) for item in found if isinstance(item, Torn)]
-
-
-def lz4(content: bytes) -> bytes:
-    stream = io.BytesIO()
-    with Lz4Writer(stream) as writer:
-        writer.write(content)
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize("pack", [b"".join, members, lambda parts: gzip.compress(b"".join(parts)),

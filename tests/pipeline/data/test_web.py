@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fastwarc.stream_io import Lz4Writer
 
 from pipeline.data import web
 from pipeline.data.documents import sniff
 from pipeline.data.extraction import extracted
 from pipeline.data.records import BadRecord, Extract, Source
+from pipeline.data.splits import cut_tasks
 from pipeline.data.validation import validation_thresholds
 from pipeline.data.web import PAGES_WITH_LINE, read_pages, read_web
 from pipeline.data.workers import local_team
@@ -200,20 +200,7 @@ def test_a_file_without_a_document_says_why(tmp_path: Path) -> None:
     ):
         made = extracted([source(tmp_path / "x.warc.gz", records)], tmp_path, local_team(1))
         with pytest.raises(DataError, match=message):
-            validation_thresholds(made, recipe("roberta_tiny").data)
-
-
-def test_an_estimate_reads_the_beginning(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    path = tmp_path / "x.warc.lz4"
-    with Lz4Writer(str(path)) as writer:
-        writer.write(b"".join(articles(50)))
-    result = finish(
-        *PREPARE, "--corpus", "cc-news", "--input", path, "--dry-run", "--pages-per-domain", "9",
-        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path / "root"),
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    assert "cc-news: about 50 documents" in result.stdout
-    assert not (tmp_path / "root").exists()
+            validation_thresholds(cut_tasks(made), recipe("roberta_tiny").data)
 
 
 def test_news_from_a_crawl_to_shards(tiny_tokenizer: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.data.wikitext import close_holes, is_disambiguation, prose
+from pipeline.data.wikitext import is_disambiguation, prose
 from tests.pipeline.data.dump import ARTICLE, PROSE
 
 
@@ -40,24 +40,6 @@ def test_an_article() -> None:
 )
 def test_parts(wikitext: str, text: str) -> None:
     assert prose(wikitext) == text.strip()
-
-
-@pytest.mark.parametrize(
-    ("holed", "mended"),
-    [
-        ("Lincoln ( ; born 1809) was", "Lincoln (born 1809) was"),
-        ("Lincoln (; ; ) was", "Lincoln was"),
-        ("Lincoln ( , or ) was", "Lincoln was"),
-        ("Lincoln (born 1809; ) was", "Lincoln (born 1809) was"),
-        ("one , two ; and three .", "one, two; and three."),
-        ("one, , two", "one, two"),
-        ("nothing (to mend; really, no).", "nothing (to mend; really, no)."),
-        ("f(x, y) = :) and ... e.g. this", "f(x, y) = :) and ... e.g. this"),
-        ("(and so on) (or not)", "(and so on) (or not)"),
-    ],
-)
-def test_holes(holed: str, mended: str) -> None:
-    assert close_holes(holed) == mended
 
 
 def test_disambiguation() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Iterable
+
+from fastwarc.stream_io import Lz4Writer
 
 NAVIGATION = "".join(
     f'<li><a href="/{name.lower()}">{name}</a></li>'
@@ -61,6 +64,14 @@ def response(
 def conversion(text: str, url: str = "https://www.paper.org/1") -> bytes:
     """A record of a WET file."""
     return record("conversion", text.encode(), url)
+
+
+def lz4(content: bytes) -> bytes:
+    """An lz4 frame."""
+    stream = io.BytesIO()
+    with Lz4Writer(stream) as writer:
+        writer.write(content)
+    return stream.getvalue()
 
 
 def members(records: Iterable[bytes]) -> bytes:

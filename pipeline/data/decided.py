@@ -1,0 +1,156 @@
+"""What the group stage decided, to look at: why a document is left out, and which one stays for it.
+
+Only those that are left out are kept in memory, as hashes of their ids: nine bytes each.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from pipeline.errors import DataError
+
+MOST_REASONS = 1 << 8
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A document that is left out for another one, which stays; as (corpus, id)."""
+
+    left_out: tuple[str, str]
+    stays: tuple[str, str]
+    reason: str
+
+
+@dataclass(slots=True)
+class Decided:
+    """The decisions of one directory."""
+
+    documents: int
+    reasons: list[str]
+    """[codes]"""
+    hashes: npt.NDArray[np.uint64]
+    """[documents left out], in order."""
+    codes: npt.NDArray[np.uint8]
+    """[documents left out] index in `reasons`."""
+    clusters: Counter[int] = field(default_factory=Counter)
+    """How many clusters there are of each number of documents, from two."""
+    pairs: list[Pair] = field(default_factory=list)
+    """Some of those that are left out for another one, always the same."""
+
+    @classmethod
+    def read(cls, directory: Path, pairs: int) -> Decided:
+        """All decisions of a directory; DataError when it has none, or others than ours."""
+        paths = sorted(directory.glob("*.parquet"))
+        if not paths:
+            raise DataError(
+                f"{directory} holds no decisions; pipeline.prepare with --dedup leaves them in "
+                "$TENFOLD_ROOT/documents/decisions"
+            )
+        try:
+            return _read(paths, pairs)
+        except (pa.ArrowException, KeyError, OSError) as error:
+            raise DataError(f"{directory} holds something else than decisions ({error})") from error
+
+    def why(self, corpus: str, id: str) -> str:
+        """Why a document is left out; empty when it is not."""
+        number = np.uint64(_hash(corpus, id))
+        place = int(np.searchsorted(self.hashes, number))
+        if place == len(self.hashes) or self.hashes[place] != number:
+            return ""
+        return self.reasons[int(self.codes[place])]
+
+    def left_out(self) -> Counter[str]:
+        """Documents of each reason."""
+        counts = np.bincount(self.codes, minlength=len(self.reasons)).tolist()
+        return Counter(dict(zip(self.reasons, counts)))
+
+
+def _read(paths: list[Path], pairs: int) -> Decided:
+    reasons: dict[str, int] = {}
+    hashes, codes = [np.empty(0, np.uint64)], [np.empty(0, np.uint8)]
+    sizes: list[npt.NDArray[np.uint32]] = []
+    chosen: list[tuple[int, int, tuple[str, str], str]] = []
+    number = 0
+    for path in paths:
+        table = pq.read_table(path)
+        corpora, ids = table["corpus"].to_pylist(), table["id"].to_pylist()
+        clusters = table["cluster"].to_numpy()
+        sizes.append(clusters)
+        found, kinds = [], []
+        for row, reason in enumerate(table["dropped"].to_pylist()):
+            if reason is None:
+                continue
+            document = (corpora[row], ids[row])
+            found.append(_hash(*document))
+            kinds.append(reasons.setdefault(reason, len(reasons)))
+            if clusters[row] != number + row:
+                _choose(chosen, pairs, (-found[-1], int(clusters[row]), document, reason))
+        hashes.append(np.array(found, np.uint64))
+        codes.append(np.array(kinds, np.uint8))
+        number += len(ids)
+    if len(reasons) > MOST_REASONS:
+        raise DataError(f"{paths[0].parent} has {len(reasons)} reasons, at most {MOST_REASONS}")
+    order = np.argsort(merged := np.concatenate(hashes))
+    of_each = np.bincount(np.concatenate(sizes)) if sizes else np.empty(0, np.int64)
+    counted = np.unique(of_each[of_each > 1], return_counts=True)
+    return Decided(
+        documents=number,
+        reasons=list(reasons),
+        hashes=merged[order],
+        codes=np.concatenate(codes)[order],
+        clusters=Counter(dict(zip(counted[0].tolist(), counted[1].tolist()))),
+        pairs=_pairs(paths, chosen),
+    )
+
+
+def _choose(
+    chosen: list[tuple[int, int, tuple[str, str], str]],
+    most: int,
+    one: tuple[int, int, tuple[str, str], str],
+) -> None:
+    """Keep those with the smallest hashes."""
+    heapq.heappush(chosen, one)
+    if len(chosen) > most:
+        heapq.heappop(chosen)
+
+
+def _pairs(paths: list[Path], chosen: list[tuple[int, int, tuple[str, str], str]]) -> list[Pair]:
+    """The same with the documents that stay, which have the numbers of their clusters."""
+    wanted = {cluster for _, cluster, _, _ in chosen}
+    stays: dict[int, tuple[str, str]] = {}
+    first = 0
+    for path in paths:
+        rows = pq.read_metadata(path).num_rows
+        here = sorted(number for number in wanted if first <= number < first + rows)
+        if here:
+            table = pq.read_table(path, columns=["corpus", "id"]).take(
+                [number - first for number in here]
+            )
+            documents = zip(table["corpus"].to_pylist(), table["id"].to_pylist())
+            stays |= dict(zip(here, documents))
+        first += rows
+    return [
+        Pair(document, stays[cluster], reason)
+        for _, cluster, document, reason in sorted(chosen, reverse=True)
+    ]
+
+
+def _hash(corpus: str, id: str) -> int:
+    return xxhash.xxh3_64_intdigest(f"{corpus}\0{id}".encode())
+
+
+def newest(directory: Path) -> Path:
+    """The decisions that were made last; DataError when there are none."""
+    found = [path for path in directory.glob("[!.]*") if path.is_dir()]
+    if not found:
+        raise DataError(f"{directory} holds no decisions; run pipeline.prepare with --dedup first")
+    return max(found, key=lambda path: path.stat().st_mtime_ns)

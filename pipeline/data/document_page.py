@@ -1,0 +1,151 @@
+"""Documents as one HTML page that needs nothing but itself: no scripts, fonts or pictures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from html import escape
+
+from pipeline.data.decided import Decided, Pair
+from pipeline.data.document_report import (
+    MOST_LANGUAGES_SHOWN,
+    MOST_SITES_SHOWN,
+    clusters_in_words,
+    reasons_in_order,
+)
+from pipeline.data.document_statistics import DocumentStatistics, Sample
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c1f24; --soft: #667; --paper: #fff; --line: #dde;
+  --bar: #3b6fb6; --out: #c8772e; --box: #f5f6f9 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e6ea; --soft: #99a; --paper: #16181d;
+  --line: #333842; --bar: #6c9be0; --out: #e09a55; --box: #1f222a } }
+body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; background: var(--paper);
+  color: var(--ink); font: 15px/1.5 system-ui, sans-serif }
+h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere }
+h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
+.soft { color: var(--soft) }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.2rem, 1fr));
+  gap: .75rem; margin: 1rem 0 }
+.tile { background: var(--box); border-radius: 8px; padding: .6rem 1rem }
+.tile b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums }
+table { border-collapse: collapse; table-layout: fixed; width: 100% }
+td { padding: .15rem .5rem .15rem 0; vertical-align: middle; overflow-wrap: anywhere }
+td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; width: 11% }
+td.b { width: 40% }
+.bar { height: .85rem; min-width: 1px; background: var(--bar); border-radius: 2px }
+.out .bar { background: var(--out) }
+details { border-top: 1px solid var(--line); padding: .5rem 0 }
+summary { cursor: pointer; font-weight: 600 }
+article { background: var(--box); border-radius: 8px; padding: .6rem 1rem; margin: .6rem 0 }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.5 Georgia, serif;
+  margin: .4rem 0 0; max-height: 18rem; overflow-y: auto }
+"""
+
+
+def page(
+    statistics: DocumentStatistics, title: str, about: str, decided: Decided | None = None
+) -> str:
+    """The page; about: a line under the title; decided: by the group stage, if to be shown."""
+    kept, total = statistics.documents(), max(1, statistics.records())
+    left_out = statistics.dropped() + statistics.bad
+    tiles = [
+        (f"{statistics.records():,}", "records read"),
+        (f"{kept:,}", f"documents kept, {kept / total:.1%}"),
+        (f"{left_out.total():,}", f"left out, {left_out.total() / total:.1%}"),
+        (f"{statistics.characters / 1e6:,.1f} M", "characters kept"),
+        (f"{statistics.quantile(0.5):,}", "characters, the median"),
+        (f"{statistics.copied_share():.1%}", "copies among them"),
+    ]
+    parts = [
+        f"<h1>{escape(title)}</h1><p class=soft>{escape(about)}</p>",
+        '<div class="tiles">',
+        *(f'<div class="tile"><b>{escape(n)}</b>{escape(what)}</div>' for n, what in tiles),
+        "</div>",
+        _bars("Left out, by reason", left_out.most_common(), total, "out"),
+        _bars("Corpora", _several(statistics.corpora), kept, ""),
+        _bars("Length in characters", _lengths(statistics), kept, ""),
+        _shares("Languages", statistics.languages, MOST_LANGUAGES_SHOWN, kept),
+        _shares("Sites", statistics.sites, MOST_SITES_SHOWN, kept),
+        "<h2>Samples</h2>",
+        *(_samples(reason, count, statistics) for reason, count in reasons_in_order(statistics)),
+        _copies(decided, statistics) if decided else "",
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
+        + "\n".join(part for part in parts if part)
+        + "\n</body></html>\n"
+    )
+
+
+def _several(counts: Counter[str]) -> list[tuple[str, int]]:
+    return list(counts.items()) if len(counts) > 1 else []
+
+
+def _lengths(statistics: DocumentStatistics) -> list[tuple[str, int]]:
+    return [(f"{fewest:,} to {2 * fewest - 1:,}", count) for fewest, count in statistics.octaves()]
+
+
+def _shares(title: str, counts: Counter[str], most: int, kept: int) -> str:
+    shown = counts.most_common(most)
+    rest = counts.total() - sum(count for _, count in shown)
+    rows = [*shown, *([("others", rest)] if rest else [])]
+    known = counts.total() / max(1, kept)
+    return _bars(f"{title} ({len(counts):,}, known of {known:.1%})", rows, counts.total(), "")
+
+
+def _bars(title: str, rows: Iterable[tuple[str, int]], total: int, kind: str) -> str:
+    """A heading and a bar for each row; nothing when there are none."""
+    rows = list(rows)
+    if not rows:
+        return ""
+    most = max(count for _, count in rows) or 1
+    lines = [
+        f'<tr><td>{escape(name)}</td><td class="n">{count:,}</td>'
+        f'<td class="n">{count / max(1, total):.1%}</td><td class="b">'
+        f'<div class="bar" style="width:{100 * count / most:.1f}%"></div></td></tr>'
+        for name, count in rows
+    ]
+    return f'<h2>{escape(title)}</h2><table class="{kind}">{"".join(lines)}</table>'
+
+
+def _samples(reason: str, count: int, statistics: DocumentStatistics) -> str:
+    samples = statistics.samples_of(reason)
+    if not samples:
+        return ""
+    opened = " open" if not reason else ""
+    articles = "".join(_article(sample) for sample in samples)
+    return (
+        f"<details{opened}><summary>{escape(reason or 'kept')} "
+        f'<span class="soft">{len(samples)} of {count:,}</span></summary>{articles}</details>'
+    )
+
+
+def _copies(decided: Decided, statistics: DocumentStatistics) -> str:
+    pairs = "".join(_pair(pair, statistics) for pair in decided.pairs)
+    return f"<h2>Copies</h2><p>{escape(clusters_in_words(decided))}</p>{pairs}"
+
+
+def _pair(pair: Pair, statistics: DocumentStatistics) -> str:
+    """One beside the other."""
+    sides = "".join(
+        f'<div><span class="soft">{what}: {escape(" ".join(document))}</span>'
+        f"<pre>{escape(statistics.excerpts.get(document, ''))}</pre></div>"
+        for what, document in (("left out", pair.left_out), ("stays", pair.stays))
+    )
+    return f"<article><b>{escape(pair.reason)}</b><div class=pair>{sides}</div></article>"
+
+
+def _article(sample: Sample) -> str:
+    size = f" · {sample.characters:,} characters" if sample.characters else ""
+    more = " …" if sample.characters > len(sample.excerpt) else ""
+    title = f"<b>{escape(sample.title)}</b><br>" if sample.title else ""
+    text = f"<pre>{escape(sample.excerpt)}{more}</pre>" if sample.excerpt else ""
+    where = "" if sample.id.startswith(sample.origin) else f"{sample.origin} · "
+    return (
+        f'<article>{title}<span class="soft">{escape(where)}{escape(sample.id)}{size}</span>'
+        f"{text}</article>"
+    )

@@ -1,0 +1,234 @@
+"""What documents are before anything is made of them: counts, lengths, languages, sites, samples.
+
+One pass over the files, in memory that does not grow with them: samples are the documents whose
+ids have the smallest hashes, so they are the same in every run, and copies are counted on the share
+of documents whose text has a small hash, which has all copies of a text or none.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import xxhash
+
+from pipeline.data.documents import read
+from pipeline.data.raw_parquet import read_rows
+from pipeline.data.records import EXTRACTED, BadRecord, Dropped, Piece, Record, Source
+
+KEPT = ""
+"""The reason of documents that stay."""
+STEPS = 8
+"""Steps of length an octave: a quantile is off by a twelfth at most."""
+MOST_HASHES = 1 << 22
+"""Of texts, for copies: 4 M documents are all looked at, of more a share."""
+MOST_SITES = 1 << 20
+"""Counted apart; further ones together."""
+OTHER_SITES = "(further sites)"
+_EXCERPT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record as its file has it, whether it stays or not."""
+
+    corpus: str
+    id: str
+    origin: str
+    title: str
+    text: str
+    """Empty where it was dropped before: extraction keeps no such text."""
+    reason: str
+    """Why it is left out; KEPT when it is not."""
+    is_bad: bool
+    language: str
+    site: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Sample:
+    """A document to look at."""
+
+    rank: int
+    """Hash of its id: those with the smallest are taken."""
+    id: str
+    origin: str
+    title: str
+    excerpt: str
+    characters: int
+    reason: str
+
+
+@dataclass(slots=True)
+class DocumentStatistics:
+    """Sums over documents; `add` each."""
+
+    samples: int
+    """Kept of each reason."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Documents of each reason, KEPT among them."""
+    bad: Counter[str] = field(default_factory=Counter)
+    corpora: Counter[str] = field(default_factory=Counter)
+    """Documents that stay."""
+    characters: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)
+    """Documents that stay, by floor(STEPS * log2(characters))."""
+    languages: Counter[str] = field(default_factory=Counter)
+    """Where they are known."""
+    sites: Counter[str] = field(default_factory=Counter)
+    chosen: dict[str, list[tuple[int, Sample]]] = field(default_factory=dict)
+    wanted: set[tuple[str, str]] = field(default_factory=set)
+    """(corpus, id) of documents whose beginnings go to `excerpts`."""
+    excerpts: dict[tuple[str, str], str] = field(default_factory=dict)
+    hashes: Counter[int] = field(default_factory=Counter)
+    hash_bits: int = 0
+    """Of texts whose hash ends in so many zeros are `hashes`."""
+
+    def add(self, found: Found) -> None:
+        """Count one record."""
+        if found.is_bad:
+            self.bad[found.reason] += 1
+        else:
+            self.reasons[found.reason] += 1
+        self._choose(found)
+        if (found.corpus, found.id) in self.wanted:
+            self.excerpts[found.corpus, found.id] = found.text[:_EXCERPT]
+        if found.reason != KEPT:
+            return
+        self.corpora[found.corpus] += 1
+        self.characters += len(found.text)
+        self.lengths[int(STEPS * math.log2(max(1, len(found.text))))] += 1
+        if found.language:
+            self.languages[found.language] += 1
+        if found.site:
+            known = found.site in self.sites or len(self.sites) < MOST_SITES
+            self.sites[found.site if known else OTHER_SITES] += 1
+        self._hash(found.text)
+
+    def documents(self) -> int:
+        """Those that stay."""
+        return self.reasons[KEPT]
+
+    def records(self) -> int:
+        """All that were read."""
+        return self.reasons.total() + self.bad.total()
+
+    def dropped(self) -> Counter[str]:
+        """Documents of each reason for which one is left out."""
+        return Counter({reason: count for reason, count in self.reasons.items() if reason})
+
+    def samples_of(self, reason: str) -> list[Sample]:
+        """Some documents of a reason, always the same."""
+        return sorted(sample for _, sample in self.chosen.get(reason, []))
+
+    def quantile(self, share: float) -> int:
+        """Characters below which this share of the documents is, to a twelfth."""
+        wanted, before = share * self.documents(), 0
+        for step in sorted(self.lengths):
+            before += self.lengths[step]
+            if before >= wanted:
+                return round(2 ** ((step + 0.5) / STEPS))
+        return 0
+
+    def octaves(self) -> list[tuple[int, int]]:
+        """(fewest characters, documents) for every doubling of length there is."""
+        if not self.lengths:
+            return []
+        counts: Counter[int] = Counter()
+        for step, count in self.lengths.items():
+            counts[step // STEPS] += count
+        return [(1 << octave, counts[octave]) for octave in range(min(counts), max(counts) + 1)]
+
+    def copied_share(self) -> float:
+        """The share of documents whose text, letter for letter, another one has before them."""
+        total = self.hashes.total()
+        return (total - len(self.hashes)) / total if total else 0.0
+
+    def _choose(self, found: Found) -> None:
+        rank = xxhash.xxh3_64_intdigest(f"{found.corpus} {found.id}".encode())
+        chosen = self.chosen.setdefault(found.reason, [])
+        if len(chosen) == self.samples and (not chosen or rank >= -chosen[0][0]):
+            return
+        sample = Sample(
+            rank, found.id, found.origin, found.title, found.text[:_EXCERPT], len(found.text),
+            found.reason,
+        )  # fmt: skip
+        if len(chosen) < self.samples:
+            heapq.heappush(chosen, (-rank, sample))
+        else:
+            heapq.heapreplace(chosen, (-rank, sample))
+
+    def _hash(self, text: str) -> None:
+        number = xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+        if number & ((1 << self.hash_bits) - 1):
+            return
+        self.hashes[number] += 1
+        while len(self.hashes) > MOST_HASHES:
+            self.hash_bits += 1
+            mask = (1 << self.hash_bits) - 1
+            self.hashes = Counter({n: count for n, count in self.hashes.items() if not n & mask})
+
+
+Decide = Callable[[str, str], str]
+"""(corpus, id of a document) -> why the group stage leaves it out, KEPT when it does not."""
+
+
+def keep_all(corpus: str, id: str) -> str:
+    """Where there is no group stage."""
+    return KEPT
+
+
+def find(piece: Piece, decide: Decide) -> Iterator[Found]:
+    """Every record of a piece."""
+    if piece.source.format == EXTRACTED:
+        yield from _find_extracted(piece, decide)
+        return
+    source = piece.source
+    for record in read(piece):
+        if isinstance(record, BadRecord):
+            yield _left_out(source, record.where, record.reason, is_bad=True)
+        elif isinstance(record, Dropped):
+            yield _left_out(source, record.id, record.reason)
+        else:
+            yield _document(source, record, decide)
+
+
+def _left_out(source: Source, id: str, reason: str, *, is_bad: bool = False) -> Found:
+    return Found(source.corpus, id, source.name, "", "", reason, is_bad, "", "")
+
+
+def _document(source: Source, record: Record, decide: Decide) -> Found:
+    reason = decide(source.corpus, record.id)
+    site = _site(record.origin)
+    return Found(
+        source.corpus, record.id, record.origin, "", record.text, reason, False, "", site
+    )  # fmt: skip
+
+
+def _find_extracted(piece: Piece, decide: Decide) -> Iterator[Found]:
+    """With the title, language and site that extraction has noted."""
+    source = piece.source
+    columns = ("url", "title", "dropped", "bad", "language", "domain")
+    groups = range(piece.start, piece.stop)
+    for row, text, others in read_rows(source.path, groups, "text", columns):
+        url, title, dropped, bad, language, domain = (value or "" for value in others)
+        id = f"{source.name}@{row}"
+        reason = bad or dropped or decide(source.corpus, id)
+        yield Found(
+            source.corpus, id, url or source.name, title, text or "", reason, bool(bad), language,
+            domain or _site(url),
+        )  # fmt: skip
+
+
+def _site(origin: str) -> str:
+    """Host of a url; empty where it is none."""
+    if "://" not in origin:
+        return ""
+    try:
+        return (urlsplit(origin).hostname or "").removeprefix("www.")
+    except ValueError:
+        return ""

@@ -1,0 +1,125 @@
+"""Groups of corpora: which files are whose, and whether there is as much text as is stated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.data.records import Source
+from pipeline.data.source_table import CORPORA, GROUPS, Group
+from pipeline.errors import ConfigError, DataError
+
+SHORT_SHARE = 0.1
+"""A member, or a group, with this much less text than stated is not what it is called."""
+_MOST_EXPANSION = 8
+"""Bytes of text that a byte of a compressed file holds at most; text gives 3 to 5."""
+
+
+def group_of(name: str, inputs: list[str]) -> Group | None:
+    """The group of that name, or the user's own, whose inputs name their corpora; None for others.
+
+    The user's own is given as MEMBER=PATH, or as a directory of folders that all have a corpus's
+    name; it has the table's priority, and no size to be held to.
+    """
+    if name in GROUPS or name in CORPORA:
+        return GROUPS.get(name)
+    before, equals, _ = (inputs or [""])[0].partition("=")
+    if (not equals or before not in CORPORA) and not _is_by_member(inputs):
+        return None
+    return Group(
+        description="the user's own",
+        members=tuple(CORPORA),
+        published="",
+        published_bytes=0,
+    )
+
+
+def member_inputs(name: str, group: Group, inputs: list[str]) -> dict[str, list[str]]:
+    """Files of each member, in the group's order; none for one that is not mentioned.
+
+    inputs: `member=PATH`, further paths of the same member behind it; or one directory that has a
+    folder, or a file, named for each member. ConfigError for anything else.
+    """
+    members = group.members
+    if len(inputs) == 1 and Path(inputs[0]).is_dir():
+        return {member: _named(Path(inputs[0]), member) for member in members}
+    found: dict[str, list[str]] = {member: [] for member in members}
+    member = ""
+    for text in inputs:
+        before, equals, path = text.partition("=")
+        if equals and before in members:
+            member = before
+        elif equals and before in CORPORA:
+            raise ConfigError(f"--input {text}: {name} is {', '.join(members)}; drop {before}")
+        elif member:
+            path = text
+        else:
+            raise ConfigError(
+                f"--input {text}: say whose it is, --input {members[0]}=PATH... "
+                f"{members[1]}=PATH..., or give one directory with a folder for each member "
+                f"({', '.join(members)})"
+            )
+        if not path:
+            raise ConfigError(f"--input {text}: a path is missing behind =")
+        found[member].append(path)
+    return found
+
+
+def _is_by_member(inputs: list[str]) -> bool:
+    """Whether this is one directory of which every folder has a corpus's name."""
+    if len(inputs) != 1 or not Path(inputs[0]).is_dir():
+        return False
+    names = {path.name for path in Path(inputs[0]).iterdir() if not path.name.startswith(".")}
+    return len(names) > 1 and names <= CORPORA.keys()
+
+
+def _named(directory: Path, member: str) -> list[str]:
+    """`member`, or `member.jsonl.gz` and the like, in a directory."""
+    return [str(path) for path in sorted(directory.iterdir()) if path.name.split(".")[0] == member]
+
+
+def require_members(name: str, found: dict[str, list[str]]) -> None:
+    """ConfigError when a member of a group has no files."""
+    missing = [member for member, paths in found.items() if not paths]
+    if missing:
+        example = " ".join(f"{member}=PATH..." for member in missing)
+        raise ConfigError(
+            f"--corpus {name} needs files of {', '.join(missing)}: --input {example}, or fetch "
+            f"the Hub's copies with --fetch (--corpus {missing[0]} --explain: where there are more)"
+        )
+
+
+def most_text(sources: list[Source]) -> dict[str, float]:
+    """Bytes of text that the files of each corpus can hold at most."""
+    found: dict[str, float] = {}
+    for source in sources:
+        packed = bool(source.compression) or source.format not in ("jsonl", "text", "doc")
+        size = source.size * (_MOST_EXPANSION if packed else 1)
+        found[source.corpus] = found.get(source.corpus, 0) + size
+    return found
+
+
+def require_size(name: str, text: dict[str, float], how: str = "") -> None:
+    """DataError when a group, or one of its members, has over a tenth less text than is stated.
+
+    text: bytes of each corpus; how: "at most" where they are a bound. Nothing is asked of a name
+    that is no group.
+    """
+    if name not in GROUPS:
+        return
+    stated = {member: CORPORA[member].published_bytes for member in GROUPS[name].members}
+    stated["in all"] = GROUPS[name].published_bytes
+    found = text | {"in all": sum(text.values())}
+    short = [
+        f"{member} has {how} {_size(found[member])} of {_size(size)}".replace("  ", " ")
+        for member, size in stated.items()
+        if found[member] < (1 - SHORT_SHARE) * size
+    ]
+    if short:
+        raise DataError(
+            f"{name} comes out short of text: {', '.join(short)}; give the rest, or take it as it "
+            "is with --allow-short"
+        )
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

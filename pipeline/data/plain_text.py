@@ -1,0 +1,81 @@
+"""Plain text: one document a file, or documents with blank lines between them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from pipeline.data.raw_bytes import BOM, first_line_start, follows_blank_line, read_blocks
+from pipeline.data.records import BadRecord, Piece, Record, Where, check_length, end_of
+
+# The end of a line and the blank lines behind it; blank lines before a document.
+_GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
+_BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
+
+
+def read_whole_file(piece: Piece) -> Iterator[Record | BadRecord]:
+    """The one document of a file."""
+    yield _decoded(whole_content(piece), 0, 0, Where(piece.source, 0))
+
+
+def whole_content(piece: Piece) -> bytes:
+    """All of a file, decompressed, without its byte order mark; DataError if it is too long."""
+    source = piece.source
+    parts, size = [], 0
+    for block in read_blocks(source.path, source.compression, piece.start, piece.stop):
+        parts.append(block)
+        size += len(block)
+        check_length(source, size)
+    return b"".join(parts).removeprefix(BOM)
+
+
+def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
+    """The documents that begin in a piece."""
+    source = piece.source
+    start, end = first_line_start(source.path, piece.start), end_of(piece)
+    if start >= end:
+        return
+    inside = not follows_blank_line(source.path, start)
+    # A document from before ends at a gap, and the gap's first newline may be the one just behind.
+    position = start - inside
+    where = Where(source, position)
+    buffer, lines = b"", 0
+    blocks = read_blocks(source.path, source.compression, position, end)
+    for block in itertools.chain(blocks, (b"",)):
+        # The empty block is the end of the file, which ends a document as a gap does.
+        buffer = buffer + block if block else buffer + b"\n\n"
+        if position == 0 and buffer.startswith(BOM):
+            buffer = buffer.replace(BOM, b"   ", 1)
+        begin = 0
+        for gap in _GAP.finditer(buffer):
+            first = _first_text(buffer, begin)
+            if position + first >= end and not inside:
+                return
+            lines += buffer.count(b"\n", begin, first)
+            if first < gap.start() and not inside:
+                yield _decoded(buffer[first : gap.start()], position + first, lines, where)
+            lines += buffer.count(b"\n", first, gap.end())
+            inside, begin = False, gap.end()
+        position += begin
+        buffer = buffer[begin:]
+        if position + _first_text(buffer, 0) >= end and not inside:
+            return
+        check_length(source, len(buffer))
+
+
+def _first_text(buffer: bytes, begin: int) -> int:
+    """Where the first line from `begin` on that is not blank begins."""
+    blank = _BLANK_LINES.match(buffer, begin)
+    assert blank is not None  # it matches nothing, too
+    return blank.end()
+
+
+def _decoded(document: bytes, position: int, lines: int, where: Where) -> Record | BadRecord:
+    """A document that begins at `position`, after so many lines of its piece."""
+    name = where.source.name
+    try:
+        return Record(f"{name}@{position}", name, document.strip().decode())
+    except UnicodeDecodeError as error:
+        number = lines + document.count(b"\n", 0, error.start) + 1
+        return BadRecord(where(number), "invalid UTF-8")

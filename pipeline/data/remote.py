@@ -1,0 +1,284 @@
+"""Files at URLs, of any kind that fsspec knows (s3://, https://, hdfs://): copied once, then local.
+
+Each goes to `downloads/<mark>/<its name>`, where the mark is of its URL, its size and what the
+service says of its version. A file appears when it is whole; a restart copies what is missing.
+
+Why they are not read in place: a file is read several times (to tell what it is, for a tokenizer's
+sample, in byte ranges by many workers, again by whoever goes on), must be the same each time, and
+is read at the pace of a disk; a copy gives all that, and every format works.
+
+What a URL holds beside scheme, host and path (a name and password, a signature in the query) is
+used to fetch it, and shown to nobody: not in messages, nor in labels, ids or the manifest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import posixpath
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from pipeline.data.files import remove_temporaries, whole_file
+from pipeline.data.work import wait_for
+from pipeline.errors import ConfigError, DataError
+from pipeline.settings import fingerprint
+
+_AT_ONCE = 4
+"""Files that are copied at a time, where the service's package can do that."""
+_ATTEMPTS = 3
+_PAUSE_SECONDS = 0.5
+"""Before the second attempt; twice that before the third."""
+_SILENCE_SECONDS = 60
+"""Of a server, after which it is given up."""
+# MEMBER= is of a group; "::" chains, as in simplecache::s3://
+_URL = re.compile(r"([\w-]+=)?((?:[a-zA-Z]\w*::)*[a-zA-Z][\w+.-]*://.+)", re.DOTALL)
+_VERSIONS = (
+    "ETag", "etag", "md5Hash", "Content-MD5", "Digest", "checksum", "generation", "VersionId",
+    "LastModified", "Last-Modified", "last_modified", "modificationTime", "mtime", "updated",
+)  # fmt: skip
+"""Names under which services say which version of a file it is, the surest first."""
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file at a URL."""
+
+    system: Any
+    """fsspec's file system."""
+    path: str
+    """As `system` wants it; may hold a signature."""
+    shown: str
+    """As users may see it."""
+    label: str
+    """Below the directory that was given, or its name."""
+    size: int
+    """Bytes, -1 when the service does not say."""
+    version: str
+
+    def target(self, downloads: Path) -> Path:
+        """Where its copy is, or will be."""
+        mark = fingerprint({"url": self.shown, "size": self.size, "version": self.version})
+        return downloads / mark / posixpath.basename(self.label)
+
+
+def is_url(given: str) -> bool:
+    """Whether an input is a URL, not a path; MEMBER=URL is, too."""
+    return bool(_URL.fullmatch(given))
+
+
+def local_inputs(inputs: list[str], downloads: Path, *, copying: bool = True) -> list[str]:
+    """`inputs`, with paths of their copies for those that are URLs.
+
+    A URL of a directory becomes a directory that has the same names. ConfigError when a package is
+    missing, DataError when a service refuses, or cannot be reached; copying: otherwise a
+    ConfigError says what would be copied, if anything would.
+    """
+    listed = {given: _files(found[2]) for given in inputs if (found := _URL.fullmatch(given))}
+    if not listed:
+        return inputs
+    files = list(
+        {file.target(downloads): file for some, _ in listed.values() for file in some}.values()
+    )
+    missing = [file for file in files if not file.target(downloads).exists()]
+    if missing:
+        sizes = sum(max(file.size, 0) for file in missing)
+        what = f"{len(missing):,} of {len(files):,} files at URLs, {sizes / 1e6:,.1f} MB"
+        if not copying:
+            raise ConfigError(f"{what}, are not in {downloads} yet; leave out --dry-run once")
+        print(f"fetching {what}, to {downloads}", flush=True)
+        _fetch(missing, downloads)
+    paths = []
+    for given in inputs:
+        if given not in listed:
+            paths.append(given)
+            continue
+        some, is_directory = listed[given]
+        member = _member(given)
+        places = [_tree(some, downloads)] if is_directory else [f.target(downloads) for f in some]
+        paths += [f"{member}{place}" for place in places]
+    return paths
+
+
+def _member(given: str) -> str:
+    found = _URL.fullmatch(given)
+    return (found[1] or "") if found else ""
+
+
+def _files(url: str) -> tuple[list[RemoteFile], bool]:
+    """The files a URL stands for, by label, and whether it is of a directory."""
+    with _telling(_shown(url)):
+        system, path = _file_system(url)
+        is_web = url.startswith(("http://", "https://"))
+        if "*" in path or "[" in path or ("?" in path and not is_web):
+            found, base = system.glob(path, detail=True), ""
+        else:
+            about = system.info(path)
+            if about["type"] != "directory":
+                return [_file(system, path, about, "")], False
+            found, base = system.find(path, detail=True), path
+    files = [
+        _file(system, name, about, base)
+        for name, about in sorted(found.items())
+        if about["type"] == "file" and not (base and about.get("size") == 0)
+    ]
+    files = [file for file in files if not re.search(r"(?:^|/)\.", file.label)]
+    if not files:
+        raise DataError(f"{_shown(url)} holds no files; look at the address")
+    return files, bool(base)
+
+
+def _file(system: Any, path: str, about: dict[str, Any], base: str) -> RemoteFile:
+    bare = _shown(path)
+    version = next((str(about[name]) for name in _VERSIONS if about.get(name)), "")
+    size = about.get("size")
+    return RemoteFile(
+        system=system,
+        path=path,
+        shown=_shown(str(system.unstrip_protocol(path))),
+        label=posixpath.relpath(bare, _shown(base)) if base else posixpath.basename(bare),
+        size=-1 if size is None else int(size),
+        # of a file whose version nobody tells, a query may be that
+        version=version or fingerprint({"path": path}),
+    )
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    """fsspec's file system for a URL, and the path in it."""
+    try:
+        import fsspec
+
+        options: dict[str, Any] = {}
+        if url.startswith(("http://", "https://")):
+            import aiohttp
+
+            # its own five minutes for a whole file are too few for a large one
+            timeout = aiohttp.ClientTimeout(
+                total=None, sock_connect=_SILENCE_SECONDS, sock_read=_SILENCE_SECONDS
+            )
+            options["client_kwargs"] = {"timeout": timeout}
+        system, path = fsspec.core.url_to_fs(url, **options)
+    except ImportError as error:
+        raise ConfigError(
+            f"{_shown(url)}: {error}; pip install '.[s3]' for s3:// and https://, or the package "
+            "that fsspec names for another scheme"
+        ) from error
+    except ValueError as error:
+        raise ConfigError(f"{_shown(url)} is no URL that fsspec knows: {error}") from error
+    return system, str(path)
+
+
+def _fetch(files: list[RemoteFile], downloads: Path) -> None:
+    downloads.mkdir(parents=True, exist_ok=True)
+    with (downloads / ".lock").open("w") as lock:
+        wait_for(lock)  # of several that begin together, one copies
+        missing = [file for file in files if not file.target(downloads).exists()]
+        batches = [
+            same[start : start + _AT_ONCE]
+            for same in _by_system(missing)
+            for start in range(0, len(same), _AT_ONCE)
+        ]
+        for batch in tqdm(batches, desc="fetching", unit=f"{_AT_ONCE} files", disable=None):
+            for file in batch:
+                file.target(downloads).parent.mkdir(exist_ok=True)
+                remove_temporaries(file.target(downloads).parent)
+            with ExitStack() as until_whole:
+                places = [
+                    until_whole.enter_context(whole_file(file.target(downloads))) for file in batch
+                ]
+                _copy(batch, places)
+
+
+def _by_system(files: list[RemoteFile]) -> list[list[RemoteFile]]:
+    found: dict[int, list[RemoteFile]] = {}
+    for file in files:
+        found.setdefault(id(file.system), []).append(file)
+    return list(found.values())
+
+
+def _copy(files: list[RemoteFile], places: list[Path]) -> None:
+    names = files[0].shown + (f" (or one of {len(files)} with it)" if len(files) > 1 else "")
+    system = files[0].system
+    for attempt in range(_ATTEMPTS):
+        try:
+            with _telling(names):
+                system.get([file.path for file in files], [str(place) for place in places])
+            break
+        except DataError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSE_SECONDS * 2**attempt)
+    for file, place in zip(files, places, strict=True):
+        size = place.stat().st_size
+        if file.size not in (-1, size):
+            raise DataError(
+                f"{file.shown}: {size:,} bytes came of {file.size:,}; run the same command again"
+            )
+
+
+def _tree(files: list[RemoteFile], downloads: Path) -> Path:
+    """A directory with links to copies, under the names they have below their URL."""
+    targets = {file.label: file.target(downloads) for file in files}
+    tree = downloads / fingerprint({label: path.parent.name for label, path in targets.items()})
+    for label, path in targets.items():
+        link = tree / label
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(path.absolute())
+    return tree
+
+
+@contextmanager
+def _telling(shown: str) -> Iterator[None]:
+    """What a service refuses, or a network does not do, is one line without secrets."""
+    try:
+        yield
+    except _failures() as error:
+        if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+            raise
+        raise DataError(f"{shown} {_why(error)}") from error
+
+
+def _failures() -> tuple[type[BaseException], ...]:
+    """Errors of services; those of a package that was not loaded cannot happen."""
+    known = (
+        ("botocore.exceptions", "BotoCoreError"), ("botocore.exceptions", "ClientError"),
+        ("aiohttp", "ClientError"), ("gcsfs.retry", "HttpError"),
+        ("google.auth.exceptions", "GoogleAuthError"), ("azure.core.exceptions", "AzureError"),
+    )  # fmt: skip
+    loaded = (getattr(sys.modules[name], kind) for name, kind in known if name in sys.modules)
+    return (OSError, asyncio.TimeoutError, *loaded)
+
+
+def _why(error: BaseException) -> str:
+    cause = error
+    if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
+        cause = error.__cause__  # the web's files "do not exist" when their host is not there
+    status = getattr(cause, "status", 0)
+    if isinstance(cause, FileNotFoundError) or status == 404:
+        return "does not exist; look at the address"
+    if isinstance(cause, PermissionError) or status in (401, 403):
+        return (
+            "is refused; give the credentials where its service looks for them (environment, files)"
+        )
+    said = " ".join(_shown(str(cause)).split()) or type(cause).__name__
+    return (
+        f"cannot be fetched ({said}); run the command again, or where there is a network run it "
+        "with the same TENFOLD_ROOT"
+    )
+
+
+def _shown(text: str) -> str:
+    """A URL, or a message with URLs, without what could be a secret."""
+    text = re.sub(r"(://)[^\s/@]*@", r"\1", text)
+    return re.sub(r"(://[^\s?#'\")>]*)[?#][^\s'\")>]*", r"\1", text)

@@ -1,0 +1,245 @@
+"""Text files in tar archives, and in archives inside these: OpenWebText as it is published.
+
+`openwebtext.tar.xz` holds tars in .xz of a text file a page. They are read as a stream, each file
+as it passes by: nothing is unpacked, so names and links lead nowhere, and memory holds one
+document. What a file inside is, its content tells: an archive, compressed or not, or a document.
+
+NUL bytes between the members, as joined archives have them, are skipped; a header that is none, or
+an end in the middle, is a DataError. (The standard library's tarfile, told to skip NULs, also
+skips damaged headers without a word.)
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+from pipeline.data.raw_bytes import (
+    BLOCK_BYTES,
+    BOM,
+    compression_of,
+    decompressed,
+    naming,
+    read_blocks,
+)
+from pipeline.data.records import MAX_DOCUMENT_BYTES, BadRecord, Extract, Source
+from pipeline.errors import DataError
+
+TAR_VERSION = 1
+"""Goes up when the same archive gives other documents."""
+
+_BLOCK = 512
+_CHECKSUM = slice(148, 156)  # of a header, in octal digits
+_MOST_NAME_BYTES = 1 << 20  # of a long name or a pax header
+_DEPTH = 4
+_NULS_IN_TEXT = 0.1  # more are UTF-16, or no text
+_EDGES = b"\0 \t\r\n\f\v"
+
+
+def is_tar(head: bytes) -> bool:
+    """Whether a file that begins so is a tar archive; head: 512 bytes and more."""
+    block = head.lstrip(b"\0")[:_BLOCK]
+    if not block[_CHECKSUM].strip(b" \0").isdigit():  # half of the time goes without this look
+        return False
+    try:
+        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def read_tar(source: Source) -> Iterator[Extract | BadRecord]:
+    """Every file of an archive in order; DataError when it is damaged or ends too early.
+
+    An id is the path of a file through the archives: urlsf_subset00-1_data.xz/0000001-0ab.txt.
+    """
+    stream = _Stream(read_blocks(source.path, source.compression, 0, 0))
+    for found in _documents(stream, source, "", source.path, 1):
+        if isinstance(found, BadRecord):
+            yield found
+            continue
+        yield Extract(
+            id=found.path,
+            url="",
+            title="",
+            text=found.text,
+            dropped=found.dropped,
+            revised="",
+            language="",
+            domain="",
+            position=stream.position,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    text: str
+    dropped: str
+
+
+class _Stream:
+    """Blocks as a file."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self.blocks = blocks
+        self.position = 0
+        self.buffer = b""
+        self.at = 0  # what of the buffer is taken
+
+    def peek(self, size: int) -> bytes:
+        """The next `size` bytes, or what there is."""
+        missing = size - (len(self.buffer) - self.at)
+        if missing > 0:
+            parts = [self.buffer[self.at :]]
+            while missing > 0 and (block := next(self.blocks, b"")):
+                parts.append(block)
+                missing -= len(block)
+            self.buffer, self.at = b"".join(parts), 0
+        return self.buffer[self.at : self.at + size]
+
+    def read(self, size: int = BLOCK_BYTES) -> bytes:
+        """The next `size` bytes, or what there is, taken."""
+        taken = self.peek(size)
+        self.at += len(taken)
+        self.position += len(taken)
+        return taken
+
+
+class _Member:
+    """The content of one member, as a file; EOFError when the archive ends inside it."""
+
+    def __init__(self, stream: _Stream, size: int) -> None:
+        self.stream = stream
+        self.left = size
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes, all that is left if it is negative."""
+        size = self.left if size < 0 else min(size, self.left)
+        taken = self.stream.read(min(size, BLOCK_BYTES))
+        if size and not taken:
+            raise EOFError
+        self.left -= len(taken)
+        return taken
+
+    def blocks(self) -> Iterator[bytes]:
+        """All that is left."""
+        return iter(lambda: self.read(BLOCK_BYTES), b"")
+
+
+def _documents(
+    stream: _Stream, source: Source, folder: str, name: str, depth: int
+) -> Iterator[_File | BadRecord]:
+    """Files of an archive; folder: its path in the archives around it, name: for messages."""
+    if depth > _DEPTH:
+        raise DataError(f"{name} is an archive in {_DEPTH} archives; unpack the outer ones")
+    with naming(name):
+        for header, member in _members(stream, name):
+            path = f"{folder}{_printable(header.name)}"
+            if header.isreg():
+                yield from _document(member, source, path, depth)
+            elif not header.isdir():
+                yield _File(path, "", "link or device in an archive")
+
+
+def _document(
+    member: _Member, source: Source, path: str, depth: int
+) -> Iterator[_File | BadRecord]:
+    """A member: its text, or what is in it when it is an archive."""
+    name = f"{source.path}: {path}"
+    with naming(name):
+        raw = _Stream(member.blocks())
+        compression = compression_of(raw.peek(8))
+        inner = raw
+        if compression:
+            inner = _Stream(decompressed(cast(BinaryIO, raw), compression))
+        if is_tar(inner.peek(2 * _BLOCK)):
+            yield from _documents(inner, source, f"{path}/", name, depth + 1)
+            return
+        parts, size = [], 0
+        while block := inner.read(BLOCK_BYTES):
+            size += len(block)
+            if size <= MAX_DOCUMENT_BYTES:
+                parts.append(block)
+    if size > MAX_DOCUMENT_BYTES:
+        yield BadRecord(f"{source.name}/{path}", f"over {MAX_DOCUMENT_BYTES >> 20} MiB")
+    else:
+        yield _decoded(b"".join(parts), f"{source.name}/{path}", path)
+
+
+def _decoded(content: bytes, where: str, path: str) -> _File | BadRecord:
+    if path.rpartition("/")[2].startswith("._"):
+        return _File(path, "", "attributes of a file, from a Mac")
+    content = content.removeprefix(BOM).strip(_EDGES)
+    if content.count(b"\0") > _NULS_IN_TEXT * len(content):
+        return BadRecord(where, "binary")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return BadRecord(where, "invalid UTF-8")
+    if not text:
+        return _File(path, "", "empty")
+    if text.startswith(('{"', '[{"')):
+        return _File(path, "", "JSON in an archive")
+    return _File(path, text, "")
+
+
+def _members(stream: _Stream, name: str) -> Iterator[tuple[tarfile.TarInfo, _Member]]:
+    """Headers and contents in order; what the caller leaves of a content is passed over."""
+    long_name, pax, ended = "", dict[str, str](), False
+    while block := _header(stream):
+        ended = block.count(0) == len(block)
+        if ended:
+            continue
+        if len(block) < _BLOCK:
+            raise EOFError
+        try:
+            header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError as error:
+            place = stream.position - len(block)
+            raise DataError(
+                f"{name} is damaged (no header at byte {place}); fetch it again"
+            ) from error
+        member = _Member(stream, int(pax.get("size", header.size)))
+        padding = -member.left % _BLOCK
+        if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
+            content = b"".join(member.blocks()) if member.left < _MOST_NAME_BYTES else b""
+            if header.type == tarfile.GNUTYPE_LONGNAME:
+                long_name = content.rstrip(b"\0").decode(errors="replace")
+            else:
+                pax = _pax_fields(content)
+        elif header.type not in (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE):
+            header.name = pax.get("path", "") or long_name or header.name
+            long_name, pax = "", {}
+            yield header, member
+        for _ in member.blocks():
+            pass
+        stream.read(padding)
+    if not ended:
+        raise EOFError
+
+
+def _header(stream: _Stream) -> bytes:
+    """The next header, or zeros; behind zeros it can begin at any byte."""
+    block = stream.read(_BLOCK)
+    header = block.lstrip(b"\0")
+    if not header or len(header) == len(block):
+        return block
+    return header + stream.read(_BLOCK - len(header))
+
+
+def _pax_fields(content: bytes) -> dict[str, str]:
+    """Records of "length key=value" and a newline."""
+    fields = {}
+    while content:
+        length = int(content.split(b" ", 1)[0] or 0)
+        record, content = content[:length], content[max(length, 1) :]
+        key, _, value = record.partition(b" ")[2].rstrip(b"\n").partition(b"=")
+        fields[key.decode(errors="replace")] = value.decode(errors="replace")
+    return fields
+
+
+def _printable(name: str) -> str:
+    return name.encode(errors="surrogateescape").decode(errors="replace").removeprefix("./")

@@ -1,0 +1,78 @@
+"""Look at documents before they are packed: raw files, or what was extracted from them."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from tqdm import tqdm
+
+from pipeline.command import cores, data_root
+from pipeline.data.corpora import corpus_sources, describe_input
+from pipeline.data.decided import Decided, newest
+from pipeline.data.document_page import page
+from pipeline.data.document_report import report
+from pipeline.data.document_statistics import Decide, DocumentStatistics, find, keep_all
+from pipeline.data.documents import cut
+from pipeline.data.extraction import extracted
+from pipeline.data.files import write_whole
+from pipeline.data.records import Source
+from pipeline.data.workers import local_team
+
+_PIECE_BYTES = 8 << 20
+_NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}
+"""Files of a directory of shards, or of a tokenizer."""
+
+
+def holds_documents(path: Path) -> bool:
+    """Whether a path is that of text, rather than of shards, whole or not."""
+    if not path.is_dir():
+        return path.exists()
+    names = {file.name for file in path.iterdir()}
+    others = names & _NO_DOCUMENTS or any(name.endswith(".arrow") for name in names)
+    return bool(names) and not others
+
+
+def inspect_documents(arguments: argparse.Namespace) -> None:
+    """Print what the documents of a path are, and write the page that is asked for."""
+    path: Path = arguments.directory
+    name, inputs = (arguments.corpus, [str(path)]) if arguments.corpus else (str(path), [])
+    if path.resolve() == (data_root() / "documents").resolve():  # and not what is kept below it
+        name, inputs = "documents", [str(path / "*.parquet")]
+    name, sources = corpus_sources(name, inputs)
+    about = describe_input(sources)
+    print(f"{path}: {about}", flush=True)
+    place = data_root() / "documents"
+    decided = _decided(arguments, place / "decisions")
+    sources = extracted(sources, place, local_team(cores()))
+    statistics = DocumentStatistics(arguments.samples)
+    if decided:
+        statistics.wanted |= {end for pair in decided.pairs for end in (pair.left_out, pair.stays)}
+    for source in tqdm(sources, desc="reading documents", unit="file", disable=None):
+        _add(statistics, source, decided.why if decided else keep_all)
+    if decided and len(statistics.excerpts) < len(statistics.wanted):
+        print(
+            "not all documents that were decided on are here: give the --corpus and the files "
+            "that pipeline.prepare had"
+        )
+    width = min(max(shutil.get_terminal_size((100, 20)).columns, 80), 100)
+    print("\n".join(report(statistics, width, decided)))
+    if arguments.html:
+        content = page(statistics, f"{name}: documents", about, decided)
+        write_whole(arguments.html, content.encode())
+        print(f"\n{arguments.html}: the same as a page for a browser")
+
+
+def _decided(arguments: argparse.Namespace, decisions: Path) -> Decided | None:
+    if arguments.decisions is None:
+        return None
+    directory = arguments.decisions or newest(decisions)
+    print(f"decisions: {directory}")
+    return Decided.read(Path(directory), arguments.samples)
+
+
+def _add(statistics: DocumentStatistics, source: Source, decide: Decide) -> None:
+    for piece in cut(source, _PIECE_BYTES):
+        for found in find(piece, decide):
+            statistics.add(found)

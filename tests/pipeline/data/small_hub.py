@@ -1,0 +1,121 @@
+"""A Hugging Face Hub of one dataset: as much of its interface as `datasets` asks for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+NAME = "someone/news"
+
+
+@contextmanager
+def small_hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Serves `folder` as NAME at REVISION; yields the address and what was asked for."""
+    asked: list[str] = []
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.*"))}
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.answer()
+
+        def do_HEAD(self) -> None:
+            self.answer()
+
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(length).decode()
+            self.answer(body)
+
+        def answer(self, body: str = "") -> None:
+            path = unquote(urlsplit(self.path).path)
+            asked.append(f"{self.command} {self.path}")
+            api, raw = f"/api/datasets/{NAME}", f"/datasets/{NAME}/resolve/{REVISION}/"
+            if path in (f"{api}/revision/{REVISION}", f"{api}/revision/main", api):
+                siblings = [{"rfilename": name} for name in files]
+                self.send_json({"id": NAME, "sha": REVISION, "siblings": siblings, "tags": []})
+            elif path.startswith(f"{api}/tree/{REVISION}"):
+                under = path.removeprefix(f"{api}/tree/{REVISION}").strip("/")
+                recursive = "recursive=true" in urlsplit(self.path).query.lower()
+                self.send_json(listing(files, under, recursive))
+            elif path == f"{api}/paths-info/{REVISION}":
+                wanted = json.loads(body)["paths"]
+                self.send_json([entry(name, files[name]) for name in wanted if name in files])
+            elif path.startswith(raw) and path.removeprefix(raw) in files:
+                self.send_file(files[path.removeprefix(raw)])
+            else:
+                self.send_response(404)
+                self.send_header("X-Error-Code", "EntryNotFound")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        def send_json(self, value: object) -> None:
+            content = json.dumps(value).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def send_file(self, path: Path) -> None:
+            content, status = path.read_bytes(), 200
+            size = len(content)
+            span = self.headers.get("Range", "")
+            if span:
+                first, _, last = span.removeprefix("bytes=").partition("-")
+                start, stop = int(first), min(int(last or size - 1), size - 1)
+                content, status = content[start : stop + 1], 206
+            self.send_response(status)
+            if span:
+                self.send_header("Content-Range", f"bytes {start}-{stop}/{size}")
+            self.send_header("Accept-Ranges", "bytes")
+            self.send_header("X-Repo-Commit", REVISION)
+            self.send_header("ETag", f'"{hashlib.sha1(path.read_bytes()).hexdigest()}"')
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+def listing(files: dict[str, Path], under: str, recursive: bool) -> list[dict[str, object]]:
+    """Files and folders in a folder, or in all below it."""
+    inside = {
+        name: path for name, path in files.items() if name.startswith(f"{under}/" * bool(under))
+    }
+    depth = under.count("/") + 1 + bool(under)
+    folders = {"/".join(name.split("/")[:depth]) for name in inside if name.count("/") >= depth}
+    return [
+        *(
+            {"type": "directory", "path": name, "oid": "0" * 40, "size": 0}
+            for name in sorted(folders)
+        ),
+        *(entry(name, inside[name]) for name in inside if recursive or name.count("/") < depth),
+    ]
+
+
+def entry(name: str, path: Path) -> dict[str, object]:
+    content = path.read_bytes()
+    return {
+        "type": "file", "path": name, "size": len(content),
+        "oid": hashlib.sha1(content).hexdigest(),
+    }  # fmt: skip

@@ -1,0 +1,185 @@
+"""Books: headers old and new, notes, torn words; what is cut is counted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.books import CREDITS, HYPHENS, LICENCE, NOTES, PAGES, trimmed
+from pipeline.data.documents import cut, read, sniff
+from pipeline.data.records import BadRecord, Record
+
+BOOK = "CHAPTER I\n\nIt was a dark night.\n\nThe End"
+
+NEW = """\ufeffThe Project Gutenberg eBook of A Night, by A. Writer
+
+This eBook is for the use of anyone anywhere at no cost.
+
+Title: A Night
+
+*** START OF THE PROJECT GUTENBERG EBOOK A NIGHT,
+OR TWO ***
+
+Produced by Someone and the Online Distributed
+Proofreading Team
+
+{book}
+
+*** END OF THE PROJECT GUTENBERG EBOOK A NIGHT ***
+
+Updated editions will replace the previous one.
+*** START: FULL LICENSE ***
+"""
+MIDDLE = """The Project Gutenberg EBook of A Night, by A. Writer
+
+***START OF THE PROJECT GUTENBERG EBOOK A NIGHT***
+
+E-text prepared by Someone
+
+{book}
+
+End of the Project Gutenberg EBook of A Night, by A. Writer
+
+***END OF THE PROJECT GUTENBERG EBOOK A NIGHT***
+"""
+OLD = """**The Project Gutenberg Etext of A Night, by A. Writer**
+
+Please do not remove this.
+
+***START**THE SMALL PRINT!**FOR PUBLIC DOMAIN ETEXTS**START***
+Why is this "Small Print!" statement here?  You know: lawyers.
+*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*
+
+This etext was prepared by Someone, from the 1894 edition.
+
+{book}
+
+End of The Project Gutenberg Etext of A Night, by A. Writer
+"""
+OLDEST = """Project Gutenberg's A Night
+
+{book}
+{end}
+***START**THE SMALL PRINT!**FOR PUBLIC DOMAIN ETEXTS**START***
+*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*
+"""
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("edition", [NEW, MIDDLE, OLD], ids=["new", "middle", "old"])
+def test_headers_and_footers(edition: str, ending: str) -> None:
+    whole = edition.format(book=BOOK)
+    text, cut = trimmed(whole.removeprefix("\ufeff").replace("\n", ending))
+    assert text == BOOK
+    counted = dict(cut)
+    assert set(counted) == {LICENCE, CREDITS}
+    blank = len(re.findall(r"\s", whole)) - len(re.findall(r"\s", BOOK))
+    assert 0 <= len(whole) - len(BOOK) - sum(counted.values()) <= blank
+
+
+@pytest.mark.parametrize("end", ["", "\nEnd of Project Gutenberg's A Night\n"])
+def test_small_print_behind_the_book_is_no_header(end: str) -> None:
+    assert trimmed(OLDEST.format(book=BOOK, end=end))[0] == f"Project Gutenberg's A Night\n\n{BOOK}"
+
+
+def test_what_only_looks_like_a_header_stays() -> None:
+    for text in (
+        "A book about books.\n\nEnd of Project Gutenberg's files, it said.\n\nMore.",
+        "Produced by nobody.\n\nIt was a dark night.",
+        "She read:\n\n*END*\n\nand wept.",
+    ):
+        assert trimmed(text) == (text, ())
+
+
+def test_notes_and_page_marks() -> None:
+    text, cut = trimmed(
+        "One.\n\n[Illustration: A [small] house,\nwith smoke]\n\n[Transcriber's Note: sic.]\n\n"
+        "Two[Pg 12] three [1] [Footnote 1: of four]."
+    )
+    assert text == "One.\n\n\n\n\n\nTwo three [1] [Footnote 1: of four]."
+    assert dict(cut) == {NOTES: 43 + 26, PAGES: 7}
+
+
+TEARS = (
+    "He con-\ntemplated the Bath-\nroom, an ob-\nserver with-\nout pro-\nfit; "
+    "dif-\n\nferently, too. "
+)
+SEEN = "Contemplated observer without profit differently bath room."
+
+
+def test_torn_words_are_whole_where_the_book_has_them_so() -> None:
+    text, cut = trimmed(TEARS + SEEN)
+    assert text == (
+        "He contemplated\n the Bath-\nroom, an observer\n without\n profit;\n differently,\n too. "
+        f"{SEEN}"
+    )
+    assert dict(cut) == {HYPHENS: 5}
+
+
+def test_fragments_are_joined_only_in_a_book_that_tears_words() -> None:
+    torn = "a quag-\nmire and a moun-\ntain"
+    assert "a quagmire\n and a mountain" in trimmed(TEARS + SEEN + torn)[0]
+    assert trimmed(torn) == (torn, ())
+    assert "moun-\ntain" in trimmed(TEARS + SEEN + torn + " moun")[0]
+
+
+def test_compounds_keep_their_hyphen() -> None:
+    for compound in (
+        "the well-\nknown man is well-known, wellknown not",
+        "mother-in-\nlaw; inlaw", "a matter-\nof-fact way; matterof",
+        "the Anglo-\nSaxons; anglosaxons",
+        "he said--\nand went; saidand", "pages 12-\n14",
+    ):  # fmt: skip
+        assert trimmed(compound) == (compound, ())
+
+
+def test_soft_hyphens_at_line_ends() -> None:
+    assert trimmed("con\u00ad\ntemplate it") == ("contemplate\n it", ((HYPHENS, 2),))
+
+
+def test_books_by_content_and_by_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "night.txt"
+    path.write_text(NEW.format(book=BOOK))
+    assert sniff(path, "own", "night.txt", plain_text="blank_lines").format == "book"
+    assert sniff(path, "own", "night.txt", plain_text="file", forced_text=True).format == "text"
+    [record] = [r for piece in cut(sniff(path, "own", "n.txt"), 10) for r in read(piece)]
+    assert isinstance(record, Record)
+    assert (record.id, record.origin, record.text) == ("n.txt@0", "n.txt", BOOK)
+    path.write_text(BOOK)
+    assert sniff(path, "own", "night.txt").format == "text"
+    assert sniff(path, "own", "night.txt", plain_text="book").format == "book"
+
+
+def test_the_declared_encoding_is_used_when_it_is_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "night.txt"
+    header = (
+        "The Project Gutenberg EBook\n\nCharacter set encoding: {}\n\n"
+        "*** START OF THE PROJECT GUTENBERG EBOOK ***\n\n"
+    )
+    texts = {}
+    for declared, encoding in (
+        ("ISO-8859-1", "latin-1"), ("Windows-1252", "cp1252"), ("ISO-8859-1", "utf-8"),
+        ("MacRoman", "latin-1"),
+    ):  # fmt: skip
+        path.write_bytes((header.format(declared) + "Un été à Nîmes.\n" * 9).encode(encoding))
+        [record] = read(cut(sniff(path, "own", "n.txt"), 10)[0])
+        texts[declared, encoding] = record.text if isinstance(record, Record) else record
+    bad = texts.pop(("MacRoman", "latin-1"))
+    assert bad == BadRecord("n.txt:7", "invalid UTF-8")
+    assert set(texts.values()) == {("Un été à Nîmes.\n" * 9).strip()}
+
+
+def test_real_editions_of_one_book(real_data: Path) -> None:
+    """Etexts of News from Nowhere of 2001 and 2007 hold about the same words."""
+    folder = real_data / "formats" / "gutenberg"
+    words = {}
+    for name in ("3261.txt", "nwsnw10.txt"):
+        [record] = read(cut(sniff(folder / name, "bookcorpus", name), 1 << 30)[0])
+        assert isinstance(record, Record)
+        assert record.text.startswith("NEWS FROM NOWHERE")
+        assert record.text.endswith("Cirencester and Burford he must have meant.")
+        assert "gutenberg" not in record.text.lower()
+        words[name] = re.findall(r"\w+", record.text)
+    assert abs(len(words["3261.txt"]) - len(words["nwsnw10.txt"])) < 200

@@ -1,0 +1,96 @@
+"""Decisions of the group stage, looked up as a dictionary would."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.data.decided import Decided, newest
+from pipeline.errors import DataError
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("corpus", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("dropped", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("cluster", pa.uint32()),
+    ]
+)
+Row = tuple[str, str, "str | None", int]
+"""id, corpus, why it is left out, number of the document that stays for it."""
+
+
+def write(directory: Path, files: list[list[Row]]) -> Path:
+    """Decisions, a file each task."""
+    directory.mkdir(parents=True)
+    for number, rows in enumerate(files):
+        columns = [pa.array(column) for column in zip(*rows)]
+        table = pa.table(columns, names=SCHEMA.names)
+        pq.write_table(table.cast(SCHEMA), directory / f"{number:06d}.parquet")
+    return directory
+
+
+def many(documents: int) -> list[list[Row]]:
+    rng = random.Random(0)
+    rows: list[Row] = []
+    for number in range(documents):
+        corpus = "wikipedia" if number < documents // 2 else "cc-news"
+        reason, cluster = None, number
+        if number and rng.random() < 0.3:
+            cluster = rows[rng.randrange(number)][3]
+            reason = "near-duplicate" if corpus == "cc-news" else "exact copy"
+        elif rng.random() < 0.1:
+            reason = "too short"
+        rows.append((f"f@{number}", corpus, reason, cluster))
+    third = documents // 3
+    return [rows[:third], rows[third : 2 * third], rows[2 * third :]]
+
+
+def test_every_reason_is_found_again(tmp_path: Path) -> None:
+    files = many(3000)
+    rows = [row for file in files for row in file]
+    decided = Decided.read(write(tmp_path / "d", files), pairs=5)
+    for id, corpus, reason, _ in rows:
+        assert decided.why(corpus, id) == (reason or "")
+    assert decided.why("stories", "f@1") == "" and decided.documents == len(rows)
+    assert decided.left_out() == Counter(reason for _, _, reason, _ in rows if reason)
+    sizes = Counter(cluster for _, _, _, cluster in rows)
+    assert decided.clusters == Counter(size for size in sizes.values() if size > 1)
+
+
+def test_pairs_are_what_they_say_and_always_the_same(tmp_path: Path) -> None:
+    files = many(3000)
+    rows = [row for file in files for row in file]
+    by_name = {(corpus, id): (reason, cluster) for id, corpus, reason, cluster in rows}
+    first = Decided.read(write(tmp_path / "d", files), pairs=50).pairs
+    assert first == Decided.read(write(tmp_path / "e", files), pairs=90).pairs[:50]
+    assert len(first) == 50
+    for pair in first:
+        reason, cluster = by_name[pair.left_out]
+        assert pair.left_out != pair.stays
+        assert pair.reason == reason and rows[cluster][:2] == pair.stays[::-1]
+
+
+def test_none_are_left_out(tmp_path: Path) -> None:
+    decided = Decided.read(write(tmp_path / "d", [[("a", "x", None, 0), ("b", "x", None, 1)]]), 3)
+    assert decided.why("x", "a") == "" and not decided.pairs and not decided.clusters
+
+
+def test_what_is_no_decision(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(DataError, match="holds no decisions"):
+        Decided.read(tmp_path / "a", 3)
+    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "a" / "0.parquet")
+    with pytest.raises(DataError, match="something else than decisions"):
+        Decided.read(tmp_path / "a", 3)
+    with pytest.raises(DataError, match="run pipeline"):
+        newest(tmp_path / "b")
+    (tmp_path / "c").mkdir()
+    os.utime(tmp_path / "c", (1, 1))
+    assert newest(tmp_path) == tmp_path / "a"

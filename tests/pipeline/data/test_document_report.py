@@ -1,0 +1,49 @@
+"""The report has every figure and fits the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from pipeline.data.document_report import reasons_in_order, report
+from pipeline.data.document_statistics import KEPT, DocumentStatistics, Found
+
+URL = "https://example.org/" + "a" * 40
+
+
+@pytest.fixture
+def statistics() -> DocumentStatistics:
+    measured = DocumentStatistics(2)
+    for number in range(40):
+        reason = "redirect" if number % 4 == 0 else KEPT
+        text = "" if reason else f"Text {number}. " * (number + 1)
+        language = "en" if number % 2 else "fr"
+        measured.add(
+            Found("web", f"f@{number}", URL, f"T{number}", text, reason, False, language, "a.org")
+        )
+    measured.add(Found("web", "f:41", "f", "", "", "invalid JSON", True, "", ""))
+    return measured
+
+
+def test_figures(statistics: DocumentStatistics) -> None:
+    lines = report(statistics, 100)
+    text = "\n".join(" ".join(line.split()) for line in lines)
+    for part in (
+        "41 read", "30 kept, 73.2%", "10 left out, 24.4%: redirect",
+        "1 unusable, 2.4%: invalid JSON", "0.0% of those kept are copies",
+        "languages: 2, known of 100.0%", "20 66.7% en", "10 33.3% fr", "30 100.0% a.org",
+        "kept: 2 of 30", "redirect: 2 of 10", "invalid JSON: 1 of 1",
+    ):  # fmt: skip
+        assert part in text, part
+    assert reasons_in_order(statistics) == [(KEPT, 30), ("redirect", 10), ("invalid JSON", 1)]
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_width(statistics: DocumentStatistics, width: int) -> None:
+    assert max(map(len, report(statistics, width))) <= width
+
+
+def test_nothing_at_all() -> None:
+    assert "0 read" in " ".join(report(DocumentStatistics(3), 80))
+    assert DocumentStatistics(3).dropped() == Counter()

@@ -1,0 +1,116 @@
+"""Statistics of documents against what slow and obvious code says of the same ones."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics as slow
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pipeline.data import document_statistics
+from pipeline.data.document_statistics import KEPT, DocumentStatistics, Found, find
+from pipeline.data.documents import cut, sniff
+from pipeline.data.extraction import extracted
+from pipeline.data.workers import local_team
+from tests.pipeline.data.dump import small_dump
+
+
+def found(number: int, text: str, reason: str = KEPT, site: str = "") -> Found:
+    return Found("news", f"x@{number}", "x", "", text, reason, False, "", site)
+
+
+def many(count: int) -> list[str]:
+    rng = random.Random(0)
+    return ["x" * max(1, int(rng.lognormvariate(6, 1.5))) + str(n) for n in range(count)]
+
+
+def test_lengths_and_quantiles() -> None:
+    texts = many(5000)
+    measured = DocumentStatistics(0)
+    for number, text in enumerate(texts):
+        measured.add(found(number, text))
+    lengths = sorted(map(len, texts))
+    assert measured.characters == sum(lengths)
+    for share in (0.05, 0.5, 0.95):
+        exact = lengths[int(share * len(lengths))]
+        assert abs(measured.quantile(share) - exact) <= exact / 12 + 1
+    assert measured.quantile(0.5) == pytest.approx(slow.median(lengths), rel=1 / 12)
+    for fewest, count in measured.octaves():
+        assert count == sum(fewest <= length < 2 * fewest for length in lengths)
+
+
+def test_everything_read_has_a_place(tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"text": f"News {n}.", "url": f"http://www.a{n % 3}.org/x"}) for n in range(9)
+    ]
+    lines[4], lines[5] = "{broken", json.dumps({"text": None})
+    path = tmp_path / "in.jsonl"
+    path.write_text("\n".join(lines))
+    measured = DocumentStatistics(2)
+    for piece in cut(sniff(path, "news", path.name), 100):
+        for record in find(piece, lambda corpus, id: KEPT):
+            measured.add(record)
+    assert (measured.records(), measured.documents()) == (9, 7)
+    assert measured.bad.total() == 2 and not measured.dropped()
+    assert measured.sites == {"a0.org": 3, "a1.org": 2, "a2.org": 2}
+    assert [len(measured.samples_of(reason)) for reason in ("", *measured.bad)] == [2, 1, 1]
+
+
+def test_extracted_documents_keep_title_reason_and_site(tmp_path: Path) -> None:
+    path = tmp_path / "small.xml"
+    path.write_bytes(small_dump())
+    source = sniff(path, "wikipedia", path.name)
+    [source] = extracted([source], tmp_path / "documents", local_team(1))
+    [piece] = cut(source, 1 << 20)
+    records = list(find(piece, lambda corpus, id: KEPT))
+    assert Counter(record.reason for record in records) == {
+        KEPT: 1, "redirect": 1, "disambiguation": 1, "not an article": 1, "no prose": 1,
+    }  # fmt: skip
+    assert [record.title for record in records][:2] == ["Arve", "Arve river"]
+    assert {record.site for record in records} == {"en.wikipedia.org"}
+
+
+def test_the_group_stages_reasons_come_with_the_documents(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"text": "one"}\n{"text": "two"}\n')
+    [piece] = cut(sniff(path, "news", path.name), 100)
+    reasons = {("news", "in.jsonl@16"): "near-duplicate"}
+    records = find(piece, lambda corpus, id: reasons.get((corpus, id), KEPT))
+    assert [(record.text, record.reason) for record in records] == [
+        ("one", KEPT), ("two", "near-duplicate"),
+    ]  # fmt: skip
+
+
+def test_samples_do_not_depend_on_the_order() -> None:
+    records = [found(n, f"text {n}", "redirect" if n % 3 else KEPT) for n in range(300)]
+    chosen = []
+    for seed in range(3):
+        random.Random(seed).shuffle(records)
+        measured = DocumentStatistics(5)
+        for record in records:
+            measured.add(record)
+        chosen.append([measured.samples_of(KEPT), measured.samples_of("redirect")])
+    assert chosen[0] == chosen[1] == chosen[2]
+    assert [len(samples) for samples in chosen[0]] == [5, 5]
+
+
+def test_copies_of_all_documents_and_of_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"text {n % 8000}" for n in range(10_000)]  # a fifth is there before
+    for most, tolerance in ((1 << 20, 0.0), (500, 0.05)):
+        monkeypatch.setattr(document_statistics, "MOST_HASHES", most)
+        measured = DocumentStatistics(0)
+        for number, text in enumerate(texts):
+            measured.add(found(number, text))
+        assert measured.copied_share() == pytest.approx(0.2, abs=tolerance)
+        assert len(measured.hashes) <= most and bool(measured.hash_bits) == (most == 500)
+
+
+def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document_statistics, "MOST_SITES", 10)
+    measured = DocumentStatistics(0)
+    for number in range(100):
+        measured.add(found(number, "x", site=f"{number % 20}.org"))
+    assert len(measured.sites) == 11 and measured.sites.total() == 100

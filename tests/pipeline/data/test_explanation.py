@@ -1,0 +1,56 @@
+"""`--explain`: all of the table, on any terminal, without a network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pipeline.data.explanation import explain
+from pipeline.data.source_table import CORPORA, GROUPS
+from pipeline.errors import ConfigError
+
+
+@pytest.mark.parametrize("width", [20, 80, 93, 400])
+@pytest.mark.parametrize("name", [*CORPORA, *GROUPS, "sample"])
+def test_it_fits(name: str, width: int) -> None:
+    lines = explain(name, width)
+    assert max(map(len, lines)) <= min(max(width, 80), 100)
+    assert all(line == line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_nothing_of_a_corpus_is_left_out(name: str) -> None:
+    corpus, words = CORPORA[name], " ".join(" ".join(explain(name, 80)).split())
+    assert corpus.hub
+    for text in (
+        corpus.description, corpus.published, corpus.licence, corpus.hub.id, corpus.hub.revision,
+        corpus.hub.files, corpus.hub.licence, *corpus.defects, *corpus.alternatives,
+    ):  # fmt: skip
+        assert " ".join(text.split()) in words
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_names_its_members_and_how_to_give_them(name: str) -> None:
+    words = " ".join(explain(name, 100))
+    for member in GROUPS[name].members:
+        assert f"{member}=PATH" in words
+    assert "--allow-short" in words
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(ConfigError, match="did you mean cc-news"):
+        explain("cc_news", 80)
+
+
+def test_the_command_needs_no_input_and_no_datasets() -> None:
+    code = (
+        "import sys; sys.modules['datasets'] = None\n"
+        "sys.argv = ['prepare', '--corpus', 'cc-news', '--explain']\n"
+        "from pipeline import prepare; prepare.main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "https://data.commoncrawl.org/crawl-data/CC-NEWS/2019/02/warc.paths.gz" in result.stdout

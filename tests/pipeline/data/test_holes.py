@@ -1,0 +1,83 @@
+"""What templates leave in sentences is closed, in dumps and in what wikiextractor wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.documents import cut, read, sniff
+from pipeline.data.holes import close_holes, mend
+from pipeline.data.records import Record
+
+
+@pytest.mark.parametrize(
+    ("holed", "mended"),
+    [
+        ("Lincoln ( ; born 1809) was", "Lincoln (born 1809) was"),
+        ("Lincoln (; ; ) was", "Lincoln was"),
+        ("Lincoln ( , or ) was", "Lincoln was"),
+        ("Lincoln (born 1809; ) was", "Lincoln (born 1809) was"),
+        ("one , two ; and three .", "one, two; and three."),
+        ("one, , two", "one, two"),
+        ("nothing (to mend; really, no).", "nothing (to mend; really, no)."),
+        ("f(x, y) = :) and ... e.g. this", "f(x, y) = :) and ... e.g. this"),
+        ("(and so on) (or not)", "(and so on) (or not)"),
+        ("main() calls f () or ()", "main() calls f or"),
+        ("團隊（）是（；1月）、（日语：、），", "團隊是（1月）、（日语），"),
+    ],
+)
+def test_holes(holed: str, mended: str) -> None:
+    assert close_holes(holed) == mended
+
+
+def test_only_lines_with_an_empty_bracket_are_mended() -> None:
+    holed = "Arve ( ; born 1809 ) , it\nsays (pronounced or ) , see [] .\ncall() ; f( x )"
+    assert mend(holed) == "Arve (born 1809), it\nsays (pronounced or ) , see [] .\ncall() ; f( x )"
+
+
+OLD = {"url": "https://en.wikipedia.org/wiki?curid=12", "text": "A (; B)", "id": "12", "title": "A"}
+NEW = {"id": "12", "revid": "9", "url": OLD["url"], "title": "A", "text": "A (; B)"}
+OTHER = {"url": "https://example.org/wiki?page=12", "text": "A (; B)", "id": "12", "title": "A"}
+DOC = '<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="A">\nA (; B)\n</doc>\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "format", "text"),
+    [
+        (json.dumps(OLD), "wiki_jsonl", "A (B)"),
+        (json.dumps(NEW), "wiki_jsonl", "A (B)"),
+        (json.dumps(OTHER), "jsonl", "A (; B)"),
+        (DOC, "doc", "A (B)"),
+    ],
+    ids=["old", "new", "other", "doc"],
+)
+def test_only_files_of_wikiextractor_are_mended(
+    tmp_path: Path, content: str, format: str, text: str
+) -> None:
+    (tmp_path / "file").write_text(content + "\n")
+    source = sniff(tmp_path / "file", "wikipedia", "file")
+    assert source.format == format
+    [record] = [record for piece in cut(source, 1 << 20) for record in read(piece)]
+    assert isinstance(record, Record) and record.text == text
+
+
+def test_holes_of_real_articles(real_data: Path) -> None:
+    """Articles with an empty bracket, before and after: a third of the English, half in Chinese."""
+    hole = re.compile(r"[(（]\s*[;,；，、]|\s\(\s*\)|（\s*）|[;,；，、]\s*[)）]")
+    for folder, before, after in (("extracted", 118, 4), ("extracted-zh", 384, 2)):
+        raw = "".join(
+            path.read_text() for path in sorted((real_data / "wikipedia" / folder).glob("wiki_*"))
+        )
+        articles = raw.split("</doc>") if folder.endswith("zh") else raw.split("\n")
+        assert abs(sum(bool(hole.search(article)) for article in articles) - before) <= 5
+        texts = [
+            record.text
+            for path in (real_data / "wikipedia" / folder).glob("wiki_*")
+            for piece in cut(sniff(path, "wikipedia", path.name), 1 << 30)
+            for record in read(piece)
+            if isinstance(record, Record)
+        ]
+        assert sum(bool(hole.search(text)) for text in texts) <= after

@@ -1,0 +1,114 @@
+"""Which files a corpus has when the command names none, or not all."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import prepare
+from pipeline.data.hub import MARKER, fetched_directory
+from pipeline.data.obtaining import obtained
+from pipeline.data.source_table import CORPORA, GROUPS
+from pipeline.errors import ConfigError, DataError
+from pipeline.recipes import recipe
+from tests.pipeline.preparing import tiny
+
+CASED = recipe("roberta_tiny").data
+UNCASED = recipe("bert_tiny").data
+
+
+def put(downloads: Path, corpus: str, documents: int = 40) -> Path:
+    """A fetched directory as `hub.fetch` leaves one."""
+    hub = CORPORA[corpus].hub
+    assert hub
+    directory = fetched_directory(downloads, corpus, hub)
+    directory.mkdir(parents=True)
+    texts = [f"The {corpus} document {number} says it. It ends." for number in range(documents)]
+    pq.write_table(pa.table({"text": texts}), directory / f"{corpus}-00000-of-00001.parquet")
+    (directory / MARKER).write_text("{}")
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch would be a mistake."""
+
+    def fetch(corpus: str, *_: object) -> None:
+        raise AssertionError(f"{corpus} would be fetched")
+
+    monkeypatch.setattr("pipeline.data.hub._fetch", fetch)
+
+
+def test_files_that_are_given_are_all(tmp_path: Path) -> None:
+    assert obtained("cc-news", ["a", "b"], tmp_path, CASED) == ["a", "b"]
+    assert obtained("mine", [], tmp_path, CASED) == []
+
+
+def test_what_was_fetched_is_found(tmp_path: Path) -> None:
+    directory = put(tmp_path, "cc-news")
+    assert obtained("cc-news", [], tmp_path, CASED) == [str(directory)]
+    with pytest.raises(AssertionError, match="cc-news would be fetched"):
+        obtained("cc-news", [], tmp_path, CASED, revision="another")
+
+
+def test_a_copy_that_will_not_do_is_refused_before_it_is_fetched(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="lower-cased"):
+        obtained("bookcorpus", [], tmp_path, CASED)
+    with pytest.raises(ConfigError, match="lower-cased"):
+        obtained("16gb", [], tmp_path, CASED)
+    with pytest.raises(ConfigError, match="whole books"):
+        obtained("16gb", [], tmp_path, UNCASED)
+    files = [f"{member}=x" for member in GROUPS["160gb"].members if member != "cc-news"]
+    with pytest.raises(ConfigError, match="needs files of cc-news"):
+        obtained("160gb", files, tmp_path, CASED)
+    fits = replace(UNCASED, format="full_sentences")
+    with pytest.raises(DataError, match=r"160gb comes out short.*cc-news has on the Hub 2\.0 GB"):
+        obtained("160gb", [], tmp_path, fits)
+
+
+def test_a_member_that_was_fetched_stands_in(tmp_path: Path) -> None:
+    directory = put(tmp_path, "wikipedia")
+    found = obtained("16gb", ["bookcorpus=books"], tmp_path, CASED)
+    assert found == [f"wikipedia={directory}", "bookcorpus=books"]
+
+
+def test_fetching_leaves_out_members_that_are_given(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="wikipedia would be fetched"):
+        obtained("16gb", ["bookcorpus=books"], tmp_path, CASED, fetching=True)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "inputs", "more", "message"),
+    [
+        ("sample", [], {"fetching": True}, "sample is not on the Hub"),
+        ("16gb", [], {"revision": "main"}, "--corpus 16gb is not on the Hub"),
+        ("stories", ["x"], {"revision": "main"}, "drop it, or --input"),
+        ("stories", ["x"], {"fetching": True}, "drop it, or --input"),
+    ],
+)
+def test_options_without_effect_are_told(
+    corpus: str, inputs: list[str], more: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        obtained(corpus, inputs, tmp_path, CASED, **more)  # type: ignore[arg-type]
+
+
+def test_the_bare_command_prepares_what_was_fetched_offline(
+    tiny_tokenizer: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    put(tmp_path / "downloads", "cc-news")
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    arguments = ["--corpus", "cc-news", "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["prepare", *map(str, arguments)])
+    prepare.main()
+    said = capsys.readouterr().out
+    assert "cc-news: vblagoje/cc_news at 81eb2ce0d2a9, in " in said
+    assert "prepared 40 documents" in said

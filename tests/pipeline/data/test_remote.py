@@ -1,0 +1,237 @@
+"""URLs against real servers on the loopback: S3 as moto plays it, and the web."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline import prepare
+from pipeline.data import remote
+from pipeline.data.corpora import corpus_sources
+from pipeline.data.remote import is_url, local_inputs
+from pipeline.errors import ConfigError, DataError
+from tests.pipeline.preparing import contents, tiny
+
+moto_server = pytest.importorskip("moto.server", reason="pip install '.[dev]' brings moto")
+s3fs = pytest.importorskip("s3fs", reason="pip install '.[s3]' brings s3fs")
+
+SECRETS = ("topsecret", "deadbeef")
+LINE = b'{"text": "It rained all day. Nobody went out."}\n'
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Callable[[str, bytes], None]]:
+    """put(key, content) into s3://texts of a server that the environment names."""
+    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "me")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRETS[0])
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        system = s3fs.S3FileSystem()
+        system.mkdir("texts")
+
+        def put(key: str, content: bytes) -> None:
+            system.pipe(f"texts/{key}", content)
+            system.invalidate_cache()
+
+        yield put
+        s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+class Pages(http.server.BaseHTTPRequestHandler):
+    """/name?sig=deadbeef by me:topsecret is a line of text; others are refused."""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        if path == "/missing.jsonl":
+            self.send_error(404)
+        elif query != f"sig={SECRETS[1]}":
+            self.send_error(403)
+        else:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(LINE) + (path == "/short.jsonl")))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(LINE)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(remote, "_PAUSE_SECONDS", 0)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_urls_and_paths() -> None:
+    for given in (
+        "s3://a/b",
+        "https://a/b",
+        "hdfs://a/b",
+        "wikipedia=s3://a/*",
+        "simplecache::s3://a/b",
+    ):
+        assert is_url(given)
+    for given in ("a/b", "/a:b", "wikipedia=a/b", "*.jsonl", "a::b", "a//b"):
+        assert not is_url(given)
+    assert local_inputs(["a", "wikipedia=b/*"], Path("nowhere")) == ["a", "wikipedia=b/*"]
+
+
+def test_a_glob_on_s3(bucket: Callable[[str, bytes], None], tmp_path: Path) -> None:
+    for name in ("b.jsonl", "a.jsonl", "c.txt"):
+        bucket(f"glob/{name}", LINE + name.encode())
+    paths = local_inputs(["news=s3://texts/glob/*.jsonl", "local.jsonl"], tmp_path)
+    assert paths[-1] == "local.jsonl"
+    copies = [Path(path.removeprefix("news=")) for path in paths[:-1]]
+    assert [copy.name for copy in copies] == ["a.jsonl", "b.jsonl"]
+    assert [copy.read_bytes() for copy in copies] == [LINE + b"a.jsonl", LINE + b"b.jsonl"]
+
+
+def test_a_directory_on_s3_keeps_its_names(
+    bucket: Callable[[str, bytes], None], tmp_path: Path
+) -> None:
+    for name in ("AA/wiki_00", "AB/wiki_00", "AB/.hidden", "AB/empty"):
+        bucket(f"wiki/{name}", LINE if "wiki_00" in name else b"x" * ("hidden" in name))
+    [tree] = local_inputs(["s3://texts/wiki"], tmp_path / "downloads")
+    _, sources = corpus_sources("own", [tree])
+    assert [source.name for source in sources] == ["AA/wiki_00", "AB/wiki_00"]
+    assert local_inputs(["s3://texts/wiki/"], tmp_path / "downloads") == [tree]
+
+
+def test_what_is_there_is_not_copied_again_but_a_new_version_is(
+    bucket: Callable[[str, bytes], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket("new.jsonl", LINE)
+    [first] = local_inputs(["s3://texts/new.jsonl"], tmp_path)
+    assert "fetching 1 of 1 files" in capsys.readouterr().out
+    written = Path(first).stat().st_mtime_ns
+    assert local_inputs(["s3://texts/new.jsonl"], tmp_path) == [first]
+    assert Path(first).stat().st_mtime_ns == written
+    assert capsys.readouterr().out == ""
+    bucket("new.jsonl", LINE.replace(b"rain", b"snow"))
+    [second] = local_inputs(["s3://texts/new.jsonl"], tmp_path)
+    assert second != first and b"snow" in Path(second).read_bytes()
+    assert Path(first).read_bytes() == LINE
+
+
+def test_a_restart_copies_what_is_missing(
+    bucket: Callable[[str, bytes], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        bucket(f"many/{number}.jsonl", LINE * (number + 1))
+    copied: list[str] = []
+    copy = remote._copy
+
+    def dies(files: list[remote.RemoteFile], places: list[Path]) -> None:
+        if len(copied) >= 4:
+            places[0].write_bytes(b"half")
+            raise KeyboardInterrupt
+        copy(files, places)
+        copied.extend(file.label for file in files)
+
+    monkeypatch.setattr(remote, "_AT_ONCE", 2)
+    monkeypatch.setattr(remote, "_copy", dies)
+    with pytest.raises(KeyboardInterrupt):
+        local_inputs(["s3://texts/many/*"], tmp_path)
+    assert len(list(tmp_path.glob("*/*.jsonl"))) == 4 and not list(tmp_path.glob("*/.*.tmp"))
+    monkeypatch.setattr(
+        remote, "_copy", lambda f, p: (copied.extend(x.label for x in f), copy(f, p))
+    )
+    paths = local_inputs(["s3://texts/many/*"], tmp_path)
+    assert copied == [f"{number}.jsonl" for number in range(6)]
+    assert [Path(path).read_bytes() for path in paths] == [LINE * (n + 1) for n in range(6)]
+
+
+def test_without_copying_it_is_said_what_is_missing(
+    bucket: Callable[[str, bytes], None], tmp_path: Path
+) -> None:
+    bucket("dry.jsonl", LINE)
+    with pytest.raises(ConfigError, match=r"1 of 1 files at URLs, 0\.0 MB, are not in"):
+        local_inputs(["s3://texts/dry.jsonl"], tmp_path / "downloads", copying=False)
+    assert not (tmp_path / "downloads").exists()
+    paths = local_inputs(["s3://texts/dry.jsonl"], tmp_path)
+    assert local_inputs(["s3://texts/dry.jsonl"], tmp_path, copying=False) == paths
+
+
+def test_a_signed_url(web: str, tmp_path: Path) -> None:
+    [path] = local_inputs([f"http://{web}/page.jsonl?sig={SECRETS[1]}"], tmp_path)
+    assert Path(path).read_bytes() == LINE and Path(path).name == "page.jsonl"
+    assert not [name for name in tmp_path.rglob("*") if SECRETS[1] in str(name)]
+
+
+def test_no_service_says_more_than_one_line_or_a_secret(
+    web: str, bucket: Callable[[str, bytes], None], tmp_path: Path
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        closed = f"127.0.0.1:{unused.getsockname()[1]}"
+        signed = f"?sig={SECRETS[1]}"
+        user = f"me:{SECRETS[0]}@"
+        for url, message in (
+            (f"http://{web}/missing.jsonl{signed}", f"http://{web}/missing.jsonl does not exist"),
+            (f"http://{user}{web}/x.jsonl?sig=no{SECRETS[1]}", f"http://{web}/x.jsonl is refused"),
+            (
+                f"http://{user}{closed}/x.jsonl{signed}",
+                f"http://{closed}/x.jsonl cannot be fetched",
+            ),
+            (f"http://{web}/short.jsonl{signed}", f"http://{web}/short.jsonl cannot be fetched"),
+            ("s3://texts/nothing.jsonl", "s3://texts/nothing.jsonl does not exist"),
+            ("s3://texts/nothing/*.jsonl", "s3://texts/nothing/*.jsonl holds no files"),
+            ("s3://no-such-bucket/x", "s3://no-such-bucket/x cannot be fetched (An error"),
+        ):
+            with pytest.raises(DataError) as caught:
+                local_inputs([url], tmp_path)
+            said = str(caught.value)
+            assert said.startswith(message) and "\n" not in said, said
+            assert not any(secret in said for secret in SECRETS), said
+    assert not [*tmp_path.rglob("*.jsonl"), *tmp_path.rglob("*.tmp")]
+
+
+def test_a_scheme_that_nobody_knows(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=re.escape("sss3://a/b is no URL that fsspec knows")):
+        local_inputs(["sss3://a/b"], tmp_path)
+
+
+def test_shards_of_urls_are_those_of_files_and_hold_no_secret(
+    web: str,
+    bucket: Callable[[str, bytes], None],
+    tiny_tokenizer: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "page.jsonl").write_bytes(LINE)
+    (tmp_path / "more.jsonl").write_bytes(LINE.replace(b"rain", b"snow") * 30)
+    bucket("end/more.jsonl", (tmp_path / "more.jsonl").read_bytes())
+    urls = [f"http://{web}/page.jsonl?sig={SECRETS[1]}", "s3://texts/end/*"]
+    outputs = {}
+    for name, inputs in (("local", [*tmp_path.glob("*.jsonl")]), ("urls", urls)):
+        outputs[name] = tmp_path / name / "out"
+        command = ["--corpus", "own", "--workers", 1, *tiny(tiny_tokenizer, outputs[name])]
+        monkeypatch.setattr(sys, "argv", list(map(str, ["prepare", *command, "--input", *inputs])))
+        monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / name))
+        prepare.main()
+    assert contents(outputs["urls"]) == contents(outputs["local"])
+    files = [path for path in (tmp_path / "urls").rglob("*") if path.is_file()]
+    said = "".join([*capfd.readouterr(), *map(str, files)])
+    found = said.encode() + b"".join(path.read_bytes() for path in files)
+    assert b"fetching 2 of 2 files" in found
+    assert not any(secret.encode() in found for secret in SECRETS)

@@ -1,0 +1,208 @@
+"""Archives beside Python's tarfile, and what that does not take: NULs between, damage."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from pipeline.data import raw_bytes, tar_archives
+from pipeline.data.documents import cut, read, sniff
+from pipeline.data.extraction import extracted
+from pipeline.data.records import BadRecord, Extract, Record
+from pipeline.data.tar_archives import read_tar
+from pipeline.data.workers import local_team
+from pipeline.errors import DataError
+
+Content = dict[str, bytes]
+
+PAGES = {f"{number:07}-{number * 7:x}.txt": f"Page {number}.\n".encode() for number in range(300)}
+LONG = "directory/" * 30 + "page.txt"
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes, "gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress,
+    "zst": zstandard.compress,
+}  # fmt: skip
+
+
+def tar(content: Content, kind: int = tarfile.GNU_FORMAT) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=kind) as archive:
+        for name, text in content.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(text)
+            archive.addfile(header, io.BytesIO(text))
+    return buffer.getvalue()
+
+
+def published(subsets: Iterable[Content]) -> bytes:
+    """As openwebtext.tar.xz: tars in xz, in a tar in xz."""
+    return lzma.compress(
+        tar(
+            {
+                f"openwebtext/urlsf_subset{number:02}-1_data.xz": lzma.compress(tar(pages))
+                for number, pages in enumerate(subsets)
+            }
+        )
+    )
+
+
+def records(path: Path) -> list[Extract | BadRecord]:
+    source = sniff(path, "openwebtext", path.name)
+    assert source.format == "tar"
+    return list(read_tar(source))
+
+
+def texts(path: Path) -> dict[str, str]:
+    return {found.id: found.text for found in records(path) if isinstance(found, Extract)}
+
+
+def write(folder: Path, content: bytes) -> Path:
+    (folder / "pages.tar").write_bytes(content)
+    return folder / "pages.tar"
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_the_same_as_tarfile(tmp_path: Path, compression: str, kind: int) -> None:
+    content = PAGES | ({LONG: b"Long."} if kind != tarfile.USTAR_FORMAT else {})
+    content |= {"naïve/日本.txt": "日本".encode()}
+    path = write(tmp_path, COMPRESS[compression](tar(content, kind)))
+    with (
+        tarfile.open(path)
+        if compression != "zst"
+        else tarfile.open(fileobj=io.BytesIO(tar(content, kind))) as archive
+    ):
+        expected = {
+            member.name: file.read().decode().strip()
+            for member in archive
+            if (file := archive.extractfile(member))
+        }
+    assert texts(path) == expected
+    assert len(expected) == len(content)
+
+
+@pytest.mark.parametrize("block", [7, 1 << 22])
+def test_openwebtext_as_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    names = [*PAGES]
+    parts = [{name: PAGES[name] for name in names[start::3]} for start in range(3)]
+    path = write(tmp_path, published(parts))
+    monkeypatch.setattr(raw_bytes, "BLOCK_BYTES", block)
+    assert list(texts(path).items()) == [
+        (f"openwebtext/urlsf_subset{number:02}-1_data.xz/{name}", text.decode().strip())
+        for number, pages in enumerate(parts)
+        for name, text in pages.items()
+    ]
+
+
+@pytest.mark.parametrize("nuls", [0, 512, 5120, 1, 511, 10_000])
+def test_joined_archives_with_nuls_between(tmp_path: Path, nuls: int) -> None:
+    names = [*PAGES]
+    one, two = ({name: PAGES[name] for name in names[start::2]} for start in range(2))
+    path = write(tmp_path, tar(one) + bytes(nuls) + tar(two) + bytes(nuls))
+    assert texts(path) == {name: text.decode().strip() for name, text in (one | two).items()}
+
+
+def test_names_and_links_lead_nowhere(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name in ("../../out.txt", "/etc/out.txt"):
+            header = tarfile.TarInfo(name)
+            header.size = 4
+            archive.addfile(header, io.BytesIO(b"Out."))
+        for name, kind in (("l", tarfile.SYMTYPE), ("h", tarfile.LNKTYPE), ("p", tarfile.FIFOTYPE)):
+            header = tarfile.TarInfo(name)
+            header.type, header.linkname = kind, "/etc/passwd"
+            archive.addfile(header)
+        header = tarfile.TarInfo("folder")
+        header.type = tarfile.DIRTYPE
+        archive.addfile(header)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    found = records(write(folder, buffer.getvalue()))
+    assert [(record.id, record.text, record.dropped) for record in found] == [  # type: ignore[union-attr]
+        ("../../out.txt", "Out.", ""), ("/etc/out.txt", "Out.", ""),
+        *((name, "", "link or device in an archive") for name in "lhp"),
+    ]  # fmt: skip
+    assert [path.name for path in tmp_path.rglob("*")] == ["in", "pages.tar"]
+
+
+def test_every_file_is_a_document_or_has_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tar_archives, "MAX_DOCUMENT_BYTES", 1000)
+    content = {
+        "a": b"\xef\xbb\xbfText\0 with NULs.\r\n\0\0\0" + b"x" * 30, "b": b" \n\0",
+        "c": b"\xff\xfe\xfd",
+        "d": "text".encode("utf-16-le"), "e": b'{"text": "one"}\n', "._a": b"\0\5\x16\7",
+        "f": b"x" * 1001, "g.gz": gzip.compress(b"Packed."), "h.gz": gzip.compress(b"x" * 9999),
+    }  # fmt: skip
+    found = records(write(tmp_path, tar(content)))
+    assert [
+        record.reason if isinstance(record, BadRecord) else record.dropped or record.text
+        for record in found
+    ] == [
+        "Text\0 with NULs.\r\n\0\0\0" + "x" * 30, "empty", "invalid UTF-8", "binary",
+        "JSON in an archive", "attributes of a file, from a Mac", "over 0 MiB", "Packed.",
+        "over 0 MiB",
+    ]  # fmt: skip
+    assert found[2] == BadRecord("pages.tar/c", "invalid UTF-8")
+
+
+WHOLE = tar(PAGES)
+
+
+@pytest.mark.parametrize("size", [600, 1000, 512 * 77, 512 * 78 + 3, len(WHOLE) - 10_240])
+def test_a_clipped_archive_is_one_line(tmp_path: Path, size: int) -> None:
+    path = write(tmp_path, WHOLE[:size])
+    with pytest.raises(DataError, match=rf"{path}(: \S+)? is truncated; fetch it again"):
+        records(path)
+
+
+def test_damage_is_named_with_its_place(tmp_path: Path) -> None:
+    content = bytearray(WHOLE)
+    content[1024 * 3 : 1024 * 3 + 5] = b"wrong"
+    path = write(tmp_path, bytes(content))
+    with pytest.raises(DataError, match=rf"{path} is damaged \(no header at byte 3072\)"):
+        records(path)
+
+
+@pytest.mark.parametrize("damage", ["clipped", "broken"])
+def test_a_damaged_archive_inside_is_named(tmp_path: Path, damage: str) -> None:
+    inner = bytearray(lzma.compress(tar(PAGES)))
+    inner[300 if damage == "broken" else -60 :] = b"" if damage == "clipped" else bytes(60)
+    path = write(tmp_path, tar({"one.xz": lzma.compress(tar(PAGES)), "two.xz": bytes(inner)}))
+    with pytest.raises(DataError, match=rf"{path}: two\.xz is (truncated|damaged)"):
+        records(path)
+
+
+def test_archives_in_archives_without_end(tmp_path: Path) -> None:
+    content = tar(PAGES)
+    for _ in range(4):
+        content = tar({"in.tar": content})
+    path = write(tmp_path, content)
+    with pytest.raises(DataError, match="is an archive in 4 archives"):
+        records(path)
+
+
+def test_extracted_once_with_what_each_document_was_called(tmp_path: Path) -> None:
+    path = write(tmp_path, published([PAGES]))
+    given = [sniff(path, "openwebtext", path.name)]
+    [made] = extracted(given, tmp_path / "documents", local_team(1))
+    found = [record for piece in cut(made, 1 << 20) for record in read(piece)]
+    assert [record.text for record in found if isinstance(record, Record)] == [
+        text.decode().strip() for text in PAGES.values()
+    ]
+    inside = "openwebtext/urlsf_subset00-1_data.xz/0000002-e.txt"
+    assert found[2] == Record("pages.tar@2", f"pages.tar/{inside}", "Page 2.")
+    written = Path(made.path).stat().st_mtime_ns
+    assert extracted(given, tmp_path / "documents", local_team(1)) == [made]
+    assert Path(made.path).stat().st_mtime_ns == written

@@ -1,0 +1,199 @@
+"""Bad input by its name, through the command: records skipped and counted, files one clear line.
+
+More of it: damaged compressions, JSON and Parquet in data/test_documents.py, dumps in
+data/test_extraction.py, archives in data/test_tar_archives.py, services in data/test_remote.py.
+"""
+
+from __future__ import annotations
+
+import gzip
+import resource
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pipeline.data import documents, raw_bytes, shards
+from pipeline.data.documents import cut, read, sniff
+from pipeline.data.records import BadRecord, Record
+from tests.pipeline.data.dump import large_dump, small_dump
+from tests.pipeline.preparing import Prepare, contents, many_documents, tiny
+
+GOOD = b"".join(b'{"text": "A piece of news, number %d. It is short."}\n' % n for n in range(300))
+
+
+@pytest.fixture
+def prepare(run: Prepare, tiny_tokenizer: Path, tmp_path: Path) -> Prepare:
+    """What `prepare` says of an input; no manifest is there when it is an error."""
+
+    def prepare(*inputs: object, corpus: str = "own", code: int = 0) -> str:
+        arguments = ("--corpus", corpus, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out"))
+        said = run(*arguments, "--input", *inputs, code=code)
+        if code:
+            assert said.startswith("error: ") and said.count("\n") == 1, said
+            assert not (tmp_path / "out" / shards.MANIFEST).exists()
+        return said
+
+    return prepare
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_utf16_dump(tmp_path: Path, prepare: Prepare, encoding: str) -> None:
+    path = write(tmp_path / "pages.xml", small_dump().decode().encode(encoding))
+    assert f"{path} is UTF-16 text" in prepare(path, corpus="wikipedia", code=2)
+
+
+def test_text_that_is_a_number_a_list_or_an_object(tmp_path: Path, prepare: Prepare) -> None:
+    wrong = b'{"text": 3}\n{"text": ["a"]}\n{"text": {"a": 1}}\n'
+    path = write(tmp_path / "types.jsonl", GOOD + wrong)
+    assert "prepared 300 documents" in (said := prepare(path))
+    assert "left out 3 text is not a string" in said
+
+
+def test_only_text_that_is_no_string(tmp_path: Path, prepare: Prepare) -> None:
+    path = write(tmp_path / "types.jsonl", b'{"text": 3}\n{"text": ["a"]}\n')
+    assert "types.jsonl:1: text is not a string" in prepare(path, code=2)
+
+
+def test_a_line_of_200_mb(tmp_path: Path, prepare: Prepare) -> None:
+    """It is skipped and counted, and nobody holds it; the file has a hole, so that it is quick."""
+    path = write(tmp_path / "long.jsonl", GOOD * 5 + b'{"text": "')
+    with path.open("r+b") as file:
+        file.seek(200_000_000, 2)
+        file.write(b'"}\n' + GOOD)
+    tracemalloc.start()
+    found = [record for piece in cut(sniff(path, "own", "in"), 32 << 20) for record in read(piece)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6
+    reason = "a line of over 64 MiB, not one object a line"
+    bad = [record for record in found if isinstance(record, BadRecord)]
+    assert bad == [BadRecord("in:1501", reason)]
+    assert len({record.id for record in found if isinstance(record, Record)}) == 1800
+    said = prepare(path)
+    assert "prepared 1,800 documents" in said and f"left out 1 {reason}" in said
+
+
+@pytest.mark.parametrize("block", [1, 7, 64])
+@pytest.mark.parametrize("piece_bytes", [5, 33, 1000])
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_lines_that_are_too_long_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, piece_bytes: int, end: bytes
+) -> None:
+    monkeypatch.setattr(raw_bytes, "BLOCK_BYTES", block)
+    monkeypatch.setattr(raw_bytes, "OVERRUN_BYTES", block)
+    monkeypatch.setattr(documents, "MAX_LINE_BYTES", 40)
+    texts = ["a" * size for size in (1, 28, 29, 30, 90, 29, 200, 200, 3)]
+    lines = [b'{"text": "%s"}' % text.encode() for text in texts]
+    path = write(tmp_path / "in", b"\n".join(lines) + end)
+    expected: list[Record | BadRecord] = []
+    position = 0
+    for number, (line, text) in enumerate(zip(lines, texts, strict=True), 1):
+        if len(line) > 40:
+            reason = "a line of over 0 MiB, not one object a line"
+            expected.append(BadRecord(f"in:{number}", reason))
+        else:
+            expected.append(Record(f"in@{position}", "in", text))
+        position += len(line) + 1
+    source = sniff(path, "own", "in")
+    assert [record for piece in cut(source, piece_bytes) for record in read(piece)] == expected
+
+
+def test_nuls(tmp_path: Path, prepare: Prepare) -> None:
+    """Where a file system lost a block: a bad record; at the beginning, a file that is no text."""
+    late = write(tmp_path / "late.jsonl", GOOD * 5 + bytes(4096) + b"\n" + GOOD)
+    assert "left out 1 invalid JSON" in prepare(late)
+    early = write(tmp_path / "early.jsonl", bytes(4096) + b"\n" + GOOD)
+    (tmp_path / "out").rename(tmp_path / "before")
+    assert f"{early} is binary" in prepare(early, code=2)
+
+
+def test_empty_files(tmp_path: Path, prepare: Prepare) -> None:
+    for name, content in (("a.jsonl", b""), ("b.jsonl.gz", gzip.compress(b""))):
+        path = write(tmp_path / name, content)
+        assert f"{path} is empty; leave it out" in prepare(path, code=2)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write(folder / "empty.jsonl", b"")
+    assert "the input holds no files" in prepare(folder, code=2)
+    write(folder / "good.jsonl", GOOD)
+    assert "prepared 300 documents" in prepare(folder)
+
+
+def test_a_gz_that_is_none(tmp_path: Path, prepare: Prepare) -> None:
+    path = write(tmp_path / "in.jsonl.gz", b"\x1f\x8b" + GOOD)
+    assert f"{path} is damaged" in prepare(path, code=2)
+    assert "prepared 300 documents" in prepare(write(path, GOOD))
+
+
+def test_a_clipped_gzip(tmp_path: Path, prepare: Prepare) -> None:
+    path = write(tmp_path / "in.jsonl.gz", gzip.compress(GOOD * 400)[:-99])
+    assert f"{path} is truncated" in prepare(path, code=2)
+
+
+def test_links_that_lead_nowhere_or_in_a_circle(tmp_path: Path, prepare: Prepare) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder / "good.jsonl", GOOD)
+    link = folder / "more"
+    for target, message in (
+        (folder, "is linked in a circle"),
+        (tmp_path / "gone", "is a link that leads nowhere"),
+        (link, "is a link that leads nowhere"),
+    ):
+        link.symlink_to(target)
+        assert f"{link} {message}" in prepare(folder, code=2)
+        link.unlink()
+    link.symlink_to(link)
+    assert f"{link} is a symbolic link that leads back to itself" in prepare(link, code=2)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path, prepare: Prepare) -> None:
+    """Not by its mode, which does not stop root: a process's memory has nothing at 0."""
+    link = tmp_path / "in.jsonl"
+    link.symlink_to("/proc/self/mem")
+    assert f"{link} cannot be read: Input/output error" in prepare(link, code=2)
+
+
+@contextmanager
+def small_disk(size: int) -> Iterator[None]:
+    """No file can grow beyond `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("corpus", ["own", "wikipedia"])
+def test_a_full_disk(
+    tmp_path: Path, prepare: Prepare, monkeypatch: pytest.MonkeyPatch, corpus: str
+) -> None:
+    """One line, nothing half-written taken for whole, and the next run goes on."""
+    path = tmp_path / "in"
+    if corpus == "own":
+        many_documents(path)
+    else:
+        large_dump(path, 700)
+    results = []
+    for name, size in (("whole", 0), ("tight", 20_000 if corpus == "own" else 4_000)):
+        monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / name))
+        if size:
+            with small_disk(size):
+                error = prepare(path, corpus=corpus, code=2)
+            place = tmp_path / ("out/.work" if corpus == "own" else "tight/documents")
+            assert f"cannot write {place}" in error and "File too large" in error
+            left = {file.name.rpartition(".")[2] for file in place.iterdir()}
+            assert left <= {"lock", "json"}, left  # plan.json
+        prepare(path, corpus=corpus)
+        results.append(contents(tmp_path / "out"))
+        (tmp_path / "out").rename(tmp_path / f"{name}-out")
+    assert results[0] == results[1]

@@ -1,0 +1,105 @@
+"""`python -m pipeline.inspect` on documents: raw, extracted, of a corpus, of a group."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline import inspect, prepare
+from pipeline.errors import run_command
+from tests.pipeline.data.dump import small_dump
+from tests.pipeline.data.test_decided import write
+
+SAMPLE = Path(prepare.__file__).parent / "data" / "sample"
+Show = Callable[..., str]
+
+
+@pytest.fixture
+def show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Show:
+    """`pipeline.inspect` in this process; returns what it printed, or its error line."""
+
+    def show(*arguments: object, code: int = 0) -> str:
+        monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+        monkeypatch.setattr(sys, "argv", ["inspect", *map(str, arguments)])
+        found = 0
+        try:
+            run_command(inspect.main)
+        except SystemExit as stop:
+            found = int(stop.code or 0)
+        out = capsys.readouterr()
+        assert found == code, out.err
+        return out.err if code else out.out
+
+    return show
+
+
+def test_a_raw_dump_and_what_was_extracted_from_it(show: Show, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "small.xml").write_bytes(small_dump())
+    raw = show(tmp_path / "in", "--html", tmp_path / "page.html").split("\n", 1)
+    assert "1 MediaWiki dump" in raw[0]
+    assert "1 left out, 20.0%: redirect" in raw[1] and "The Arve (Arva) is a river" in raw[1]
+    assert "The Arve (Arva) is a river" in (tmp_path / "page.html").read_text()
+    (tmp_path / "root" / "documents" / "decisions").mkdir()
+    (tmp_path / "root" / "documents" / "decisions" / "0.parquet").write_text("not text")
+    again = show(tmp_path / "root" / "documents")
+    assert "1 extracted documents" in again
+    for line in raw[1].splitlines()[:8]:
+        assert line in again
+
+
+def test_a_corpus_is_read_as_prepare_would(show: Show) -> None:
+    as_books = show(SAMPLE / "books", "--corpus", "bookcorpus", "--samples", 1)
+    assert "3 read" in as_books and "3 plain text (book)" in as_books and "kept: 1 of 3" in as_books
+    assert "blank lines" in show(SAMPLE / "books", "--samples", 0)
+
+
+def test_a_group(show: Show, tmp_path: Path) -> None:
+    for member, folder in (("wikipedia", "articles"), ("bookcorpus", "books")):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / member).symlink_to(SAMPLE / folder)
+    said = show(tmp_path / "in", "--corpus", "16gb")
+    assert "44   of wikipedia" in said and "3   of bookcorpus" in said
+
+
+def test_copies_are_shown_beside_what_stays(show: Show, tmp_path: Path) -> None:
+    lines = [{"text": f"Story {n % 2} about a river."} for n in range(3)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    size = len(json.dumps(lines[0])) + 1
+    ids = [f"in.jsonl@{n * size}" for n in range(3)]
+    rows = [(ids[0], "stories", None, 0), (ids[1], "stories", None, 1)]
+    decisions = tmp_path / "root" / "documents" / "decisions"
+    write(decisions / "abc", [[*rows, (ids[2], "stories", "near-duplicate", 0)]])
+    arguments = (tmp_path / "in.jsonl", "--corpus", "stories", "--html", tmp_path / "page.html")
+    said = show(*arguments, "--decisions")
+    assert f"decisions: {decisions / 'abc'}" in said
+    assert "1 left out, 33.3%: near-duplicate" in said
+    assert "copies: 2 of 3 documents are in 1 clusters" in said
+    assert f"left out: stories {ids[2]}\n      Story 0 about" in said
+    assert f"stays: stories {ids[0]}\n      Story 0 about" in said
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("Story 0 about a river.") == 4  # two samples and one pair
+    other = show(tmp_path / "in.jsonl", "--decisions", decisions / "abc")
+    assert "give the --corpus and the files" in other
+
+
+def test_mistakes(show: Show, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    (shards / "manifest.json").write_text("{}")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for arguments, message in (
+        ((tmp_path / "nothing",), "no such directory"),
+        ((empty,), "holds no manifest.json"),
+        ((shards, "--html", tmp_path / "p.html"), "--html, --corpus and --decisions are for"),
+        ((SAMPLE / "news", "--samples", -1), "--samples -1"),
+    ):
+        error = show(*arguments, code=2)
+        assert message in error and error.count("\n") == 1

@@ -1,0 +1,175 @@
+"""Groups of corpora, prepared: the same rows as their members', and never too little unsaid."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline import inspect, prepare
+from pipeline.data import corpora, groups, shards
+from pipeline.data.source_table import CORPORA, GROUPS
+from pipeline.errors import run_command
+from tests.conftest import Command
+from tests.pipeline.preparing import tiny, write_jsonl
+
+SAMPLE = Path(prepare.__file__).parent / "data" / "sample"
+FOLDERS = ("articles", "books", "news", "web", "stories")
+"""Of the sample, in the order of the members that they stand for."""
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`pipeline.prepare` in this process; returns its exit code and what it said."""
+
+    def run(*arguments: object) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["prepare", "--workers", "1", *map(str, arguments)])
+        code = 0
+        try:
+            run_command(prepare.main)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out = capsys.readouterr()
+        return code, out.err if code else out.out
+
+    return run
+
+
+def rows(directory: Path) -> list[tuple[str, list[int]]]:
+    manifest = shards.read_manifest(directory)
+    tables = [shards.read_table(directory / shard.file) for shard in manifest.shards]
+    return [
+        (str(corpus), ids)
+        for table in tables
+        for corpus, ids in zip(table["corpus"].to_pylist(), table["input_ids"].to_pylist())
+    ]
+
+
+def test_a_group_has_the_rows_of_its_members(
+    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample's five folders, called what they stand for."""
+    members = GROUPS["160gb"].members
+    books = replace(CORPORA["bookcorpus"], plain_text="file")  # as the sample reads its own
+    monkeypatch.setattr(corpora, "CORPORA", CORPORA | {"bookcorpus": books})
+    (tmp_path / "in").mkdir()
+    for member, folder in zip(members, FOLDERS, strict=True):
+        (tmp_path / "in" / member).symlink_to(SAMPLE / folder)
+    code, said = run(
+        "--corpus", "160gb", "--input", tmp_path / "in", "--allow-short", "--dedup", "none",
+        *tiny(tiny_tokenizer, tmp_path / "out"),
+    )  # fmt: skip
+    assert code == 0, said
+    names = dict(zip(FOLDERS, members))
+    assert rows(tmp_path / "out") == [(names[corpus], ids) for corpus, ids in rows(prepared)]
+    ours = json.loads((tmp_path / "out" / shards.MANIFEST).read_bytes())["corpora"]
+    theirs = json.loads((prepared / shards.MANIFEST).read_bytes())["corpora"]
+    assert list(ours) == list(members)
+    for folder, member in names.items():
+        assert ours[member] | {"licence": ""} == theirs[folder] | {"licence": ""}
+
+
+def test_a_group_that_is_too_short_stops_at_once(
+    tiny_tokenizer: Path, tmp_path: Path, run: Run
+) -> None:
+    books, news = (write_jsonl(tmp_path / f"{name}.jsonl", ["A. B."]) for name in "bn")
+    code, said = run(
+        "--corpus", "16gb", "--input", f"wikipedia={news}", f"bookcorpus={books}",
+        *tiny(tiny_tokenizer, tmp_path / "out"),
+    )  # fmt: skip
+    assert code == 2 and said.count("\n") == 1
+    assert "wikipedia has at most 0.0 MB of 11.4 GB, bookcorpus has" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_that_comes_out_too_short_stops_before_it_is_put_together(
+    tiny_tokenizer: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files were large enough, their text is not; what was done is kept for --allow-short."""
+    text = "It was a day. Nothing happened. " * 20
+    files = {
+        "wikipedia": write_jsonl(tmp_path / "w.jsonl", [f"{n} {text}" for n in range(50)]),
+        "bookcorpus": write_jsonl(tmp_path / "b.jsonl", [f"{n} {text}" for n in range(50)]),
+    }
+    padded = files["bookcorpus"].read_text().replace('{"text"', f'{{"note": "{text}", "text"')
+    files["bookcorpus"].write_text(padded)
+    held = len(text) * 50
+    small = {name: replace(CORPORA[name], published_bytes=held) for name in files}
+    small["bookcorpus"] = replace(CORPORA["bookcorpus"], published_bytes=1.5 * held)
+    monkeypatch.setattr(groups, "CORPORA", CORPORA | small)
+    group = replace(GROUPS["16gb"], published_bytes=2.5 * held)
+    monkeypatch.setattr(groups, "GROUPS", {"16gb": group})
+    arguments = [
+        "--corpus", "16gb", "--input", *(f"{name}={path}" for name, path in files.items()),
+        "--dedup", "none",
+        *tiny(tiny_tokenizer, tmp_path / "out"),
+    ]  # fmt: skip
+    code, said = run(*arguments)
+    assert code == 2 and said.count("\n") == 1, said
+    assert said.startswith("error: 16gb comes out short of text: bookcorpus has 0.0 MB of 0.0 MB, ")
+    assert "in all has" in said and "wikipedia" not in said
+    assert not (tmp_path / "out" / shards.MANIFEST).exists()
+    assert [*(tmp_path / "out" / ".work").glob("part-*.json")]
+    code, said = run(*arguments, "--allow-short")
+    assert code == 0 and "prepared 100 documents" in said
+
+
+def test_copies_stay_with_the_first_member_and_inspect_shows_them(
+    tiny_tokenizer: Path,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without being asked: a group's members are compared. Members are given in another order."""
+    rng = random.Random(0)
+    words = [f"w{number}" for number in range(3000)]
+    texts = [" ".join(rng.choices(words, k=120)) for _ in range(60)]
+    near = [text.replace(text.split()[60], "another") for text in texts[:5]]
+    wikipedia = write_jsonl(tmp_path / "w.jsonl", texts[:30])
+    news = write_jsonl(tmp_path / "n.jsonl", [*near, *texts[30:]])
+    files = ["--corpus", "mixture", "--input", f"cc-news={news}", f"wikipedia={wikipedia}"]
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    code, said = run(*files, *tiny(tiny_tokenizer, tmp_path / "out"))
+    assert code == 0, said
+    counts = shards.read_manifest(tmp_path / "out").corpora
+    assert list(counts) == ["wikipedia", "cc-news"] and counts["wikipedia"]["dropped"] == {}
+    assert counts["cc-news"]["dropped"] == {"near-duplicate of one in wikipedia": 5}
+    assert counts["cc-news"]["documents"] == 30
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    (inputs / "wikipedia").mkdir()
+    wikipedia.rename(inputs / "wikipedia" / "w.jsonl")
+    (inputs / "cc-news").mkdir()
+    news.rename(inputs / "cc-news" / "n.jsonl")
+    arguments = ["inspect", str(inputs), "--corpus", "mixture", "--decisions"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    inspect.main()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "5 left out, 7.7%: near-duplicate of one in wikipedia" in said
+    assert "10 of 65 documents are in 5 clusters" in said and "stays: wikipedia w.jsonl@" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GROUPS)
+def test_miniatures_of_real_text(
+    name: str, real_data: Path, tiny_tokenizer: Path, tmp_path: Path, command: Command
+) -> None:
+    """Each member from real files, through its real reader."""
+    result = command(
+        "prepare", "--corpus", name, "--allow-short",
+        "--input", *(f"{member}={real_data / member}" for member in GROUPS[name].members),
+        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    manifest = shards.read_manifest(tmp_path / "out")
+    assert list(manifest.corpora) == list(GROUPS[name].members)
+    for corpus in manifest.corpora.values():
+        assert corpus["documents"] > 10 and corpus["validation_sequences"] > 0
