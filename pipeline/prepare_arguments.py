@@ -133,10 +133,11 @@ def _add_selection_arguments(parser: Parser) -> None:
         "--filter",
         nargs="+",
         default=[],
-        metavar="NAME=NUMBER",
+        metavar="NAME=VALUE",
         help="leave out documents with fewer words than min-words=50, more than "
         "max-words=100000, a smaller share of words with letters than min-letters=0.8, a larger "
-        "one of repeated lines than max-repeated=0.3 (default: none)",
+        "one of repeated lines than max-repeated=0.3, in another language than language=en "
+        "(default: none)",
     )
 
 

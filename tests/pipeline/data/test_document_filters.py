@@ -35,6 +35,15 @@ def test_each_filter() -> None:
     assert [*reasons("max-repeated=0.4", "max-words=3")] == ["too many words", "repeated lines"]
 
 
+def test_language() -> None:
+    """Of the sample, and of texts in others; what is too short to tell stays."""
+    german = "Die Katze schläft den ganzen Tag auf dem Sofa, und niemand weiß, warum sie das tut."
+    english = "The cat sleeps on the sofa all day long, and nobody knows why she would do that."
+    text = clean([german, english, "April 6", german])
+    [(reason, held)] = Filters(language="en").reasons(text.buffer, text.offsets)
+    assert reason == "language de" and held.tolist() == [True, False, False, True]
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -44,6 +53,7 @@ def test_each_filter() -> None:
         ("min-words=nan", "min-words wants"),
         ("min-letters=80", "min-letters wants a share from 0 to 1, e.g. min-letters=0.8"),
         ("max-repeated=two", "max-repeated wants a share"),
+        ("language=english", "give its code of two letters, e.g. language=en"),
     ],
 )
 def test_what_is_no_filter(given: str, says: str) -> None:
