@@ -43,8 +43,8 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATH",
         help="the corpus's files, directories or globs, or URLs of such (s3://, https://): JSONL, "
-        "plain text, books, TEI, wikiextractor output, MediaWiki dumps, tars of text (all also "
-        ".gz .zst .xz .bz2), Parquet",
+        "plain text, books, TEI, wikiextractor output, MediaWiki dumps, tars of text, WARC and "
+        "WET (all also .gz .zst .xz .bz2 .lz4), Parquet",
     )
     parser.add_argument(
         "--text-field",
@@ -58,6 +58,14 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["file", "book", "blank_lines"],
         help="plain text files: one document a file, one book a file, or documents parted by blank "
         "lines (default: file for wikipedia, book for bookcorpus, else blank_lines)",
+    )
+    parser.add_argument(
+        "--pages-per-domain",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of each WARC or WET file keep no more than N pages of a site, chosen by the hash of "
+        "their urls (default: all)",
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pipeline.command import chosen_recipe, cores, data_root
 from pipeline.data import assembly, shards, splits
-from pipeline.data.corpora import corpus_sources, describe_cut, describe_input
+from pipeline.data.corpora import corpus_sources, describe_cut, describe_input, limit_sites
 from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.estimate import describe, estimate
 from pipeline.data.extraction import extracted
@@ -70,6 +70,7 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     corpus, sources = corpus_sources(
         arguments.corpus, inputs, arguments.text_field, arguments.plain_text
     )
+    sources = limit_sites(sources, arguments.pages_per_domain)
     print(f"input: {describe_input(sources)}", flush=True)
     if arguments.dry_run:
         _estimate(arguments, sources, run.data)

@@ -21,7 +21,7 @@ from pipeline.command import (
     cores,
     data_root,
 )
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora import corpus_sources, limit_sites
 from pipeline.data.extraction import extracted
 from pipeline.data.records import Source
 from pipeline.data.remote import local_inputs
@@ -139,6 +139,7 @@ def main() -> None:
     _, sources = corpus_sources(
         arguments.corpus, inputs, arguments.text_field, arguments.plain_text
     )
+    sources = limit_sites(sources, arguments.pages_per_domain)
     arguments.output.mkdir(parents=True, exist_ok=True)  # or fail before the work, not after
     sources = extracted(sources, data_root() / "documents", local_team(cores()))
     train_tokenizer(sources, data, arguments.output, int(arguments.sample_bytes))

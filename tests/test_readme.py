@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.data.dump import large_dump
+from tests.pipeline.data.web_archive import articles, members
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -46,6 +47,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "enwiki-20260101-pages-articles1.xml.bz2").write_bytes(
         bz2.compress((folder / "enwiki-20260101-pages-articles1.xml").read_bytes())
     )
+    (folder / "CC-NEWS-20260101.warc.gz").write_bytes(members(articles(20)))
     (folder / "books").mkdir()
     for number in range(3):
         text = f"Chapter {number}. It was a dark and stormy night.\n\nThe end."

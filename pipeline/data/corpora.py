@@ -8,7 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -39,7 +39,7 @@ CORPORA = {
         "CC BY-SA",
     ),
     "bookcorpus": Corpus("books, one a file", "book", "as each book's"),
-    "cc-news": Corpus("news articles, JSON lines", "blank_lines", "third-party pages"),
+    "cc-news": Corpus("news articles: WARC or JSON lines", "blank_lines", "third-party pages"),
     "openwebtext": Corpus(
         "web pages: openwebtext.tar.xz, or JSON lines", "blank_lines", "third-party pages"
     ),
@@ -97,6 +97,20 @@ def corpus_sources(
         print(f"corpus {name} is read as your own; if you meant {known}, say --corpus {known}")
     own = Corpus("the user's own", "blank_lines", "unknown")
     return name, _sources(name, own, _expand(inputs or [corpus]), text_field, plain_text)
+
+
+def limit_sites(sources: list[Source], pages_per_domain: int) -> list[Source]:
+    """The sources; of a WARC file no more pages of a site are to be kept (0: any number)."""
+    if pages_per_domain < 0:
+        raise ConfigError(f"--pages-per-domain {pages_per_domain}: choose 1 or more, or leave it")
+    if pages_per_domain and all(source.format != "warc" for source in sources):
+        raise ConfigError(
+            f"--pages-per-domain {pages_per_domain}: no input is a WARC or WET file; leave it out"
+        )
+    return [
+        replace(source, pages_per_domain=pages_per_domain) if source.format == "warc" else source
+        for source in sources
+    ]
 
 
 def _sources(

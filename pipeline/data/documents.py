@@ -8,7 +8,7 @@ with the reason; a file that cannot be used is a DataError.
 Memory is bounded by one block and one document, whatever the size of the file.
 
 Ids are "name@position": for JSON lines and text the position in bytes (after decompression) at
-which the record begins, for Parquet the row. Dumps of wikis and archives, slow to
+which the record begins, for Parquet the row. Dumps of wikis, WARC files and archives, slow to
 read, are read as Parquet, see `extraction`.
 """
 
@@ -69,15 +69,15 @@ TOO_LONG = b"too long"
 TEXT_FIELDS = ("text", "body", "content")
 ORIGIN_FIELDS = ("url", "path", "id")
 
-MARK_UP: tuple[tuple[re.Pattern[bytes], Format], ...] = (
+MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
+    (re.compile(rb"WARC/\d"), "warc"),
     (
         re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:\w+:)?(?:TEI|teiCorpus)[\s.>]"),
         "tei",
     ),
 )
-
 
 # An object of wikiextractor --json; its url has the page's number, its text can be of any length.
 WIKI_OBJECT = re.compile(
@@ -119,7 +119,7 @@ def sniff(
     if is_tar(head):
         return source("tar", compression)
     if not forced_text:
-        for beginning, format in MARK_UP:
+        for beginning, format in MARKS:
             if beginning.match(head):
                 return source(format, compression)
     kind: Format = sniff_text(path, name, head, forced_text)

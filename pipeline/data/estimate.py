@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 
 import pyarrow.parquet as pq
 import zstandard
+from fastwarc.stream_io import Lz4Reader
 
 from pipeline.data.assembly import read_parts
 from pipeline.data.documents import read, read_whole, sniff
@@ -182,7 +183,7 @@ def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
 
 def _first_extracts(piece: Piece, quota: int) -> Iterator[Record | float]:
     size, source = 0, piece.source
-    for extract in FORMATS[source.format].read(source):
+    for extract in FORMATS[source.format].begin(source):
         if not isinstance(extract, Extract):
             continue
         if not extract.dropped:
@@ -223,6 +224,8 @@ def _decompressed(file: Any, compression: Compression) -> Any:
         return gzip.GzipFile(fileobj=file)
     if compression == "xz":
         return lzma.LZMAFile(file)
+    if compression == "lz4":
+        return Lz4Reader(file)
     return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
 
 

@@ -25,6 +25,7 @@ from pipeline.data.mediawiki import read_articles
 from pipeline.data.raw_parquet import EXTRACTION_MARK
 from pipeline.data.records import EXTRACTED, BadRecord, Extract, Format, Source
 from pipeline.data.tar_archives import TAR_VERSION, read_tar
+from pipeline.data.web import WEB_VERSION, read_pages, read_web
 from pipeline.data.wikitext import WIKITEXT_VERSION
 from pipeline.data.work import wait_for
 from pipeline.data.workers import Team, do_tasks
@@ -54,6 +55,8 @@ class SlowFormat:
 
     read: Callable[[Source], Iterator[Extract | BadRecord]]
     """Every record in order; DataError when the file cannot be used."""
+    begin: Callable[[Source], Iterator[Extract | BadRecord]]
+    """The same at once, if need be without what only the whole file tells; for estimates."""
     code: int
     """Version of our code: goes up when the same file comes out differently."""
     packages: tuple[str, ...]
@@ -61,8 +64,9 @@ class SlowFormat:
 
 
 FORMATS: dict[Format, SlowFormat] = {
-    "mediawiki": SlowFormat(read_articles, WIKITEXT_VERSION, ("mwparserfromhell",)),
-    "tar": SlowFormat(read_tar, TAR_VERSION, ()),
+    "mediawiki": SlowFormat(read_articles, read_articles, WIKITEXT_VERSION, ("mwparserfromhell",)),
+    "tar": SlowFormat(read_tar, read_tar, TAR_VERSION, ()),
+    "warc": SlowFormat(read_web, read_pages, WEB_VERSION, ("fastwarc", "resiliparse")),
 }
 """Which are extracted; the others are read where they are."""
 
@@ -155,6 +159,7 @@ def _mark(source: Source) -> str:
             "columns": SCHEMA.names,
             "code": format.code,
             "packages": {name: version(name) for name in format.packages},
+            "pages_per_domain": source.pages_per_domain,
             "file": [source.name, source.size, file_ends(source.path)],
         }
     )

@@ -10,6 +10,7 @@ seems to be data of another shape is a DataError, for as text it would go into t
 from __future__ import annotations
 
 import bz2
+import contextlib
 import errno
 import gzip
 import json
@@ -24,14 +25,16 @@ from typing import Any, BinaryIO, Literal
 
 import orjson
 import zstandard
+from fastwarc.stream_io import Lz4Reader
 
 from pipeline.errors import DataError
 
-Compression = Literal["", "gz", "zst", "xz", "bz2"]
+Compression = Literal["", "gz", "zst", "xz", "bz2", "lz4"]
 
 BLOCK_BYTES = 1 << 22
 OVERRUN_BYTES = 1 << 16  # read at once behind the wanted range, to finish its last record
 ZST_BYTES = 1 << 14  # compressed, at once: even zeros grow to no more than 512 MiB
+LZ4_BYTES = 1 << 16  # decompressed, at once: of what is read at once all before damage is lost
 XZ_MAGIC = b"\xfd7zXZ\x00"
 XZ_BYTES = 1 << 20  # compressed, at once: what it grows to comes in blocks
 HEAD_BYTES = 1 << 16  # looked at to tell what a file is
@@ -44,7 +47,6 @@ UNREADABLE = {
     rb"PK\x03\x04": "a zip archive",
     rb"ARROW1": "an Arrow file",
     rb"\xff\xfe|\xfe\xff|(?:[ -~]\0){4}|(?:\0[ -~]){4}": "UTF-16 text, not UTF-8",
-    rb"WARC/\d": "a WARC file",
     rb"\s*\[\s*\{": JSON_ARRAY,
 }
 # A line that was meant to be an object, whole or not; `{{` and `{|` begin wiki text.
@@ -72,11 +74,24 @@ def require_regular(path: Path) -> None:
 def read_head(path: str, compression: Compression) -> bytes:
     """The first HEAD_BYTES after decompression, and one more if that is not all there is."""
     head = b""
-    for block in read_blocks(path, compression, 0, HEAD_BYTES + 1):
-        head += block
-        if len(head) > HEAD_BYTES:
-            break
+    try:
+        for block in read_blocks(path, compression, 0, HEAD_BYTES + 1):
+            head += block
+            if len(head) > HEAD_BYTES:
+                break
+    except DataError:
+        # A WARC's records can be read though the file is damaged further on.
+        head = _first_member(path) if compression == "gz" else head
+        if not head.startswith(b"WARC/"):
+            raise
     return head[: HEAD_BYTES + 1]
+
+
+def _first_member(path: str) -> bytes:
+    """What can be read of the beginning of a gzip file."""
+    with Path(path).open("rb") as file, contextlib.suppress(zlib.error):
+        return zlib.decompressobj(31).decompress(file.read(HEAD_BYTES), HEAD_BYTES)
+    return b""
 
 
 def sniff_compression(path: str) -> Compression:
@@ -92,6 +107,8 @@ def compression_of(head: bytes) -> Compression:
         return "xz"
     if re.match(rb"BZh[1-9]", head):
         return "bz2"
+    if head.startswith(b"\x04\x22\x4d\x18"):
+        return "lz4"
     # A frame, or a skippable one, with which pzstd begins its files.
     if head.startswith(b"\x28\xb5\x2f\xfd") or (
         head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
@@ -225,6 +242,9 @@ def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
     elif compression == "bz2":
         with bz2.BZ2File(file) as streams:
             yield from iter(lambda: streams.read(BLOCK_BYTES), b"")
+    elif compression == "lz4":
+        frames = Lz4Reader(file)
+        yield from iter(lambda: frames.read(LZ4_BYTES), b"")
     elif compression == "zst":
         yield from _zst_blocks(file)
 

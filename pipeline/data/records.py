@@ -10,8 +10,9 @@ from pipeline.data.raw_bytes import Compression, count_lines
 from pipeline.errors import DataError
 
 Format = Literal[
-    "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc", "mediawiki", "tar", "extracted"
-]
+    "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc", "mediawiki", "warc", "tar",
+    "extracted",
+]  # fmt: skip
 """`wiki_jsonl`, `doc`: wikiextractor's; `extracted`: what `extraction` wrote."""
 PlainText = Literal["file", "book", "blank_lines"]
 EXTRACTED: Format = "extracted"
@@ -25,6 +26,7 @@ FORMAT_NAMES: dict[Format, str] = {
     "doc": "wikiextractor mark-up",
     "mediawiki": "MediaWiki dump",
     "tar": "archive of text files",
+    "warc": "WARC",
     EXTRACTED: "extracted documents",
 }
 """In words, for messages."""
@@ -50,6 +52,8 @@ class Source:
     plain_text: PlainText
     """Whether plain text is one document, one book, or documents with blank lines between."""
     licence: str
+    pages_per_domain: int = 0
+    """Of WARC and WET: no more pages of a site are kept of a file; 0: any number."""
 
 
 @dataclass(frozen=True, slots=True)

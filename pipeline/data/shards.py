@@ -13,6 +13,7 @@ memory. An IPC file's bytes may change with the Arrow version; its columns may n
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -312,29 +313,36 @@ def _encode(
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_file(sink, schema, options=options) as writer:
         for columns in batches:
-            writer.write_batch(pa.record_batch(columns, schema=schema))
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
     return sink.getvalue()
 
 
-def _list_type(dtype: np.dtype[Any]) -> pa.DataType:
+@functools.cache
+def _list_type(dtype: np.dtype[Any]) -> pa.ListType:
     return pa.list_(pa.field("item", pa.from_numpy_dtype(dtype), nullable=False))
 
 
+# From buffers: Arrow's conversions cost more than short rows take to write.
+
+
 def _list(values: npt.NDArray[Any], offsets: npt.NDArray[Any], start: int, stop: int) -> pa.Array:
-    first = offsets[start]
-    return pa.ListArray.from_arrays(
-        pa.array((offsets[start : stop + 1] - first).astype(np.int32)),
-        pa.array(values[first : offsets[stop]]),
-        type=_list_type(values.dtype),
-    )
+    local, held = _batch(values, offsets, start, stop)
+    kind = _list_type(values.dtype)
+    items = pa.Array.from_buffers(kind.value_type, len(held), [None, pa.py_buffer(held)])
+    return pa.Array.from_buffers(kind, stop - start, [None, pa.py_buffer(local)], children=[items])
 
 
 def _binary(
     values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32], start: int, stop: int
 ) -> pa.Array:
+    buffers = map(pa.py_buffer, _batch(values, offsets, start, stop))
+    return pa.Array.from_buffers(pa.binary(), stop - start, [None, *buffers])
+
+
+def _batch(
+    values: npt.NDArray[Any], offsets: npt.NDArray[Any], start: int, stop: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+    """Offsets that begin with 0, and values, of the rows [start, stop)."""
     first = offsets[start]
-    local = (offsets[start : stop + 1] - first).astype(np.int32)
-    data = np.ascontiguousarray(values[first : offsets[stop]])
-    return pa.BinaryArray.from_buffers(
-        pa.binary(), stop - start, [None, pa.py_buffer(local), pa.py_buffer(data)]
-    )
+    local = offsets[start : stop + 1] - first
+    return local.astype(np.int32, copy=False), values[first : offsets[stop]]

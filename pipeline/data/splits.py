@@ -233,8 +233,9 @@ class _Side:
     def add(self, tokens: Tokens, batch: Batch, chosen: npt.NDArray[np.bool_]) -> None:
         if chosen.any():
             self.tokens.append(tokens if chosen.all() else select(tokens, chosen))
-            for column, values in zip(self.documents, (batch.ids, batch.origins, batch.licences)):
-                column.extend(values[index] for index in np.flatnonzero(chosen))
+            named = (batch.ids, batch.origins, batch.licences)
+            for column, values in zip(self.documents, named, strict=True):
+                column.extend(itertools.compress(values, chosen.tolist()))
 
 
 @dataclass(slots=True)

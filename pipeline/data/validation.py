@@ -64,6 +64,8 @@ def _threshold(sources: list[Source], data: Data) -> int:
 
 def _why_no_text(sources: list[Source], counts: Counts) -> str:
     first = sources[0]
-    what = counts.bad_example or f"{first.path}: nothing but white space"
-    advice = "give other files" if first.format == "text" else "name the field with --text-field"
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.dropped.items())
+    what = counts.bad_example or reasons or f"{first.name}: nothing but white space"
+    has_fields = first.format in ("jsonl", "wiki_jsonl", "parquet")
+    advice = "name the field with --text-field" if has_fields else "give other files"
     return f"corpus {first.corpus} has no text in {len(sources)} file(s): {what}; {advice}"

@@ -14,6 +14,7 @@ from pipeline.data.word_table import Numbers, Table, decode
 
 LONGEST = 8
 """Bytes that a character may become here."""
+_LAST_WHITE = 32  # in clean text a newline or a space
 REFERENCE = 255
 
 
@@ -41,7 +42,7 @@ class Matcher(NamedTuple):
     longest: int
     """In characters; WordPiece makes a longer word unknown."""
     mark: Bytes
-    """What unigram puts before a word."""
+    """What is put before a word: nothing in WordPiece."""
     becomes: Bytes
     """[0x110000, LONGEST] what a character becomes inside a word, in UTF-8."""
     lengths: Bytes
@@ -67,6 +68,15 @@ def match_words(first: int, table: Table, matcher: Matcher) -> Numbers:
     """Give ids to the words from number `first` on; returns those that `tokenizers` must encode."""
     left: Numbers = _match_all(first, table, matcher)
     return left
+
+
+def find_tokens(buffer: Bytes, inside: Numbers, matcher: Matcher) -> Numbers:
+    """The token of its word with which each sentence begins that does so inside a word.
+
+    inside: [n, 4] as in `word_table.Found`. -1: `tokenizers` must say.
+    """
+    found: Numbers = _find_tokens(buffer, inside, matcher)
+    return found
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -109,35 +119,70 @@ def _fill_trie(text, ends, ids, trie):  # type: ignore[no-untyped-def]
 def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
     left = np.empty(table.used[0] - first, np.int64)
     count = 0
+    room = 0
+    for word in range(first, table.used[0]):
+        room = max(
+            room, len(matcher.mark) + (table.starts[word + 1] - table.starts[word]) * LONGEST
+        )
+    spelling, origin = np.empty(room, np.uint8), np.empty(room, np.int64)
     for word in range(first, table.used[0]):
         begin = table.starts[word]
         size = table.starts[word + 1] - begin
-        spelling = np.empty(len(matcher.mark) + size * LONGEST, np.uint8)
-        spelling[: len(matcher.mark)] = matcher.mark
-        used = _normalize(table.text[begin : begin + size], matcher, spelling)
+        used = _normalize(table.text[begin : begin + size], matcher, spelling, origin)
         if used < 0:
             left[count] = word
             count += 1
             continue
-        spelling = spelling[:used]
-        text = spelling[len(matcher.mark) :]
-        out = table.ids[table.used[2] :]
         table.id_starts[word] = table.used[2]
-        if len(text) == 0:
-            found = 0
-        elif matcher.unigram:
-            found = _viterbi(spelling, matcher, out)
-        else:
-            found = _longest_match(text, matcher, out)
+        found = _encode(spelling[:used], matcher, table.ids[table.used[2] :], origin)
         table.counts[word] = found
         table.used[2] += found
     return left[:count]
 
 
+@numba.njit(cache=True, nogil=True, inline="always")  # a call would count who owns the matcher
+def _encode(spelling, matcher, ids, starts):  # type: ignore[no-untyped-def]
+    """Ids of a word as `_normalize` spells it, and where in that each begins; how many."""
+    if len(spelling) == len(matcher.mark):
+        return 0
+    if matcher.unigram:
+        return _viterbi(spelling, matcher, ids, starts)
+    return _longest_match(spelling, matcher, ids, starts)
+
+
 @numba.njit(cache=True, nogil=True)
-def _normalize(word, matcher, out):  # type: ignore[no-untyped-def]
-    """Write what a word becomes behind the mark; how much is written, -1: for `tokenizers`."""
+def _find_tokens(buffer, inside, matcher):  # type: ignore[no-untyped-def]
+    found = np.full(len(inside), -1, np.int64)
+    last, count = -1, -1
+    places = np.empty(0, np.int64)
+    for row in range(len(inside)):
+        start, begin, end = inside[row, 1], inside[row, 2], inside[row, 3]
+        if begin != last:
+            last = begin
+            room = len(matcher.mark) + (end - begin) * LONGEST
+            spelling, origin = np.empty(room, np.uint8), np.empty(room, np.int64)
+            ids, starts = np.empty(room, np.int32), np.empty(room, np.int64)
+            word = buffer[begin:end]
+            # white space inside a word: for a pre-tokenizer of somebody else, who alone knows it
+            odd = word.min() <= _LAST_WHITE
+            count = -1 if odd else _normalize(word, matcher, spelling, origin)
+            if count >= 0:
+                count = _encode(spelling[:count], matcher, ids, starts)
+                places = origin[starts[:count]]
+        if count >= 0:
+            found[row] = np.searchsorted(places, start - begin)
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _normalize(word, matcher, out, origin):  # type: ignore[no-untyped-def]
+    """Write the mark and what a word becomes, and where in the word each byte has its origin.
+
+    Returns how much is written, -1: for `tokenizers`.
+    """
     used = len(matcher.mark)
+    out[:used] = matcher.mark
+    origin[:used] = 0
     place = 0
     while place < len(word):
         code, length = np.int64(word[place]), 1
@@ -149,15 +194,16 @@ def _normalize(word, matcher, out):  # type: ignore[no-untyped-def]
             return -1
         for index in range(matcher.lengths[code]):
             out[used] = matcher.becomes[code, index]
+            origin[used] = place
             used += 1
         place += length
     return used
 
 
 @numba.njit(cache=True, nogil=True)
-def _longest_match(text, matcher, out):  # type: ignore[no-untyped-def]
-    """Ids of a word by WordPiece's rule; returns how many."""
-    out[0] = matcher.unk
+def _longest_match(text, matcher, out, starts):  # type: ignore[no-untyped-def]
+    """Ids of a word by WordPiece's rule, and where each begins; returns how many."""
+    out[0], starts[0] = matcher.unk, 0
     characters = 0
     for byte in text:
         characters += byte & 0xC0 != 0x80
@@ -180,15 +226,16 @@ def _longest_match(text, matcher, out):  # type: ignore[no-untyped-def]
         if best < 0:
             out[0] = matcher.unk
             return 1
-        out[count] = best
+        out[count], starts[count] = best, place
         count += 1
         place = end
     return count
 
 
 @numba.njit(cache=True, nogil=True)
-def _viterbi(text, matcher, out):  # type: ignore[no-untyped-def]
-    """Ids of the most likely pieces of a word, as `tokenizers`' encode_optimized; how many.
+def _viterbi(text, matcher, out, starts):  # type: ignore[no-untyped-def]
+    """Ids of the most likely pieces of a word, as `tokenizers`' encode_optimized, and where each
+    begins; how many.
 
     Neighbouring characters that are in no piece are one unknown token.
     """
@@ -226,5 +273,9 @@ def _viterbi(text, matcher, out):  # type: ignore[no-untyped-def]
             out[count] = piece[place]
             count += 1
         place = back[place]
-    out[:count] = out[:count][::-1].copy()
+        starts[count - 1] = place
+    for index in range(count // 2):
+        other = count - 1 - index
+        out[index], out[other] = out[other], out[index]
+        starts[index], starts[other] = starts[other], starts[index]
     return count

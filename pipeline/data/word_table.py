@@ -6,19 +6,31 @@ A word of up to 8 bytes is its own tag (no text holds NUL); the tag of a longer 
 
 from __future__ import annotations
 
+import string
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bits import EVERY_BIT, EVERY_HIGH_BIT, GOLDEN, Bytes, U, mix, word_at
+from pipeline.data.bits import (
+    EVERY_BIT,
+    EVERY_HIGH_BIT,
+    EVERY_ONE,
+    GOLDEN,
+    Bytes,
+    U,
+    mix,
+    trailing_zeros,
+    word_at,
+)
 from pipeline.data.masking import Ids
 
 UNSEEN, SPACE, PART, APART, UNSURE = range(5)
 """A character was never seen, parts words, belongs to a word, is one, or is none of these."""
 _SLOTS = 1 << 20
 _MOST_TAGGED = _SLOTS * 7 // 10  # words beyond are not looked up again
+_LETTERS = np.frombuffer(string.ascii_letters.encode(), np.uint8)
 TO_ENCODE = -1
 """Instead of how many ids a word has."""
 
@@ -127,8 +139,8 @@ def find_words(
     inside = np.empty((len(sentences), 4), np.int64)
     unsure = np.zeros(len(offsets) - 1, np.bool_)
     used, within = _find_words(
-        padded, offsets, sentences, kinds, table, words, document_offsets, sentence_words, inside,
-        unsure,
+        padded, offsets, sentences, kinds, bool((kinds[_LETTERS] == PART).all()), table, words,
+        document_offsets, sentence_words, inside, unsure,
     )  # fmt: skip
     return Found(words[:used], document_offsets, sentence_words, inside[:within], unsure)
 
@@ -183,6 +195,21 @@ def _unseen(buffer, place, end, kinds):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def _behind_letters(buffer, place):  # type: ignore[no-untyped-def]
+    """The first byte from `place` on that is no ASCII letter; eight bytes are looked at at a time,
+    without a branch for each, whose end no processor foresees."""
+    while True:
+        found = word_at(buffer, place)
+        low = (found | EVERY_ONE << U(5)) & ~EVERY_HIGH_BIT  # lower case
+        from_a = low + EVERY_ONE * U(0x80 - 97)
+        behind_z = low + EVERY_ONE * U(0x80 - 123)
+        others = (~from_a | behind_z | found) & EVERY_HIGH_BIT
+        if others != U(0):
+            return place + np.int64(trailing_zeros(others) >> U(3))
+        place += 8
+
+
+@numba.njit(cache=True, nogil=True)
 def _same(text, place, buffer, begin, size):  # type: ignore[no-untyped-def]
     index = 0
     while index < size and text[U(place + index)] == buffer[U(begin + index)]:
@@ -223,6 +250,7 @@ def _find_words(  # type: ignore[no-untyped-def]
     offsets,
     sentences,
     kinds,
+    by_letters,
     table,
     words,
     document_offsets,
@@ -243,6 +271,8 @@ def _find_words(  # type: ignore[no-untyped-def]
             begin = place
             kind = kinds[buffer[U(place)]]
             length = 1
+            if by_letters:
+                place = _behind_letters(buffer, place)
             while place < stop:
                 byte = buffer[U(place)]
                 length = 1
@@ -263,10 +293,8 @@ def _find_words(  # type: ignore[no-untyped-def]
             while next_sentence < place:
                 sentence_words[sentence] = count
                 if next_sentence > begin:
-                    inside[within, 0] = sentence
-                    inside[within, 1] = next_sentence
-                    inside[within, 2] = begin
-                    inside[within, 3] = place
+                    row = inside[within]
+                    row[0], row[1], row[2], row[3] = sentence, next_sentence, begin, place
                     within += 1
                 sentence += 1
                 next_sentence = sentences[sentence] if sentence < len(sentences) else offsets[-1]

@@ -25,7 +25,14 @@ from pipeline.data.reference_ids import Reference, id_type
 from pipeline.data.sequences import Tokens
 from pipeline.data.tokenizer_json import CONTINUATION, UNIGRAM, WORD_MARK, WORDPIECE
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.data.word_matching import LONGEST, REFERENCE, Matcher, build_trie, match_words
+from pipeline.data.word_matching import (
+    LONGEST,
+    REFERENCE,
+    Matcher,
+    build_trie,
+    find_tokens,
+    match_words,
+)
 from pipeline.data.word_table import (
     APART,
     PART,
@@ -107,9 +114,10 @@ class WordEngine:
 
         inside: [sentences, 4] of the sentence, where it begins, and where its word does and ends.
         """
-        tokens = np.empty(len(inside), np.int64)
+        tokens = find_tokens(buffer, inside, self.matcher)
         last, places = -1, np.empty(0, np.int64)
-        for row, (_, start, begin, end) in enumerate(inside.tolist()):
+        for row in np.flatnonzero(tokens < 0).tolist():
+            _, start, begin, end = inside[row].tolist()
             if begin != last:
                 _, places = self.reference.encode_document(buffer[begin:end])
                 last = begin
@@ -186,7 +194,7 @@ def _matcher(vocabulary: Vocabulary, reference: Reference) -> Matcher:
         unk=vocabulary.unk,
         unk_score=float(scores.min(initial=0.0)) - _UNK_PENALTY,
         longest=0 if unigram else int(model["max_input_chars_per_word"]),
-        mark=np.frombuffer(WORD_MARK.encode(), np.uint8),
+        mark=np.frombuffer(WORD_MARK.encode() if unigram else b"", np.uint8),
         becomes=np.zeros((0x110000, LONGEST), np.uint8),
         lengths=np.full(0x110000, REFERENCE, np.uint8),
         pairs=_dependent_pairs(reference),

@@ -103,7 +103,9 @@ def test_every_format_with_every_mask(
     assert packed["text_tokens"] > 1000 and packed["dropped_tokens"] == 0
 
 
-@pytest.mark.parametrize("name", ["segment_pair next", "sentence_pair order"])
+@pytest.mark.parametrize(
+    "name", ["doc_sentences", "single_segment", "segment_pair next", "sentence_pair order"]
+)
 def test_the_same_bytes_for_any_workers_parts_and_ranks(
     name: str, tiny_tokenizer: Path, tmp_path: Path, run: Run
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.corpora import SAMPLE_CORPORA, corpus_sources, describe_input
+from pipeline.data.corpora import SAMPLE_CORPORA, corpus_sources, describe_input, limit_sites
 from pipeline.errors import ConfigError, DataError
 
 LINE = '{"text": "One. Two."}\n'
@@ -97,3 +97,15 @@ def test_what_files_were_taken_for(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("One.\n")
     text = describe_input(corpus_sources("wikipedia", [str(tmp_path)])[1])
     assert text == "1 JSON lines, 1 plain text (file); 0.0 MB"
+
+
+def test_pages_of_a_site_are_limited_where_there_are_sites(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(LINE)
+    (tmp_path / "b.warc").write_text("WARC/1.0\r\n")
+    sources = corpus_sources("cc-news", [str(tmp_path)])[1]
+    assert [source.pages_per_domain for source in limit_sites(sources, 3)] == [0, 3]
+    assert limit_sites(sources, 0) == sources
+    with pytest.raises(ConfigError, match="--pages-per-domain 3: no input is a WARC"):
+        limit_sites(sources[:1], 3)
+    with pytest.raises(ConfigError, match="choose 1 or more"):
+        limit_sites(sources, -1)

@@ -52,7 +52,7 @@ def test_every_record_comes_back_as_its_reader_stated_it(
     path.write_bytes(small_dump())
     kept = Extract("1", "http://a.org/1", "One", "Text.", "", "2016", "en", "a.org", 10)
     records = [kept, replace(kept, text="", dropped="redirect"), BadRecord("small.xml:3", "torn")]
-    format = SlowFormat(lambda source: iter(records), 1, ())
+    format = SlowFormat(lambda source: iter(records), lambda source: iter(()), 1, ())
     monkeypatch.setitem(FORMATS, "mediawiki", format)
     [made] = extracted(sources(path), tmp_path / "documents", local_team(1))
     [piece] = cut(made, 1 << 20)

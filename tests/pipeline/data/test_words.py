@@ -17,6 +17,7 @@ from pipeline.data.reference_ids import Reference
 from pipeline.data.sentences import sentence_starts
 from pipeline.data.sequences import Tokens
 from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import Encoder
 from pipeline.data.vocabulary import Vocabulary, vocabulary
 from pipeline.data.word_table import APART, PART, SPACE, UNSURE
@@ -109,6 +110,24 @@ def test_a_known_word_has_the_ids_it_has_when_new(
         tokens, unsure = engine.encode(*buffers([text]))
         assert unsure[0] or columns(tokens) == wanted
         assert engine.table.words <= len(text)
+
+
+@pytest.mark.parametrize("lower_case", [False, True])
+def test_sentences_without_white_space_between(lower_case: bool) -> None:
+    """Of Chinese a paragraph is one word of unigram; sentences begin at tokens inside it."""
+    rng = np.random.default_rng(0)
+    words = ["".join(map(chr, rng.integers(0x4E00, 0x4E40, n))) for n in (1, 2, 2, 3, 3, 4)]
+    words += ["½", "ﬁne", "Éa", "x"]  # of which some become more characters, or fewer bytes
+    texts = [
+        "".join(
+            "".join(rng.choice(words, rng.integers(2, 9))) + str(rng.choice(["。", "！", "？"]))
+            for _ in range(8)
+        )
+        for _ in range(60)
+    ]
+    vocabulary = train("unigram", lambda: iter(texts), 200, lower_case=lower_case)
+    expected = same(Encoder.create(vocabulary), clean(texts).texts())
+    assert len(expected.sentence_starts) > 4 * len(texts)
 
 
 def test_bytes_of_long_words_are_compared(word_vocabularies: dict[str, Vocabulary]) -> None:

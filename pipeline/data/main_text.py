@@ -1,0 +1,251 @@
+"""A web page to its main text: what it was written to say, without navigation, forms and stubs.
+
+resiliparse (Rust) parses the page and writes it as blocks, a line each, leaving out elements that
+by name, role or class are something else (`NOT_TEXT`). What is left is judged by block:
+
+* prose: a sentence's worth of words that are not links; every block of prose is kept
+* a link: four fifths of it or more; left out, but for headings and inside of what is in doubt
+* in doubt: the rest, short lines, list items, cells; kept between prose, left out before the first
+  heading or prose and behind the last prose, where by-lines, tags and addresses are
+* a heading stays when something stays below it
+
+Lines of a few words that say what stands around texts everywhere (`FURNITURE`) are left out. A page
+whose blocks are not for the most part prose is no document, and a short one that asks for a
+subscription, cookies or JavaScript is a stub. Rules, not statistics: the same page gives the same
+text wherever it stands.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from resiliparse.extract.html2text import extract_plain_text
+from resiliparse.parse.html import HTMLTree
+
+_WHOLE_PAGE = ":not(main):not(article):not(.hentry):not(.post)"
+_WORDS = (
+    "nav", "navbar", "menu", "sidebar", "breadcrumb", "breadcrumbs", "pagination", "pager", "ad",
+    "ads", "advert", "advertisement", "promo", "modal", "popup", "login", "signup", "share",
+    "sharing", "social", "related", "tags", "comments", "comment", "widget", "toolbar", "skip-link",
+    "byline", "outbrain", "taboola",
+)  # fmt: skip
+_PARTS = (
+    "sidebar", "breadcrumb", "cookie", "consent", "newsletter", "subscribe", "related-", "-related",
+    "share-", "-share", "social-", "-social", "footer", "comment", "paywall", "most-read",
+    "most-popular", "recommend", "trending", "read-more", "navigation", "pagination",
+)  # fmt: skip
+NOT_TEXT = (
+    "nav", "footer", "aside", "form", "button", "select", "dialog", "figcaption", "[hidden]",
+    "[role=navigation]", "[role=contentinfo]", "[role=search]", "[role=complementary]",
+    "[role=dialog]", "[role=banner]", "[aria-hidden=true]",
+    *(f"[class~={word}]{_WHOLE_PAGE}" for word in _WORDS),
+    *(f"[id={word}]{_WHOLE_PAGE}" for word in _WORDS),
+    *(f"[class*={part}]{_WHOLE_PAGE}" for part in _PARTS),
+    *(f"[id*={part}]{_WHOLE_PAGE}" for part in _PARTS),
+)  # fmt: skip
+"""Elements that are not main text (CSS selectors), in the order of how often they are met."""
+
+_POSTS = "(?:posts?|articles?|stor(?:y|ies)|pages?|news|topics|videos?|reading|links|entr(?:y|ies))"
+FURNITURE = re.compile(
+    rf"(?:share|tweet|print|e-?mail|copy link|save|by|(?:read|see|more|related|recommended|latest|"
+    rf"popular|previous|next|older|newer|trending|top)(?: {_POSTS})?|read (?:more|next|also)|"
+    r"share (?:this|on|via)\b.*|see also|advertisement|ad|sponsored(?: content)?|related|"
+    r"you may also like|most (?:read|popular|viewed)|trending now|follow us\b.*|subscribe\b.*|"
+    r"sign (?:up|in)\b.*|log ?in\b.*|leave a (?:comment|reply)|(?:\d+ )?comments?|no comments|"
+    r"loading(?: comments)?|skip to \w+|back to top|menu|search|home|click here\b.*|learn more|"
+    r"view (?:all|more)\b.*|show (?:all|more)\b.*|continue reading\b.*|posted (?:on|by|in)\b.*|"
+    r"posted \d.*|published (?:on|by)\b.*|filed under\b.*|tags?(?::.*)?|updated:? .*\d.*|"
+    r"last (?:updated|modified)\b.*|(?:©|\(c\)|copyright).*|.*\ball rights reserved\b.*|"
+    r"facebook|twitter|instagram|linkedin|whatsapp|reddit|pinterest|"
+    r"weiterlesen|mehr zum thema|anzeige|teilen|werbung|lire aussi\b.*|publicité|partager|"
+    r"leer más|compartir|publicidad|lees (?:ook|verder)\b.*)[ :.…»→>]*",
+    re.IGNORECASE,
+)
+"""Whole lines of at most 80 characters that stand around texts."""
+
+STUB = re.compile(
+    r"enable (?:javascript|cookies)|javascript (?:is|to be) (?:disabled|enabled)|"
+    r"requires javascript|(?:uses?|using|accept(?:ing)?|use of) (?:\w+ ){0,3}cookies|"
+    r"cookie (?:policy|settings|consent)|(?:subscribe|sign in|log in|register|sign up) "
+    r"(?:\w+ ){0,3}(?:to )?(?:continue|read|access|unlock)\b|(?:to|and) continue reading|"
+    r"subscribers? only|only for subscribers|already a subscriber|"
+    r"this (?:content|article|story) is (?:\w+ )?(?:for|available to|reserved)\b|"
+    r"access (?:denied|to this page)|page (?:not found|cannot be found|doesn.t exist)|"
+    r"404 (?:error|not found)|verify (?:that )?you are (?:a )?human|not a robot|captcha|"
+    r"checking your browser|unusual traffic|verwendet cookies|nutzt cookies|jetzt abonnieren|"
+    r"utilise des cookies|réservé aux abonnés|utiliza cookies|contenido exclusivo|"
+    r"gebruikt cookies",
+    re.IGNORECASE,
+)
+"""In texts of at most STUB_LENGTH characters: the page shows something else than its text."""
+
+STUB_LENGTH = 1200
+LINK_SHARE = 0.8  # of a block's characters, that make it a link
+PROSE_LENGTH = 60  # characters outside of links, as `_size` counts them
+SENTENCE_LENGTH = 40  # the same, of what ends as a sentence does
+PROSE_SHARE = 0.3  # of a document's characters, unless it has ENOUGH_PROSE
+ENOUGH_PROSE = 1000
+
+LEAST_TEXT = 100  # characters of prose in a document
+REFRAIN = 3  # times that a page says something that is no prose
+
+_WORD = re.compile(r"\w")
+_TAG = re.compile(r"<[^>]*>")
+_LINKS = re.compile(r"<a\b[^>]*>(.*?)(?:</a>|$)")
+_HEADING = re.compile(r"<h([1-6])>")
+_DENSE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_ENDS = (".", "!", "?", "…", ".”", '."', ".)", "!”", "?”", "。", "！", "？", "।", "؟")
+_SENTENCE = re.compile(r"[.!?…:;,。！？，、؟।][\"'”’»)\]]*(?:\s|$)|[。！？，、]")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page says."""
+
+    title: str
+    language: str
+    """As the page itself states it: en; empty when it does not."""
+    text: str
+    """Blocks with blank lines between; empty when dropped."""
+    dropped: str
+    """Why it is no document."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    text: str
+    kind: str
+    """prose, link, doubt or heading; wall: a line around texts that only stubs have."""
+    level: int
+    """Of a heading, 1 to 6."""
+
+
+def read_page(markup: str) -> Page:
+    """The main text of an HTML page."""
+    tree = HTMLTree.parse(markup)
+    root = tree.document.query_selector("html") if tree.document else None
+    language = (root.getattr("lang") or "" if root else "").lower().partition("-")[0]
+    title = _spaced(tree.title or "")
+    lines = extract_plain_text(
+        tree, preserve_formatting="minimal_html", links=True, list_bullets=False, alt_texts=False,
+        skip_elements=NOT_TEXT,
+    )  # fmt: skip
+    blocks = [block for line in lines.split("\n") if (block := _block(line))]
+    return _as_page(blocks, title, language)
+
+
+def read_plain(text: str) -> Page:
+    """The main text of a page that comes as plain text, a block a line (WET)."""
+    blocks = [block for line in text.split("\n") if (block := _judged(_spaced(line), 0))]
+    return _as_page(blocks, "", "")
+
+
+def is_enough(text: str) -> bool:
+    """Whether so little text can be a document."""
+    return _size(text) >= LEAST_TEXT
+
+
+def _as_page(blocks: list[_Block], title: str, language: str) -> Page:
+    kept = _main([block for block in blocks if block.kind != "wall"])
+    text = "\n\n".join(block.text for block in kept)
+    is_walled = any(block.kind == "wall" for block in blocks)
+    dropped = _why_not(kept, text, is_walled)
+    return Page(title, language, "" if dropped else text, dropped)
+
+
+def _block(line: str) -> _Block | None:
+    """What a line of resiliparse's HTML says; None if nothing."""
+    text = _spaced(html.unescape(_TAG.sub("", line)))
+    linked = sum(len(_TAG.sub("", link)) for link in _LINKS.findall(line)) if "<a" in line else 0
+    heading = _HEADING.search(line)
+    return _judged(text, linked, int(heading[1]) if heading else 0)
+
+
+def _judged(text: str, linked: int, level: int = 0) -> _Block | None:
+    if not _WORD.search(text):
+        return None
+    if len(text) <= 80 and FURNITURE.fullmatch(text):
+        return _Block(text, "wall", 0) if STUB.search(text) else None
+    if level:
+        return _Block(text, "heading", level)
+    if linked >= LINK_SHARE * len(text):
+        return _Block(text, "link", 0)
+    size = _size(text) - linked
+    is_prose = linked <= len(text) / 2 and (
+        (size >= PROSE_LENGTH and _SENTENCE.search(text))
+        or (size >= SENTENCE_LENGTH and text.endswith(_ENDS))
+    )
+    return _Block(text, "prose" if is_prose else "doubt", 0)
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _size(text: str) -> int:
+    """Characters; a Chinese, Japanese or Korean one says as much as three."""
+    return len(text) + 2 * len(_DENSE.findall(text))
+
+
+def _main(blocks: list[_Block]) -> list[_Block]:
+    """The blocks that are main text."""
+    blocks = _from_headline(_without_lists_of_links(_without_refrains(blocks)))
+    prose = [number for number, block in enumerate(blocks) if block.kind == "prose"]
+    if not prose:
+        return []
+    headings = [number for number in range(prose[0]) if blocks[number].kind == "heading"]
+    kept: list[_Block] = []
+    # Backwards, so that what stays below a heading is known.
+    for block in reversed(blocks[min([prose[0], *headings]) : prose[-1] + 1]):
+        if block.kind == "heading" and (not kept or 0 < kept[-1].level <= block.level):
+            continue
+        kept.append(block)
+    return kept[::-1]
+
+
+def _without_refrains(blocks: list[_Block]) -> list[_Block]:
+    """Without what a page says three times and is no prose: names of photographers, buttons."""
+    times = Counter(block.text for block in blocks)
+    return [block for block in blocks if block.kind == "prose" or times[block.text] < REFRAIN]
+
+
+def _without_lists_of_links(blocks: list[_Block]) -> list[_Block]:
+    """Without links, and what stands among as many of them, and the heading above."""
+    kept: list[_Block] = []
+    for kind, run in itertools.groupby(blocks, lambda block: block.kind in ("link", "doubt")):
+        found = list(run)
+        others = [block for block in found if block.kind != "link"]
+        if kind and len(others) <= len(found) / 2:
+            if kept and kept[-1].kind == "heading" and len(found) > 1:
+                kept.pop()
+        else:
+            kept += others
+    return kept
+
+
+def _from_headline(blocks: list[_Block]) -> list[_Block]:
+    """From the only first-level heading on, if nearly all prose is below it."""
+    headlines = [number for number, block in enumerate(blocks) if block.level == 1]
+    if len(headlines) != 1:
+        return blocks
+    below = blocks[headlines[0] :]
+    return below if _prose(below) >= 0.75 * _prose(blocks) > 0 else blocks
+
+
+def _prose(blocks: list[_Block]) -> int:
+    return sum(len(block.text) for block in blocks if block.kind == "prose")
+
+
+def _why_not(kept: list[_Block], text: str, is_walled: bool) -> str:
+    if not kept:
+        return "no main text"
+    if len(text) <= STUB_LENGTH and (is_walled or STUB.search(text)):
+        return "cookie or paywall stub"
+    if not is_enough("".join(block.text for block in kept if block.kind == "prose")):
+        return "too short"
+    is_text = _prose(kept) >= min(PROSE_SHARE * len(text), ENOUGH_PROSE)
+    return "" if is_text else "mostly lists"

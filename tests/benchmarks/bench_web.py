@@ -1,0 +1,201 @@
+"""Pages of WARC files to main text: speed per core and token F1, beside datatrove.
+
+    python -m tests.benchmarks.bench_web WARC... --peer PYTHON [--labels LABELS]
+
+Theirs is WarcReader and the Trafilatura extractor with their defaults, run by PYTHON, an
+environment of its own that has datatrove[io] and trafilatura. Ours is the whole reader: main text,
+language, repeated lines. CPU seconds, of child processes too, without start-up; the two in turn,
+medians.
+
+LABELS (web_labels.json) names pages by the ids of their records, and of each the blocks of text, in
+the order of the page, that are its main text. It holds no text: the WARC files do, which are the
+user's (the labelled ones come with the tests of allenai/dolma and chatnoir-resiliparse). F1 is of
+the words of a page as a bag; a page that a side leaves out has none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+from resiliparse.parse.encoding import bytes_to_str, detect_encoding
+
+from pipeline.data.documents import sniff
+from pipeline.data.records import Extract
+from pipeline.data.warc import WarcRecord, parse_response, read_records
+from pipeline.data.web import read_web
+
+ROUNDS = 5
+PEER = """
+import json, logging, resource, sys
+from pathlib import Path
+import trafilatura  # before the extractor forks
+from datatrove.pipeline.extractors import Trafilatura
+from datatrove.pipeline.readers import WarcReader
+from loguru import logger
+logger.remove()
+
+def cpu():
+    return sum(r.ru_utime + r.ru_stime for r in map(resource.getrusage, (0, -1)))
+
+def read():
+    for path in map(Path, sys.argv[2:]):
+        reader = WarcReader(str(path.parent), glob_pattern=path.name)
+        yield from Trafilatura().run(reader.run())
+
+list(read())  # what is compiled or cached the first time
+for line in sys.stdin:
+    began_at = cpu()
+    for _ in range(int(sys.argv[1])):
+        texts = {document.id.strip("<>"): document.text for document in read()}
+    print(json.dumps([cpu() - began_at, texts]), flush=True)
+"""
+
+INLINE = frozenset(
+    {
+        "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "dfn",
+        "em", "font", "i", "ins", "kbd", "label", "mark", "q", "rp", "rt", "ruby", "s",
+        "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var",
+        "wbr",
+    }
+)  # fmt: skip
+UNSEEN = frozenset(
+    {
+        "script", "style", "noscript", "template", "svg", "head", "iframe", "object",
+    }
+)  # fmt: skip
+
+
+class Blocks(HTMLParser):
+    """The texts of a page between tags that begin a line."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.parts: list[str] = []
+        self.unseen = 0
+        self.feed(markup)
+        self.close()
+        self.end_block()
+
+    def end_block(self) -> None:
+        text = " ".join("".join(self.parts).split())
+        self.parts = []
+        self.found += [text] if text else []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.unseen += tag in UNSEEN
+        if tag not in INLINE:
+            self.end_block()
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        if tag not in INLINE:
+            self.end_block()
+
+    def handle_endtag(self, tag: str) -> None:
+        self.unseen = 0 if tag == "body" else max(0, self.unseen - (tag in UNSEEN))
+        if tag not in INLINE:
+            self.end_block()
+
+    def handle_data(self, data: str) -> None:
+        if not self.unseen:
+            self.parts.append(data)
+
+
+def ours(paths: list[str], times: int) -> tuple[float, dict[str, str]]:
+    """CPU seconds, and the texts by their records' ids."""
+    began_at = time.process_time()
+    for _ in range(times):
+        texts = {
+            item.id: item.text
+            for path in paths
+            for item in read_web(sniff(path, "cc-news", path))
+            if isinstance(item, Extract) and item.text
+        }
+    return time.process_time() - began_at, texts
+
+
+def main_texts(paths: list[str], labels: Path) -> dict[str, str]:
+    """What the labelled pages say, by their records' ids."""
+    marked = {page["record"].strip("<>"): page for page in json.loads(labels.read_bytes())}
+    texts = {}
+    for path in paths:
+        for record in read_records(sniff(path, "cc-news", path)):
+            if not isinstance(record, WarcRecord):
+                continue
+            name = record.headers.get("warc-record-id", "").strip("<>")
+            if name in marked:
+                body = parse_response(record.block).body
+                markup = bytes_to_str(body, detect_encoding(body, from_html_meta=True))
+                blocks = Blocks(str(markup)).found
+                assert len(blocks) == marked[name]["blocks"], f"{name} is another page"
+                chosen = [blocks[first : last + 1] for first, last in marked[name]["main"]]
+                texts[name] = "\n".join(block for part in chosen for block in part)
+    return texts
+
+
+def scores(text: str, gold: str) -> tuple[float, float, float]:
+    """Precision, recall and F1 of words."""
+    said, meant = (Counter(re.findall(r"\w+", words.lower())) for words in (text, gold))
+    common = (said & meant).total()
+    if not common:
+        return 0.0, 0.0, 0.0
+    precision, recall = common / said.total(), common / meant.total()
+    return precision, recall, 2 * precision * recall / (precision + recall)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("warc", nargs="*")
+    parser.add_argument("--peer")
+    parser.add_argument("--labels", type=Path, default=Path(__file__).parent / "web_labels.json")
+    parser.add_argument("--times", type=int, default=5)
+    given = parser.parse_args()
+    if not given.warc or not given.peer:
+        print("no WARC files or no peer given: nothing to measure")
+        return
+    paths = [str(Path(path).absolute()) for path in given.warc]
+    size = sum(
+        len(item.block)
+        for path in paths
+        for item in read_records(sniff(path, "cc-news", path))
+        if isinstance(item, WarcRecord) and item.headers["warc-type"] == "response"
+    )
+    seconds: dict[str, list[float]] = {"ours": [], "datatrove": []}
+    texts: dict[str, dict[str, str]] = {}
+    command = [given.peer, "-c", PEER, str(given.times), *paths]
+    ours(paths, 1)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as peer:
+        assert peer.stdin and peer.stdout
+        for _ in range(ROUNDS):
+            taken, texts["ours"] = ours(paths, given.times)
+            seconds["ours"].append(taken)
+            print("go", file=peer.stdin, flush=True)
+            taken, texts["datatrove"] = json.loads(peer.stdout.readline())
+            seconds["datatrove"].append(taken)
+        peer.stdin.close()
+    gold = main_texts(paths, given.labels)
+    print(f"{size / 1e6:.1f} MB of pages, {len(gold)} of them labelled")
+    for name, taken in seconds.items():
+        speed = size * given.times / statistics.median(taken) / 1e6
+        rows = [scores(texts[name].get(page, ""), text) for page, text in gold.items()]
+        means = (statistics.mean(row[column] for row in rows) for column in range(3))
+        print(
+            f"{name}: {speed:.1f} MB/s, {len(texts[name])} pages kept; precision, recall, F1 "
+            + ", ".join(f"{mean:.3f}" for mean in means),
+            file=sys.stdout,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""WARC and WET files to documents: every record stated, nothing that a site repeats, any order."""
+
+from __future__ import annotations
+
+import collections
+import json
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fastwarc.stream_io import Lz4Writer
+
+from pipeline.data import web
+from pipeline.data.documents import sniff
+from pipeline.data.extraction import extracted
+from pipeline.data.records import BadRecord, Extract, Source
+from pipeline.data.validation import validation_thresholds
+from pipeline.data.web import PAGES_WITH_LINE, read_pages, read_web
+from pipeline.data.workers import local_team
+from pipeline.errors import DataError
+from pipeline.recipes import recipe
+from tests.pipeline.data.web_archive import (
+    SENTENCES,
+    articles,
+    conversion,
+    members,
+    page,
+    record,
+    response,
+)
+from tests.pipeline.preparing import contents, finish, tiny
+
+PREPARE = (sys.executable, "-m", "pipeline.prepare")
+REPEATED = "This sentence stands below every article that this newspaper has ever printed."
+
+
+def source(path: Path, records: Sequence[bytes]) -> Source:
+    path.write_bytes(members(records))
+    return sniff(path, "cc-news", path.name)
+
+
+def read(path: Path, *records: bytes) -> list[Extract | BadRecord]:
+    return [*read_web(source(path, records))]
+
+
+def test_every_document_is_stated_with_what_is_known_of_it(tmp_path: Path) -> None:
+    found = read(
+        tmp_path / "x.warc.gz",
+        record("warcinfo", b"software: x\r\n"),
+        record("request", b"GET / HTTP/1.1\r\n\r\n"),
+        response(page("A bridge closes"), "https://www.paper.org/bridge", number=7),
+        response(page("Gone"), status=404),
+        response("%PDF", content_type="application/pdf"),
+        response("<p>" + "\0" * 100),
+        response(b" \r\n"),
+        response("<p>long</p>" + " " * (4 << 20)),
+        response(page("Cut"), more="WARC-Truncated: length\r\n"),
+        response("<nav><a href=x>World</a></nav>"),
+        record("revisit", b"HTTP/1.1 304 Not Modified\r\n\r\n"),
+        record("resource", b"a file"),
+        record("response", b"x", length=900),
+        record("metadata", b"a: b\r\n"),
+    )
+    assert found[0] == Extract(
+        id="urn:uuid:7",
+        url="https://www.paper.org/bridge",
+        title="A bridge closes - The Paper",
+        text="\n\n".join(["A bridge closes", *SENTENCES]),
+        dropped="",
+        revised="2021-05-01T10:00:00Z",
+        language="en",
+        domain="paper.org",
+        position=found[0].position,  # type: ignore[union-attr]
+    )
+    assert [item.reason if isinstance(item, BadRecord) else item.dropped for item in found[1:]] == [
+        "HTTP status 404", "not HTML", "not text", "empty", "too long", "truncated by the crawler",
+        "no main text", "revisit", "not a page", "record cut off",
+    ]  # fmt: skip
+    assert found[-1] == BadRecord("x.warc.gz:13", "record cut off")
+    assert not any(item.text for item in found[1:] if isinstance(item, Extract))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content_type", "head"),
+    [
+        ("utf-8", "text/html", ""),
+        ("utf-8", "text/html; charset=iso-8859-1", ""),  # a lie
+        ("utf-16", "text/html", ""),
+        ("windows-1251", "text/html; charset=windows-1251", ""),
+        ("windows-1251", "text/html", '<meta charset="windows-1251">'),
+        ("windows-1251", "text/html; charset=utf-8", '<meta charset="windows-1251">'),  # a lie
+        ("koi8-r", "text/html", ""),
+        ("windows-1251", "text/html; charset=no-such", '<meta charset="cp1251">'),
+    ],
+)
+def test_encodings(tmp_path: Path, encoding: str, content_type: str, head: str) -> None:
+    text = "Совет города решил во вторник закрыть мост на зиму, и никто из жителей не был опрошен."
+    markup = f"<html><head>{head}</head><body><p>{text}</p><p>{text[:-1]} снова.</p>"
+    [found] = read(tmp_path / "x", response(markup.encode(encoding), content_type=content_type))
+    assert isinstance(found, Extract)
+    assert found.text.split("\n\n")[0] == text and found.language == "ru"
+
+
+def test_what_a_site_repeats_is_removed(tmp_path: Path) -> None:
+    more = f"<p>{REPEATED}</p>"
+    mine = articles(PAGES_WITH_LINE, more=more)
+    found = read(tmp_path / "x", *mine, *articles(PAGES_WITH_LINE - 1, "b.org", more))
+    texts = [(item.domain, REPEATED in item.text) for item in found if isinstance(item, Extract)]
+    assert collections.Counter(texts) == {("paper.org", False): 5, ("b.org", True): 4}
+    assert all("says page" in item.text for item in found if isinstance(item, Extract))
+
+
+def test_an_article_fetched_many_times_is_not_what_its_site_repeats(tmp_path: Path) -> None:
+    found = read(tmp_path / "x", *articles(1, more=f"<p>{REPEATED}</p>") * 9)
+    assert all(isinstance(item, Extract) and REPEATED in item.text for item in found)
+
+
+def test_a_page_of_nothing_but_what_its_site_repeats(tmp_path: Path) -> None:
+    same = [response(page(f"Title {n}"), f"https://a.org/{n}") for n in range(PAGES_WITH_LINE)]
+    found = read(tmp_path / "x", *same)
+    assert {getattr(item, "dropped", "") for item in found} == {"nothing but what its site repeats"}
+
+
+def test_the_order_of_records_decides_nothing(tmp_path: Path) -> None:
+    records = [*articles(12), *articles(7, "b.org", f"<p>{REPEATED}</p>")]
+    found = []
+    for name, order in (("x", records), ("y", random.Random(1).sample(records, len(records)))):
+        given = replace(source(tmp_path / name, order), pages_per_domain=4)
+        items = [item for item in read_web(given) if isinstance(item, Extract)]
+        found.append({(item.domain, item.url, item.text, item.dropped) for item in items})
+    assert found[0] == found[1] and len(found[0]) == 19
+    kept = collections.Counter(domain for domain, _, text, _ in found[0] if text)
+    assert kept == {"paper.org": 4, "b.org": 4}
+    assert {item[3] for item in found[0]} == {"", "over the number of pages of its site"}
+
+
+def test_wet_files(tmp_path: Path) -> None:
+    lines = "\n".join(["Home", "World", "Sport", *SENTENCES, "Imprint"])
+    found = read(tmp_path / "x", record("warcinfo", b"a: b"), conversion(lines), conversion(" \n"))
+    assert [(item.text, item.dropped) for item in found if isinstance(item, Extract)] == [
+        ("\n\n".join(SENTENCES), ""),
+        ("", "empty"),
+    ]
+
+
+def test_pages_put_aside_in_a_file_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = read(tmp_path / "x", *articles(30))
+    monkeypatch.setattr(web, "_IN_MEMORY", 1000)
+    assert read(tmp_path / "x", *articles(30)) == expected
+
+
+def test_every_real_file_comes_out_whole(real_data: Path) -> None:
+    """Documents and reasons of the files' 17, 24, 1, 29, 3 x 16 and 20 responses and texts."""
+    counts = {}
+    for path in [*real_data.glob("cc-news/warc/*"), *real_data.glob("formats/w[ae]*/*")]:
+        given = sniff(path, "cc-news", path.name)
+        found = [*read_web(given)]
+        assert len(found) == len([*read_pages(given)])
+        kept = [item for item in found if isinstance(item, Extract) and not item.dropped]
+        assert all(item.text and item.domain and item.language for item in kept)
+        counts[path.name] = (len(found), len(kept))
+    assert counts.pop("clipped.warc.gz") == (1, 0)
+    assert counts.pop("clueweb-quirk.warc.gz") == (29, 0)  # pages of sold out bags
+    assert {name: count for name, (count, _) in counts.items()} == {
+        "sample-0000.warc.gz": 24, "sample-0001.warc.gz": 17, "warcfile.warc": 16,
+        "warcfile.warc.gz": 16, "warcfile.warc.lz4": 16, "cc_docs.warc.wet.gz": 20,
+    }  # fmt: skip
+    assert counts["warcfile.warc"] == counts["warcfile.warc.gz"] == counts["warcfile.warc.lz4"]
+    assert counts["sample-0000.warc.gz"][1] == 22 and counts["sample-0001.warc.gz"][1] == 15
+
+
+def test_the_same_documents_from_any_workers_and_after_a_restart(tmp_path: Path) -> None:
+    given = [
+        source(tmp_path / f"{n}.warc.gz", articles(20, f"s{n}.org", f"<p>{REPEATED}</p>"))
+        for n in range(3)
+    ]
+    extracted(given, tmp_path / "one", local_team(1))
+    made = extracted(given, tmp_path / "two", local_team(2))
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    Path(made[1].path).unlink()
+    extracted(given, tmp_path / "two", local_team(2))
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    capped = [replace(item, pages_per_domain=3) for item in given]
+    assert {item.path for item in extracted(capped, tmp_path / "two", local_team(1))}.isdisjoint(
+        item.path for item in made
+    )
+
+
+def test_a_file_without_a_document_says_why(tmp_path: Path) -> None:
+    menu = response("<nav><a href=x>World</a></nav>")
+    for records, message in (
+        ([menu, menu], "no text in 1 file.*: 2 no main text; give other files"),
+        ([record("response", b"x", length=9)], "x.warc.gz:1: record cut off; give other files"),
+        ([record("warcinfo", b"a: b")], "x.warc.gz: nothing but white space; give other files"),
+    ):
+        made = extracted([source(tmp_path / "x.warc.gz", records)], tmp_path, local_team(1))
+        with pytest.raises(DataError, match=message):
+            validation_thresholds(made, recipe("roberta_tiny").data)
+
+
+def test_an_estimate_reads_the_beginning(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.warc.lz4"
+    with Lz4Writer(str(path)) as writer:
+        writer.write(b"".join(articles(50)))
+    result = finish(
+        *PREPARE, "--corpus", "cc-news", "--input", path, "--dry-run", "--pages-per-domain", "9",
+        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path / "root"),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "cc-news: about 50 documents" in result.stdout
+    assert not (tmp_path / "root").exists()
+
+
+def test_news_from_a_crawl_to_shards(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """What is left out is counted, what is damaged apart from it."""
+    torn = record("response", b"x", length=900)
+    source(tmp_path / "x.warc.gz", [*articles(30), torn, response("x", status=500)])
+    command = (
+        *PREPARE, "--corpus", "cc-news", "--input", tmp_path / "x.warc.gz",
+        *tiny(tiny_tokenizer, tmp_path / "out"),
+    )  # fmt: skip
+    result = finish(*command, "--max-bad-fraction", "0.05", TENFOLD_ROOT=str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert "1 WARC" in result.stdout
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
+    news = manifest["corpora"]["cc-news"]
+    assert manifest["totals"]["documents"] == 30
+    assert news["dropped"] == {"HTTP status 500": 1} and news["bad"] == {"record cut off": 1}
