@@ -52,6 +52,7 @@ bench: venv
 	$(BIN)/python -m tests.benchmarks.bench_workers
 	$(BIN)/python -m tests.benchmarks.bench_tokens
 	$(BIN)/python -m tests.benchmarks.bench_memory
+	$(BIN)/python -m tests.benchmarks.bench_dedup
 	$(BIN)/python -m tests.benchmarks.bench_training
 	$(BIN)/python -m tests.benchmarks.bench_packing
 	$(BIN)/python -m tests.benchmarks.bench_optimizer

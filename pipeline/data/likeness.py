@@ -39,8 +39,8 @@ FILE_DOCUMENTS = 1 << 21
 _MOST_COMPARED = 8
 """First members of a bucket that a further one is compared with: what a million documents quote
 makes a bucket of a million, whose pairs nobody can look at. Its copies meet in other bands."""
-_AT_ONCE = 1 << 13
-"""Bands looked at before pages of signatures are let go: a look at one maps 64 KiB around it."""
+_LOOKS = 16
+"""At signatures before their pages are let go: the kernel may map 2 MiB around each."""
 _MOST_DOCUMENTS = 1 << 32
 
 Numbers = npt.NDArray[np.uint32]
@@ -114,9 +114,9 @@ def _join_bands(roots: Numbers, rows: int, likeness: Likeness, scratch: Path, fi
             if path.exists():
                 keys = np.fromfile(path, np.uint64)
                 keys.sort()
-                begin = 0
-                while begin < len(keys):
-                    begin = _join_alike(keys, begin, signatures, numbers, roots, likeness.least)
+                at = 0
+                while at < len(keys):
+                    at = _join_alike(keys, at, signatures, numbers, roots, likeness.least)
                     mapped.madvise(mmap.MADV_DONTNEED)  # they stay in the kernel's cache
                 path.unlink()
 
@@ -144,25 +144,27 @@ def _by_file(band, first, number, files):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _join_alike(keys, begin, signatures, numbers, roots, least):  # type: ignore[no-untyped-def]
-    """Join documents of the same hash whose signatures agree; returns where it stopped.
+def _join_alike(keys, at, signatures, numbers, roots, least):  # type: ignore[no-untyped-def]
+    """Join documents of the same hash whose signatures agree; returns where it stopped, after
+    `_LOOKS` at signatures.
 
-    keys: sorted; of some from `begin` on, to the end of a bucket.
+    keys: sorted; at: of the first that was not compared with those before it.
     """
-    last = begin + _AT_ONCE
-    while begin < min(last, len(keys)):
-        end = begin + 1
-        while end < len(keys) and keys[end] >> U(32) == keys[begin] >> U(32):
-            end += 1
-        for later in range(begin + 1, end):
-            row = np.int64(keys[later] & U(0xFFFFFFFF))
-            for earlier in range(begin, min(later, begin + _MOST_COMPARED)):
-                other = np.int64(keys[earlier] & U(0xFFFFFFFF))
-                one, two = _root(roots, numbers[row]), _root(roots, numbers[other])
-                if one != two and equal_parts(signatures[row], signatures[other]) >= least:
+    begin = np.searchsorted(keys, keys[at] >> U(32) << U(32))  # of its bucket
+    looks = 0
+    while at < len(keys) and looks < _LOOKS:
+        if keys[at] >> U(32) != keys[begin] >> U(32):
+            begin = at
+        row = np.int64(keys[at] & U(0xFFFFFFFF))
+        for earlier in range(begin, min(at, begin + _MOST_COMPARED)):
+            other = np.int64(keys[earlier] & U(0xFFFFFFFF))
+            one, two = _root(roots, numbers[row]), _root(roots, numbers[other])
+            if one != two:
+                looks += 1
+                if equal_parts(signatures[row], signatures[other]) >= least:
                     roots[max(one, two)] = min(one, two)
-        begin = end
-    return begin
+        at += 1
+    return at
 
 
 @numba.njit(cache=True, nogil=True)
