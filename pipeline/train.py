@@ -7,26 +7,20 @@ write RUN/INTERRUPTED and exit with code 75.
 
 from __future__ import annotations
 
-import argparse
-import math
 import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from tqdm import tqdm
 
 from model.hugging_face import logical_parameters
-from pipeline.command import Parser, chosen_recipe
 from pipeline.data.bus_error import announce_bus_errors
 from pipeline.data.reading import Dataset, check_datasets
 from pipeline.data.shards import TRAIN, VALIDATION
-from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, ConfigError, run_command
-from pipeline.recipes import RECIPES
-from pipeline.run import Run, shard_settings
-from pipeline.settings import override
+from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
+from pipeline.run import shard_settings
 from pipeline.training.checkpoint import Checkpoint, open_from, open_latest
 from pipeline.training.cluster import (
     Cluster,
@@ -36,7 +30,7 @@ from pipeline.training.cluster import (
     spoken_once,
 )
 from pipeline.training.deadline import Deadline
-from pipeline.training.deepspeed_config import DeepSpeedFile, deepspeed_dict, read_deepspeed_file
+from pipeline.training.deepspeed_config import deepspeed_dict
 from pipeline.training.directory import (
     INTERRUPTED,
     claim,
@@ -48,40 +42,20 @@ from pipeline.training.engine import initialize
 from pipeline.training.evaluation import validation_loaders
 from pipeline.training.example import print_example
 from pipeline.training.inputs import train_loader
+from pipeline.training.job import Job, parse, read_job
 from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
 from pipeline.training.metrics import Metrics
 from pipeline.training.objectives import build_model
 from pipeline.training.plan import Plan, attention_name, make_plan
 from pipeline.training.progress import Progress, begin, restore
-from pipeline.training.record import Record, check_same, check_source, read_record, read_run
+from pipeline.training.record import Record, check_same, check_source, read_record
 from pipeline.training.saving import Saver
-from pipeline.training.schedule import batch_advice
 from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.tracing import PROFILE, Trace
+from pipeline.training.validating import Validator
 from pipeline.training.watchdog import Watchdog
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What a command line asks for, checked as far as it can be without data."""
-
-    run: Run
-    deepspeed: DeepSpeedFile
-    directories: tuple[Path, ...]
-    """Of the shards."""
-    output: Path
-    last_step: int
-    """Where to end: --stop-at, or the run's last step."""
-    fork: Path | None
-    """--from: the checkpoint to begin with when the output has none."""
-    hours: float
-    """--hours: of wall time that it may take, infinity for no limit."""
-    profile: bool
-    """--profile: whether a few steps are traced."""
-    advice: tuple[str, ...]
-    """What is doubtful about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,37 +80,6 @@ def main() -> None:
         interrupted = train(job, cluster, stop)
         cluster.leave()
     sys.exit(EXIT_INTERRUPTED if interrupted else 0)
-
-
-def read_job(arguments: argparse.Namespace) -> Job:
-    """The job of a command line; ConfigError for one that makes no sense."""
-    if (arguments.recipe is None) == (arguments.run is None):
-        raise ConfigError("give a recipe's name or --run run.json, one of them")
-    if arguments.run is not None:
-        given = read_run(arguments.run)
-        run = override(given, arguments.set)
-    else:
-        given = chosen_recipe(arguments.recipe, [])
-        run = chosen_recipe(arguments.recipe, arguments.set)
-    if arguments.stop_at is not None and not 1 <= arguments.stop_at <= run.steps:
-        raise ConfigError(
-            f"--stop-at {arguments.stop_at} is not a step of the run; choose one in "
-            f"[1, steps={run.steps}]"
-        )
-    if not arguments.hours > 0:
-        raise ConfigError(f"--hours {arguments.hours:g} is no time to train; give more than 0")
-    deepspeed = read_deepspeed_file(arguments.ds)
-    return Job(
-        run=run,
-        deepspeed=deepspeed,
-        directories=tuple(arguments.data),
-        output=arguments.output,
-        last_step=arguments.stop_at or run.steps,
-        fork=arguments.fork,
-        hours=arguments.hours,
-        profile=arguments.profile,
-        advice=(*filter(None, [deepspeed.advice(run.precision), batch_advice(given, run)]),),
-    )
 
 
 def dry_run(job: Job) -> None:
@@ -284,6 +227,7 @@ def build(
     trace = Trace(job.output / PROFILE if job.profile and cluster.rank == 0 else None)
     held.callback(trace.close)
     recent = checkpoint.state.recent_losses if checkpoint else ()
+    watchdog = held.enter_context(Watchdog(cluster.rank, run.logging.hang_seconds))
     losses = LossWatch(run.spikes, cluster.device, recent)
     stop.deadline = Deadline(job.hours, lambda: saver.seconds)
     return Trainer(
@@ -292,8 +236,15 @@ def build(
         cluster=cluster,
         engine=engine,
         loader=train_loader(run, plan, cluster, data.train, progress.skipped_ranges),
-        validation=validation_loaders(
-            data.validation, plan.rows, cluster.world_size, cluster.rank, run.batch.attention
+        validator=Validator(
+            engine=engine,
+            loaders=validation_loaders(
+                data.validation, plan.rows, cluster.world_size, cluster.rank, run.batch.attention
+            ),
+            cluster=cluster,
+            stop=stop,
+            metrics=metrics,
+            watchdog=watchdog,
         ),
         stop=stop,
         metrics=metrics,
@@ -303,7 +254,7 @@ def build(
             cluster.gather(host_name()), job.output, ForwardClock(cluster.device)
         ),
         saver=saver,
-        watchdog=held.enter_context(Watchdog(cluster.rank, run.logging.hang_seconds)),
+        watchdog=watchdog,
         trace=trace,
     )
 
@@ -328,71 +279,6 @@ def finish(job: Job, trainer: Trainer, interrupted: bool) -> None:
     else:
         print(f"{job.output} is at step {step:,} of {job.run.steps:,}")
         print(f"next: python -m pipeline.export {job.output} --output DIR")
-
-
-def parse() -> argparse.Namespace:
-    """The command line."""
-    parser = Parser(
-        prog="python -m pipeline.train",
-        description="Train a model from shards. Run the same command again to go on where it was. "
-        "With several processes: torchrun --nproc-per-node N -m pipeline.train ..., or "
-        "deepspeed --num_gpus N --module pipeline.train ...",
-    )
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help=", ".join(RECIPES))
-    parser.add_argument(
-        "--run", type=Path, metavar="FILE", help="instead of a recipe: the run.json of another run"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="DIR",
-        help="shards made by pipeline.prepare; several are mixed by size",
-    )
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="RUN", help="directory of the run"
-    )
-    parser.add_argument(
-        "--ds",
-        default="zero1",
-        metavar="NAME",
-        help="how memory is spent: a file of ds_configs by name, or any by path (default: zero1)",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="change a setting of the recipe, e.g. optimizer.peak_lr=1e-3; may be repeated",
-    )
-    parser.add_argument(
-        "--stop-at",
-        type=int,
-        metavar="STEP",
-        help="end there with a checkpoint; the schedule stays that of the whole run",
-    )
-    parser.add_argument(
-        "--hours",
-        type=float,
-        default=math.inf,
-        metavar="H",
-        help="stop before H hours have passed as if asked to: saved, INTERRUPTED, exit code 75",
-    )
-    parser.add_argument(
-        "--from",
-        dest="fork",
-        type=Path,
-        metavar="RUN/STEP",
-        help="begin a new run with the weights and optimizer of another run's checkpoint",
-    )
-    parser.add_argument(
-        "--profile", action="store_true", help="trace a few steps into RUN/profile, for Perfetto"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan, write nothing, end")
-    # deepspeed's launcher adds this; the environment says it too
-    parser.add_argument("--local_rank", help=argparse.SUPPRESS)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -13,13 +13,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from model.objectives import LossPart, Objective, Sums
+from model.objectives import LossPart, Sums
 from pipeline.data.batch import Counts
 from pipeline.data.loader import NO_STEP, Loader, Step
 from pipeline.errors import CheckpointError, DataError
@@ -28,7 +27,6 @@ from pipeline.training import loss_parts
 from pipeline.training.checkpoint import State, open_from
 from pipeline.training.cluster import Cluster, StopRequest, spoken_once
 from pipeline.training.engine import Engine
-from pipeline.training.evaluation import Scores, corpus_fields, evaluate_corpora, evaluating
 from pipeline.training.fragment_files import divide
 from pipeline.training.inputs import model_inputs
 from pipeline.training.leaving_out import found_by, without
@@ -45,6 +43,7 @@ from pipeline.training.spikes import LossWatch, Spike
 from pipeline.training.step_count import StepCount
 from pipeline.training.stragglers import Stragglers
 from pipeline.training.tracing import Trace
+from pipeline.training.validating import Validator
 from pipeline.training.watchdog import Watchdog
 
 MOST_SKIPPED = 10
@@ -60,8 +59,7 @@ class Trainer:
     cluster: Cluster
     engine: Engine
     loader: Loader
-    validation: dict[str, Loader]
-    """By corpus."""
+    validator: Validator
     stop: StopRequest
     metrics: Metrics | None
     """On the first rank only."""
@@ -82,7 +80,7 @@ class Trainer:
     @property
     def parts(self) -> tuple[LossPart, ...]:
         """Of the loss."""
-        return cast(Objective, self.engine.module).parts
+        return self.validator.parts
 
     def train(self, last_step: int) -> bool:
         """Step until `last_step`, or until asked to stop; True when something is left to do.
@@ -115,7 +113,7 @@ class Trainer:
         steps = self.loader.steps(self.progress.sequences, self.progress.step)
         coming = self._next(steps)
         known.start(*self._told(coming))
-        interrupted = self._owes_validation() and not self._validate()
+        interrupted = self._owes_validation() and not self.validator.validate(self.progress.step)
         while True:
             counts, stopping, loss, micro_batches = known.result()
             self._heed(self.losses.receive(loss))
@@ -140,7 +138,7 @@ class Trainer:
                 self._log(step, sums, counts, pace, bar)
             with pace.paused():
                 if self._due(self.run.validation.every):
-                    interrupted = not self._validate()
+                    interrupted = not self.validator.validate(self.progress.step)
                 if self._due(self.run.checkpoint.every) and self.progress.step < last_step:
                     self._save(self.saver.begin)
         self.loader.close()
@@ -174,10 +172,6 @@ class Trainer:
         self._save(self.saver.begin)
         self.losses.go_back(self.losses.recent)
         return True
-
-    def _stops_between_batches(self) -> bool:
-        self.watchdog.beat()
-        return self.cluster.any(self.stop.requested)
 
     def _accumulate(self, step: Step, counts: Counts, pace: Pace) -> Sums:
         """Forward and backward of this rank's micro-batches; their sums, without gradient."""
@@ -232,36 +226,6 @@ class Trainer:
                     tqdm.write(warning)
         bar.set_postfix_str(f"loss {scored['loss']:.3f}", refresh=False)
 
-    def _validate(self) -> bool:
-        """Score the held-out sequences; False when asked to stop before the end."""
-        parts = None
-        try:
-            with evaluating(self.engine.module):
-                parts = evaluate_corpora(
-                    self.engine,
-                    self.parts,
-                    self.validation,
-                    self.cluster.device,
-                    total=self.cluster.total,
-                    stopped=self._stops_between_batches,
-                )
-        except DataError as error:
-            self.stop.mistake = error
-            self.cluster.any(True)  # what the others ask before this batch
-        if parts is None:
-            return False
-        scores = Scores.total(parts.values()).metrics
-        with self.cluster.agreed():
-            if self.metrics:
-                fields = corpus_fields(parts, "validation_")
-                self.metrics.write({"step": self.progress.step, **fields})
-                self.metrics.draw()
-                tqdm.write(
-                    f"step {self.progress.step:,}: validation loss {scores['loss']:.4f}, at [MASK] "
-                    f"{scores['mask_loss']:.4f}, accuracy {scores['accuracy']:.2%}"
-                )
-        return True
-
     def _save(self, save: Callable[[Iterable[FragmentState], State], None]) -> None:
         """Save this step, at once or in the background."""
         self._total({})
@@ -290,12 +254,7 @@ class Trainer:
         """Whether the step just made or restored should have been validated and was not."""
         if self.progress.step == 0 or not self._due(self.run.validation.every):
             return False
-        return self.cluster.any(bool(self.metrics) and not self._validated())
-
-    def _validated(self) -> bool:
-        assert self.metrics
-        last = self.metrics.last
-        return last.get("step") == self.progress.step and "validation_loss" in last
+        return self.validator.is_owed(self.progress.step)
 
     def _heed(self, spike: Spike | None) -> None:
         """Tell of a spike; Rollback when there is a checkpoint to go back to and that is wanted."""

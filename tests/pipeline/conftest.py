@@ -17,6 +17,7 @@ import torch
 from pipeline.data import shards
 from pipeline.data.order import Order
 from pipeline.data.reading import Dataset
+from pipeline.training.job import Job, parse, read_job
 from tests.pipeline import preparing
 
 WORKER = Path(__file__).with_name("train_worker.py")
@@ -155,3 +156,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> P
         result = launch(*command)
         assert result.returncode == 0, result.stdout + result.stderr
     return folder
+
+
+def job(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Job:
+    """What a command line of pipeline.train asks for."""
+    monkeypatch.setattr(sys, "argv", ["train", *arguments])
+    return read_job(parse())

@@ -36,6 +36,7 @@ from pipeline.training.saving import Saver
 from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers
 from pipeline.training.tracing import Trace
+from pipeline.training.validating import Validator
 from pipeline.training.watchdog import Watchdog
 from tests.pipeline.conftest import poison
 from tests.pipeline.data.conftest import prepare_directory
@@ -94,20 +95,29 @@ def trainer(
     run = override(recipe("roberta_tiny"), [*SETTINGS, *settings])
     train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
     plan = make_plan(run, 1, 1, [train], [validation])
-    cluster = SimpleNamespace(
+    cluster: Any = SimpleNamespace(
         rank=0, world_size=1, device=torch.device("cpu"), control=None,
         agreed=contextlib.nullcontext, total=lambda sums: sums, any=bool,
         gather=lambda text: [text], each=lambda value: [value],
     )  # fmt: skip
+    engine: Any = PlainEngine(run, finite)
+    stop, metrics = StopRequest(), Metrics(output, progress.step)
     return Trainer(
         record=Record.of(run, plan.to_dict(), [train], "attention"),
         plan=plan,
-        cluster=cluster,  # type: ignore[arg-type]
-        engine=PlainEngine(run, finite),  # type: ignore[arg-type]
-        loader=train_loader(run, plan, cluster, (train,), progress.skipped_ranges),  # type: ignore[arg-type]
-        validation={"all": validation_loader([validation], 64)},
-        stop=StopRequest(),
-        metrics=Metrics(output, progress.step),
+        cluster=cluster,
+        engine=engine,
+        loader=train_loader(run, plan, cluster, (train,), progress.skipped_ranges),
+        validator=Validator(
+            engine=engine,
+            loaders={"all": validation_loader([validation], 64)},
+            cluster=cluster,
+            stop=stop,
+            metrics=metrics,
+            watchdog=Watchdog(0, 60),
+        ),
+        stop=stop,
+        metrics=metrics,
         progress=progress,
         losses=LossWatch(run.spikes, torch.device("cpu")),
         stragglers=Stragglers(["here"], output, ForwardClock(torch.device("cpu"))),
@@ -146,7 +156,7 @@ def test_a_validation_that_was_cut_short_is_made_up_for(prepared: Path, tmp_path
     running = trainer(prepared, tmp_path, Progress())
     answers = iter([False, True])
     stopping = SimpleNamespace(requested=False, mistake=None)
-    running.stop = stopping  # type: ignore[assignment]
+    running.stop = running.validator.stop = stopping  # type: ignore[assignment]
     running.cluster.any = lambda flag: flag or next(answers, False)  # type: ignore[misc]
     assert running.train(12)
     assert saved_steps(tmp_path) == ["step-00000004", "step-00000005"]

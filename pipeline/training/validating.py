@@ -1,0 +1,78 @@
+"""The held-out sequences of a run -> validation_* in its metrics, on steps where that is due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from tqdm import tqdm
+
+from model.objectives import LossPart, Objective
+from pipeline.data.loader import Loader
+from pipeline.errors import DataError
+from pipeline.training.cluster import Cluster, StopRequest
+from pipeline.training.engine import Engine
+from pipeline.training.evaluation import Scores, corpus_fields, evaluate_corpora, evaluating
+from pipeline.training.metrics import Metrics
+from pipeline.training.watchdog import Watchdog
+
+
+@dataclass(slots=True, kw_only=True)
+class Validator:
+    """Scores the model under way; every method is collective."""
+
+    engine: Engine
+    loaders: dict[str, Loader]
+    """By corpus."""
+    cluster: Cluster
+    stop: StopRequest
+    metrics: Metrics | None
+    """On the first rank only."""
+    watchdog: Watchdog
+
+    @property
+    def parts(self) -> tuple[LossPart, ...]:
+        """Of the loss."""
+        return cast(Objective, self.engine.module).parts
+
+    def validate(self, step: int) -> bool:
+        """Score the held-out sequences after a step; False when asked to stop before the end."""
+        parts = None
+        try:
+            with evaluating(self.engine.module):
+                parts = evaluate_corpora(
+                    self.engine,
+                    self.parts,
+                    self.loaders,
+                    self.cluster.device,
+                    total=self.cluster.total,
+                    stopped=self._stops_between_batches,
+                )
+        except DataError as error:
+            self.stop.mistake = error
+            self.cluster.any(True)  # what the others ask before this batch
+        if parts is None:
+            return False
+        scores = Scores.total(parts.values()).metrics
+        with self.cluster.agreed():
+            if self.metrics:
+                self.metrics.write({"step": step, **corpus_fields(parts, "validation_")})
+                self.metrics.draw()
+                tqdm.write(
+                    f"step {step:,}: validation loss {scores['loss']:.4f}, at [MASK] "
+                    f"{scores['mask_loss']:.4f}, accuracy {scores['accuracy']:.2%}"
+                )
+        return True
+
+    def is_owed(self, step: int) -> bool:
+        """Whether a step that should have been validated was not."""
+        return self.cluster.any(bool(self.metrics) and not self._validated(step))
+
+    def _validated(self, step: int) -> bool:
+        assert self.metrics
+        last = self.metrics.last
+        return last.get("step") == step and "validation_loss" in last
+
+    def _stops_between_batches(self) -> bool:
+        self.watchdog.beat()
+        return self.cluster.any(self.stop.requested)
