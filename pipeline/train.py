@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,10 +18,9 @@ from tqdm import tqdm
 
 from model.hugging_face import logical_parameters
 from pipeline.data.bus_error import announce_bus_errors
-from pipeline.data.reading import Dataset, check_datasets
+from pipeline.data.reading import Dataset
 from pipeline.data.shards import TRAIN, VALIDATION
 from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
-from pipeline.run import shard_settings
 from pipeline.training.checkpoint import Checkpoint, open_from, open_latest
 from pipeline.training.cluster import (
     Cluster,
@@ -39,15 +39,16 @@ from pipeline.training.directory import (
     mark_ready,
 )
 from pipeline.training.engine import initialize
-from pipeline.training.evaluation import validation_loaders
 from pipeline.training.example import print_example
-from pipeline.training.inputs import train_loader
+from pipeline.training.feed import Feed
+from pipeline.training.initial_weights import begin_with, check_beginning
 from pipeline.training.job import Job, parse, read_job
 from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
 from pipeline.training.metrics import Metrics
 from pipeline.training.objectives import build_model
-from pipeline.training.plan import Plan, attention_name, make_plan
+from pipeline.training.phases import Phase, check_lengths, check_shards, make_phases
+from pipeline.training.plan import attention_name
 from pipeline.training.progress import Progress, begin, restore
 from pipeline.training.record import Record, check_same, check_source, read_record
 from pipeline.training.saving import Saver
@@ -60,10 +61,12 @@ from pipeline.training.watchdog import Watchdog
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The datasets of a run, both splits."""
+    """What a run reads."""
 
     train: tuple[Dataset, ...]
-    validation: tuple[Dataset, ...]
+    """In the order of --data."""
+    phases: tuple[Phase, ...]
+    """With the datasets of each, both splits."""
 
 
 def main() -> None:
@@ -85,10 +88,14 @@ def main() -> None:
 def dry_run(job: Job) -> None:
     """Print what would be done, write nothing."""
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    data = open_data(job, "")
-    plan = plan_of(job, world_size, data)
+    data = open_data(job, "", world_size)
     if launched_rank() == 0:
-        print_start(job, plan)
+        print_start(job, data.phases)
+        plan = data.phases[0].plan
+        if job.init:
+            tokenizer = data.train[0].directory / "tokenizer"
+            model = build_model(job.run, job.run.seed)
+            print("\n".join(begin_with(model, job.init, tokenizer, job.new).lines))
         settings = deepspeed_dict(
             job.run, job.deepspeed,
             rows=plan.rows, accumulation=plan.accumulation, world_size=world_size,
@@ -104,7 +111,7 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
             if first:
                 held.enter_context(claim(job.output))
         with cluster.agreed():
-            record, data, plan = prepare(job, cluster)
+            record, data = prepare(job, cluster)
             unfinished = (job.output / INTERRUPTED).exists()
         with cluster.agreed():
             if first:
@@ -123,11 +130,12 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
             if first:
                 how = "on" if progress.sequences else "other data, from their beginning,"
                 print(f"begins with {checkpoint.directory} and reads {how} in a run of its own")
-        trainer = build(job, cluster, stop, record, data, plan, progress, checkpoint, held)
+        feed = Feed(data.phases, data.train, cluster, progress)
+        trainer = build(job, cluster, stop, record, feed, progress, checkpoint, held)
         with cluster.agreed():
             if first:
-                print_start(job, plan)
-                print_example(trainer.loader, progress.sequences, progress.step)
+                print_start(job, data.phases)
+                print_example(feed.loader, feed.reading(progress).sequences, progress.step)
         interrupted = trainer.train(job.last_step)
         trainer.engine.close()
         if first:
@@ -135,30 +143,33 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
     return interrupted
 
 
-def prepare(job: Job, cluster: Cluster) -> tuple[Record, Data, Plan]:
+def prepare(job: Job, cluster: Cluster) -> tuple[Record, Data]:
     """Open the data and say what the run is; errors when either does not fit RUN or the ranks."""
     earlier = read_record(job.output) if has_checkpoints(job.output) else None
-    data = open_data(job, earlier.tokenizer_sha256 if earlier else "", cluster.rank == 0)
+    sha256 = earlier.tokenizer_sha256 if earlier else ""
+    data = open_data(job, sha256, cluster.world_size, cluster.rank == 0)
     if earlier:
         check_same(earlier, job.run, data.train, job.output)
-    plan = plan_of(job, cluster.world_size, data)
+        if job.init and cluster.rank == 0:
+            check_beginning(earlier.initial_weights, job.init)
     attention = attention_name(job.run, cluster.device.type)
-    record = Record.of(job.run, plan.to_dict(), data.train, attention)
-    return replace(record, begun_from=earlier.begun_from) if earlier else record, data, plan
+    plans = [phase.plan.to_dict() for phase in data.phases]
+    record = Record.of(job.run, plans, data.train, attention)
+    if earlier:
+        begun = earlier.begun_from, earlier.initial_weights
+        record = replace(record, begun_from=begun[0], initial_weights=begun[1])
+    return record, data
 
 
-def open_data(job: Job, tokenizer_sha256: str, check_sizes: bool = True) -> Data:
-    """The datasets of --data; DataError when they are not what the run asks for."""
+def open_data(job: Job, tokenizer_sha256: str, world_size: int, check_sizes: bool = True) -> Data:
+    """The datasets of --data, by phases; an error when they are not what the run asks for."""
     skips = job.run.data.damaged == "skip"
     train = tuple(Dataset.open(path, TRAIN, check_sizes, skips) for path in job.directories)
-    check_datasets(train, shard_settings(job.run.data), tokenizer_sha256)
-    return Data(train, tuple(Dataset.open(path, VALIDATION, False) for path in job.directories))
-
-
-def plan_of(job: Job, world_size: int, data: Data) -> Plan:
-    """Every number that follows from the job."""
+    check_lengths(job.run, train)
+    check_shards(job.run, train, tokenizer_sha256)
+    validation = tuple(Dataset.open(path, VALIDATION, False) for path in job.directories)
     stage = job.deepspeed.stage(job.run.precision)
-    return make_plan(job.run, world_size, stage, data.train, data.validation)
+    return Data(train, make_phases(job.run, world_size, stage, train, validation))
 
 
 def open_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool]:
@@ -182,17 +193,23 @@ def build(
     cluster: Cluster,
     stop: StopRequest,
     record: Record,
-    data: Data,
-    plan: Plan,
+    feed: Feed,
     progress: Progress,
     checkpoint: Checkpoint | None,
     held: ExitStack,
 ) -> Trainer:
     """Model, engine, loaders and metrics, as the checkpoint left them. Collective."""
     run = job.run
+    plan = feed.phases[0].plan  # also later: the engine divides by its micro-batches, which rounds
     if run.data.reader == "mmap":
         announce_bus_errors()
     model = build_model(run, run.seed)
+    with cluster.agreed():
+        if job.init and not checkpoint:
+            begun = begin_with(model, job.init, feed.datasets[0].directory / "tokenizer", job.new)
+            record = replace(record, initial_weights=begun.described)
+            if cluster.rank == 0:
+                print("\n".join(begun.lines))
     logical = logical_parameters(model)
     if cluster.device.type == "cuda":
         model.to(cluster.device)
@@ -232,19 +249,11 @@ def build(
     stop.deadline = Deadline(job.hours, lambda: saver.seconds)
     return Trainer(
         record=record,
-        plan=plan,
+        feed=feed,
         cluster=cluster,
         engine=engine,
-        loader=train_loader(run, plan, cluster, data.train, progress.skipped_ranges),
         validator=Validator(
-            engine=engine,
-            loaders=validation_loaders(
-                data.validation, plan.rows, cluster.world_size, cluster.rank, run.batch.attention
-            ),
-            cluster=cluster,
-            stop=stop,
-            metrics=metrics,
-            watchdog=watchdog,
+            engine=engine, cluster=cluster, stop=stop, metrics=metrics, watchdog=watchdog
         ),
         stop=stop,
         metrics=metrics,
@@ -259,11 +268,14 @@ def build(
     )
 
 
-def print_start(job: Job, plan: Plan) -> None:
-    """The plan, in words."""
+def print_start(job: Job, phases: Sequence[Phase]) -> None:
+    """The plan of each phase, in words."""
     print(f"{job.run.name} -> {job.output}")
-    for line in plan.lines():
-        print(f"  {line}")
+    for phase in phases:
+        if len(phases) > 1:
+            print(f"  {phase.words}")
+        for line in phase.plan.lines():
+            print(f"  {'  ' * (len(phases) > 1)}{line}")
     for advice in job.advice:
         print(f"warning: {advice}", file=sys.stderr)
 

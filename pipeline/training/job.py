@@ -14,6 +14,7 @@ from pipeline.recipes import RECIPES
 from pipeline.run import Run
 from pipeline.settings import override
 from pipeline.training.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.training.initial_weights import NEW
 from pipeline.training.record import read_run
 from pipeline.training.schedule import batch_advice
 
@@ -31,6 +32,10 @@ class Job:
     """Where to end: --stop-at, or the run's last step."""
     fork: Path | None
     """--from: the checkpoint to begin with when the output has none."""
+    init: Path | None
+    """--init: the folder whose weights to begin with then."""
+    new: frozenset[str]
+    """--new: what of the model is not that folder's."""
     hours: float
     """--hours: of wall time that it may take, infinity for no limit."""
     profile: bool
@@ -56,6 +61,12 @@ def read_job(arguments: argparse.Namespace) -> Job:
         )
     if not arguments.hours > 0:
         raise ConfigError(f"--hours {arguments.hours:g} is no time to train; give more than 0")
+    if arguments.init and arguments.fork:
+        raise ConfigError(
+            "--init begins a run with weights, --from with another run's checkpoint; give one"
+        )
+    if arguments.new and not arguments.init:
+        raise ConfigError("--new says what is not that of --init MODEL_DIR; give that too")
     deepspeed = read_deepspeed_file(arguments.ds)
     return Job(
         run=run,
@@ -64,6 +75,8 @@ def read_job(arguments: argparse.Namespace) -> Job:
         output=arguments.output,
         last_step=arguments.stop_at or run.steps,
         fork=arguments.fork,
+        init=arguments.init,
+        new=frozenset(arguments.new),
         hours=arguments.hours,
         profile=arguments.profile,
         advice=(*filter(None, [deepspeed.advice(run.precision), batch_advice(given, run)]),),
@@ -125,6 +138,21 @@ def parse() -> argparse.Namespace:
         type=Path,
         metavar="RUN/STEP",
         help="begin a new run with the weights and optimizer of another run's checkpoint",
+    )
+    parser.add_argument(
+        "--init",
+        type=Path,
+        metavar="MODEL_DIR",
+        help="begin a new run with the weights of a folder of transformers of the recipe's family",
+    )
+    parser.add_argument(
+        "--new",
+        nargs="+",
+        default=[],
+        choices=NEW,
+        metavar="PART",
+        help="with --init: what is not the folder's. vocabulary: tokens that both have keep their "
+        "rows, the others begin as the recipe says; generator: ELECTRA's begins anew",
     )
     parser.add_argument(
         "--profile", action="store_true", help="trace a few steps into RUN/profile, for Perfetto"

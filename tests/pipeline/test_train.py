@@ -22,6 +22,7 @@ from pipeline.data.reading import Dataset
 from pipeline.errors import CheckpointError, DataError
 from pipeline.training.cluster import Cluster
 from pipeline.training.directory import claim
+from pipeline.training.initial_weights import folder_hash
 from pipeline.training.metrics import read_metrics
 from tests.pipeline.conftest import LONG, STEPS, Arguments, job, launch, started, torchrun
 
@@ -86,7 +87,7 @@ def test_a_run_has_what_it_promises(trained: Path) -> None:
     assert (run / "checkpoints" / "latest").read_text() == "step-00000020\n"
     record = json.loads((run / "run.json").read_text())
     assert record["run"]["batch"]["sequences"] == record["run"]["batch"]["per_device"] == 16
-    assert record["plan"]["world_size"] == 2 and record["plan"]["rows"] == 8
+    assert record["plans"][0]["world_size"] == 2 and record["plans"][0]["rows"] == 8
     assert record["attention"] == "scaled_dot_product_attention"
     assert record["versions"]["deepspeed"] and record["data"][0]["fingerprint"]
     last = read_metrics(run)[-1]
@@ -140,6 +141,33 @@ def test_killed_and_resumed_is_bit_identical(
     assert tensors(run, STEPS) == tensors(trained / "1x16-dropout", STEPS)
     assert lines(run) == lines(trained / "1x16-dropout")
     assert launch(*command).stdout.strip() == f"{run} is at step 20 already; nothing to do"
+
+
+def test_phases_resumed_around_their_boundary_are_bit_identical(trained: Path) -> None:
+    """A run that stopped before, at and behind it, in fp32 with dropout."""
+    assert tensors(trained / "phased", STEPS) == tensors(trained / "phased-stops", STEPS)
+    assert lines(trained / "phased") == lines(trained / "phased-stops")
+
+
+def test_phases_do_not_depend_on_ranks_micro_batches_or_stage(trained: Path) -> None:
+    once, moved = lines(trained / "phased-exact"), lines(trained / "phased-moved")
+    assert [line["sequence_length"] for line in moved] == [16] * 10 + [32] * 10
+    assert [line["sequences"] for line in moved] == list(accumulate([24] * 10 + [16] * 10))
+    losses = [[line["loss"] for line in run] for run in (once, moved)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    for count in ("tokens", "predictions", "epoch", "duplicate", "learning_rate"):
+        assert [line[count] for line in once] == [line[count] for line in moved]
+
+
+def test_a_run_begins_with_a_folder_on_any_ranks_and_stage(trained: Path) -> None:
+    """And goes on without it: the second part of `init-moved` was told nothing of it."""
+    once, moved = lines(trained / "init"), lines(trained / "init-moved")
+    losses = [[line["loss"] for line in run] for run in (once, moved)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[0][0] != pytest.approx(lines(trained / "1x16")[0]["loss"], rel=1e-3)
+    for run in ("init", "init-moved"):
+        begun = json.loads((trained / run / "run.json").read_text())["initial_weights"]
+        assert begun == {"folder": "model", "sha256": folder_hash(trained / "model"), "new": []}
 
 
 def test_packed_and_resumed_is_bit_identical(trained: Path) -> None:
@@ -266,8 +294,8 @@ def test_what_may_change_on_resume_may_change(
         "checkpoint__keep": 1, "logging__every": 2,
     }  # fmt: skip
     asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0, **free))
-    record, _, plan = train.prepare(asked, alone())
-    assert record.run == asked.run and plan.accumulation == 4
+    record, data = train.prepare(asked, alone())
+    assert record.run == asked.run and data.phases[0].plan.accumulation == 4
 
 
 def test_shards_of_another_recipe_or_tokenizer_are_refused(

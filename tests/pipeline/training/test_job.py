@@ -33,6 +33,8 @@ def refused(
         (["--stop-at", "21"], "--stop-at 21 is not a step of the run"),
         (["--stop-at", "0"], "--stop-at 0 is not a step of the run"),
         (["--run", "x.json"], "one of them"),
+        (["--init", "model", "--from", "run"], "--init begins a run with weights, --from with"),
+        (["--new", "vocabulary"], "--new says what is not that of --init MODEL_DIR; give that too"),
         (["--set", "optimizer.lr=1"], "unknown setting optimizer.lr"),
     ],
 )
