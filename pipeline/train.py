@@ -90,12 +90,12 @@ def dry_run(job: Job) -> None:
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     data = open_data(job, "", world_size)
     if launched_rank() == 0:
-        print_start(job, data.phases)
-        plan = data.phases[0].plan
         if job.init:
             tokenizer = data.train[0].directory / "tokenizer"
             model = build_model(job.run, job.run.seed)
             print("\n".join(begin_with(model, job.init, tokenizer, job.new).lines))
+        print_start(job, data.phases)
+        plan = data.phases[0].plan
         settings = deepspeed_dict(
             job.run, job.deepspeed,
             rows=plan.rows, accumulation=plan.accumulation, world_size=world_size,

@@ -306,7 +306,7 @@ def test_shards_of_another_recipe_or_tokenizer_are_refused(
         train.prepare(asked, alone())
     asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
     with pytest.raises(DataError, match="prepared with tokenizer sha256"):
-        train.open_data(asked, "0" * 64)
+        train.open_data(asked, "0" * 64, 1)
 
 
 def test_the_real_command_says_so_too(arguments: Arguments, tmp_path: Path) -> None:
