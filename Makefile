@@ -55,6 +55,7 @@ bench: venv
 	$(BIN)/python -m tests.benchmarks.bench_dedup
 	$(BIN)/python -m tests.benchmarks.bench_training
 	$(BIN)/python -m tests.benchmarks.bench_packing
+	$(BIN)/python -m tests.benchmarks.bench_electra
 	$(BIN)/python -m tests.benchmarks.bench_optimizer
 	$(BIN)/python -m tests.benchmarks.bench_checkpoint
 

@@ -56,27 +56,35 @@ def from_folders(
     One encoder does both when theirs are equal. ValueError names what does not fit; embeddings must
     be shared.
     """
-    config, generator = _our_config(detector[1]), _our_config(filler[1])
-    shared = {name: weight for name, weight in filler[0].items() if name.startswith(SHARED)}
-    for name, weight in shared.items():
-        if name not in detector[0] or not torch.equal(weight, detector[0][name]):
-            raise ValueError(f"{name} differs between generator and discriminator, which share it")
-    encoder = {name: weight for name, weight in filler[0].items() if name.startswith(ENCODER)}
+    config, generator = electra_config(detector[1]), electra_config(filler[1])
     tied = config == generator and all(
-        torch.equal(weight, detector[0][name]) for name, weight in encoder.items()
+        torch.equal(weight, detector[0][name])
+        for name, weight in filler[0].items()
+        if name.startswith(ENCODER)
     )
+    state = joined(detector[0], filler[0], tied=tied)
     model = ReplacedTokenModel(config, None if tied else generator, weight=WEIGHT, seed=0)
-    for alias, name in ELECTRA.tied.items():
-        if alias in filler[0] and not torch.equal(filler[0][alias], filler[0][name]):
-            raise ValueError(f"{alias} is not {name}; only tied weights can be loaded")
-    owned = filler[0].keys() - ELECTRA.tied.keys() - (encoder if tied else shared).keys()
-    fill(
-        model,
-        {**detector[0], **{OWNED + name: filler[0][name] for name in owned}},
-        ELECTRA.unused,
-        ELECTRA.tied,
-    )
+    fill(model, state, ELECTRA.unused, ELECTRA.tied)
     return model
+
+
+def joined(
+    detector: Mapping[str, Tensor], filler: Mapping[str, Tensor], *, tied: bool
+) -> dict[str, Tensor]:
+    """The weights of both under `families.ELECTRA`'s names; tied: one encoder does both.
+
+    ValueError when they do not share what they should.
+    """
+    common = ENCODER if tied else SHARED
+    shared = [name for name in filler if name.startswith(common)]
+    for name in shared:
+        if name not in detector or not torch.equal(filler[name], detector[name]):
+            raise ValueError(f"{name} differs between generator and discriminator, which share it")
+    for alias, name in ELECTRA.tied.items():
+        if alias in filler and not torch.equal(filler[alias], filler[name]):
+            raise ValueError(f"{alias} is not {name}; only tied weights can be loaded")
+    owned = filler.keys() - ELECTRA.tied.keys() - set(shared)
+    return {**detector, **{OWNED + name: filler[name] for name in owned}}
 
 
 def _their_config(config: EncoderConfig, architecture: str) -> dict[str, Any]:
@@ -100,7 +108,8 @@ def _their_config(config: EncoderConfig, architecture: str) -> dict[str, Any]:
     }
 
 
-def _our_config(theirs: Mapping[str, Any]) -> EncoderConfig:
+def electra_config(theirs: Mapping[str, Any]) -> EncoderConfig:
+    """Our encoder of a configuration; ValueError names settings that no model of ours has."""
     needed = {*COMMON.values(), "embedding_size", "hidden_act", "max_position_embeddings"}
     if lacking := sorted(needed - theirs.keys()):
         raise ValueError(f"the configuration lacks {', '.join(lacking)}")

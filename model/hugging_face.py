@@ -109,7 +109,7 @@ def from_hugging_face(
     that are missing, unknown or of another shape, and settings that no model of ours has.
     """
     own, own_config = our_config(config)
-    state = {_today(name): weight for name, weight in state.items()}
+    state = {todays_name(name): weight for name, weight in state.items()}
     pair_names = [names[0] for module, names in own.modules.items() if "pair_head" in module]
     pairs = any(name.startswith(f"{pair_names[-1]}.") for name in state) if pair_names else False
     unused = own.unused if pairs else (*own.unused, *(f"{name}." for name in pair_names))
@@ -185,7 +185,7 @@ def _their_names(own: Family, parameter_name: str) -> list[str]:
     return [f"{theirs.format(layer)}.{kind}" for theirs in modules[pattern]]
 
 
-def _today(name: str) -> str:
+def todays_name(name: str) -> str:
     """A weight's name as it is now: BERT's first folders have TensorFlow's for LayerNorm."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
         "LayerNorm.beta", "LayerNorm.bias"

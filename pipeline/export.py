@@ -11,11 +11,11 @@ import shutil
 from pathlib import Path
 
 from pipeline.command import Parser
-from pipeline.data.reading import Dataset, check_datasets
+from pipeline.data.reading import Dataset
 from pipeline.data.shards import VALIDATION
 from pipeline.errors import CheckpointError, ConfigError, run_command
-from pipeline.run import shard_settings
 from pipeline.training.evaluation import validation_loader
+from pipeline.training.phases import check_shards
 from pipeline.training.record import Record, read_record
 from pipeline.training.saved import SavedRun, check_folder, load_run, write_folder
 
@@ -50,7 +50,7 @@ def open_validation(saved: SavedRun, record: Record, given: Path | None) -> Data
             "--data DIR"
         )
     dataset = Dataset.open(directory, VALIDATION, check_sizes=False)
-    check_datasets([dataset], shard_settings(saved.run.data), record.tokenizer_sha256)
+    check_shards(saved.run, [dataset], record.tokenizer_sha256)
     return dataset
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,10 @@ INTERVALS = {
     "logging.hang_seconds": "[1, inf)",
 }
 """Legal range of every number, as errors print it: a round bracket excludes its end."""
+PHASE_SETTINGS = {
+    "steps": "steps", "sequence_length": "data.sequence_length", "sequences": "batch.sequences",
+}  # fmt: skip
+"""Settings of an entry of `phases`, and the ones that they stand in for."""
 
 
 def check(run: Run) -> None:
@@ -89,6 +94,13 @@ def check(run: Run) -> None:
         value = attrgetter(path)(run)
         if not inside(value, interval):
             raise ConfigError(f"{path}={value} is out of range; choose one in {interval}")
+    for index, phase in enumerate(run.phases):
+        for name, path in PHASE_SETTINGS.items():
+            if not inside(value := getattr(phase, name), INTERVALS[path]):
+                raise ConfigError(
+                    f"phases.{index}.{name}={value} is out of range; choose one in "
+                    f"{INTERVALS[path]}"
+                )
     for contradiction in _contradictions(run):
         raise ConfigError(contradiction)
 
@@ -131,11 +143,13 @@ def _contradictions(run: Run) -> Iterator[str]:
             f"data.reader=read reads whole blocks, data.order={data.order} needs single rows; "
             "set data.order=blocks or data.reader=mmap"
         )
-    if data.sequence_length > encoder.positions:
-        yield (
-            f"data.sequence_length={data.sequence_length} is longer than encoder.positions="
-            f"{encoder.positions}; raise encoder.positions too"
-        )
+    lengths = {f"phases.{n}": phase.sequence_length for n, phase in enumerate(run.phases)}
+    for owner, length in (lengths | {"data": data.sequence_length}).items():
+        if length > encoder.positions:
+            yield (
+                f"{owner}.sequence_length={length} is longer than encoder.positions="
+                f"{encoder.positions}; raise encoder.positions too"
+            )
     yield from _encoder_contradictions(encoder)
     yield from _objective_contradictions(run)
     optimizer = run.optimizer
@@ -162,6 +176,35 @@ def _contradictions(run: Run) -> Iterator[str]:
             "for none; set spikes.deviations, e.g. to 10"
         )
     yield from _schedule_contradictions(run)
+    yield from _phase_contradictions(run)
+
+
+def _phase_contradictions(run: Run) -> Iterator[str]:
+    """What is wrong with the order of lengths and batches."""
+    steps, batch = sum(phase.steps for phase in run.phases), run.batch
+    if run.phases and steps >= run.steps:
+        yield (
+            f"phases take {steps:,} of steps={run.steps:,} and leave none to the last phase, of "
+            f"data.sequence_length={run.data.sequence_length}; raise steps above {steps:,}, lower "
+            f"phases.{len(run.phases) - 1}.steps, or set phases=[] for a run of one"
+        )
+    for index, phase in enumerate(run.phases):
+        for reason in _format_contradictions(
+            replace(run.data, sequence_length=phase.sequence_length)
+        ):
+            yield reason.replace("data.sequence_length", f"phases.{index}.sequence_length")
+    if run.phases and batch.warmup_steps > run.phases[0].steps:
+        yield (
+            f"batch.warmup_steps={batch.warmup_steps} goes on behind the first phase, which ends "
+            f"at step {run.phases[0].steps:,}; lower it, or raise phases.0.steps"
+        )
+    first = run.phases[0].sequences if run.phases else batch.sequences
+    if batch.warmup_steps and not batch.step_tokens and batch.first_sequences > first:
+        owner = "phases.0" if run.phases else "batch"
+        yield (
+            f"batch.first_sequences={batch.first_sequences} is above {owner}.sequences={first}; a "
+            "batch grows, so lower it or set batch.warmup_steps=0"
+        )
 
 
 def _encoder_contradictions(encoder: Encoder) -> Iterator[str]:
@@ -272,7 +315,7 @@ def _draws_differ(data: Data) -> bool:
 
 
 def _schedule_contradictions(run: Run) -> Iterator[str]:
-    schedule, batch = run.schedule, run.batch
+    schedule = run.schedule
     if schedule.kind == "inverse_sqrt" and schedule.warmup_steps == 0:
         yield (
             "schedule.kind=inverse_sqrt measures time in warm-ups, schedule.warmup_steps=0 has "
@@ -284,9 +327,4 @@ def _schedule_contradictions(run: Run) -> Iterator[str]:
             f"schedule.kind=warmup_stable_decay needs schedule.decay_steps={schedule.decay_steps} "
             f"above 0 and, with schedule.warmup_steps={schedule.warmup_steps}, at most steps="
             f"{run.steps}; change one of them"
-        )
-    if batch.warmup_steps and not batch.step_tokens and batch.first_sequences > batch.sequences:
-        yield (
-            f"batch.first_sequences={batch.first_sequences} is above batch.sequences="
-            f"{batch.sequences}; a batch grows, so lower it or set batch.warmup_steps=0"
         )

@@ -263,6 +263,19 @@ class Logging:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EarlierPhase:
+    """A part of a run before its last one, at another sequence length or batch."""
+
+    steps: int
+    """Optimizer steps of it."""
+    sequence_length: int
+    """As data.sequence_length, in its place."""
+    sequences: int
+    """As batch.sequences, in its place; batch.per_device becomes as many rows as hold the same
+    tokens."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
     """The whole description of a training run; building an illegal one raises ConfigError."""
 
@@ -286,6 +299,8 @@ class Run:
     """Sequences per step."""
     steps: int
     """Optimizer steps of the whole run."""
+    phases: tuple[EarlierPhase, ...]
+    """What comes first, in order; the rest of `steps` is the last phase, as data and batch say."""
     spikes: Spikes
     """What is done about spikes of the loss."""
     validation: Validation

@@ -6,17 +6,22 @@
     fingerprint dict or dataclass -> 16 hex digits, the same on every machine
 
 Unusual: nothing here knows which settings exist. The annotations of the dataclasses are the
-schema: bool, int, float, str, Literal of strings, or another dataclass (a section). Which values
-are legal is checked where the dataclass is built (`__post_init__`), after all overrides.
+schema: bool, int, float, str, Literal of strings, another dataclass (a section), or a tuple of any
+length of one (a list; `--set` gives it as JSON, or changes an entry by its number: `list.0.x=1`).
+Which values are legal is checked where the dataclass is built (`__post_init__`), after all
+overrides.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, is_dataclass
 from typing import (
     TYPE_CHECKING,
@@ -24,6 +29,7 @@ from typing import (
     Literal,
     TypeGuard,
     TypeVar,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -35,7 +41,6 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
-Scalar = bool | int | float | str
 
 EXPECTED = {
     bool: "true or false",
@@ -43,6 +48,7 @@ EXPECTED = {
     float: "a finite number",
     str: "text",
 }
+EXPECTED_LIST = "a JSON list of objects with {}"
 
 
 def to_dict(config: DataclassInstance) -> dict[str, Any]:
@@ -56,23 +62,15 @@ def from_dict(kind: type[T], values: Mapping[str, object]) -> T:
     Numbers may be written as JSON editors do: `1` for a float field, `1e3` for an int field.
     Raises ConfigError naming the dotted path of an unknown, missing or wrongly typed setting.
     """
-    kinds = setting_types(kind)
-    flat = _flatten(values)
-    for path in flat:
-        if path not in kinds:
-            raise _unknown(path, kinds)
-    missing = [path for path in kinds if path not in flat]
-    if missing:
-        raise ConfigError(f"missing settings: {', '.join(missing)}; every setting must be given")
-    return _build(kind, {path: _typed(path, flat[path], kinds[path]) for path in kinds})
+    return _section(kind, _flatten(values), "")
 
 
 def override(config: T, assignments: Iterable[str]) -> T:
     """The config with `path=value` assignments applied in order, the last of a path winning.
 
     Values are read by the field's annotation: int takes 1000, 1_000 and 1e3, float any finite
-    number, bool true or false. Raises ConfigError for an unknown path, naming the nearest one, and
-    for a value of the wrong type.
+    number, bool true or false, a list JSON. Raises ConfigError for an unknown path, naming the
+    nearest one, and for a value of the wrong type.
     """
     kinds = setting_types(type(config))
     flat = _flatten(to_dict(config))
@@ -81,10 +79,15 @@ def override(config: T, assignments: Iterable[str]) -> T:
         path = path.strip()
         if not equals:
             raise ConfigError(f"cannot read the setting {assignment!r}; write path=value")
+        if entry := re.fullmatch(r"(.+?)\.(\d+)\.(.+)", path):
+            _change_entry(kinds, flat, (entry[1], int(entry[2]), entry[3]), text.strip())
+            continue
         if path not in kinds:
             raise _unknown(path, kinds)
-        flat[path] = _typed(path, _read(text.strip(), kinds[path]), kinds[path])
-    return _build(type(config), flat)
+        value = _read(text.strip(), kinds[path])
+        _typed(path, value, kinds[path])
+        flat[path] = value
+    return _section(type(config), flat, "")
 
 
 def fingerprint(value: Mapping[str, object] | DataclassInstance) -> str:
@@ -113,6 +116,36 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return max(names, key=likeness)
 
 
+def _change_entry(
+    kinds: Mapping[str, Any], flat: dict[str, object], place: tuple[str, int, str], text: str
+) -> None:
+    """place: path of a list, number of an entry, and setting of it that gets a value."""
+    path, number, name = place
+    entry = entry_type(kinds.get(path))
+    if entry is None:
+        raise _unknown(f"{path}.{number}.{name}", kinds)
+    own = setting_types(entry)
+    if name not in own:
+        raise _unknown(f"{path}.{number}.{name}", [f"{path}.{number}.{other}" for other in own])
+    entries = list(deepcopy(cast("Sequence[dict[str, Any]]", flat[path])))
+    if number >= len(entries):
+        raise ConfigError(
+            f"there is no {path}.{number}: {path} has {len(entries)} entries, counted from 0; set "
+            f"{path} to {EXPECTED_LIST.format(', '.join(own))}"
+        )
+    *sections, last = name.split(".")
+    functools.reduce(dict.__getitem__, sections, entries[number])[last] = _read(text, own[name])
+    _typed(path, entries, kinds[path])
+    flat[path] = entries
+
+
+def entry_type(hint: object) -> type[DataclassInstance] | None:
+    """The dataclass that a list's entries are, None for what is no list."""
+    if get_origin(hint) is tuple and _is_section(found := get_args(hint)[0]):
+        return found
+    return None
+
+
 def _is_section(hint: object) -> TypeGuard[type[DataclassInstance]]:
     return isinstance(hint, type) and is_dataclass(hint)
 
@@ -129,6 +162,18 @@ def _flatten(values: object, path: str = "") -> dict[str, object]:
     return flat
 
 
+def _section(kind: type[T], flat: Mapping[str, object], prefix: str) -> T:
+    """prefix: of the paths in errors, of an entry of a list."""
+    kinds = setting_types(kind)
+    for path in flat:
+        if path not in kinds:
+            raise _unknown(prefix + path, [prefix + known for known in kinds])
+    missing = [prefix + path for path in kinds if path not in flat]
+    if missing:
+        raise ConfigError(f"missing settings: {', '.join(missing)}; every setting must be given")
+    return _build(kind, {path: _typed(prefix + path, flat[path], kinds[path]) for path in kinds})
+
+
 def _build(kind: type[T], flat: Mapping[str, object], prefix: str = "") -> T:
     return kind(
         **{
@@ -142,6 +187,11 @@ def _build(kind: type[T], flat: Mapping[str, object], prefix: str = "") -> T:
 
 def _read(text: str, kind: Any) -> object:
     """Text as a value of `kind`; what cannot be read so stays text, for `_typed` to refuse."""
+    if entry_type(kind):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
     for number in {int: (int, float), float: (float,)}.get(kind, ()):
@@ -152,8 +202,16 @@ def _read(text: str, kind: Any) -> object:
     return text
 
 
-def _typed(path: str, value: object, kind: Any) -> Scalar:
+def _typed(path: str, value: object, kind: Any) -> object:
     """`value` as its field's type exactly, or ConfigError with path, value and what is expected."""
+    if entry := entry_type(kind):
+        if isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value):
+            return tuple(
+                _section(entry, _flatten(item), f"{path}.{index}.")
+                for index, item in enumerate(value)
+            )
+        expected = EXPECTED_LIST.format(", ".join(setting_types(entry)))
+        raise ConfigError(f"{path}={value!r} has the wrong type; give {expected}")
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         if isinstance(value, str) and value in choices:

@@ -7,26 +7,20 @@ write RUN/INTERRUPTED and exit with code 75.
 
 from __future__ import annotations
 
-import argparse
-import math
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from tqdm import tqdm
 
 from model.hugging_face import logical_parameters
-from pipeline.command import Parser, chosen_recipe
 from pipeline.data.bus_error import announce_bus_errors
-from pipeline.data.reading import Dataset, check_datasets
+from pipeline.data.reading import Dataset
 from pipeline.data.shards import TRAIN, VALIDATION
-from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, ConfigError, run_command
-from pipeline.recipes import RECIPES
-from pipeline.run import Run, shard_settings
-from pipeline.settings import override
+from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
 from pipeline.training.checkpoint import Checkpoint, open_from, open_latest
 from pipeline.training.cluster import (
     Cluster,
@@ -36,7 +30,7 @@ from pipeline.training.cluster import (
     spoken_once,
 )
 from pipeline.training.deadline import Deadline
-from pipeline.training.deepspeed_config import DeepSpeedFile, deepspeed_dict, read_deepspeed_file
+from pipeline.training.deepspeed_config import deepspeed_dict
 from pipeline.training.directory import (
     INTERRUPTED,
     claim,
@@ -45,51 +39,34 @@ from pipeline.training.directory import (
     mark_ready,
 )
 from pipeline.training.engine import initialize
-from pipeline.training.evaluation import validation_loaders
 from pipeline.training.example import print_example
-from pipeline.training.inputs import train_loader
+from pipeline.training.feed import Feed
+from pipeline.training.initial_weights import begin_with, check_beginning
+from pipeline.training.job import Job, parse, read_job
 from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
 from pipeline.training.metrics import Metrics
 from pipeline.training.objectives import build_model
-from pipeline.training.plan import Plan, attention_name, make_plan
+from pipeline.training.phases import Phase, check_lengths, check_shards, make_phases
+from pipeline.training.plan import attention_name
 from pipeline.training.progress import Progress, begin, restore
-from pipeline.training.record import Record, check_same, check_source, read_record, read_run
+from pipeline.training.record import Record, check_same, check_source, read_record
 from pipeline.training.saving import Saver
-from pipeline.training.schedule import batch_advice
 from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.tracing import PROFILE, Trace
+from pipeline.training.validating import Validator
 from pipeline.training.watchdog import Watchdog
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What a command line asks for, checked as far as it can be without data."""
-
-    run: Run
-    deepspeed: DeepSpeedFile
-    directories: tuple[Path, ...]
-    """Of the shards."""
-    output: Path
-    last_step: int
-    """Where to end: --stop-at, or the run's last step."""
-    fork: Path | None
-    """--from: the checkpoint to begin with when the output has none."""
-    hours: float
-    """--hours: of wall time that it may take, infinity for no limit."""
-    profile: bool
-    """--profile: whether a few steps are traced."""
-    advice: tuple[str, ...]
-    """What is doubtful about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The datasets of a run, both splits."""
+    """What a run reads."""
 
     train: tuple[Dataset, ...]
-    validation: tuple[Dataset, ...]
+    """In the order of --data."""
+    phases: tuple[Phase, ...]
+    """With the datasets of each, both splits."""
 
 
 def main() -> None:
@@ -108,44 +85,17 @@ def main() -> None:
     sys.exit(EXIT_INTERRUPTED if interrupted else 0)
 
 
-def read_job(arguments: argparse.Namespace) -> Job:
-    """The job of a command line; ConfigError for one that makes no sense."""
-    if (arguments.recipe is None) == (arguments.run is None):
-        raise ConfigError("give a recipe's name or --run run.json, one of them")
-    if arguments.run is not None:
-        given = read_run(arguments.run)
-        run = override(given, arguments.set)
-    else:
-        given = chosen_recipe(arguments.recipe, [])
-        run = chosen_recipe(arguments.recipe, arguments.set)
-    if arguments.stop_at is not None and not 1 <= arguments.stop_at <= run.steps:
-        raise ConfigError(
-            f"--stop-at {arguments.stop_at} is not a step of the run; choose one in "
-            f"[1, steps={run.steps}]"
-        )
-    if not arguments.hours > 0:
-        raise ConfigError(f"--hours {arguments.hours:g} is no time to train; give more than 0")
-    deepspeed = read_deepspeed_file(arguments.ds)
-    return Job(
-        run=run,
-        deepspeed=deepspeed,
-        directories=tuple(arguments.data),
-        output=arguments.output,
-        last_step=arguments.stop_at or run.steps,
-        fork=arguments.fork,
-        hours=arguments.hours,
-        profile=arguments.profile,
-        advice=(*filter(None, [deepspeed.advice(run.precision), batch_advice(given, run)]),),
-    )
-
-
 def dry_run(job: Job) -> None:
     """Print what would be done, write nothing."""
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    data = open_data(job, "")
-    plan = plan_of(job, world_size, data)
+    data = open_data(job, "", world_size)
     if launched_rank() == 0:
-        print_start(job, plan)
+        if job.init:
+            tokenizer = data.train[0].directory / "tokenizer"
+            model = build_model(job.run, job.run.seed)
+            print("\n".join(begin_with(model, job.init, tokenizer, job.new).lines))
+        print_start(job, data.phases)
+        plan = data.phases[0].plan
         settings = deepspeed_dict(
             job.run, job.deepspeed,
             rows=plan.rows, accumulation=plan.accumulation, world_size=world_size,
@@ -161,7 +111,7 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
             if first:
                 held.enter_context(claim(job.output))
         with cluster.agreed():
-            record, data, plan = prepare(job, cluster)
+            record, data = prepare(job, cluster)
             unfinished = (job.output / INTERRUPTED).exists()
         with cluster.agreed():
             if first:
@@ -180,11 +130,12 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
             if first:
                 how = "on" if progress.sequences else "other data, from their beginning,"
                 print(f"begins with {checkpoint.directory} and reads {how} in a run of its own")
-        trainer = build(job, cluster, stop, record, data, plan, progress, checkpoint, held)
+        feed = Feed(data.phases, data.train, cluster, progress)
+        trainer = build(job, cluster, stop, record, feed, progress, checkpoint, held)
         with cluster.agreed():
             if first:
-                print_start(job, plan)
-                print_example(trainer.loader, progress.sequences, progress.step)
+                print_start(job, data.phases)
+                print_example(feed.loader, feed.reading(progress).sequences, progress.step)
         interrupted = trainer.train(job.last_step)
         trainer.engine.close()
         if first:
@@ -192,30 +143,33 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
     return interrupted
 
 
-def prepare(job: Job, cluster: Cluster) -> tuple[Record, Data, Plan]:
+def prepare(job: Job, cluster: Cluster) -> tuple[Record, Data]:
     """Open the data and say what the run is; errors when either does not fit RUN or the ranks."""
     earlier = read_record(job.output) if has_checkpoints(job.output) else None
-    data = open_data(job, earlier.tokenizer_sha256 if earlier else "", cluster.rank == 0)
+    sha256 = earlier.tokenizer_sha256 if earlier else ""
+    data = open_data(job, sha256, cluster.world_size, cluster.rank == 0)
     if earlier:
         check_same(earlier, job.run, data.train, job.output)
-    plan = plan_of(job, cluster.world_size, data)
+        if job.init and cluster.rank == 0:
+            check_beginning(earlier.initial_weights, job.init)
     attention = attention_name(job.run, cluster.device.type)
-    record = Record.of(job.run, plan.to_dict(), data.train, attention)
-    return replace(record, begun_from=earlier.begun_from) if earlier else record, data, plan
+    plans = [phase.plan.to_dict() for phase in data.phases]
+    record = Record.of(job.run, plans, data.train, attention)
+    if earlier:
+        begun = earlier.begun_from, earlier.initial_weights
+        record = replace(record, begun_from=begun[0], initial_weights=begun[1])
+    return record, data
 
 
-def open_data(job: Job, tokenizer_sha256: str, check_sizes: bool = True) -> Data:
-    """The datasets of --data; DataError when they are not what the run asks for."""
+def open_data(job: Job, tokenizer_sha256: str, world_size: int, check_sizes: bool = True) -> Data:
+    """The datasets of --data, by phases; an error when they are not what the run asks for."""
     skips = job.run.data.damaged == "skip"
     train = tuple(Dataset.open(path, TRAIN, check_sizes, skips) for path in job.directories)
-    check_datasets(train, shard_settings(job.run.data), tokenizer_sha256)
-    return Data(train, tuple(Dataset.open(path, VALIDATION, False) for path in job.directories))
-
-
-def plan_of(job: Job, world_size: int, data: Data) -> Plan:
-    """Every number that follows from the job."""
+    check_lengths(job.run, train)
+    check_shards(job.run, train, tokenizer_sha256)
+    validation = tuple(Dataset.open(path, VALIDATION, False) for path in job.directories)
     stage = job.deepspeed.stage(job.run.precision)
-    return make_plan(job.run, world_size, stage, data.train, data.validation)
+    return Data(train, make_phases(job.run, world_size, stage, train, validation))
 
 
 def open_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool]:
@@ -239,17 +193,23 @@ def build(
     cluster: Cluster,
     stop: StopRequest,
     record: Record,
-    data: Data,
-    plan: Plan,
+    feed: Feed,
     progress: Progress,
     checkpoint: Checkpoint | None,
     held: ExitStack,
 ) -> Trainer:
     """Model, engine, loaders and metrics, as the checkpoint left them. Collective."""
     run = job.run
+    plan = feed.phases[0].plan  # also later: the engine divides by its micro-batches, which rounds
     if run.data.reader == "mmap":
         announce_bus_errors()
     model = build_model(run, run.seed)
+    with cluster.agreed():
+        if job.init and not checkpoint:
+            begun = begin_with(model, job.init, feed.datasets[0].directory / "tokenizer", job.new)
+            record = replace(record, initial_weights=begun.described)
+            if cluster.rank == 0:
+                print("\n".join(begun.lines))
     logical = logical_parameters(model)
     if cluster.device.type == "cuda":
         model.to(cluster.device)
@@ -284,16 +244,16 @@ def build(
     trace = Trace(job.output / PROFILE if job.profile and cluster.rank == 0 else None)
     held.callback(trace.close)
     recent = checkpoint.state.recent_losses if checkpoint else ()
+    watchdog = held.enter_context(Watchdog(cluster.rank, run.logging.hang_seconds))
     losses = LossWatch(run.spikes, cluster.device, recent)
     stop.deadline = Deadline(job.hours, lambda: saver.seconds)
     return Trainer(
         record=record,
-        plan=plan,
+        feed=feed,
         cluster=cluster,
         engine=engine,
-        loader=train_loader(run, plan, cluster, data.train, progress.skipped_ranges),
-        validation=validation_loaders(
-            data.validation, plan.rows, cluster.world_size, cluster.rank, run.batch.attention
+        validator=Validator(
+            engine=engine, cluster=cluster, stop=stop, metrics=metrics, watchdog=watchdog
         ),
         stop=stop,
         metrics=metrics,
@@ -303,16 +263,19 @@ def build(
             cluster.gather(host_name()), job.output, ForwardClock(cluster.device)
         ),
         saver=saver,
-        watchdog=held.enter_context(Watchdog(cluster.rank, run.logging.hang_seconds)),
+        watchdog=watchdog,
         trace=trace,
     )
 
 
-def print_start(job: Job, plan: Plan) -> None:
-    """The plan, in words."""
+def print_start(job: Job, phases: Sequence[Phase]) -> None:
+    """The plan of each phase, in words."""
     print(f"{job.run.name} -> {job.output}")
-    for line in plan.lines():
-        print(f"  {line}")
+    for phase in phases:
+        if len(phases) > 1:
+            print(f"  {phase.words}")
+        for line in phase.plan.lines():
+            print(f"  {'  ' * (len(phases) > 1)}{line}")
     for advice in job.advice:
         print(f"warning: {advice}", file=sys.stderr)
 
@@ -328,71 +291,6 @@ def finish(job: Job, trainer: Trainer, interrupted: bool) -> None:
     else:
         print(f"{job.output} is at step {step:,} of {job.run.steps:,}")
         print(f"next: python -m pipeline.export {job.output} --output DIR")
-
-
-def parse() -> argparse.Namespace:
-    """The command line."""
-    parser = Parser(
-        prog="python -m pipeline.train",
-        description="Train a model from shards. Run the same command again to go on where it was. "
-        "With several processes: torchrun --nproc-per-node N -m pipeline.train ..., or "
-        "deepspeed --num_gpus N --module pipeline.train ...",
-    )
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help=", ".join(RECIPES))
-    parser.add_argument(
-        "--run", type=Path, metavar="FILE", help="instead of a recipe: the run.json of another run"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="DIR",
-        help="shards made by pipeline.prepare; several are mixed by size",
-    )
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="RUN", help="directory of the run"
-    )
-    parser.add_argument(
-        "--ds",
-        default="zero1",
-        metavar="NAME",
-        help="how memory is spent: a file of ds_configs by name, or any by path (default: zero1)",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="change a setting of the recipe, e.g. optimizer.peak_lr=1e-3; may be repeated",
-    )
-    parser.add_argument(
-        "--stop-at",
-        type=int,
-        metavar="STEP",
-        help="end there with a checkpoint; the schedule stays that of the whole run",
-    )
-    parser.add_argument(
-        "--hours",
-        type=float,
-        default=math.inf,
-        metavar="H",
-        help="stop before H hours have passed as if asked to: saved, INTERRUPTED, exit code 75",
-    )
-    parser.add_argument(
-        "--from",
-        dest="fork",
-        type=Path,
-        metavar="RUN/STEP",
-        help="begin a new run with the weights and optimizer of another run's checkpoint",
-    )
-    parser.add_argument(
-        "--profile", action="store_true", help="trace a few steps into RUN/profile, for Perfetto"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan, write nothing, end")
-    # deepspeed's launcher adds this; the environment says it too
-    parser.add_argument("--local_rank", help=argparse.SUPPRESS)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

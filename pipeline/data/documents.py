@@ -72,13 +72,12 @@ ORIGIN_FIELDS = ("url", "path", "id")
 MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
+    (re.compile(rb"WARC/\d"), "warc"),
     (
         re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:\w+:)?(?:TEI|teiCorpus)[\s.>]"),
         "tei",
     ),
-    (re.compile(rb"WARC/\d"), "warc"),
 )
-
 
 # An object of wikiextractor --json; its url has the page's number, its text can be of any length.
 WIKI_OBJECT = re.compile(

@@ -257,7 +257,7 @@ class Order:
 
     def locate(self, positions: IntArray) -> Located:
         """The samples at `positions` [n], each >= 0 and, for `sequential`, < total_rows."""
-        positions = self.places(positions)
+        positions = places_of(positions, self.skipped)
         if not self._quotas.size:
             return self._streams[0].rows(self, positions)
         cycles, slots = np.divmod(positions, CYCLE)
@@ -273,12 +273,6 @@ class Order:
             part = stream.rows(self, indices[chosen])
             found.pass_number[chosen], found.row[chosen] = part.pass_number, part.row
         return found
-
-    def places(self, positions: IntArray) -> IntArray:
-        """Where positions [n] are in the order, `skipped` places counted."""
-        for begin, end in self.skipped:
-            positions = positions + (positions >= begin) * (end - begin)
-        return positions
 
     @cached_property
     def _quotas(self) -> IntArray:
@@ -312,6 +306,13 @@ class Order:
                 del self._cycles[next(iter(self._cycles))]
             self._cycles[cycle] = _cycle_slots(self._quotas, self.seed, cycle)
         return self._cycles[cycle]
+
+
+def places_of(positions: IntArray, skipped: tuple[tuple[int, int], ...]) -> IntArray:
+    """The p-th place that is in no [begin, end) of `skipped`, for each p of positions [n]."""
+    for begin, end in skipped:
+        positions = positions + (positions >= begin) * (end - begin)
+    return positions
 
 
 def _starts(counts: IntArray) -> IntArray:

@@ -322,14 +322,16 @@ LeftOut = tuple[tuple[int, str], ...]
 
 
 def leave_out(datasets: Sequence[Dataset], shards: LeftOut) -> None:
-    """Read no row of these shards from now on; DataError when nothing would be left."""
+    """Read no row of these shards from now on; DataError when nothing of a length would be left."""
     for index, dataset in enumerate(datasets):
         dataset.leave_out({file for owner, file in shards if owner == index})
-    if all(dataset.is_left_out for dataset in datasets):
-        raise DataError(
-            f"every shard of {', '.join(str(dataset.directory) for dataset in datasets)} is "
-            "damaged or gone; copy them again"
-        )
+    for length in {dataset.manifest.sequence_length for dataset in datasets}:
+        own = [dataset for dataset in datasets if dataset.manifest.sequence_length == length]
+        if all(dataset.is_left_out for dataset in own):
+            raise DataError(
+                f"every shard of {', '.join(str(dataset.directory) for dataset in own)} is "
+                "damaged or gone; copy them again"
+            )
 
 
 def check_datasets(
@@ -344,6 +346,13 @@ def check_datasets(
     whose = "the run's" if tokenizer_sha256 else f"that of {datasets[0].directory}"
     for dataset in datasets:
         prepared = dataset.manifest.data
+        kind, wanted = prepared.get("tokenizer"), settings.get("tokenizer")
+        if wanted is not None and kind != wanted:
+            raise DataError(
+                f"{dataset.directory} was prepared with a tokenizer of another family, "
+                f"data.tokenizer={kind}, the run's recipe has {wanted}; run pipeline.prepare with "
+                f"this recipe, or give --set data.tokenizer={kind} if that is what you want"
+            )
         for name, value in settings.items():
             if prepared.get(name) != value:
                 raise DataError(

@@ -10,8 +10,8 @@ from pipeline.data.raw_bytes import Compression, count_lines
 from pipeline.errors import DataError
 
 Format = Literal[
-    "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc",
-    "mediawiki", "tar", "warc", "extracted",
+    "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc", "mediawiki", "warc", "tar",
+    "extracted",
 ]  # fmt: skip
 """`wiki_jsonl`, `doc`: wikiextractor's; `extracted`: what `extraction` wrote."""
 PlainText = Literal["file", "book", "blank_lines"]
@@ -25,8 +25,8 @@ FORMAT_NAMES: dict[Format, str] = {
     "tei": "TEI",
     "doc": "wikiextractor mark-up",
     "mediawiki": "MediaWiki dump",
-    "warc": "WARC",
     "tar": "archive of text files",
+    "warc": "WARC",
     EXTRACTED: "extracted documents",
 }
 """In words, for messages."""

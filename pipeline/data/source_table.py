@@ -157,9 +157,9 @@ CORPORA = {
         defects=(
             "the Hub's copy is 0.7 M of 63 M articles (January 2017 to December 2019): a "
             "ninetieth. 160gb refuses it as too short; --allow-short takes it all the same.",
-            "WARC files are pages, not text, and in all languages: the main text is taken out "
-            "here, without menus, cookie notices, paywalls and lines that a site repeats; all "
-            "languages are kept, and each page's is noted.",
+            "WARC files are pages, not text, and in all languages: the main text is taken out, "
+            "without menus, cookie notices, paywalls and lines that a site repeats. RoBERTa kept "
+            "English: --filter language=en.",
         ),
         alternatives=(
             "WARC files by month, about 1 GB each (recalled): "
@@ -167,8 +167,7 @@ CORPORA = {
             "February 2019; put https://data.commoncrawl.org/ before each line. RoBERTa's are "
             "those of 2016/09 to 2019/02.",
             "stanford-oval/ccnews on the Hub: the same crawl as text from 2016 on, Parquet by "
-            "year; name the field with --text-field plain_text, and keep rows of `language` en "
-            "only.",
+            "year; --text-field plain_text and --filter language=en.",
         ),
     ),
     "openwebtext": Corpus(

@@ -107,6 +107,10 @@ class _Stream:
         self.position += len(taken)
         return taken
 
+    def tell(self) -> int:
+        """Bytes taken, which fastwarc's reader of lz4 wants to know."""
+        return self.position
+
 
 class _Member:
     """The content of one member, as a file; EOFError when the archive ends inside it."""

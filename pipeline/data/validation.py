@@ -72,6 +72,6 @@ def _why_no_text(tasks: list[Task], counts: Counts) -> str:
             f"{reasons}; leave the corpus out, or ask for less (--dedup, --filter)"
         )
     what = counts.bad_example or reasons or f"{first.name}: nothing but white space"
-    has_fields = first.format in ("jsonl", "parquet")
+    has_fields = first.format in ("jsonl", "wiki_jsonl", "parquet")
     advice = "name the field with --text-field" if has_fields else "give other files"
     return f"corpus {first.corpus} has no text in {len(files)} file(s): {what}; {advice}"

@@ -1,9 +1,9 @@
 """BERT (Devlin et al. 2019): pairs of segments, masked words and next sentence prediction.
 
-`bert_base` and `bert_large` train with LAMB at a batch of 8,192, as You et al. did; their
-`_published` twins with the paper's Adam and schedule, on the very same shards. Both stay at length
-512, where the paper has 90 % of the steps at 128. Where the numbers are from; "recalled" marks what
-was not read:
+`bert_base` and `bert_large` train with LAMB at a batch of 8,192, as You et al. did, all at length
+512; their `_published` twins with the paper's Adam and schedule and in its two phases, 90 % of the
+steps at length 128 and the rest on the very same shards. Where the numbers are from; "recalled"
+marks what was not read:
 
     paper         Devlin et al. 2019, sec. 3.1, 5.1 and A.2: recalled
     code          google-research/bert's run_pretraining.py and optimization.py: recalled
@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.recipes.roberta import roberta_base, roberta_large, roberta_tiny
-from pipeline.run import Run
+from pipeline.run import EarlierPhase, Run
 
 
 def bert_base() -> Run:
@@ -93,12 +93,12 @@ def bert_tiny() -> Run:
 
 
 def bert_base_published() -> Run:
-    """BERT-base with the paper's Adam: 256 x 1M steps."""
+    """BERT-base with the paper's Adam: 256 x 1M steps, of which 900K at length 128."""
     return _published(bert_base())
 
 
 def bert_large_published() -> Run:
-    """BERT-large with the paper's Adam: 256 x 1M steps."""
+    """BERT-large with the paper's Adam: 256 x 1M steps, of which 900K at length 128."""
     return _published(bert_large())
 
 
@@ -109,6 +109,13 @@ def bert_tiny_published() -> Run:
         tiny,
         name="bert_tiny_published",
         optimizer=replace(adam, peak_lr=1e-3),  # ours: RoBERTa-tiny's
+        phases=(
+            EarlierPhase(
+                steps=9 * tiny.steps // 10,  # paper A.2: 90 % of the steps
+                sequence_length=32,  # ours: half of the rest, where the paper has a quarter
+                sequences=tiny.batch.sequences,  # paper A.2: as in the rest
+            ),
+        ),
     )
 
 
@@ -134,4 +141,11 @@ def _published(ours: Run) -> Run:
         ),
         batch=replace(ours.batch, sequences=256),  # paper A.2
         steps=1_000_000,  # paper A.2
+        phases=(
+            EarlierPhase(
+                steps=900_000,  # paper A.2: 90 % of the steps
+                sequence_length=128,  # paper A.2
+                sequences=256,  # paper A.2: as in the rest
+            ),
+        ),
     )

@@ -115,6 +115,7 @@ def roberta_base() -> Run:
             order_window=16,  # ours: 16,384 rows, two batches, mix in data.order=blocks
         ),
         steps=62_500,  # You et al. 8K, recalled; extrapolated
+        phases=(),
         spikes=_spikes(),
         validation=Validation(every=1_000),  # ours: some sixty points on the curve
         checkpoint=_checkpoint(),

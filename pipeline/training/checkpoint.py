@@ -36,8 +36,9 @@ from pipeline.training.fragment_files import (
     read_range,
     unseal,
 )
+from pipeline.training.readings import Readings, from_json
 
-FORMAT = 2
+FORMAT = 3
 CHECKPOINTS = "checkpoints"
 LATEST = "latest"
 STATE = "state.json"
@@ -76,14 +77,12 @@ class State:
     """What a run needs to go on from a checkpoint, besides tensors; state.json holds it."""
 
     step: int
-    sequences: int
-    """Consumed so far, which is also where the data goes on."""
+    readings: Readings
+    """Where the data of each sequence length goes on."""
     updates: int
     """Made by the optimizer: `step` less the updates dropped for a non-finite gradient."""
     counters: dict[str, int]
     """Whatever else the loop counts across a resume."""
-    skipped_ranges: tuple[tuple[int, int], ...]
-    """[begin, end) of places in the order that the run does not read, see `data.order`."""
     left_out: LeftOut
     """Shards that the run reads no row of."""
     recent_losses: tuple[float, ...]
@@ -98,6 +97,11 @@ class State:
     shapes: dict[str, tuple[int, ...]]
     """Of every logical parameter."""
     versions: dict[str, str]
+
+    @property
+    def sequences(self) -> int:
+        """Consumed so far."""
+        return sum(reading.sequences for reading in self.readings)
 
     @property
     def tensor_bytes(self) -> int:
@@ -212,7 +216,7 @@ def open_checkpoint(directory: Path) -> Checkpoint:
     if set(values) != {entry.name for entry in fields(State)}:
         raise CheckpointError(f"{path} has other entries than this version writes")
     values["shapes"] = {name: tuple(shape) for name, shape in values["shapes"].items()}
-    values["skipped_ranges"] = tuple((begin, end) for begin, end in values["skipped_ranges"])
+    values["readings"] = from_json(values["readings"])
     values["left_out"] = tuple((index, file) for index, file in values["left_out"])
     values["recent_losses"] = tuple(values["recent_losses"])
     state = State(**values)

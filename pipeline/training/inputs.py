@@ -76,6 +76,17 @@ def extras_of(run: Run) -> Extras:
     }.get(run.objective.kind, NO_EXTRAS)
 
 
+def share_of(run: Run, plan: Plan, cluster: Cluster) -> Share:
+    """What this rank has of every step."""
+    return Share(
+        sequences=plan.sequences,
+        per_device=plan.rows,
+        world_size=cluster.world_size,
+        rank=cluster.rank,
+        growth=growth(replace(run.batch, sequences=plan.sequences)),
+    )
+
+
 def train_loader(
     run: Run,
     plan: Plan,
@@ -83,7 +94,7 @@ def train_loader(
     train: tuple[Dataset, ...],
     skipped: tuple[tuple[int, int], ...] = (),
 ) -> Loader:
-    """This rank's share of the training sequences; skipped: see `Order`."""
+    """This rank's share of the training sequences of a run of one phase; skipped: see `Order`."""
     order = Order(
         kind=run.data.order,
         seed=run.seed,
@@ -91,17 +102,10 @@ def train_loader(
         window=run.batch.order_window,
         skipped=skipped,
     )
-    share = Share(
-        sequences=plan.sequences,
-        per_device=plan.rows,
-        world_size=cluster.world_size,
-        rank=cluster.rank,
-        growth=growth(replace(run.batch, sequences=plan.sequences)),
-    )
     return Loader(
         train,
         order,
-        share,
+        share_of(run, plan, cluster),
         reader=run.data.reader,
         prefetch=2 * plan.accumulation,
         packing=run.batch.packing,

@@ -13,30 +13,30 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from model.objectives import LossPart, Objective, Sums
+from model.objectives import LossPart, Sums
 from pipeline.data.batch import Counts
-from pipeline.data.loader import NO_STEP, Loader, Step
+from pipeline.data.loader import NO_STEP, Step
 from pipeline.errors import CheckpointError, DataError
 from pipeline.run import Run
 from pipeline.training import loss_parts
 from pipeline.training.checkpoint import State, open_from
 from pipeline.training.cluster import Cluster, StopRequest, spoken_once
 from pipeline.training.engine import Engine
-from pipeline.training.evaluation import Scores, corpus_fields, evaluate_corpora, evaluating
+from pipeline.training.feed import Feed
 from pipeline.training.fragment_files import divide
 from pipeline.training.inputs import model_inputs
 from pipeline.training.leaving_out import found_by, without
 from pipeline.training.metrics import Metrics, Pace, peak_flops
 from pipeline.training.optim import FragmentState
-from pipeline.training.plan import Plan
+from pipeline.training.phases import phase_of
 from pipeline.training.progress import Progress, restore, state_of
 from pipeline.training.publishing import remove_newer
+from pipeline.training.readings import skipped_in_words
 from pipeline.training.record import Record
 from pipeline.training.rollback import Rollback, checkpoint_before, skipped_around
 from pipeline.training.saving import Saver
@@ -45,6 +45,7 @@ from pipeline.training.spikes import LossWatch, Spike
 from pipeline.training.step_count import StepCount
 from pipeline.training.stragglers import Stragglers
 from pipeline.training.tracing import Trace
+from pipeline.training.validating import Validator
 from pipeline.training.watchdog import Watchdog
 
 MOST_SKIPPED = 10
@@ -56,12 +57,10 @@ class Trainer:
     """A run under way: what it is made of, and how far it is."""
 
     record: Record
-    plan: Plan
+    feed: Feed
     cluster: Cluster
     engine: Engine
-    loader: Loader
-    validation: dict[str, Loader]
-    """By corpus."""
+    validator: Validator
     stop: StopRequest
     metrics: Metrics | None
     """On the first rank only."""
@@ -82,7 +81,7 @@ class Trainer:
     @property
     def parts(self) -> tuple[LossPart, ...]:
         """Of the loss."""
-        return cast(Objective, self.engine.module).parts
+        return self.validator.parts
 
     def train(self, last_step: int) -> bool:
         """Step until `last_step`, or until asked to stop; True when something is left to do.
@@ -95,6 +94,9 @@ class Trainer:
                 try:
                     interrupted = self._train(last_step, known, bar)
                     if self._leaves_out_more():
+                        continue
+                    if not interrupted and self.progress.step < last_step:
+                        self._enter_phase()
                         continue
                     if self.saver.saved_step != self.progress.step:
                         self._save(self.saver.save)
@@ -110,26 +112,33 @@ class Trainer:
         return interrupted and unfinished
 
     def _train(self, last_step: int, known: StepCount, bar: tqdm) -> bool:
-        """As `train`, but a spike may end it by a Rollback; True when asked to stop."""
-        pace = Pace(self.progress.tokens)
-        steps = self.loader.steps(self.progress.sequences, self.progress.step)
-        coming = self._next(steps)
+        """As `train`, but to the end of the phase, and a spike may end it by a Rollback.
+
+        True when asked to stop.
+        """
+        pace, end = Pace(self.progress.tokens), min(last_step, self.feed.phase.end)
+        steps = self.feed.loader.steps(
+            self.feed.reading(self.progress).sequences, self.progress.step
+        )
+        coming = self._next(steps, self.progress.step < end)
         known.start(*self._told(coming))
         interrupted = self._owes_validation() and not self._validate()
         while True:
             counts, stopping, loss, micro_batches = known.result()
             self._heed(self.losses.receive(loss))
             interrupted = interrupted or stopping
-            if interrupted or self.progress.step >= last_step:
+            if interrupted or self.progress.step >= end:
                 break
             with pace.waiting():
-                step = self.loader.stretched(coming, micro_batches)
-                coming = self._next(steps)
+                step = self.feed.loader.stretched(coming, micro_batches)
+                coming = self._next(steps, self.progress.step + 1 < end)
             sums = self._accumulate(step, counts, pace)
             self.losses.copy(loss_parts.loss_sum(self.parts, sums, counts))
             known.start(*self._told(coming))
             updated = self.engine.step(learning_rate(self.run, self.progress.step + 1))
-            self.progress = self.progress.after(step, counts.predictions, updated)
+            self.progress = self.progress.after(
+                step, self.feed.phase.sequence_length, counts.predictions, updated
+            )
             self.losses.made(self.progress.step, loss_parts.first_count(self.parts, counts))
             self._give_up_if_lost()
             pace.steps += 1
@@ -143,7 +152,7 @@ class Trainer:
                     interrupted = not self._validate()
                 if self._due(self.run.checkpoint.every) and self.progress.step < last_step:
                     self._save(self.saver.begin)
-        self.loader.close()
+        self.feed.loader.close()
         self.saver.finish()
         return interrupted
 
@@ -151,10 +160,26 @@ class Trainer:
         """What this rank tells the others before a step, see `StepCount.start`."""
         return step.counts, self.stop.requested, self.losses.send(), step.accumulation
 
-    def _next(self, steps: Iterator[Step]) -> Step:
-        """The next step; an empty one when its data are damaged, for which all ranks stop."""
+    def _enter_phase(self) -> None:
+        """Read on in the phase of the step to come."""
+        if not self.feed.enter(self.progress.step, self.progress.readings):
+            return
+        if self.cluster.device.type == "cuda":
+            torch.compiler.reset()  # else the second length is compiled for lengths of any kind
+        if self.cluster.rank == 0:
+            tqdm.write(self.feed.phase.words)
+
+    def _validate(self) -> bool:
+        """Score the held-out sequences of the phase of the step just made, see `Validator`."""
+        return self.validator.validate(
+            self.progress.step, phase_of(self.feed.phases, self.progress.step - 1)
+        )
+
+    def _next(self, steps: Iterator[Step], needed: bool) -> Step:
+        """The next step; an empty one when its data are damaged, for which all ranks stop, or when
+        it is not needed."""
         try:
-            return next(steps)
+            return next(steps) if needed else NO_STEP
         except DataError as error:
             self.stop.mistake = error
             return NO_STEP
@@ -163,7 +188,7 @@ class Trainer:
         """Whether the run goes on without shards that a rank found damaged. Collective."""
         if self.run.data.damaged == "stop":
             return False
-        datasets = self.loader.datasets
+        datasets = self.feed.datasets
         new, mine = found_by(self.stop.mistake, datasets, self.cluster)
         if not new:
             return False
@@ -175,14 +200,10 @@ class Trainer:
         self.losses.go_back(self.losses.recent)
         return True
 
-    def _stops_between_batches(self) -> bool:
-        self.watchdog.beat()
-        return self.cluster.any(self.stop.requested)
-
     def _accumulate(self, step: Step, counts: Counts, pace: Pace) -> Sums:
         """Forward and backward of this rank's micro-batches; their sums, without gradient."""
         sums: Sums = {}
-        mask_id = self.loader.datasets[0].manifest.tokenizer["mask"]
+        mask_id = self.feed.datasets[0].manifest.tokenizer["mask"]
         self.engine.accumulation = step.accumulation
         for batch in pace.timed(self.watchdog.through(step.batches)):
             torch.manual_seed(
@@ -201,17 +222,18 @@ class Trainer:
         """Write a line of metrics about the step just made."""
         scored = loss_parts.part_metrics(self.parts, self._total(sums), counts)
         forward_seconds = self.cluster.each(self.stragglers.clock.take())
-        last = self.loader.order.locate(np.array([self.progress.sequences - 1]))
-        epoch, dataset = int(last.pass_number[0]), self.loader.datasets[int(last.dataset[0])]
+        phase, last = self.feed.phase, self.feed.last_sample(self.progress)
+        epoch, dataset = int(last.pass_number[0]), phase.train[int(last.dataset[0])]
         speed = pace.report(self.progress.tokens)
         peak = peak_flops(self.cluster.device)
         if peak:
             seconds = speed["step_seconds"] * self.cluster.world_size
-            flops = self.plan.step_flops * step.sequences / self.plan.sequences
+            flops = phase.plan.step_flops * step.sequences / phase.plan.sequences
             speed["model_flops_utilization"] = flops / seconds / peak
         line: dict[str, float | str] = {
             "step": self.progress.step,
             **scored,
+            **({"sequence_length": phase.sequence_length} if len(self.feed.phases) > 1 else {}),
             "learning_rate": learning_rate(self.run, self.progress.step),
             "grad_norm": self.engine.gradient_norm,
             "sequences": self.progress.sequences,
@@ -231,36 +253,6 @@ class Trainer:
                 if warning := self.stragglers.warning(forward_seconds):
                     tqdm.write(warning)
         bar.set_postfix_str(f"loss {scored['loss']:.3f}", refresh=False)
-
-    def _validate(self) -> bool:
-        """Score the held-out sequences; False when asked to stop before the end."""
-        parts = None
-        try:
-            with evaluating(self.engine.module):
-                parts = evaluate_corpora(
-                    self.engine,
-                    self.parts,
-                    self.validation,
-                    self.cluster.device,
-                    total=self.cluster.total,
-                    stopped=self._stops_between_batches,
-                )
-        except DataError as error:
-            self.stop.mistake = error
-            self.cluster.any(True)  # what the others ask before this batch
-        if parts is None:
-            return False
-        scores = Scores.total(parts.values()).metrics
-        with self.cluster.agreed():
-            if self.metrics:
-                fields = corpus_fields(parts, "validation_")
-                self.metrics.write({"step": self.progress.step, **fields})
-                self.metrics.draw()
-                tqdm.write(
-                    f"step {self.progress.step:,}: validation loss {scores['loss']:.4f}, at [MASK] "
-                    f"{scores['mask_loss']:.4f}, accuracy {scores['accuracy']:.2%}"
-                )
-        return True
 
     def _save(self, save: Callable[[Iterable[FragmentState], State], None]) -> None:
         """Save this step, at once or in the background."""
@@ -290,12 +282,7 @@ class Trainer:
         """Whether the step just made or restored should have been validated and was not."""
         if self.progress.step == 0 or not self._due(self.run.validation.every):
             return False
-        return self.cluster.any(bool(self.metrics) and not self._validated())
-
-    def _validated(self) -> bool:
-        assert self.metrics
-        last = self.metrics.last
-        return last.get("step") == self.progress.step and "validation_loss" in last
+        return self.validator.is_owed(self.progress.step)
 
     def _heed(self, spike: Spike | None) -> None:
         """Tell of a spike; Rollback when there is a checkpoint to go back to and that is wanted."""
@@ -325,25 +312,27 @@ class Trainer:
         with self.cluster.agreed():
             checkpoint, _ = open_from(rollback.directory, self.cluster)
             restore(self.engine, checkpoint)
-        state, order = checkpoint.state, self.loader.order
-        skipped = skipped_around(
-            self.run.spikes, order, self.loader.share, rollback.spike_step, state
+        state = checkpoint.state
+        readings = skipped_around(
+            self.run.spikes, self.feed.read_in, rollback.spike_step, self.progress.readings, state
         )
         self.progress = replace(
             Progress.of(state),
             spikes=self.progress.spikes,
             rollbacks=self.progress.rollbacks + 1,
-            skipped_ranges=skipped,
+            readings=readings,
             left_out=self.progress.left_out,
         )
-        self.loader.order = replace(order, skipped=skipped)
+        self._enter_phase()
+        skipped = self.feed.reading(self.progress).skipped
+        self.feed.loader.order = replace(self.feed.loader.order, skipped=skipped)
         self.losses.go_back(state.recent_losses)
         self.tokens = 0
         self.engine.optimizer.telemetry.report()  # of steps that are undone
         self._warn(
             f"back to step {state.step:,}, rollback {self.progress.rollbacks} of "
             f"{self.run.spikes.rollbacks}; skipped so far: {self.progress.skipped_sequences:,} "
-            f"sequences, at {', '.join(f'[{a:,}, {b:,})' for a, b in skipped)} of the order"
+            f"sequences, at {', '.join(skipped_in_words(readings))} of the order"
         )
         with self.cluster.agreed():
             if self.metrics:

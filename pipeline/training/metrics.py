@@ -10,6 +10,7 @@ checkpoint, lines of steps after it are cut off first, so the file reads as if n
     mlm_accuracy, ...       share of them whose likeliest word, or label, was right
     rtd_precision, rtd_recall, rtd_auc      of replaced tokens; the area on validation only
     mask_loss               mlm_loss at the positions that showed [MASK]
+    sequence_length         of the step's phase, in a run that has several
     learning_rate           of this step
     grad_norm               of the global gradient, before clipping
     skipped_updates         steps since the run began whose gradient was not finite
@@ -40,6 +41,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -249,6 +251,11 @@ def draw_curve(run: Path) -> None:
         if points:
             label = name.replace("_mask_loss", " loss at [MASK]").replace("_", " ")
             axes.plot(*zip(*points, strict=True), label=label, **style)
+    lengths = [(line["step"], line.get("sequence_length")) for line in lines if "loss" in line]
+    for (before, earlier), (_, later) in pairwise(lengths):
+        if later != earlier:
+            axes.axvline(before, color="#999999", linewidth=0.8, linestyle="--")
+            axes.text(before, axes.get_ylim()[1], f" {later}", va="top", color="#666666")
     axes.set(xlabel="optimizer steps", ylabel="nats a predicted token", title=run.resolve().name)
     axes.grid(alpha=0.3)
     if axes.lines:

@@ -1,4 +1,4 @@
-"""A Run, its data and its machines -> every number that follows from them.
+"""A phase of a Run, its data and its machines -> every number that follows from them.
 
 Nothing here is a setting. The global batch is dealt to the ranks, each rank's part is cut into
 micro-batches of equal size, at most `batch.per_device`, and what does not divide is filled with
@@ -33,7 +33,7 @@ from pipeline.training.schedule import sequences_until, sized
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one optimizer step and the whole run are made of."""
+    """What one optimizer step and the whole phase are made of."""
 
     world_size: int
     """Processes, one a device."""
@@ -58,9 +58,9 @@ class Plan:
     train_sequences: int
     validation_sequences: int
     epochs: float
-    """Passes over the data in the whole run."""
+    """Passes over the data in the whole phase."""
     tokens: int
-    """Tokens read in the whole run, special tokens included; from the data's mean length."""
+    """Tokens read in the whole phase, special tokens included; from the data's mean length."""
 
     def lines(self) -> list[str]:
         """The plan in words."""
@@ -87,7 +87,7 @@ class Plan:
             f"{self.zero_stage}",
             *matched,
             *growing,
-            f"run: {self.tokens:,} tokens, {self.epochs:,.2f} passes over "
+            f"data: {self.tokens:,} tokens, {self.epochs:,.2f} passes over "
             f"{self.train_sequences:,} sequences; {self.validation_sequences:,} for validation",
         ]
 
@@ -102,8 +102,12 @@ def make_plan(
     zero_stage: int,
     train: Sequence[Dataset],
     validation: Sequence[Dataset],
+    steps: int,
 ) -> Plan:
-    """ConfigError for more ranks than sequences in a step, or what no export could be loaded of."""
+    """The plan of so many steps of a run that has one phase.
+
+    ConfigError for more ranks than sequences in a step, or what no export could be loaded of.
+    """
     _check_family(run, train[0])
     rows_of = {
         split: sum(int(d.shard_rows.sum()) for d in sets)
@@ -125,7 +129,7 @@ def make_plan(
     mean_predictions = sum(
         dataset.mean_predictions * int(dataset.shard_rows.sum()) for dataset in train
     ) / max(1, rows_of["train"])
-    total = sequences_until(batch, run.steps)
+    total = sequences_until(batch, steps)
     return Plan(
         world_size=world_size,
         zero_stage=zero_stage,

@@ -1,7 +1,7 @@
 """How far a run is, and the way between that and a checkpoint's state.
 
-Three numbers lead the run: step (schedule), sequences (data) and the optimizer's updates (bias
-correction). The others are counted for the reports.
+Three numbers lead the run: step (schedule), sequences of each length (data) and the optimizer's
+updates (bias correction). The others are counted for the reports.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pipeline.errors import CheckpointError
 from pipeline.settings import to_dict
 from pipeline.training.checkpoint import Checkpoint, State
 from pipeline.training.engine import Engine
+from pipeline.training.readings import Readings, reading_of, with_reading
 from pipeline.training.record import Record
 
 
@@ -25,8 +26,8 @@ class Progress:
     """All numbers are since the run began, over all ranks."""
 
     step: int = 0
-    sequences: int = 0
-    """Consumed, which is where the data goes on."""
+    readings: Readings = ()
+    """Where the data of each sequence length goes on."""
     tokens: int = 0
     predictions: int = 0
     skipped: int = 0
@@ -36,33 +37,37 @@ class Progress:
     """Steps whose loss was one."""
     rollbacks: int = 0
     """Times that the run went back to a checkpoint because of one."""
-    skipped_ranges: tuple[tuple[int, int], ...] = ()
-    """[begin, end) of places in the order of samples that are not read."""
     left_out: LeftOut = ()
     """Shards that no row is read of: a row that would be is one of weight 0."""
 
     @property
+    def sequences(self) -> int:
+        """Consumed."""
+        return sum(reading.sequences for reading in self.readings)
+
+    @property
     def skipped_sequences(self) -> int:
-        """Places in those ranges."""
-        return sum(end - begin for begin, end in self.skipped_ranges)
+        """Places in the orders of samples that are not read."""
+        return sum(end - begin for reading in self.readings for begin, end in reading.skipped)
 
     @classmethod
     def of(cls, state: State) -> Progress:
         """That of a checkpoint."""
         return cls(
             step=state.step,
-            sequences=state.sequences,
-            skipped_ranges=state.skipped_ranges,
+            readings=state.readings,
             left_out=state.left_out,
             **state.counters,
         )
 
-    def after(self, step: Step, predictions: int, updated: bool) -> Progress:
+    def after(self, step: Step, sequence_length: int, predictions: int, updated: bool) -> Progress:
         """One step later, but for its tokens."""
+        reading = reading_of(self.readings, sequence_length)
+        read = reading._replace(sequences=reading.sequences + step.sequences)
         return replace(
             self,
             step=self.step + 1,
-            sequences=self.sequences + step.sequences,
+            readings=with_reading(self.readings, read),
             predictions=self.predictions + predictions,
             skipped=self.skipped + (not updated),
             skipped_in_a_row=0 if updated else self.skipped_in_a_row + 1,
@@ -77,7 +82,7 @@ def begin(checkpoint: Checkpoint | None, record: Record, forked: bool) -> Progre
     if forked:
         progress = replace(progress, spikes=0, rollbacks=0)
     if forked and checkpoint.state.fingerprints != record.fingerprints:
-        return replace(progress, sequences=0, skipped_ranges=(), left_out=())
+        return replace(progress, readings=(), left_out=())
     return progress
 
 
@@ -85,11 +90,11 @@ def state_of(
     progress: Progress, record: Record, engine: Engine, recent_losses: Iterable[float] = ()
 ) -> State:
     """What a checkpoint says besides tensors."""
-    counters = asdict(progress)
+    counters = asdict(replace(progress, readings=()))
+    del counters["readings"]
     return State(
         step=counters.pop("step"),
-        sequences=counters.pop("sequences"),
-        skipped_ranges=counters.pop("skipped_ranges"),
+        readings=progress.readings,
         left_out=counters.pop("left_out"),
         recent_losses=tuple(recent_losses),
         updates=engine.optimizer.steps,

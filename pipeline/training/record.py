@@ -46,8 +46,8 @@ class Record:
     """The content of run.json."""
 
     run: Run
-    plan: Mapping[str, Any]
-    """Numbers derived from the run, its data and its machines."""
+    plans: Sequence[Mapping[str, Any]]
+    """Numbers derived from the run, its data and its machines, of each phase."""
     data: Sequence[Mapping[str, Any]]
     """Directory, fingerprint and rows of each dataset, in the order given."""
     tokenizer_sha256: str
@@ -57,13 +57,15 @@ class Record:
     """What computes attention."""
     begun_from: str
     """The checkpoint that the run was forked from, "" when it began anew."""
+    initial_weights: Mapping[str, Any]
+    """Of the folder that it began with: name, hash, what was new; empty when it began with none."""
     versions: Mapping[str, str]
 
     @classmethod
     def of(
         cls,
         run: Run,
-        plan: Mapping[str, Any],
+        plans: Sequence[Mapping[str, Any]],
         datasets: Sequence[Dataset],
         attention: str,
         begun_from: str = "",
@@ -71,12 +73,13 @@ class Record:
         """The record of a run on this machine."""
         return cls(
             run=run,
-            plan=plan,
+            plans=plans,
             data=_described(datasets),
             tokenizer_sha256=datasets[0].manifest.tokenizer["sha256"],
             order_version=ORDER_VERSION,
             attention=attention,
             begun_from=begun_from,
+            initial_weights={},
             versions={name: _version(name) for name in PACKAGES},
         )
 
@@ -94,9 +97,10 @@ class Record:
     def write(self, run: Path) -> None:
         """Write RUN/run.json."""
         content = {
-            "run": to_dict(self.run), "plan": self.plan, "data": self.data,
+            "run": to_dict(self.run), "plans": self.plans, "data": self.data,
             "tokenizer_sha256": self.tokenizer_sha256, "order_version": self.order_version,
-            "attention": self.attention, "begun_from": self.begun_from, "versions": self.versions,
+            "attention": self.attention, "begun_from": self.begun_from,
+            "initial_weights": self.initial_weights, "versions": self.versions,
         }  # fmt: skip
         write_whole(run / RECORD, json.dumps(content, indent=1).encode())
 

@@ -7,13 +7,15 @@ so it is the same for any ranks and however often the run is resumed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.order import Order, Share
+from pipeline.data.order import places_of
 from pipeline.run import Spikes
 from pipeline.training.checkpoint import State, saved_steps
+from pipeline.training.readings import Readings, reading_of, with_reading
 
 
 class Rollback(Exception):
@@ -35,18 +37,39 @@ def checkpoint_before(checkpoints: Path, spike_step: int, skip_before: int) -> P
 
 
 def skipped_around(
-    settings: Spikes, order: Order, share: Share, spike_step: int, state: State
-) -> tuple[tuple[int, int], ...]:
-    """What `order` skips and what is read around a spike: sorted, disjoint [begin, end) of places.
+    settings: Spikes,
+    read_in: Callable[[int], tuple[int, int]],
+    spike_step: int,
+    now: Readings,
+    state: State,
+) -> Readings:
+    """What is read when a run goes on from a checkpoint's state without what is around a spike.
 
-    share: of any rank; state: of the checkpoint from which the run goes on.
+    read_in: sequence length and sequences of the step after so many; now: when the spike was found.
     """
     first = max(state.step, spike_step - 1 - settings.skip_before)
-    last = spike_step + settings.skip_after
-    begin = state.sequences + sum(map(share.sequences_of, range(state.step, first)))
-    stop = begin + sum(map(share.sequences_of, range(first, last)))
-    places = order.places(np.array([begin, stop - 1]))
-    ranges = sorted([*order.skipped, (int(places[0]), int(places[1]) + 1)])
+    begins, ends = dict[int, int](), dict[int, int]()
+    for step in range(state.step, spike_step + settings.skip_after):
+        length, sequences = read_in(step)
+        begin = ends.get(length, reading_of(state.readings, length).sequences)
+        if step >= first:
+            begins.setdefault(length, begin)
+        ends[length] = begin + sequences
+    found = state.readings
+    for length in {reading.sequence_length for reading in (*now, *state.readings)} | begins.keys():
+        skipped = reading_of(now, length).skipped
+        if length in begins:
+            skipped = _with_range(skipped, begins[length], ends[length])
+        found = with_reading(found, reading_of(found, length)._replace(skipped=skipped))
+    return found
+
+
+def _with_range(
+    skipped: tuple[tuple[int, int], ...], begin: int, end: int
+) -> tuple[tuple[int, int], ...]:
+    """With what is at positions [begin, end) of the rest: sorted, disjoint places."""
+    places = places_of(np.array([begin, end - 1]), skipped)
+    ranges = sorted([*skipped, (int(places[0]), int(places[1]) + 1)])
     merged = ranges[:1]
     for begin, end in ranges[1:]:
         if begin <= merged[-1][1]:

@@ -10,6 +10,7 @@ import importlib
 import json
 import math
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,12 +86,27 @@ def load_folder(folder: Path) -> Model:
     A discriminator of ELECTRA has its generator in `GENERATOR` below it.
     """
     try:
-        state, config = _read(folder)
+        state, config = read_folder(folder)
         if config.get("model_type") == ELECTRA.model_type:
-            return from_folders((state, config), _read(folder / GENERATOR)).eval()
+            _check_generator(folder, state)
+            return from_folders((state, config), read_folder(folder / GENERATOR)).eval()
         return from_hugging_face(state, config).eval()
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
+
+
+def _check_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> None:
+    """CheckpointError for one of ELECTRA's two networks alone, as they are published."""
+    if any(name.startswith("generator_predictions.") for name in state):
+        raise CheckpointError(
+            f"{folder} is ELECTRA's generator alone; put it at {GENERATOR}/ in the folder of its "
+            "discriminator, and give that"
+        )
+    if not (folder / GENERATOR / CONFIG).exists():
+        raise CheckpointError(
+            f"{folder} is ELECTRA's discriminator alone, and what it detects are the words of its "
+            f"generator: put the folder of that at {folder / GENERATOR}"
+        )
 
 
 def write_folder(model: Model, tokenizer: Path, folder: Path) -> None:
@@ -142,7 +158,7 @@ def _write(
     sync_directory(folder)
 
 
-def _read(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Weights, those beside them too, and configuration."""
     state = load_file(folder / WEIGHTS)
     if (folder / BOUNDARY_WEIGHTS).exists():

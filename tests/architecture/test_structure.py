@@ -156,6 +156,7 @@ COVERED_ELSEWHERE = {
     "pipeline/data/plain_text.py",  # tests/pipeline/data/test_documents.py
     "pipeline/data/batch.py", "pipeline/data/batches.py", "pipeline/data/background.py",
     "pipeline/data/columns.py", "pipeline/data/reading.py",  # tests/pipeline/data/test_loader.py
+    "pipeline/training/validating.py",  # tests/pipeline/training/test_loop.py
 }  # fmt: skip
 
 

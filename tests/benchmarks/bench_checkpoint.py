@@ -54,8 +54,8 @@ def saver_in(folder: Path) -> Saver:
 
 def state(step: int, shapes: dict[str, tuple[int, ...]]) -> State:
     return State(
-        step=step, sequences=step, updates=step, counters={}, run={}, fingerprints={},
-        skipped_ranges=(), left_out=(), recent_losses=(),
+        step=step, readings=(), updates=step, counters={}, run={}, fingerprints={},
+        left_out=(), recent_losses=(),
         world_size=1, stage=0, shapes=shapes, versions={},
     )  # fmt: skip
 
@@ -215,12 +215,15 @@ def pretend(early: Path, late: Path, step: int) -> None:
     assert found
     late.mkdir()
     (late / "run.json").write_bytes((early / "run.json").read_bytes())
-    sequences = found.state.sequences // found.state.step * step
+    readings = tuple(
+        reading._replace(sequences=reading.sequences // found.state.step * step)
+        for reading in found.state.readings
+    )
     fragments = [
         FragmentState(name, 0, *found.read(name, 0, math.prod(shape)))
         for name, shape in found.state.shapes.items()
     ]
-    saver_in(late).save(fragments, replace(found.state, step=step, sequences=sequences))
+    saver_in(late).save(fragments, replace(found.state, step=step, readings=readings))
 
 
 def main() -> None:

@@ -65,8 +65,8 @@ def save(engine: Engine, cluster: Cluster, folder: Path) -> Saver:
     if engine.stage == 0:
         fragments = divide(fragments, cluster.rank, cluster.world_size)
     state = State(
-        step=SAVED_AT, sequences=SAVED_AT * SEQUENCES, updates=engine.optimizer.steps, counters={},
-        skipped_ranges=(), left_out=(), recent_losses=(),
+        step=SAVED_AT, readings=(), updates=engine.optimizer.steps, counters={},
+        left_out=(), recent_losses=(),
         run={}, fingerprints={}, world_size=cluster.world_size, stage=engine.stage,
         shapes={part.name: tuple(part.shape) for part in engine.optimizer.logical}, versions={},
     )  # fmt: skip

@@ -19,6 +19,12 @@ from pipeline.data import shards
 from pipeline.data.order import Order
 from pipeline.data.reading import Dataset
 from pipeline.errors import run_command
+from pipeline.recipes import recipe
+from pipeline.settings import override
+from pipeline.training.job import Job, parse, read_job
+from pipeline.training.objectives import build_model
+from pipeline.training.saved import write_folder
+from tests.conftest import Command
 from tests.pipeline import preparing
 
 WORKER = Path(__file__).with_name("train_worker.py")
@@ -106,7 +112,25 @@ def arguments(prepared: Path) -> Arguments:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> Path:
+def short(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path, command: Command) -> Path:
+    """The sample corpus as `prepared`, in sequences of 16."""
+    output = tmp_path_factory.mktemp("short") / "sample"
+    result = command(
+        "prepare", "--corpus", "sample", "--recipe", "roberta_tiny", "--set",
+        "data.sequence_length=16", "--tokenizer", tiny_tokenizer, "--output", output,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return output
+
+
+PHASES = json.dumps([{"steps": 10, "sequence_length": 16, "sequences": 24}])
+"""Of a run over `prepared` and `short`."""
+
+
+@pytest.fixture(scope="session")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, arguments: Arguments, prepared: Path, short: Path
+) -> Path:
     """A folder of finished runs, named for ranks, rows of a micro-batch and what is special."""
     folder = tmp_path_factory.mktemp("runs")
     exact = {"encoder__dropout": 0}
@@ -124,6 +148,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> P
         place = parts.index("--data") + 1
         return [*parts[:place], parts[place], *parts[place:]]
 
+    def phased(name: str, *extra: object, **settings: object) -> list[str]:
+        """A command for a run of two phases, with dropout and two sizes of micro-batches."""
+        parts = arguments(folder / name, *extra, **settings, phases=PHASES)
+        parts.insert(parts.index("--data") + 1, str(short))
+        return parts
+
+    run = override(recipe("roberta_tiny"), [f"{name}={value}" for name, value in SETTINGS.items()])
+    model = build_model(run, seed=5)
+    write_folder(model, prepared / "tokenizer", folder / "model")
+    begins = ("--init", folder / "model")
     two = jobs(
         "two",
         arguments(folder / "2x8", **exact),
@@ -135,6 +169,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> P
             folder / "grown-moved", "--ds", "zero2", "--stop-at", 5, **grows, batch__per_device=3
         ),
         arguments(folder / "2x8-long", **LONG),
+        phased("phased-moved", "--ds", "zero3", "--stop-at", 12, **exact, batch__per_device=3),
+        arguments(folder / "init-moved", "--ds", "zero3", "--stop-at", 3, *begins, **exact),
     )
     one = jobs(
         "one",
@@ -145,6 +181,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory, arguments: Arguments) -> P
         arguments(folder / "grown", **grows),
         arguments(folder / "grown-moved", "--ds", "zero0", **grows),
         arguments(folder / "1x16-dropout"),
+        arguments(folder / "init", *begins, **exact),
+        arguments(folder / "init-moved", "--ds", "zero0", **exact),
+        phased("phased-exact", **exact),
+        phased("phased-moved", **exact),
+        phased("phased", batch__per_device=6),
+        *[
+            phased("phased-stops", "--stop-at", stop, batch__per_device=6)
+            for stop in (9, 10, 11, STEPS)  # the second is the boundary
+        ],
         arguments(folder / "packed", **packs),
         arguments(folder / "packed-resumed", "--stop-at", 7, **packs),
         arguments(folder / "packed-resumed", **packs),
@@ -175,3 +220,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return out.err if code else out.out
 
     return run
+
+
+def job(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Job:
+    """What a command line of pipeline.train asks for."""
+    monkeypatch.setattr(sys, "argv", ["train", *arguments])
+    return read_job(parse())

@@ -27,6 +27,7 @@ from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
 from pipeline.training.checkpoint import Alone, open_checkpoint, step_name, verify
 from pipeline.training.optim import FragmentState
+from pipeline.training.readings import Reading
 from pipeline.training.saving import Saver
 from tests.pipeline.conftest import (
     LONG,
@@ -196,7 +197,9 @@ def mended(
         return with_data(arguments(folder / run, **settings), broken)
 
     said = start_jobs(folder, spiky("spiky"), skips("skips"))
-    from_step(folder / "spiky", 5, folder / "spiky-told", skipped_ranges=((320, 448),))
+    from_step(
+        folder / "spiky", 5, folder / "spiky-told", readings=(Reading(32, 5 * 32, ((320, 448),)),)
+    )
     from_step(folder / "spiky", 10, folder / "spiky-killed")  # just after it went back
     from_step(folder / "skips", 7, folder / "skips-killed")
     shard = Path((folder / "file").read_text()).name.split(".")[0]

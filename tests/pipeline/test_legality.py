@@ -13,6 +13,58 @@ from pipeline.settings import override, setting_types
 RUN = recipe("roberta_base")
 
 
+PHASES = 'phases=[{"steps":900,"sequence_length":128,"sequences":256}]'
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (
+            f"steps=900 {PHASES}",
+            "phases take 900 of steps=900 and leave none to the last phase, of "
+            "data.sequence_length=512; raise steps above 900, lower phases.0.steps, or set "
+            "phases=[] for a run of one",
+        ),
+        (
+            f"{PHASES} phases.0.steps=0",
+            "phases.0.steps=0 is out of range; choose one in [1, inf)",
+        ),
+        (
+            f"{PHASES} phases.0.sequence_length=2",
+            "phases.0.sequence_length=2 is out of range; choose one in [3, 65535]",
+        ),
+        (
+            f"{PHASES} phases.0.sequence_length=600",
+            "phases.0.sequence_length=600 is longer than encoder.positions=512; raise "
+            "encoder.positions too",
+        ),
+        (
+            f"{PHASES} phases.0.sequence_length=5 data.format=segment_pair",
+            "phases.0.sequence_length=5 has no room for two segments of data.format=segment_pair; "
+            "set 6 or more",
+        ),
+        (
+            f"{PHASES} batch.warmup_steps=901",
+            "batch.warmup_steps=901 goes on behind the first phase, which ends at step 900; lower "
+            "it, or raise phases.0.steps",
+        ),
+        (
+            f"{PHASES} batch.warmup_steps=9 batch.first_sequences=300",
+            "batch.first_sequences=300 is above phases.0.sequences=256; a batch grows, so lower it "
+            "or set batch.warmup_steps=0",
+        ),
+        (f"{PHASES} phases.0.steps=9 phases.0.sequences=9", ""),
+    ],
+)
+def test_phases_fit_the_run(settings: str, message: str) -> None:
+    try:
+        override(RUN, settings.split())
+    except ConfigError as error:
+        assert str(error) == message
+    else:
+        assert not message
+
+
 def test_every_number_has_a_legal_range() -> None:
     kinds = setting_types(Run)
     assert set(INTERVALS) == {path for path, kind in kinds.items() if kind in (int, float)}

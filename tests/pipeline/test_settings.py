@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -152,6 +153,47 @@ def test_override_refuses(assignment: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         override(CAKE, [assignment])
     assert str(error.value) == message
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Party:
+    host: str
+    cakes: tuple[Cake, ...]
+
+
+PARTY = Party(host="Ann", cakes=(CAKE, CAKE))
+
+
+def test_lists_of_sections_are_kept() -> None:
+    assert from_dict(Party, json.loads(json.dumps(to_dict(PARTY)))) == PARTY
+    assert list(setting_types(Party)) == ["host", "cakes"]
+    assert fingerprint(PARTY) == fingerprint(json.loads(json.dumps(to_dict(PARTY))))
+    changed = override(PARTY, ["cakes.1.oven.degrees=200", "cakes.1.eggs=1e1"])
+    hot = override(CAKE, ["oven.degrees=200", "eggs=10"])
+    assert changed == Party(host="Ann", cakes=(CAKE, hot))
+    assert override(PARTY, ["cakes=[]"]).cakes == ()
+    assert override(PARTY, [f"cakes=[{json.dumps(PLAIN)}]", "cakes.0.eggs=1"]).cakes[0].eggs == 1
+
+
+@pytest.mark.parametrize(
+    "assignment, message",
+    [
+        (
+            "cakes=3",
+            "cakes=3 has the wrong type; give a JSON list of objects with name, eggs, oven.degrees,"
+            " oven.fan, oven.mode",
+        ),
+        ('cakes=[{"name":"a"}]', "missing settings: cakes.0.eggs, cakes.0.oven.degrees, "),
+        ("cakes.0.egs=1", "unknown setting cakes.0.egs; did you mean cakes.0.eggs?"),
+        ("cakes.0.eggs=x", "cakes.0.eggs='x' has the wrong type; give a whole number"),
+        ("cakes.2.eggs=1", "there is no cakes.2: cakes has 2 entries, counted from 0; set cakes "),
+        ("cakes.eggs=1", "unknown setting cakes.eggs; did you mean cakes?"),
+        ("host.0.eggs=1", "unknown setting host.0.eggs; did you mean host?"),
+    ],
+)
+def test_override_refuses_in_lists(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        override(PARTY, [assignment])
 
 
 def test_setting_types_lists_leaves_in_field_order() -> None:

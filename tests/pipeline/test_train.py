@@ -19,34 +19,17 @@ from pipeline import train
 from pipeline.data import batches
 from pipeline.data.order import Order
 from pipeline.data.reading import Dataset
-from pipeline.errors import CheckpointError, ConfigError, DataError, run_command
+from pipeline.errors import CheckpointError, DataError
 from pipeline.training.cluster import Cluster
 from pipeline.training.directory import claim
+from pipeline.training.initial_weights import folder_hash
 from pipeline.training.metrics import read_metrics
-from tests.pipeline.conftest import LONG, STEPS, Arguments, launch, started, torchrun
+from tests.pipeline.conftest import LONG, STEPS, Arguments, job, launch, started, torchrun
 
 TIMES = {
     "step_seconds", "data_seconds", "tokens_per_second",
     "slowest_rank", "slowest_host", "slowest_ratio",
 }  # fmt: skip
-
-
-def job(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> train.Job:
-    monkeypatch.setattr(sys, "argv", ["train", *arguments])
-    return train.read_job(train.parse())
-
-
-def refused(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> str:
-    """What the command ends in, with nothing else said."""
-    monkeypatch.setattr(sys, "argv", ["train", *arguments])
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
-    with pytest.raises(SystemExit) as ended:
-        run_command(train.main)
-    output, errors = capsys.readouterr()
-    assert ended.value.code == 2 and output == "" and errors.count("\n") == 1
-    return errors
 
 
 def alone() -> Cluster:
@@ -104,7 +87,7 @@ def test_a_run_has_what_it_promises(trained: Path) -> None:
     assert (run / "checkpoints" / "latest").read_text() == "step-00000020\n"
     record = json.loads((run / "run.json").read_text())
     assert record["run"]["batch"]["sequences"] == record["run"]["batch"]["per_device"] == 16
-    assert record["plan"]["world_size"] == 2 and record["plan"]["rows"] == 8
+    assert record["plans"][0]["world_size"] == 2 and record["plans"][0]["rows"] == 8
     assert record["attention"] == "scaled_dot_product_attention"
     assert record["versions"]["deepspeed"] and record["data"][0]["fingerprint"]
     last = read_metrics(run)[-1]
@@ -158,6 +141,33 @@ def test_killed_and_resumed_is_bit_identical(
     assert tensors(run, STEPS) == tensors(trained / "1x16-dropout", STEPS)
     assert lines(run) == lines(trained / "1x16-dropout")
     assert launch(*command).stdout.strip() == f"{run} is at step 20 already; nothing to do"
+
+
+def test_phases_resumed_around_their_boundary_are_bit_identical(trained: Path) -> None:
+    """A run that stopped before, at and behind it, in fp32 with dropout."""
+    assert tensors(trained / "phased", STEPS) == tensors(trained / "phased-stops", STEPS)
+    assert lines(trained / "phased") == lines(trained / "phased-stops")
+
+
+def test_phases_do_not_depend_on_ranks_micro_batches_or_stage(trained: Path) -> None:
+    once, moved = lines(trained / "phased-exact"), lines(trained / "phased-moved")
+    assert [line["sequence_length"] for line in moved] == [16] * 10 + [32] * 10
+    assert [line["sequences"] for line in moved] == list(accumulate([24] * 10 + [16] * 10))
+    losses = [[line["loss"] for line in run] for run in (once, moved)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    for count in ("tokens", "predictions", "epoch", "duplicate", "learning_rate"):
+        assert [line[count] for line in once] == [line[count] for line in moved]
+
+
+def test_a_run_begins_with_a_folder_on_any_ranks_and_stage(trained: Path) -> None:
+    """And goes on without it: the second part of `init-moved` was told nothing of it."""
+    once, moved = lines(trained / "init"), lines(trained / "init-moved")
+    losses = [[line["loss"] for line in run] for run in (once, moved)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[0][0] != pytest.approx(lines(trained / "1x16")[0]["loss"], rel=1e-3)
+    for run in ("init", "init-moved"):
+        begun = json.loads((trained / run / "run.json").read_text())["initial_weights"]
+        assert begun == {"folder": "model", "sha256": folder_hash(trained / "model"), "new": []}
 
 
 def test_packed_and_resumed_is_bit_identical(trained: Path) -> None:
@@ -284,8 +294,8 @@ def test_what_may_change_on_resume_may_change(
         "checkpoint__keep": 1, "logging__every": 2,
     }  # fmt: skip
     asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0, **free))
-    record, _, plan = train.prepare(asked, alone())
-    assert record.run == asked.run and plan.accumulation == 4
+    record, data = train.prepare(asked, alone())
+    assert record.run == asked.run and data.phases[0].plan.accumulation == 4
 
 
 def test_shards_of_another_recipe_or_tokenizer_are_refused(
@@ -296,79 +306,7 @@ def test_shards_of_another_recipe_or_tokenizer_are_refused(
         train.prepare(asked, alone())
     asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
     with pytest.raises(DataError, match="prepared with tokenizer sha256"):
-        train.open_data(asked, "0" * 64)
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--ds", "zero9"], "no ds file is called zero9"),
-        (["--stop-at", "21"], "--stop-at 21 is not a step of the run"),
-        (["--stop-at", "0"], "--stop-at 0 is not a step of the run"),
-        (["--run", "x.json"], "one of them"),
-        (["--set", "optimizer.lr=1"], "unknown setting optimizer.lr"),
-    ],
-)
-def test_a_command_line_that_makes_no_sense(
-    arguments: Arguments, monkeypatch: pytest.MonkeyPatch, extra: list[str], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        job(monkeypatch, arguments(Path("run"), *extra))
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("precision=fp16", "precision='fp16' is not a choice; choose one of fp32, bf16"),
-        ("optimizer.peak_lr=0", "optimizer.peak_lr=0.0 is out of range; choose one in (0, inf)"),
-        ("optimizer.peak_lr=-1e-3", "optimizer.peak_lr=-0.001 is out of range"),
-        ("optimizer.peak_lr=nan", "optimizer.peak_lr=nan has the wrong type; give a finite number"),
-        ("schedule.end_lr=-1", "schedule.end_lr=-1.0 is out of range; choose one in [0, inf)"),
-        ("schedule.end_lr=1", "schedule.end_lr=1.0 is above optimizer.peak_lr=0.02; lower it"),
-        ("optimizer.beta1=-0.1", "optimizer.beta1=-0.1 is out of range; choose one in [0, 1)"),
-        ("optimizer.beta1=1", "optimizer.beta1=1.0 is out of range; choose one in [0, 1)"),
-        ("optimizer.beta2=1.5", "optimizer.beta2=1.5 is out of range; choose one in [0, 1)"),
-        ("optimizer.eps=0", "optimizer.eps=0.0 is out of range; choose one in (0, 1)"),
-        ("optimizer.clip_norm=-1", "optimizer.clip_norm=-1.0 is out of range"),
-        ("optimizer.weight_decay=-1", "optimizer.weight_decay=-1.0 is out of range"),
-        ("optimizer.kind=sgd", "optimizer.kind='sgd' is not a choice; choose one of lamb, adamw"),
-        ("optimizer.lamb_variant=apex", "choose one of paper, nvlamb, albert, deepspeed"),
-    ],
-)
-def test_an_optimizer_that_cannot_be(
-    arguments: Arguments,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    setting: str,
-    message: str,
-) -> None:
-    chosen = [*arguments(Path("run"), "--dry-run"), "--set", setting]
-    line = refused(chosen, monkeypatch, capsys)
-    assert line.startswith("error: ") and message in line
-
-
-@pytest.mark.parametrize(
-    ("key", "message"),
-    [
-        ("optimizer", "set optimizer.kind and the settings beside it there"),
-        ("scheduler", "set schedule.kind and the settings beside it there"),
-        ("gradient_clipping", "set optimizer.clip_norm there"),
-        ("fp16", "set precision there"),
-    ],
-)
-def test_a_ds_file_cannot_name_an_optimizer(
-    arguments: Arguments,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    key: str,
-    message: str,
-) -> None:
-    file = tmp_path / "mine.json"
-    file.write_text(json.dumps({key: {}, "zero_optimization": {"stage": 1}}))
-    chosen = arguments(tmp_path / "run", "--dry-run", "--ds", file)
-    line = refused(chosen, monkeypatch, capsys)
-    assert line == f"error: {file}: key {key} belongs to the run; {message}\n"
+        train.open_data(asked, "0" * 64, 1)
 
 
 def test_the_real_command_says_so_too(arguments: Arguments, tmp_path: Path) -> None:
@@ -395,15 +333,6 @@ def test_stage_0_in_half_precision_is_told(
                 "warning: zero0 runs as ZeRO stage 1: DeepSpeed's stage 0 is exact in fp32 only\n"
             )
             assert "ZeRO stage 1" in output and "'stage': 1" in output
-
-
-def test_a_run_json_starts_the_same_run(
-    trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch, arguments: Arguments
-) -> None:
-    record = str(trained / "1x16" / "run.json")
-    parts = ["--run", record, "--data", str(prepared), "--output", str(trained / "1x16")]
-    same = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
-    assert job(monkeypatch, parts).run == same.run
 
 
 def test_an_output_that_cannot_be_a_run(tmp_path: Path) -> None:

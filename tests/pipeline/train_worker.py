@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pipeline import train
 from pipeline.training.cluster import Cluster, StopRequest
+from pipeline.training.job import parse, read_job
 
 
 def main() -> None:
@@ -20,7 +21,7 @@ def main() -> None:
     cluster = Cluster.join()
     for arguments in jobs:
         sys.argv[1:] = arguments
-        assert not train.train(train.read_job(train.parse()), cluster, StopRequest())
+        assert not train.train(read_job(parse()), cluster, StopRequest())
     cluster.leave()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from fastwarc.stream_io import Lz4Writer
 
 from pipeline.data import raw_bytes, tar_archives
 from pipeline.data.documents import cut, read, sniff
@@ -101,6 +102,19 @@ def test_openwebtext_as_published(
         for number, pages in enumerate(parts)
         for name, text in pages.items()
     ]
+
+
+def test_lz4_around_and_inside(tmp_path: Path) -> None:
+    packed = tmp_path / "in.tar.lz4"
+    with Lz4Writer(str(packed)) as writer:
+        writer.write(tar(PAGES))
+    expected = {name: text.decode().strip() for name, text in PAGES.items()}
+    assert texts(packed) == expected
+    outer = write(tmp_path, tar({"in": packed.read_bytes()}))
+    assert texts(outer) == {f"in/{name}": text for name, text in expected.items()}
+    outer = write(tmp_path, tar({"in": packed.read_bytes()[:-99]}))
+    with pytest.raises(DataError, match=rf"{outer}: in is (truncated|damaged)"):
+        records(outer)
 
 
 @pytest.mark.parametrize("nuls", [0, 512, 5120, 1, 511, 10_000])

@@ -54,6 +54,8 @@ def test_published_adam_and_schedule_are_the_paper_s(size: str) -> None:
     assert (optimizer.weight_decay, optimizer.decay_vectors) == (0.01, False)
     assert (published.batch.sequences, published.steps) == (256, 1_000_000)
     assert published.schedule.warmup_steps == 10_000
+    (phase,) = published.phases
+    assert (phase.steps, phase.sequence_length, phase.sequences) == (900_000, 128, 256)
     assert (ours.optimizer.kind, ours.batch.sequences) == ("lamb", 8_192)
 
 

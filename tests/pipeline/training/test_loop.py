@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,19 +23,20 @@ from pipeline.run import Run
 from pipeline.settings import override
 from pipeline.training.checkpoint import Alone, open_latest
 from pipeline.training.cluster import StopRequest
-from pipeline.training.evaluation import validation_loader
-from pipeline.training.inputs import train_loader
+from pipeline.training.feed import Feed
 from pipeline.training.loop import MOST_SKIPPED, Trainer, noise_seed
 from pipeline.training.metrics import Metrics, read_metrics
 from pipeline.training.objectives import build_model
 from pipeline.training.optim import FragmentState
-from pipeline.training.plan import make_plan
+from pipeline.training.phases import make_phases
 from pipeline.training.progress import Progress
+from pipeline.training.readings import Reading
 from pipeline.training.record import Record
 from pipeline.training.saving import Saver
 from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers
 from pipeline.training.tracing import Trace
+from pipeline.training.validating import Validator
 from pipeline.training.watchdog import Watchdog
 from tests.pipeline.conftest import poison
 from tests.pipeline.data.conftest import prepare_directory
@@ -88,26 +89,38 @@ class PlainEngine:
 
 
 def trainer(
-    prepared: Path, output: Path, progress: Progress, finite: bool = True, *settings: str
+    prepared: Path,
+    output: Path,
+    progress: Progress,
+    finite: bool = True,
+    *settings: str,
+    more: Sequence[Path] = (),
 ) -> Trainer:
+    """more: other directories of shards."""
     output.mkdir(exist_ok=True)
     run = override(recipe("roberta_tiny"), [*SETTINGS, *settings])
-    train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
-    plan = make_plan(run, 1, 1, [train], [validation])
-    cluster = SimpleNamespace(
+    data = {
+        split: [Dataset.open(path, split) for path in (prepared, *more)]
+        for split in ("train", "validation")
+    }
+    phases = make_phases(run, 1, 1, data["train"], data["validation"])
+    cluster: Any = SimpleNamespace(
         rank=0, world_size=1, device=torch.device("cpu"), control=None,
         agreed=contextlib.nullcontext, total=lambda sums: sums, any=bool,
         gather=lambda text: [text], each=lambda value: [value],
     )  # fmt: skip
+    engine: Any = PlainEngine(run, finite)
+    stop, metrics = StopRequest(), Metrics(output, progress.step)
     return Trainer(
-        record=Record.of(run, plan.to_dict(), [train], "attention"),
-        plan=plan,
-        cluster=cluster,  # type: ignore[arg-type]
-        engine=PlainEngine(run, finite),  # type: ignore[arg-type]
-        loader=train_loader(run, plan, cluster, (train,), progress.skipped_ranges),  # type: ignore[arg-type]
-        validation={"all": validation_loader([validation], 64)},
-        stop=StopRequest(),
-        metrics=Metrics(output, progress.step),
+        record=Record.of(run, [phase.plan.to_dict() for phase in phases], data["train"], "any"),
+        feed=Feed(phases, data["train"], cluster, progress),
+        cluster=cluster,
+        engine=engine,
+        validator=Validator(
+            engine=engine, cluster=cluster, stop=stop, metrics=metrics, watchdog=Watchdog(0, 60)
+        ),
+        stop=stop,
+        metrics=metrics,
         progress=progress,
         losses=LossWatch(run.spikes, torch.device("cpu")),
         stragglers=Stragglers(["here"], output, ForwardClock(torch.device("cpu"))),
@@ -131,7 +144,10 @@ def test_everything_comes_when_it_is_due(prepared: Path, tmp_path: Path) -> None
     checkpoint, _ = open_latest(tmp_path, Alone())
     assert checkpoint
     assert Progress.of(checkpoint.state) == Progress(
-        step=12, sequences=48, tokens=lines[-1]["tokens"], predictions=lines[-1]["predictions"]
+        step=12,
+        readings=(Reading(32, 48),),
+        tokens=lines[-1]["tokens"],
+        predictions=lines[-1]["predictions"],
     )
 
 
@@ -146,7 +162,7 @@ def test_a_validation_that_was_cut_short_is_made_up_for(prepared: Path, tmp_path
     running = trainer(prepared, tmp_path, Progress())
     answers = iter([False, True])
     stopping = SimpleNamespace(requested=False, mistake=None)
-    running.stop = stopping  # type: ignore[assignment]
+    running.stop = running.validator.stop = stopping  # type: ignore[assignment]
     running.cluster.any = lambda flag: flag or next(answers, False)  # type: ignore[misc]
     assert running.train(12)
     assert saved_steps(tmp_path) == ["step-00000004", "step-00000005"]
@@ -166,7 +182,7 @@ def test_a_gradient_that_stays_infinite_ends_the_run(prepared: Path, tmp_path: P
     assert lost.progress.sequences == 40
     assert read_metrics(tmp_path)[-1]["skipped_updates"] == 9
     recovered = replace(lost.progress, skipped_in_a_row=9).after(
-        SimpleNamespace(sequences=4), 70, True  # type: ignore[arg-type]
+        SimpleNamespace(sequences=4), 32, 70, True  # type: ignore[arg-type]
     )  # fmt: skip
     assert (recovered.skipped, recovered.skipped_in_a_row) == (10, 0)
 
@@ -181,6 +197,9 @@ SPIKES = (
     "spikes.deviations=3", "spikes.window=5", "spikes.rollbacks=2", "spikes.skip_before=1",
     "spikes.skip_after=1", *LEARNS,
 )  # fmt: skip
+
+
+SKIPS = (Reading(32, 0, ((224, 320),)),)
 
 
 @pytest.fixture(scope="module")
@@ -201,11 +220,9 @@ def test_a_run_that_goes_back_is_one_that_was_told_what_to_skip(
     assert not found.train(12)
     said = capsys.readouterr().err
     assert "warning: the loss of step 9 is" in said and "back to step 6, rollback 1 of 2" in said
-    assert found.progress.skipped_ranges == ((224, 320),)
+    assert found.progress.readings == (Reading(32, 384, ((224, 320),)),)
     assert (found.progress.spikes, found.progress.rollbacks) == (1, 1)
-    told = trainer(
-        spiky, tmp_path / "told", Progress(skipped_ranges=((224, 320),)), True, *LEARNS, logging
-    )
+    told = trainer(spiky, tmp_path / "told", Progress(readings=SKIPS), True, *LEARNS, logging)
     assert not told.train(12)
     for name, weight in told.engine.module.state_dict().items():
         assert torch.equal(weight, found.engine.module.state_dict()[name]), name
@@ -217,7 +234,7 @@ def test_a_run_that_goes_back_is_one_that_was_told_what_to_skip(
     assert common == [{name: line[name] for name in common[0]} for line in expected]
     assert (lines[-1]["rollbacks"], lines[-1]["skipped_sequences"]) == (1, 96)
     checkpoint, messages = open_latest(tmp_path / "found", Alone())
-    assert checkpoint and checkpoint.state.skipped_ranges == ((224, 320),) and not messages
+    assert checkpoint and checkpoint.state.readings == found.progress.readings and not messages
     assert len(checkpoint.state.recent_losses) == 5
 
 
@@ -240,7 +257,7 @@ def test_a_spike_without_a_checkpoint_before_it_is_told(
     assert (
         "there is no checkpoint before it to go back to; training goes" in capsys.readouterr().err
     )
-    assert running.progress.skipped_ranges == ()
+    assert running.progress.skipped_sequences == 0
 
 
 def test_after_the_last_rollback_the_run_ends(spiky: Path, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_micro_batches_are_the_fewest_and_equal(
 def test_a_plan_counts_what_is_there(prepared: Path) -> None:
     run = recipe("roberta_tiny")
     train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
-    plan = make_plan(run, 3, 1, [train], [validation])
+    plan = make_plan(run, 3, 1, [train], [validation], run.steps)
     totals = train.manifest.totals
     assert plan.train_sequences + plan.validation_sequences == totals["sequences"]
     assert (plan.rows, plan.accumulation, plan.filling) == (22, 1, 2)
@@ -47,10 +47,10 @@ def test_a_plan_counts_what_is_there(prepared: Path) -> None:
         "3 ranks x 1 micro-batches x 22 rows, 2 rows filled (3.0% of the work)" in plan.lines()[1]
     )
     with pytest.raises(ConfigError, match=r"batch.sequences=64 is smaller than the 65 ranks"):
-        make_plan(run, 65, 1, [train], [validation])
+        make_plan(run, 65, 1, [train], [validation], run.steps)
     behind = replace(run, encoder=replace(run.encoder, position_offset=1))
     with pytest.raises(ConfigError, match=r"goes with the pad id 0, .* has 1; set .*offset=2"):
-        make_plan(behind, 1, 1, [train], [validation])
+        make_plan(behind, 1, 1, [train], [validation], run.steps)
 
 
 def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> N
     train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
     mean = sum(shard.tokens for shard in train.shards) / int(train.shard_rows.sum())
     matched = replace(run, batch=replace(run.batch, step_tokens=100_000))
-    plan = make_plan(matched, 2, 1, [train], [validation])
+    plan = make_plan(matched, 2, 1, [train], [validation], run.steps)
     assert plan.sequences == round(100_000 / mean) > 64
     assert abs(plan.tokens - 2400 * 100_000) < 2400 * mean
     assert f"batch: about 100,000 tokens a step, {100_000 / plan.sequences:,.1f} a sequence" in (
@@ -66,10 +66,10 @@ def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> N
     )
     few = replace(run, batch=replace(run.batch, step_tokens=32))
     with pytest.raises(ConfigError, match=r"batch.sequences=1 \(batch.step_tokens=32\) is smaller"):
-        make_plan(few, 2, 1, [train], [validation])
+        make_plan(few, 2, 1, [train], [validation], run.steps)
     grows = replace(run.batch, step_tokens=100_000, warmup_steps=9, first_sequences=50_000)
     with pytest.raises(ConfigError, match=r"above the \d+ sequences of batch.step_tokens=100000"):
-        make_plan(replace(run, batch=grows), 2, 1, [train], [validation])
+        make_plan(replace(run, batch=grows), 2, 1, [train], [validation], run.steps)
 
 
 def test_rows_that_share_lines_are_planned_as_they_will_lie(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_rows_that_share_lines_are_planned_as_they_will_lie(tmp_path: Path) -> N
         encoder=replace(given.encoder, positions=70),
         batch=replace(given.batch, sequences=400, per_device=32, packing="rows"),
     )
-    plan = make_plan(run, 2, 1, [train], [train])
+    plan = make_plan(run, 2, 1, [train], [train], run.steps)
     order = Order(kind="global", seed=0, shard_rows=(train.shard_rows,))
     share = Share(sequences=400, per_device=1, world_size=2)
     steps = Loader([train], order, share, packing="rows").steps()
@@ -95,7 +95,7 @@ def test_rows_that_share_lines_are_planned_as_they_will_lie(tmp_path: Path) -> N
     words = f"400 sequences in {used} rows = 2 ranks x 6 micro-batches x {plan.rows} rows, "
     assert f"{words}{plan.filling} rows left for steps that need more" in plan.lines()[1]
     apart = replace(run, batch=replace(run.batch, packing="none"))
-    plain = make_plan(apart, 2, 1, [train], [train])
+    plain = make_plan(apart, 2, 1, [train], [train], run.steps)
     assert plan.step_flops < 0.85 * plain.step_flops
     assert attention_name(run, "cpu") == "row_attention"
 

@@ -12,6 +12,7 @@ from pipeline.errors import CheckpointError
 from pipeline.training.checkpoint import Alone, open_latest
 from pipeline.training.optim import FragmentState
 from pipeline.training.progress import Progress, begin, restore, state_of
+from pipeline.training.readings import Reading
 from pipeline.training.saving import Saver
 
 
@@ -42,8 +43,9 @@ def engine(shape: tuple[int, ...] = (2, 3)) -> Any:
 
 def test_what_is_saved_is_restored(tmp_path: Path) -> None:
     progress = Progress(
-        step=9, sequences=72, tokens=7000, predictions=900, skipped=2, skipped_in_a_row=1
-    )
+        step=9, readings=(Reading(16, 64, ((3, 5),)), Reading(32, 8)), tokens=7000,
+        predictions=900, skipped=2, skipped_in_a_row=1,
+    )  # fmt: skip
     record: Any = SimpleNamespace(run=Settings(), fingerprints={"tokenizer": "t"}, versions={})
     before = engine()
     before.flat.copy_(torch.arange(18.0).view(3, 6))
@@ -62,16 +64,17 @@ def test_what_is_saved_is_restored(tmp_path: Path) -> None:
 
 def test_a_fork_with_other_data_reads_them_from_their_beginning() -> None:
     counters = {"tokens": 9, "predictions": 3, "skipped": 0, "skipped_in_a_row": 0}
-    state = SimpleNamespace(step=5, sequences=80, counters=counters, fingerprints={"data-0": "a"})
-    state.skipped_ranges, state.left_out = ((3, 5),), ((0, "train-00000.arrow"),)
+    state = SimpleNamespace(step=5, counters=counters, fingerprints={"data-0": "a"})
+    state.readings = (Reading(32, 80, ((3, 5),)),)
+    state.left_out = ((0, "train-00000.arrow"),)
     checkpoint: Any = SimpleNamespace(state=state)
     same: Any = SimpleNamespace(fingerprints={"data-0": "a"})
     other: Any = SimpleNamespace(fingerprints={"data-0": "b"})
     assert begin(checkpoint, same, True).sequences == 80
-    assert begin(checkpoint, same, True).skipped_ranges == ((3, 5),)
+    assert begin(checkpoint, same, True).readings == state.readings
     assert begin(checkpoint, same, True).left_out == state.left_out
     assert begin(checkpoint, other, True).sequences == 0
-    assert begin(checkpoint, other, True).skipped_ranges == ()
+    assert begin(checkpoint, other, True).readings == ()
     assert begin(checkpoint, other, True).left_out == ()
     assert begin(checkpoint, other, True).step == 5
     assert begin(None, other, False).step == 0

@@ -27,7 +27,9 @@ def dataset(prepared: Path) -> Dataset:
 
 
 def record(dataset: Dataset) -> Record:
-    return Record.of(recipe("roberta_tiny"), {"rows": 32}, [dataset], "row_attention", "elsewhere")
+    return Record.of(
+        recipe("roberta_tiny"), [{"rows": 32}], [dataset], "row_attention", "elsewhere"
+    )
 
 
 def test_what_is_written_is_read(dataset: Dataset, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pipeline.recipes import recipe
 from pipeline.run import Run
 from pipeline.settings import override
 from pipeline.training.checkpoint import step_name
+from pipeline.training.readings import Reading
 from pipeline.training.rollback import checkpoint_before, skipped_around
 from pipeline.training.schedule import growth
 
@@ -49,26 +50,43 @@ def test_the_sequences_are_those_of_the_steps(begun_at: int) -> None:
     begun_at: the step from which a fork began to count the sequences of other data.
     """
     run = override(recipe("roberta_tiny"), [*GROWS, "spikes.skip_before=2", "spikes.skip_after=2"])
-    order = Order(kind="global", seed=0, shard_rows=(np.array([60]),), skipped=((10, 13), (40, 41)))
     read = iter([place for place in range(400) if not (10 <= place < 13 or place == 40)])
     sizes = [next((s for s, end in growth(run.batch) if n < end), 16) for n in range(20)]
     steps = [
         [next(read) for _ in range(size if number >= begun_at else 0)]
         for number, size in enumerate(sizes)
     ]
-    state: Any = SimpleNamespace(step=2, sequences=sum(map(len, steps[:2])))
+    state: Any = SimpleNamespace(step=2, readings=(Reading(32, sum(map(len, steps[:2]))),))
+    now = (Reading(32, 999, ((10, 13), (40, 41))),)
+    share = share_of(run)
     around = [place for step in steps[3:8] for place in step]
     wanted = {*around, 10, 11, 12, 40}
-    found = skipped_around(run.spikes, order, share_of(run), 6, state)
+    readings = skipped_around(
+        run.spikes, lambda step: (32, share.sequences_of(step)), 6, now, state
+    )
+    (reading,) = readings
+    assert reading[:2] == state.readings[0][:2]
+    found = reading.skipped
     assert {place for begin, end in found for place in range(begin, end)} == wanted
     assert all(a[1] < b[0] for a, b in pairwise(found))
 
 
 def test_nothing_before_the_checkpoint_is_skipped() -> None:
     run = override(recipe("roberta_tiny"), ["spikes.skip_before=9", "spikes.skip_after=0"])
-    order = Order(kind="global", seed=0, shard_rows=(np.array([60]),))
-    state: Any = SimpleNamespace(step=5, sequences=5 * 64)
-    assert skipped_around(run.spikes, order, share_of(run), 7, state) == ((5 * 64, 7 * 64),)
+    state: Any = SimpleNamespace(step=5, readings=(Reading(32, 5 * 64),))
+    found = skipped_around(run.spikes, lambda step: (32, 64), 7, (), state)
+    assert found == (Reading(32, 5 * 64, ((5 * 64, 7 * 64),)),)
+
+
+def test_what_is_around_a_spike_may_be_of_two_lengths() -> None:
+    """Steps 3 to 8 around a spike at 6, where step 6 is the first of another length."""
+    run = override(recipe("roberta_tiny"), ["spikes.skip_before=2", "spikes.skip_after=2"])
+    state: Any = SimpleNamespace(step=2, readings=(Reading(16, 20), Reading(64, 7)))
+    now = (Reading(16, 50), Reading(32, 4))
+    found = skipped_around(
+        run.spikes, lambda step: (16, 10) if step < 5 else (32, 4), 6, now, state
+    )
+    assert found == (Reading(16, 20, ((30, 50),)), Reading(32, 0, ((0, 12),)), Reading(64, 7))
 
 
 def test_skipped_places_are_left_out_of_the_order() -> None:

@@ -15,6 +15,7 @@ import torch
 
 from pipeline.training.checkpoint import Checkpoint, Ranks, State
 from pipeline.training.optim import FragmentState
+from pipeline.training.readings import Reading
 from pipeline.training.saving import Saver
 
 SHAPES = {"embedding.weight": (7, 3), "query.weight": (5, 5), "query.bias": (5,), "scale": ()}
@@ -98,8 +99,9 @@ def fragments(step: int, ranges: Iterable[Range] | None = None) -> list[Fragment
 
 def state(step: int, world_size: int = 1) -> State:
     return State(
-        step=step, sequences=step * 64, updates=step - 1, counters={"skipped": 1},
-        skipped_ranges=((3, 5),), left_out=((0, "train-00001.arrow"),), recent_losses=(2.5, 1 / 3),
+        step=step, updates=step - 1, counters={"skipped": 1},
+        readings=(Reading(16, step * 60, ((3, 5),)), Reading(32, step * 4)),
+        left_out=((0, "train-00001.arrow"),), recent_losses=(2.5, 1 / 3),
         run={"name": "toy", "optimizer": {"peak_lr": 1e-3}}, fingerprints={"data": "ab12"},
         world_size=world_size, stage=1, shapes=SHAPES, versions={"torch": "2"},
     )  # fmt: skip

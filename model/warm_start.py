@@ -1,0 +1,165 @@
+"""Weights of a folder of transformers -> a model that is about to be trained further.
+
+Other than in `hugging_face`, the model is there before: the encoder has to be the folder's own, a
+head that the folder lacks stays as it was initialised, and so do rows of tokens that it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.config import EncoderConfig
+from model.electra_folders import electra_config, joined
+from model.families import ELECTRA, Family, our_config
+from model.hugging_face import (
+    PADDED,
+    Model,
+    family,
+    logical_parameters,
+    pieces_of,
+    todays_name,
+)
+from model.replaced_tokens import ReplacedTokenModel
+
+Folder = tuple[Mapping[str, Tensor], Mapping[str, Any]]
+"""Weights and configuration."""
+FREE = {"dropout", "initializer_range", "vocab_size"}
+"""Settings of an encoder that say how it is trained, or that `Rows` makes up for."""
+HEADS = {
+    "head": "of masked words",
+    "pair_head": "of pairs of segments",
+    "boundary_head": "of span boundaries",
+    "detection": "of replaced tokens",
+}
+"""Parts of a model that a folder may lack."""
+GENERATOR_PARTS = ("generator", "head")
+"""Of them, those in the folder of ELECTRA's generator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Tokens that a model's vocabulary shares with a folder's."""
+
+    ours: Tensor
+    """Ids in the model [n]."""
+    theirs: Tensor
+    """Ids in the folder [n]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting that an encoder has otherwise in a folder."""
+
+    name: str
+    """The setting of `EncoderConfig`."""
+    theirs: object
+    ours: object
+
+
+def differences(
+    model: Model, theirs: Mapping[str, Any], *, generator: bool = False
+) -> list[Difference]:
+    """What keeps a model from computing what a folder's model computes, by its configuration.
+
+    generator: whether it is that of ELECTRA's generator. ValueError for a folder of another family,
+    or of a model that no setting of ours describes.
+    """
+    own = family(model)
+    if theirs.get("model_type") != own.model_type:
+        raise ValueError(
+            f"it is of the family {theirs.get('model_type')}, the run of {own.model_type}"
+        )
+    found = _their_encoder(own, theirs)
+    expected = model.config
+    if generator:
+        assert isinstance(model, ReplacedTokenModel)
+        expected = model.generator_config
+    ours = asdict(expected)
+    return [
+        Difference(name, value, ours[name])
+        for name, value in asdict(found).items()
+        if name not in FREE and value != ours[name]
+    ]
+
+
+def take_over(
+    model: Model, folder: Folder, generator: Folder | None, rows: Rows | None
+) -> tuple[list[str], list[str]]:
+    """Give a model what a folder has of its weights, after `differences`.
+
+    generator: the folder of ELECTRA's generator, None for a model that has none or a new one;
+    rows: None when all rows are the folder's. Returns what stays as it was initialised, and what of
+    the folder nobody takes. ValueError for an encoder that is not whole, and shapes that differ.
+    """
+    own = family(model)
+    state = _with_prefix({todays_name(name): weight for name, weight in folder[0].items()}, own)
+    if generator is not None:
+        assert isinstance(model, ReplacedTokenModel)
+        state = joined(state, generator[0], tied=model.generator is None)
+    _check_tied(state, own)
+    owners = _owners(model)
+    pieces = pieces_of(model)
+    lacking = sorted(pieces.keys() - state.keys())
+    optional = {*HEADS, *(GENERATOR_PARTS if generator is None else ())}
+    if wrong := [name for name in lacking if owners[name].split(".")[0] not in optional]:
+        raise ValueError(f"it lacks {', '.join(wrong[:3])}{' and more' * (len(wrong) > 3)}")
+    with torch.no_grad():
+        for name, piece in pieces.items():
+            if name in state:
+                _copy(name, piece, state[name], rows if owners[name] in PADDED else None)
+    used = pieces.keys() | own.tied.keys()
+    left = [name for name in state if name not in used and not name.startswith(own.unused)]
+    return _parts(lacking, owners), sorted({name.rpartition(".")[0] for name in left})
+
+
+def _their_encoder(own: Family, theirs: Mapping[str, Any]) -> EncoderConfig:
+    """The encoder of a configuration, of which training may drop whatever it wants."""
+    if "hidden_dropout_prob" in theirs:
+        theirs = {**theirs, "attention_probs_dropout_prob": theirs["hidden_dropout_prob"]}
+    return electra_config(theirs) if own is ELECTRA else our_config(theirs)[1]
+
+
+def _with_prefix(state: dict[str, Tensor], own: Family) -> dict[str, Tensor]:
+    """The names of an encoder that was saved without heads, such as `BertModel`'s, as with them."""
+    prefix = f"{own.model_type}."
+    if any(name.startswith(prefix) for name in state):
+        return state
+    return {prefix + name: weight for name, weight in state.items()}
+
+
+def _check_tied(state: Mapping[str, Tensor], own: Family) -> None:
+    for alias, name in own.tied.items():
+        if alias in state and name in state and not torch.equal(state[alias], state[name]):
+            raise ValueError(f"{alias} is not {name}; only tied weights can be taken over")
+
+
+def _owners(model: Model) -> dict[str, str]:
+    """transformers' name -> our parameter that holds it."""
+    return {part.name: part.parameter_name for part in logical_parameters(model)}
+
+
+def _copy(name: str, piece: Tensor, given: Tensor, rows: Rows | None) -> None:
+    expected = given.shape if rows is None else (piece.shape[0], *given.shape[1:])
+    if tuple(expected) != tuple(piece.shape):
+        raise ValueError(
+            f"{name} has shape {tuple(given.shape)}, the run needs {tuple(piece.shape)}"
+        )
+    if rows is None:
+        piece.copy_(given)
+    else:
+        piece[rows.ours] = given[rows.theirs].to(piece.dtype)
+
+
+def _parts(lacking: Sequence[str], owners: Mapping[str, str]) -> list[str]:
+    """What the weights belong to, in words."""
+    found: dict[str, list[str]] = {}
+    for name in lacking:
+        part = owners[name].split(".")[0]
+        words = f"the head {HEADS[part]}" if part in HEADS else "the generator's encoder"
+        found.setdefault(words, []).append(name.rpartition(".")[0])
+    return [f"{words} ({', '.join(sorted(set(names)))})" for words, names in found.items()]

@@ -1,0 +1,182 @@
+"""--init MODEL_DIR: a folder of transformers -> the weights that a new run begins with.
+
+The folder has to be of the recipe's family and hold the recipe's encoder. Its tokenizer has to give
+the ids of the shards, or the vocabulary is new: then a token that both have keeps its row, wherever
+it is, and every other row begins as the recipe says. Tokens are compared as they are written, which
+means the same in two vocabularies of one kind alone; of different kinds only special tokens are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from tokenizers import Tokenizer
+
+from model.families import ELECTRA
+from model.hugging_face import Model, family
+from model.warm_start import Difference, Folder, Rows, differences, take_over
+from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizer_json import ROLES
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.training.saved import CONFIG, GENERATOR, WEIGHTS, read_folder
+
+NEW = ("vocabulary", "generator")
+"""What --new may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a run began with, for its run.json and its user."""
+
+    described: dict[str, Any]
+    """Plain values: the folder's name and hash, what was new."""
+    lines: tuple[str, ...]
+    """In words."""
+
+
+def begin_with(model: Model, folder: Path, tokenizer: Path, new: Collection[str]) -> Beginning:
+    """Give a model as the recipe initialised it the weights of a folder.
+
+    tokenizer: of the shards; new: of NEW, what is not the folder's. ConfigError for a folder that
+    does not fit, CheckpointError for one that cannot be read.
+    """
+    content = _read(folder)
+    detects = family(model) is ELECTRA
+    if "generator" in new and not detects:
+        raise ConfigError("--new generator: this run has none; leave it out")
+    generator = None
+    if detects and "generator" not in new:
+        generator = _read_generator(folder)
+    _check_settings(model, folder, content[1], False)
+    if generator is not None:
+        _check_settings(model, folder / GENERATOR, generator[1], True)
+    both, said = _common_tokens(folder, tokenizer, "vocabulary" in new)
+    rows = None
+    if said or content[1]["vocab_size"] != model.config.vocab_size:
+        rows = Rows(torch.tensor(list(both.keys())), torch.tensor(list(both.values())))
+    try:
+        begun, unused = take_over(model, content, generator, rows)
+    except ValueError as error:
+        raise ConfigError(f"--init {folder} does not fit: {error}") from error
+    fresh = [f"new, as the recipe initialises it: {part}" for part in begun]
+    rest = [f"not used: {', '.join(unused)}"] if unused else []
+    described = {
+        "folder": folder.resolve().name, "sha256": folder_hash(folder),
+        "new": [*said, *fresh],
+    }  # fmt: skip
+    return Beginning(described, (f"begins with the weights of {folder}", *said, *fresh, *rest))
+
+
+def folder_hash(folder: Path) -> str:
+    """sha256 of a folder's weights, and of its generator's."""
+    digest = hashlib.sha256()
+    for path in (folder / WEIGHTS, folder / GENERATOR / WEIGHTS):
+        if path.exists():
+            with path.open("rb") as file:
+                while chunk := file.read(1 << 22):
+                    digest.update(chunk)
+    return digest.hexdigest()
+
+
+def check_beginning(described: Mapping[str, Any], folder: Path) -> None:
+    """CheckpointError when a run that goes on was begun with other weights than a folder's.
+
+    described: see `Beginning`, {} for none. The folder may be gone: nothing is read of it any more.
+    """
+    if not (folder / WEIGHTS).exists():
+        return
+    if described.get("sha256") != folder_hash(folder):
+        begun = f"those of {described['folder']}" if described else "the recipe's own"
+        raise CheckpointError(
+            f"--init {folder} holds other weights than the run was begun with, {begun}; repeat the "
+            "first command, or name another --output"
+        )
+
+
+def _read(folder: Path) -> Folder:
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).exists():
+            raise ConfigError(
+                f"--init {folder} holds no {name}; give a folder that transformers' "
+                "save_pretrained or pipeline.export wrote"
+            )
+    try:
+        return read_folder(folder)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise CheckpointError(f"--init {folder} cannot be read: {error}") from error
+
+
+def _read_generator(folder: Path) -> Folder:
+    if not (folder / GENERATOR / CONFIG).exists():
+        raise ConfigError(
+            f"--init {folder} has no generator: ELECTRA's is published as a folder of its own; put "
+            f"it at {folder / GENERATOR}, or give --new generator for one that begins anew"
+        )
+    return _read(folder / GENERATOR)
+
+
+def _check_settings(model: Model, folder: Path, theirs: Mapping[str, Any], generator: bool) -> None:
+    try:
+        found = differences(model, theirs, generator=generator)
+    except ValueError as error:
+        raise ConfigError(f"--init {folder} does not fit the recipe: {error}") from error
+    if found:
+        advice = " ".join(f"--set encoder.{part.name}={_value(part, theirs)}" for part in found)
+        if generator:
+            advice = "--set objective.generator.layers and width as its shares of the encoder's"
+        differ = ", ".join(f"{part.name} {part.theirs} (the run: {part.ours})" for part in found)
+        raise ConfigError(f"--init {folder} is another network: {differ}; add {advice}")
+
+
+def _value(part: Difference, theirs: Mapping[str, Any]) -> object:
+    """As `--set` takes it: a run has 0 for embeddings as wide as the encoder."""
+    return (
+        0
+        if part.name == "embedding_width" and part.theirs == theirs["hidden_size"]
+        else part.theirs
+    )
+
+
+def _common_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[dict[int, int], list[str]]:
+    """Ids of the shards -> ids of the folder; and what else begins how, "" when nothing does."""
+    theirs, ours = read_vocabulary(folder), read_vocabulary(tokenizer)
+    their_ids, our_ids = _ids(theirs), _ids(ours)
+    alike = theirs.kind == ours.kind
+    found = {our_ids[t]: their_ids[t] for t in our_ids if alike and t in their_ids}
+    found |= {getattr(ours, role): getattr(theirs, role) for role in ROLES}
+    if alike and theirs.lower_case == ours.lower_case and their_ids == our_ids:
+        if new:
+            raise ConfigError(
+                f"--new vocabulary: {folder} has the tokenizer of --data; leave it out"
+            )
+        return found, []
+    if not new:
+        moved = sum(their_ids.get(token) != index for token, index in our_ids.items())
+        why = f"{moved:,} of {len(our_ids):,} tokens have another id there, or none"
+        if not alike or not moved:
+            why = f"{_kind(ours)} here, {_kind(theirs)} there"
+        raise ConfigError(
+            f"--init {folder} was trained with another tokenizer than that of --data ({why}); "
+            f"prepare with --tokenizer {folder}, or give --new vocabulary to begin with its rows "
+            f"of the {len(found):,} tokens that both have"
+        )
+    return found, [
+        f"new vocabulary: {len(found):,} of {len(our_ids):,} tokens have their rows from there, "
+        f"{len(our_ids) - len(found):,} begin as the recipe initialises them"
+    ]
+
+
+def _kind(vocabulary: Vocabulary) -> str:
+    return f"{'uncased ' * vocabulary.lower_case}{vocabulary.kind}"
+
+
+def _ids(vocabulary: Vocabulary) -> dict[str, int]:
+    found: dict[str, int] = Tokenizer.from_str(vocabulary.tokenizer_json).get_vocab()
+    return found

@@ -1,0 +1,94 @@
+"""The held-out sequences of a run -> validation_* in its metrics, on steps where that is due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from tqdm import tqdm
+
+from model.objectives import LossPart, Objective
+from pipeline.data.loader import Loader
+from pipeline.errors import DataError
+from pipeline.training.cluster import Cluster, StopRequest
+from pipeline.training.engine import Engine
+from pipeline.training.evaluation import (
+    Scores,
+    corpus_fields,
+    evaluate_corpora,
+    evaluating,
+    validation_loaders,
+)
+from pipeline.training.metrics import Metrics
+from pipeline.training.phases import Phase
+from pipeline.training.watchdog import Watchdog
+
+
+@dataclass(slots=True, kw_only=True)
+class Validator:
+    """Scores the model under way; every method is collective."""
+
+    engine: Engine
+    cluster: Cluster
+    stop: StopRequest
+    metrics: Metrics | None
+    """On the first rank only."""
+    watchdog: Watchdog
+    loaders: dict[int, dict[str, Loader]] = field(default_factory=dict)
+    """Of the phases that were validated so far, by number and corpus."""
+
+    @property
+    def parts(self) -> tuple[LossPart, ...]:
+        """Of the loss."""
+        return cast(Objective, self.engine.module).parts
+
+    def validate(self, step: int, phase: Phase) -> bool:
+        """Score the held-out sequences of the length of a step's phase after it; False when asked
+        to stop before the end."""
+        parts = None
+        try:
+            with evaluating(self.engine.module):
+                parts = evaluate_corpora(
+                    self.engine,
+                    self.parts,
+                    self._loaders_of(phase),
+                    self.cluster.device,
+                    total=self.cluster.total,
+                    stopped=self._stops_between_batches,
+                )
+        except DataError as error:
+            self.stop.mistake = error
+            self.cluster.any(True)  # what the others ask before this batch
+        if parts is None:
+            return False
+        scores = Scores.total(parts.values()).metrics
+        with self.cluster.agreed():
+            if self.metrics:
+                self.metrics.write({"step": step, **corpus_fields(parts, "validation_")})
+                self.metrics.draw()
+                tqdm.write(
+                    f"step {step:,}: validation loss {scores['loss']:.4f}, at [MASK] "
+                    f"{scores['mask_loss']:.4f}, accuracy {scores['accuracy']:.2%}"
+                )
+        return True
+
+    def _loaders_of(self, phase: Phase) -> dict[str, Loader]:
+        if phase.number not in self.loaders:
+            cluster, attention = self.cluster, phase.run.batch.attention
+            self.loaders[phase.number] = validation_loaders(
+                phase.validation, phase.plan.rows, cluster.world_size, cluster.rank, attention
+            )
+        return self.loaders[phase.number]
+
+    def is_owed(self, step: int) -> bool:
+        """Whether a step that should have been validated was not."""
+        return self.cluster.any(bool(self.metrics) and not self._validated(step))
+
+    def _validated(self, step: int) -> bool:
+        assert self.metrics
+        last = self.metrics.last
+        return last.get("step") == step and "validation_loss" in last
+
+    def _stops_between_batches(self) -> bool:
+        self.watchdog.beat()
+        return self.cluster.any(self.stop.requested)

@@ -1,0 +1,166 @@
+"""Weights of transformers' own classes in a model of ours that was there before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from model.config import EncoderConfig
+from model.electra_folders import to_folders
+from model.families import their_config
+from model.objectives import MaskedLanguageModel
+from model.replaced_tokens import ReplacedTokenModel
+from model.warm_start import Rows, differences, take_over
+from tests.model.conftest import TOY
+
+BERT = replace(TOY, position_offset=0, segment_types=2, layer_norm_eps=1e-12)
+ALBERT = replace(BERT, embedding_width=16, sharing="all")
+FAMILIES = {"bert": BERT, "roberta": TOY, "albert": ALBERT}
+IDS = torch.randint(5, 300, (2, 9), generator=torch.Generator().manual_seed(0))
+
+
+def theirs_of(config: EncoderConfig, kind: Any, pairs: bool = False) -> Any:
+    """A model of theirs with every number drawn."""
+    theirs = kind(kind.config_class(**their_config(config, pairs))).eval()
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return theirs
+
+
+def taken(theirs: Any, model: Any, rows: Rows | None = None) -> tuple[list[str], list[str]]:
+    found = theirs.state_dict(), theirs.config.to_dict()
+    assert not differences(model, found[1])
+    return take_over(model, found, None, rows)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [
+        ("bert", transformers.BertForMaskedLM),
+        ("roberta", transformers.RobertaForMaskedLM),
+        ("albert", transformers.AlbertForMaskedLM),
+    ],
+)
+def test_a_model_computes_what_the_folder_s_computes(family: str, kind: Any) -> None:
+    theirs, model = theirs_of(FAMILIES[family], kind), MaskedLanguageModel(FAMILIES[family], seed=0)
+    assert taken(theirs, model.eval()) == ([], [])
+    with torch.no_grad():
+        expected, found = theirs(IDS).logits, model.logits(IDS, None)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_a_head_that_the_folder_lacks_stays_as_it_was_initialised() -> None:
+    """BertForMaskedLM has none for pairs, BertModel none for words and half of that for pairs."""
+    fresh = MaskedLanguageModel(BERT, seed=4, pair_weight=1.0, boundary_weight=1.0)
+    before = weights(fresh)
+    begun, unused = taken(theirs_of(BERT, transformers.BertForMaskedLM), fresh)
+    assert begun[0] == ("the head of pairs of segments (bert.pooler.dense, cls.seq_relationship)")
+    assert begun[1].startswith("the head of span boundaries (span_boundary") and not unused
+    for name, value in weights(fresh).items():
+        assert torch.equal(value, before[name]) == name.startswith(("pair_", "boundary_")), name
+    model = MaskedLanguageModel(BERT, seed=4, pair_weight=1.0)
+    theirs = theirs_of(BERT, transformers.BertModel)
+    begun, unused = taken(theirs, model.eval())
+    assert len(begun) == 2 and begun[0].startswith("the head of masked words (cls.predictions")
+    assert begun[1] == "the head of pairs of segments (cls.seq_relationship)"
+    with torch.no_grad():
+        expected, found = theirs(IDS).last_hidden_state, model.encoder(IDS, None)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert model.pair_head
+    assert torch.equal(model.pair_head.pooler.weight, theirs.pooler.dense.weight)
+
+
+def test_what_nobody_takes_is_named() -> None:
+    model = MaskedLanguageModel(BERT, seed=0)
+    begun, unused = taken(theirs_of(BERT, transformers.BertForPreTraining, True), model)
+    assert (begun, unused) == ([], ["bert.pooler.dense", "cls.seq_relationship"])
+
+
+def test_an_encoder_has_to_be_whole_and_the_same() -> None:
+    theirs, model = theirs_of(BERT, transformers.BertModel), MaskedLanguageModel(BERT, seed=0)
+    state, config = theirs.state_dict(), theirs.config.to_dict()
+    partial = {name: value for name, value in state.items() if "layer.1." not in name}
+    with pytest.raises(ValueError, match=r"it lacks bert\.encoder\.layer\.1\..* and more"):
+        take_over(model, (partial, config), None, None)
+    with pytest.raises(ValueError, match=r"has shape \(3, 48\), the run needs \(300, 48\)"):
+        words = "embeddings.word_embeddings.weight"
+        take_over(model, (state | {words: state[words][:3]}, config), None, None)
+    other = replace(BERT, layers=1, heads=6, dropout=0.5)
+    assert [part.name for part in differences(MaskedLanguageModel(other, seed=0), config)] == [
+        "layers", "heads",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="it is of the family bert, the run of roberta"):
+        differences(MaskedLanguageModel(TOY, seed=0), config)
+    assert not differences(model, config | {"attention_probs_dropout_prob": 0.7})
+
+
+def test_rows_of_tokens_that_both_have_are_copied() -> None:
+    """Here our id 7 is their 9, and so on; every other row is as it was initialised."""
+    ours, theirs_ids = torch.tensor([0, 7, 20]), torch.tensor([0, 9, 5])
+    theirs = theirs_of(BERT, transformers.BertForMaskedLM)
+    model = MaskedLanguageModel(replace(BERT, vocab_size=320), seed=6)
+    words, bias = model.encoder.embeddings.words.weight, model.head.bias
+    expected_words, expected_bias = words.detach().clone(), bias.detach().clone()
+    expected_words[ours] = theirs.bert.embeddings.word_embeddings.weight.detach()[theirs_ids]
+    expected_bias[ours] = theirs.cls.predictions.bias.detach()[theirs_ids]
+    taken(theirs, model, Rows(ours, theirs_ids))
+    assert torch.equal(words, expected_words) and torch.equal(bias, expected_bias)
+
+
+GENERATORS = {
+    "smaller": replace(BERT, width=24, heads=2, feed_forward=96, embedding_width=48, layers=1),
+    "the encoder itself": None,
+}
+
+
+def electra(name: str, seed: int) -> ReplacedTokenModel:
+    model = ReplacedTokenModel(BERT, GENERATORS[name], weight=50.0, seed=seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.1 * torch.randn(parameter.shape)
+    return model.eval()
+
+
+def weights(model: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.named_parameters()}
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_electra_s_two_folders(name: str) -> None:
+    source, model = electra(name, 1), electra(name, 2)
+    detector, filler = to_folders(source)
+    assert not differences(model, detector[1])
+    assert not differences(model, filler[1], generator=True)
+    assert take_over(model, detector, filler, None) == ([], [])
+    found, expected = weights(model), weights(source)
+    assert all(
+        torch.equal(found[name][:300], expected[name][:300])
+        for name in expected
+        if found[name].dim() == 1 or "words" in name
+    )
+    with torch.no_grad():
+        assert torch.equal(model.detect(IDS, None), source.detect(IDS, None))
+        assert torch.equal(model.logits(IDS, None), source.logits(IDS, None))
+
+
+def test_a_new_generator() -> None:
+    source, model = electra("smaller", 1), electra("smaller", 2)
+    before = weights(model)
+    detector, filler = to_folders(source)
+    begun, unused = take_over(model, detector, None, None)
+    assert begun[0].startswith("the generator's encoder (generator.electra.embeddings_project")
+    assert begun[1].startswith("the head of masked words (generator.generator_") and not unused
+    for name, value in weights(model).items():
+        new = name.startswith(("generator.", "head."))
+        assert torch.equal(value, before[name]) == new, name
+    wrong = filler[0] | {"electra.embeddings.LayerNorm.bias": torch.ones(48)}
+    with pytest.raises(ValueError, match="differs between generator and discriminator"):
+        take_over(model, detector, (wrong, filler[1]), None)

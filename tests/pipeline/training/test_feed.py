@@ -1,0 +1,149 @@
+"""Phases under way, with the plain engine of test_loop.py; with DeepSpeed in test_train.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from model.objectives import Sums
+from pipeline.data.loader import Loader
+from pipeline.data.order import Order, Share
+from pipeline.data.reading import Dataset
+from pipeline.errors import ConfigError
+from pipeline.training import loss_parts
+from pipeline.training.evaluation import evaluate, evaluating, validation_loader
+from pipeline.training.inputs import model_inputs
+from pipeline.training.loop import Trainer, noise_seed
+from pipeline.training.metrics import read_metrics
+from pipeline.training.phases import make_phases, phase_of
+from pipeline.training.progress import Progress
+from pipeline.training.readings import Reading
+from pipeline.training.schedule import learning_rate
+from pipeline.training.spikes import LossWatch, Spike
+from tests.pipeline.training.test_loop import trainer
+
+PHASES = [
+    {"steps": 4, "sequence_length": 16, "sequences": 6},
+    {"steps": 2, "sequence_length": 16, "sequences": 3},
+    {"steps": 3, "sequence_length": 32, "sequences": 4},
+]
+"""And the last three steps at 32, four sequences a step."""
+LENGTHS, SIZES = [16] * 6 + [32] * 6, [6] * 4 + [3] * 2 + [4] * 6
+SETTINGS = (f"phases={json.dumps(PHASES)}", "optimizer.peak_lr=1", "logging.every=1")
+
+
+def phased(prepared: Path, short: Path, output: Path, *settings: str) -> Trainer:
+    return trainer(short, output, Progress(), True, *SETTINGS, *settings, more=[prepared])
+
+
+def by_hand(running: Trainer, data: dict[int, Path], steps: int) -> list[float]:
+    """The losses of the first steps, with a loader of each length that just goes on."""
+    engine: Any = running.engine
+    losses, consumed = [], {16: 0, 32: 0}
+    for step in range(steps):
+        length, size = LENGTHS[step], SIZES[step]
+        dataset = Dataset.open(data[length])
+        order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
+        loader = Loader([dataset], order, Share(sequences=size, per_device=size))
+        batch = next(loader.micro_batches(consumed[length]))
+        consumed[length] += size
+        torch.manual_seed(noise_seed(0, step, 0, 0))
+        sums: Sums = engine(model_inputs(batch, torch.device("cpu"), 4))
+        loss = loss_parts.loss_sum(running.validator.parts, sums, batch.counts)
+        losses.append(float(loss.detach()) / batch.predictions)
+        engine.backward(loss, batch.predictions)
+        engine.step(learning_rate(running.run, step + 1))
+    return losses
+
+
+def test_each_phase_reads_on_where_its_length_stopped(
+    prepared: Path, short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside a loop by hand: one schedule, a position for each length, validation of the phase."""
+    data = {16: short, 32: prepared}
+    reference = phased(prepared, short, tmp_path / "reference")
+    losses = by_hand(reference, data, 5)
+    held_out = {}
+    for length in data:
+        loader = validation_loader([Dataset.open(data[length], "validation")], 64)
+        with evaluating(reference.engine.module):
+            scores = evaluate(
+                reference.engine, reference.validator.parts, loader, torch.device("cpu")
+            )
+        assert scores
+        held_out[length] = scores.metrics["loss"]
+    running = phased(prepared, short, tmp_path / "run")
+    assert not running.train(12)
+    lines = read_metrics(tmp_path / "run")
+    assert [line["sequence_length"] for line in lines] == LENGTHS
+    assert [line["loss"] for line in lines[:5]] == pytest.approx(losses, rel=1e-6)
+    assert lines[4]["validation_loss"] == pytest.approx(held_out[16], rel=1e-6)
+    assert abs(held_out[16] - held_out[32]) > 1e-4
+    assert running.progress.readings == (Reading(16, 30), Reading(32, 24))
+    assert "phase 3: steps 7 to 9, sequences of 32" in capsys.readouterr().out
+    again = phased(prepared, short, tmp_path / "again")
+    assert by_hand(again, data, 12)[6:] == pytest.approx(
+        [line["loss"] for line in lines[6:]], rel=1e-5
+    )
+
+
+def test_a_validation_owed_at_the_boundary_is_of_the_phase_that_ended(
+    prepared: Path, short: Path, tmp_path: Path
+) -> None:
+    settings = ("validation.every=6", "checkpoint.every=12")
+    whole = phased(prepared, short, tmp_path / "whole", *settings)
+    assert not whole.train(12)
+    cut = phased(prepared, short, tmp_path / "cut", *settings)
+    answers = iter([True])
+    plain = cut.cluster.any
+    cut.cluster.any = lambda flag: plain(flag) or next(answers, False)  # type: ignore[misc]
+    assert cut.train(12) and cut.progress.step == 6
+    assert "validation_loss" not in read_metrics(tmp_path / "cut")[-1]
+    cut.feed.enter(cut.progress.step, cut.progress.readings)  # as a resumed run is
+    assert not cut.train(12)
+    found, expected = (
+        [line.get("validation_loss") for line in read_metrics(tmp_path / name)]
+        for name in ("cut", "whole")
+    )
+    assert found == expected and found[5]
+
+
+def test_a_run_goes_back_over_the_boundary(
+    prepared: Path, short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spike in the first step at 32; the step before it, at 16, is left out with it."""
+    settings = (
+        "spikes.deviations=1e9", "spikes.rollbacks=1", "spikes.skip_before=1",
+        "spikes.skip_after=0", "checkpoint.every=5",
+    )  # fmt: skip
+    running = phased(prepared, short, tmp_path / "run", *settings)
+    receive = LossWatch.receive
+
+    def alarmed(self: LossWatch, total: int) -> Spike | None:
+        found = receive(self, total)
+        first = running.progress.step == 7 and not running.progress.rollbacks
+        return Spike(7, 9.0, 1.0, 2e9) if first else found
+
+    monkeypatch.setattr(LossWatch, "receive", alarmed)
+    assert not running.train(12)
+    assert running.progress.rollbacks == 1
+    assert running.progress.readings == (Reading(16, 30, ((27, 30),)), Reading(32, 24, ((0, 4),)))
+    assert [line["sequence_length"] for line in read_metrics(tmp_path / "run")] == LENGTHS
+
+
+def test_phases_and_shards_that_do_not_fit(prepared: Path, short: Path, tmp_path: Path) -> None:
+    running = phased(prepared, short, tmp_path)
+    phases = running.feed.phases
+    assert [phase_of(phases, step).number for step in (0, 3, 4, 5, 6, 8, 9, 11, 99)] == [
+        1, 1, 2, 2, 3, 3, 4, 4, 4,
+    ]  # fmt: skip
+    assert [phase.plan.rows for phase in phases] == [6, 3, 4, 4]
+    assert [phase.plan.epochs * phase.plan.train_sequences for phase in phases] == pytest.approx(
+        [24, 6, 12, 12]
+    )
+    with pytest.raises(ConfigError, match="smaller than the 4 ranks"):
+        make_phases(running.run, 4, 1, running.feed.datasets, running.feed.datasets)

@@ -1,0 +1,212 @@
+"""--init; that ranks, stages and a resume change nothing is in test_train.py."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from tokenizers import Tokenizer
+
+from model.hugging_face import Model
+from model.warm_start import Rows
+from pipeline.data.reading import Dataset
+from pipeline.data.tokenizer_folders import save_vocabulary
+from pipeline.data.vocabulary import Vocabulary
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.recipes import recipe
+from pipeline.settings import override
+from pipeline.training import initial_weights
+from pipeline.training.evaluation import evaluate, validation_loader
+from pipeline.training.initial_weights import begin_with, check_beginning
+from pipeline.training.objectives import build_model
+from pipeline.training.saved import load_folder, write_folder
+
+SMALL = ["encoder.layers=1", "encoder.width=32", "encoder.heads=2", "encoder.feed_forward=64"]
+
+
+def small(name: str, seed: int, *settings: str) -> Model:
+    return build_model(override(recipe(name), [*SMALL, *settings]), seed).eval()
+
+
+@pytest.fixture(scope="module")
+def folder(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """RoBERTa and the tokenizer of `prepared`, as transformers saves them."""
+    path = tmp_path_factory.mktemp("folders") / "roberta"
+    config = transformers.RobertaConfig(
+        vocab_size=2048, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=64, max_position_embeddings=34, type_vocab_size=1, pad_token_id=1,
+        layer_norm_eps=1e-5, initializer_range=0.2,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    transformers.RobertaForMaskedLM(config).save_pretrained(path)
+    transformers.AutoTokenizer.from_pretrained(prepared / "tokenizer").save_pretrained(path)
+    return path
+
+
+def test_the_first_validation_loss_is_theirs(prepared: Path, folder: Path) -> None:
+    model = small("roberta_tiny", 1)
+    begun = begin_with(model, folder, prepared / "tokenizer", ())
+    assert begun.lines == (f"begins with the weights of {folder}",)
+    assert begun.described["folder"] == "roberta" and len(begun.described["sha256"]) == 64
+    loader = validation_loader([Dataset.open(prepared, "validation")], 64)
+    found = evaluate(model, model.parts, loader, torch.device("cpu"))
+    assert found
+    theirs: Any = transformers.RobertaForMaskedLM.from_pretrained(folder).eval()
+    total, count = 0.0, 0
+    for batch in loader.micro_batches():
+        shown = torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]
+        with torch.no_grad():
+            logits = theirs(batch.input_ids, attention_mask=shown.long()).logits.flatten(0, 1)
+        used = batch.predictions
+        losses = F.cross_entropy(
+            logits[batch.positions[:used]], batch.labels[:used], reduction="sum"
+        )
+        total, count = total + float(losses), count + used
+    assert found.metrics["loss"] == pytest.approx(total / count, rel=1e-5)
+
+
+def refusal(model: Model, folder: Path, tokenizer: Path, *new: str) -> str:
+    with pytest.raises(ConfigError) as error:
+        begin_with(model, folder, tokenizer, new)
+    return str(error.value)
+
+
+def test_a_folder_that_does_not_fit_says_what_would(
+    prepared: Path, folder: Path, tmp_path: Path
+) -> None:
+    tokenizer = prepared / "tokenizer"
+    other = small("roberta_tiny", 0, "encoder.layers=2", "encoder.dropout=0.3")
+    assert refusal(other, folder, tokenizer) == (
+        f"--init {folder} is another network: layers 1 (the run: 2); add --set encoder.layers=1"
+    )
+    assert refusal(small("bert_tiny", 0), folder, tokenizer) == (
+        f"--init {folder} does not fit the recipe: it is of the family roberta, the run of bert"
+    )
+    ours = small("roberta_tiny", 0)
+    assert "this run has none; leave it out" in refusal(ours, folder, tokenizer, "generator")
+    assert "has the tokenizer of --data; leave it" in refusal(ours, folder, tokenizer, "vocabulary")
+    assert f"--init {tmp_path} holds no config.json" in refusal(ours, tmp_path, tokenizer)
+    half = Path(shutil.copytree(folder, tmp_path / "half"))
+    (half / "model.safetensors").unlink()
+    assert f"--init {half} holds no model.safetensors" in refusal(ours, half, tokenizer)
+    (half / "model.safetensors").write_bytes(b"no")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        begin_with(ours, half, tokenizer, ())
+
+
+@pytest.fixture(scope="module")
+def tokenizers(
+    word_vocabularies: dict[str, Vocabulary], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    path = tmp_path_factory.mktemp("tokenizers")
+    for name, vocabulary in word_vocabularies.items():
+        save_vocabulary(vocabulary, path / name, 64)
+    return path
+
+
+def test_a_new_vocabulary_keeps_the_rows_of_tokens_that_agree(
+    tokenizers: Path, tmp_path: Path
+) -> None:
+    """By token, one after the other: cased in the folder, uncased here."""
+    sizes = ("data.vocab_size=2000", "encoder.position_offset=0")
+    source, model = small("bert_tiny", 1, *sizes), small("bert_tiny", 2, *sizes)
+    words = [part.encoder.embeddings.words.weight for part in (source, model)]
+    fresh = words[1].detach().clone()
+    write_folder(source, tokenizers / "wordpiece", tmp_path / "cased")
+    ours = tokenizers / "wordpiece-uncased"
+    said = refusal(model, tmp_path / "cased", ours)
+    assert re.search(r"another tokenizer than that of --data \(1,\d+ of 2,000 tokens have", said)
+    assert f"prepare with --tokenizer {tmp_path / 'cased'}, or give --new vocabulary" in said
+    begun = begin_with(model, tmp_path / "cased", ours, ("vocabulary",))
+    theirs, mine = (
+        Tokenizer.from_file(str(path / "tokenizer.json"))
+        for path in (tokenizers / "wordpiece", ours)
+    )
+    kept = 0
+    for index in range(2000):
+        there = theirs.token_to_id(mine.id_to_token(index))
+        expected = fresh[index] if there is None else words[0][there]
+        kept += there is not None
+        assert torch.equal(words[1][index], expected)
+    assert 100 < kept < 2000
+    assert begun.lines[1] == (
+        f"new vocabulary: {kept:,} of 2,000 tokens have their rows from there, {2000 - kept:,} "
+        "begin as the recipe initialises them"
+    )
+
+
+def test_of_another_kind_only_special_tokens_are_the_same(tokenizers: Path, tmp_path: Path) -> None:
+    sizes = ("data.vocab_size=2000", "encoder.position_offset=0")
+    source, model = small("bert_tiny", 1, *sizes), small("bert_tiny", 2, *sizes)
+    write_folder(source, tokenizers / "wordpiece-uncased", tmp_path / "model")
+    unigram = tokenizers / "unigram"
+    assert "(unigram here, uncased wordpiece there)" in refusal(model, tmp_path / "model", unigram)
+    begun = begin_with(model, tmp_path / "model", unigram, ("vocabulary",))
+    assert "5 of 2,000 tokens have their rows" in begun.lines[1]
+    words = [part.encoder.embeddings.words.weight for part in (source, model)]
+    mask = [
+        Tokenizer.from_file(str(tokenizers / name / "tokenizer.json")).token_to_id("[MASK]")
+        for name in ("wordpiece-uncased", "unigram")
+    ]
+    assert torch.equal(words[1][mask[1]], words[0][mask[0]])
+
+
+def test_a_table_with_more_rows_than_tokens(
+    prepared: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder whose rows were padded has the same ids: those of tokens are taken."""
+    given: list[Rows | None] = []
+    take_over = initial_weights.take_over
+
+    def watched(model: Any, content: Any, generator: Any, rows: Rows | None) -> Any:
+        given.append(rows)
+        return take_over(model, content, generator, rows)
+
+    monkeypatch.setattr(initial_weights, "take_over", watched)
+    wide = small("roberta_tiny", 0, "data.vocab_size=2100")
+    begun = begin_with(wide, folder, prepared / "tokenizer", ())
+    (rows,) = given
+    assert rows and torch.equal(rows.ours, rows.theirs) and len(begun.lines) == 1
+
+
+def test_electra_wants_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Path) -> None:
+    tokenizer = tokenizers / "wordpiece-uncased"
+    settings = ("data.vocab_size=2000", "encoder.width=128", "encoder.heads=2")
+    source, model = small("electra_tiny", 1, *settings), small("electra_tiny", 2, *settings)
+    folder = tmp_path / "electra"
+    write_folder(source, tokenizer, folder)
+    assert len(begin_with(model, folder, tokenizer, ()).lines) == 1
+    assert torch.equal(
+        model.state_dict()["detection.dense.weight"], source.state_dict()["detection.dense.weight"]
+    )
+    shutil.move(folder / "generator", tmp_path / "elsewhere")
+    assert refusal(model, folder, tokenizer) == (
+        f"--init {folder} has no generator: ELECTRA's is published as a folder of its own; put it "
+        f"at {folder / 'generator'}, or give --new generator for one that begins anew"
+    )
+    for alone, said in ((folder, "discriminator alone"), (tmp_path / "elsewhere", "generator al")):
+        with pytest.raises(CheckpointError, match=f"{alone} is ELECTRA's {said}"):
+            load_folder(alone)
+    begun = begin_with(small("electra_tiny", 2, *settings), folder, tokenizer, ("generator",))
+    assert "new, as the recipe initialises it: the generator's encoder (" in begun.lines[1]
+    assert begun.described["new"] == list(begun.lines[1:])
+
+
+def test_a_run_goes_on_without_the_folder_but_not_with_another(
+    prepared: Path, folder: Path, tmp_path: Path
+) -> None:
+    described = begin_with(small("roberta_tiny", 1), folder, prepared / "tokenizer", ()).described
+    check_beginning(described, folder)
+    check_beginning(described, tmp_path / "gone")
+    other = tmp_path / "other"
+    write_folder(small("roberta_tiny", 9), prepared / "tokenizer", other)
+    with pytest.raises(CheckpointError, match="other weights than the run was begun with, th"):
+        check_beginning(described, other)
+    with pytest.raises(CheckpointError, match="begun with, the recipe's own; repeat the first"):
+        check_beginning({}, other)

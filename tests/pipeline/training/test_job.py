@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import train
+from pipeline.errors import ConfigError, run_command
+from tests.pipeline.conftest import Arguments, job
+
+
+def refused(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """What the command ends in, with nothing else said."""
+    monkeypatch.setattr(sys, "argv", ["train", *arguments])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
+    with pytest.raises(SystemExit) as ended:
+        run_command(train.main)
+    output, errors = capsys.readouterr()
+    assert ended.value.code == 2 and output == "" and errors.count("\n") == 1
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--ds", "zero9"], "no ds file is called zero9"),
+        (["--stop-at", "21"], "--stop-at 21 is not a step of the run"),
+        (["--stop-at", "0"], "--stop-at 0 is not a step of the run"),
+        (["--run", "x.json"], "one of them"),
+        (["--init", "model", "--from", "run"], "--init begins a run with weights, --from with"),
+        (["--new", "vocabulary"], "--new says what is not that of --init MODEL_DIR; give that too"),
+        (["--set", "optimizer.lr=1"], "unknown setting optimizer.lr"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense(
+    arguments: Arguments, monkeypatch: pytest.MonkeyPatch, extra: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        job(monkeypatch, arguments(Path("run"), *extra))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("precision=fp16", "precision='fp16' is not a choice; choose one of fp32, bf16"),
+        ("optimizer.peak_lr=0", "optimizer.peak_lr=0.0 is out of range; choose one in (0, inf)"),
+        ("optimizer.peak_lr=-1e-3", "optimizer.peak_lr=-0.001 is out of range"),
+        ("optimizer.peak_lr=nan", "optimizer.peak_lr=nan has the wrong type; give a finite number"),
+        ("schedule.end_lr=-1", "schedule.end_lr=-1.0 is out of range; choose one in [0, inf)"),
+        ("schedule.end_lr=1", "schedule.end_lr=1.0 is above optimizer.peak_lr=0.02; lower it"),
+        ("optimizer.beta1=-0.1", "optimizer.beta1=-0.1 is out of range; choose one in [0, 1)"),
+        ("optimizer.beta1=1", "optimizer.beta1=1.0 is out of range; choose one in [0, 1)"),
+        ("optimizer.beta2=1.5", "optimizer.beta2=1.5 is out of range; choose one in [0, 1)"),
+        ("optimizer.eps=0", "optimizer.eps=0.0 is out of range; choose one in (0, 1)"),
+        ("optimizer.clip_norm=-1", "optimizer.clip_norm=-1.0 is out of range"),
+        ("optimizer.weight_decay=-1", "optimizer.weight_decay=-1.0 is out of range"),
+        ("optimizer.kind=sgd", "optimizer.kind='sgd' is not a choice; choose one of lamb, adamw"),
+        ("optimizer.lamb_variant=apex", "choose one of paper, nvlamb, albert, deepspeed"),
+    ],
+)
+def test_an_optimizer_that_cannot_be(
+    arguments: Arguments,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    setting: str,
+    message: str,
+) -> None:
+    chosen = [*arguments(Path("run"), "--dry-run"), "--set", setting]
+    line = refused(chosen, monkeypatch, capsys)
+    assert line.startswith("error: ") and message in line
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("optimizer", "set optimizer.kind and the settings beside it there"),
+        ("scheduler", "set schedule.kind and the settings beside it there"),
+        ("gradient_clipping", "set optimizer.clip_norm there"),
+        ("fp16", "set precision there"),
+    ],
+)
+def test_a_ds_file_cannot_name_an_optimizer(
+    arguments: Arguments,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    key: str,
+    message: str,
+) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({key: {}, "zero_optimization": {"stage": 1}}))
+    chosen = arguments(tmp_path / "run", "--dry-run", "--ds", file)
+    line = refused(chosen, monkeypatch, capsys)
+    assert line == f"error: {file}: key {key} belongs to the run; {message}\n"
+
+
+def test_a_run_json_starts_the_same_run(
+    trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch, arguments: Arguments
+) -> None:
+    record = str(trained / "1x16" / "run.json")
+    parts = ["--run", record, "--data", str(prepared), "--output", str(trained / "1x16")]
+    same = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
+    assert job(monkeypatch, parts).run == same.run

@@ -1,0 +1,70 @@
+"""Which phases a run has; what they read, one after the other, is in test_feed.py."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.reading import Dataset
+from pipeline.errors import ConfigError, DataError
+from pipeline.recipes import recipe
+from pipeline.run import Run
+from pipeline.settings import override
+from pipeline.training.phases import as_read, check_lengths, check_shards, runs_of
+
+BERT = recipe("bert_base_published")
+PHASE = '{"steps":9,"sequence_length":16,"sequences":8}'
+
+
+def tiny(*settings: str) -> Run:
+    return override(recipe("roberta_tiny"), [f"phases=[{PHASE}]", *settings])
+
+
+def test_bert_s_are_the_paper_s() -> None:
+    """90 % of the steps at 128; a micro-batch holds as many tokens in both."""
+    (begin, end, first), (again, last, second) = runs_of(BERT)
+    assert (begin, end, again, last) == (0, 900_000, 900_000, 1_000_000)
+    assert (first.data.sequence_length, second.data.sequence_length) == (128, 512)
+    assert first.batch.sequences == second.batch.sequences == 256
+    assert first.batch.per_device == 4 * second.batch.per_device
+    assert first.schedule == second.schedule == BERT.schedule and first.steps == 1_000_000
+
+
+def test_a_run_without_phases_is_one() -> None:
+    run = recipe("roberta_tiny")
+    assert runs_of(run) == [(0, run.steps, run)]
+
+
+def test_a_batch_grows_in_the_first_phase_alone() -> None:
+    grows = tiny("batch.warmup_steps=5", "batch.first_sequences=2")
+    assert [part.batch.warmup_steps for *_, part in runs_of(grows)] == [5, 0]
+
+
+def test_shards_belong_to_the_phase_of_their_length(prepared: Path, short: Path) -> None:
+    long, small = Dataset.open(prepared), Dataset.open(short)
+    run = tiny()
+    assert as_read(run, small).data.sequence_length == 16
+    check_shards(run, [small, long], "")
+    check_lengths(run, [long, small])
+    check_lengths(recipe("roberta_tiny"), [small])  # check_shards says what is wrong with it
+    with pytest.raises(DataError, match=r"prepared with data.masks.rate=0.15, the run asks 0.2"):
+        check_shards(override(run, ["data.masks.rate=0.2"]), [small, long], "")
+    family = f"--set data.tokenizer={long.manifest.data['tokenizer']} if that is what you want"
+    with pytest.raises(DataError, match=family):
+        check_shards(recipe("bert_tiny"), [long], "")
+    with pytest.raises(DataError, match="prepared with tokenizer sha256"):
+        check_shards(run, [small, long], "0" * 64)
+    missing = (
+        "the phases of the run read sequences of 16 and 32, no --data has any of 16; prepare the "
+        "text with data.sequence_length=16 too and name its directory with the others"
+    )
+    with pytest.raises(ConfigError, match=re.escape(missing)):
+        check_lengths(run, [long])
+    unread = f"no phase reads {short}, which has sequences of 16: those of the run are of 24 and 32"
+    other = Dataset.open(short)
+    other.manifest = replace(small.manifest, sequence_length=24)
+    with pytest.raises(ConfigError, match=re.escape(unread)):
+        check_lengths(tiny("phases.0.sequence_length=24"), [long, other, small])

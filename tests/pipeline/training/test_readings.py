@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import json
+
+from pipeline.training.readings import (
+    Reading,
+    from_json,
+    reading_of,
+    skipped_in_words,
+    with_reading,
+)
+
+READINGS = (Reading(16, 60, ((3, 5), (9, 10))), Reading(32, 4))
+
+
+def test_one_of_each_length() -> None:
+    assert reading_of(READINGS, 32) == Reading(32, 4)
+    assert reading_of(READINGS, 64) == Reading(64, 0, ())
+    assert with_reading(READINGS, Reading(24, 1)) == (READINGS[0], Reading(24, 1), READINGS[1])
+    assert with_reading(READINGS, Reading(16, 61)) == (Reading(16, 61), READINGS[1])
+
+
+def test_json_gives_them_back() -> None:
+    assert from_json(json.loads(json.dumps(READINGS))) == READINGS
+
+
+def test_skipped_places_in_words() -> None:
+    assert skipped_in_words(READINGS) == ["[3, 5) of 16", "[9, 10) of 16"]
+    assert skipped_in_words(READINGS[:1]) == ["[3, 5)", "[9, 10)"]
