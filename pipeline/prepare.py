@@ -33,6 +33,7 @@ from pipeline.data.preparation import Preparation
 from pipeline.data.ranks import join, run_together
 from pipeline.data.records import Source
 from pipeline.data.remote import local_inputs
+from pipeline.data.source_table import GROUPS
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizer_training import train
@@ -76,6 +77,8 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     started_at = time.perf_counter()
     run = chosen_recipe(arguments.recipe, arguments.set)
     inputs = local_inputs(arguments.input, downloads(), copying=not arguments.dry_run)
+    if arguments.fetch and inputs != arguments.input and arguments.corpus not in GROUPS:
+        return
     inputs = obtained(
         arguments.corpus, inputs, downloads(), run.data, revision=arguments.revision,
         allow_short=arguments.allow_short, fetching=arguments.fetch,

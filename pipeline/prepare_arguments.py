@@ -101,8 +101,9 @@ def _add_source_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--fetch",
         action="store_true",
-        help="fetch the Hub's copy to $TENFOLD_ROOT/downloads, where compute nodes without a "
-        "network find it, and do no more; a group's members that have --input are left out",
+        help="fetch the Hub's copy, or what --input's URLs name, to $TENFOLD_ROOT/downloads, "
+        "where compute nodes without a network find it, and do no more; a group's members that "
+        "have --input are left out",
     )
     parser.add_argument(
         "--allow-short",

@@ -235,3 +235,16 @@ def test_shards_of_urls_are_those_of_files_and_hold_no_secret(
     found = said.encode() + b"".join(path.read_bytes() for path in files)
     assert b"fetching 2 of 2 files" in found
     assert not any(secret.encode() in found for secret in SECRETS)
+
+
+def test_fetching_copies_and_does_no_more(
+    web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    url = f"http://{web}/page.jsonl?sig={SECRETS[1]}"
+    for corpus in ("cc-news", "own"):
+        command = ["prepare", "--corpus", corpus, "--input", url, "--fetch"]
+        monkeypatch.setattr(sys, "argv", command)
+        prepare.main()
+    assert capsys.readouterr().out.count("fetching 1 of 1 files") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["downloads"]
