@@ -77,14 +77,16 @@ def wait_for_ranks(
     `given_up` ended the waiting.
     """
     while True:
+        last = given_up.is_set()  # before the look: what had come by then is not missed
         present = {path.name for path in temporary.iterdir()}
         failed = [rank for rank in range(1, world_size) if _note_name(rank) in present]
         missing = [
             rank for rank in range(1, world_size)
             if rank not in failed and index_name(rank) not in present
         ]  # fmt: skip
-        if not missing or given_up.wait(POLL_SECONDS):
+        if not missing or last:
             break
+        given_up.wait(POLL_SECONDS)
     if mistake:
         raise CheckpointError(named([0, *failed], mistake))
     if failed:

@@ -28,7 +28,7 @@ CLASSES = [value for value in vars(pipeline.run).values() if is_dataclass(value)
 def test_top_level_is_the_contract() -> None:
     names = " ".join(field.name for field in fields(Run))
     assert names == (
-        "name seed precision data encoder objective optimizer schedule batch steps "
+        "name seed precision data encoder objective optimizer schedule batch steps phases "
         "spikes validation checkpoint logging"
     )
 

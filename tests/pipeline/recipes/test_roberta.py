@@ -49,7 +49,7 @@ def test_recipe_is_complete_named_and_round_trips(name: str) -> None:
     run = recipe(name)
     assert run.name == name
     assert from_dict(Run, json.loads(json.dumps(to_dict(run)))) == run
-    assert override(run, ["steps=20", "seed=7"]).seed == 7
+    assert override(run, ["steps=20", "phases=[]", "seed=7"]).seed == 7
 
 
 @pytest.mark.parametrize("size", ["tiny", "base", "large"])

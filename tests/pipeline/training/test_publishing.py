@@ -50,6 +50,17 @@ def test_rank_0_waits_for_all_and_names_who_cannot(tmp_path: Path) -> None:
         wait_for_ranks(tmp_path, 4, "", given_up)
 
 
+def test_what_comes_while_rank_0_gives_up_is_heard(tmp_path: Path) -> None:
+    class GivenUp(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            note_failure(tmp_path, 1, "no space")
+            self.set()
+            return True
+
+    with pytest.raises(CheckpointError, match="rank 1: no space"):
+        wait_for_ranks(tmp_path, 2, "", GivenUp())
+
+
 def test_what_does_not_fit_is_not_begun(tmp_path: Path) -> None:
     huge = replace(toy.state(1), shapes={"weight": (1 << 50,)})
     temporary = tmp_path / ".step-00000001.tmp"
