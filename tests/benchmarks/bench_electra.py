@@ -26,7 +26,7 @@ from pipeline.recipes import recipe
 from pipeline.run import prediction_count
 from pipeline.training.loss_parts import loss_sum
 from pipeline.training.plan import encoder_config, generator_config
-from tests.benchmarks.bench_training import Seconds, ratios, rounds
+from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
 
 CASES = {"electra_small": (12, 8), "electra_base": (3, 2)}
 """Layers of the encoder, and rows of a batch."""
@@ -88,10 +88,7 @@ def bench(name: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--threads", type=int, metavar="N", default=torch.get_num_threads(), help="of torch"
-    )
-    torch.set_num_threads(parser.parse_args().threads)
+    parse_threads(parser)
     for name in CASES:
         bench(name)
 

@@ -36,6 +36,7 @@ from tests.benchmarks.bench_training import (
     our_engine,
     our_engine_micro_step,
     our_model,
+    parse_threads,
     ratios,
     rounds,
 )
@@ -186,8 +187,7 @@ def report_distances() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), metavar="N")
-    torch.set_num_threads(parser.parse_args().threads)
+    parse_threads(parser)
     load = os.getloadavg()[0]
     engine = our_engine(our_model(), 1, 1)
     inputs = as_inputs(collated(1, 0))

@@ -29,7 +29,7 @@ from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
 from pipeline.training.inputs import model_inputs
 from pipeline.training.plan import encoder_config
-from tests.benchmarks.bench_training import Seconds, base_run, ratios, rounds
+from tests.benchmarks.bench_training import Seconds, base_run, parse_threads, ratios, rounds
 
 FORMATS = {
     "sentence_pair": ["data.segments.label=next"],
@@ -93,10 +93,7 @@ def bench(name: str, dataset: Dataset) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--threads", type=int, metavar="N", default=torch.get_num_threads(), help="of torch"
-    )
-    torch.set_num_threads(parser.parse_args().threads)
+    parse_threads(parser)
     with tempfile.TemporaryDirectory() as folder:
         for name in FORMATS:
             bench(name, prepared(name, Path(folder)))

@@ -79,6 +79,17 @@ def rounds(most: int) -> Iterator[bool]:
         yield True
 
 
+def parse_threads(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The command line, with --threads, which torch has from then on."""
+    parser.add_argument(
+        "--threads", type=int, metavar="N", default=torch.get_num_threads(),
+        help="of torch; on a busy machine 1, whose CPU seconds nothing else inflates",
+    )  # fmt: skip
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    return options
+
+
 def base_run(kind: str = "adamw") -> Run:
     run = recipe("roberta_base")
     return replace(run, precision="fp32", optimizer=replace(run.optimizer, kind=kind))
@@ -284,13 +295,7 @@ def bench_engine(engine: engines.Engine) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--alone", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--threads", type=int, metavar="N", default=torch.get_num_threads(),
-        help="of torch; on a busy machine 1, whose CPU seconds nothing else inflates",
-    )  # fmt: skip
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    name = options.alone
+    name = parse_threads(parser).alone
     transformers.logging.set_verbosity_error()
     if name:
         measure_alone(name)

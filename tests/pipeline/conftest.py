@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -205,21 +206,33 @@ def trained(
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> preparing.Prepare:
-    """`pipeline.prepare` in this process; returns what it printed, or its error line."""
-
-    def run(*arguments: object, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["prepare", *map(str, arguments)])
+def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> preparing.Said:
+    def said(main: Callable[[], None], *arguments: object) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["command", *map(str, arguments)])
+        code = 0
         try:
-            run_command(prepare.main)
-            found = 0
+            run_command(main)
         except SystemExit as stop:
-            found = int(stop.code or 0)
+            code = int(stop.code or 0)
         out = capsys.readouterr()
-        assert found == code, out.err
-        return out.err if code else out.out
+        return code, out.err if code else out.out
 
-    return run
+    return said
+
+
+@pytest.fixture
+def call(said: preparing.Said) -> preparing.Call:
+    def call(main: Callable[[], None], *arguments: object, code: int = 0) -> str:
+        found, text = said(main, *arguments)
+        assert found == code, text
+        return text
+
+    return call
+
+
+@pytest.fixture
+def run(call: preparing.Call) -> preparing.Prepare:
+    return functools.partial(call, prepare.main)
 
 
 def job(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Job:

@@ -17,6 +17,10 @@ ROOT = Path(__file__).parents[2]
 SMALL_SPLITS = ROOT / "tests" / "end_to_end" / "small_splits.py"
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 """Of the MPI that comes with the environment, so that it is the one that mpi4py finds."""
+Said = Callable[..., tuple[int, str]]
+"""A command in this process; returns its exit code, and what it printed or its error line."""
+Call = Callable[..., str]
+"""The same that has to end with `code`, 0 unless given; returns the text alone."""
 Prepare = Callable[..., str]
 """`pipeline.prepare` in this process; returns what it printed, or with code=2 its error line."""
 

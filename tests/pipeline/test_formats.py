@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from pipeline.data import shards
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.errors import run_command
 from pipeline.formats import SEPARATORS
-from tests.pipeline.preparing import MPIEXEC, contents, finish, tiny, write_jsonl
+from tests.pipeline.preparing import MPIEXEC, Call, contents, finish, tiny, write_jsonl
 
 FORMATS = {
     "doc_sentences": [],
@@ -32,19 +31,6 @@ MASKS: dict[str, list[str]] = {
     "span": ["data.masks.max_span=5"],
     "electra": ["data.masks.mask_share=0.85", "data.masks.random_share=0"],
 }
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """A command in this process; returns what it printed."""
-
-    def run(main: Callable[[], None], *arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["command", *map(str, arguments)])
-        run_command(main)
-        return capsys.readouterr().out
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -81,18 +67,18 @@ def text_of(directory: Path, split: str) -> list[int]:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_with_every_mask(
-    name: str, stories: Path, tiny_tokenizer: Path, tmp_path: Path, run: Run
+    name: str, stories: Path, tiny_tokenizer: Path, tmp_path: Path, call: Call
 ) -> None:
     """Prepared, verified, shown; and the text is that of full sentences, in every draw."""
     given = ["--corpus", "news", "--input", stories, "--workers", 1]
     whole = tmp_path / "whole"
-    run(prepare.main, *given, *tiny(tiny_tokenizer, whole), *settings("full_sentences"))
+    call(prepare.main, *given, *tiny(tiny_tokenizer, whole), *settings("full_sentences"))
     for scheme, more in MASKS.items():
         mode = [] if scheme == "token" else ["data.mask_mode=static", "data.duplicates=1"]
         chosen = settings(name, f"data.masking={scheme}", *mode, *more)
         output = tmp_path / scheme
-        run(prepare.main, *given, *tiny(tiny_tokenizer, output), *chosen)
-        out = run(inspect.main, output, "--verify")
+        call(prepare.main, *given, *tiny(tiny_tokenizer, output), *chosen)
+        out = call(inspect.main, output, "--verify")
         assert "are as drawn" in out
         assert ("pairs  " in out) == ("pair" in name)
         assert ("show B before A" in out) == ("order" in name)
@@ -107,7 +93,7 @@ def test_every_format_with_every_mask(
     "name", ["doc_sentences", "single_segment", "segment_pair next", "sentence_pair order"]
 )
 def test_the_same_bytes_for_any_workers_parts_and_ranks(
-    name: str, tiny_tokenizer: Path, tmp_path: Path, run: Run
+    name: str, tiny_tokenizer: Path, tmp_path: Path, call: Call
 ) -> None:
     """Rows of five corpora and what masks show of them; the ranks go on with what a part left."""
 
@@ -115,11 +101,11 @@ def test_the_same_bytes_for_any_workers_parts_and_ranks(
         return ["--corpus", "sample", *more, *tiny(tiny_tokenizer, tmp_path / output), *chosen]
 
     chosen = settings(name, "data.mask_mode=static", "data.duplicates=1")
-    run(prepare.main, *given("1", "--workers", 1))
-    run(prepare.main, *given("3", "--workers", 3))
+    call(prepare.main, *given("1", "--workers", 1))
+    call(prepare.main, *given("3", "--workers", 3))
     for part in (3, 1, 4, 2):
-        run(prepare.main, *given("parts", "--workers", 1, "--part", f"{part}/4"))
-    run(prepare.main, *given("ranks", "--workers", 1, "--part", "3/4"))
+        call(prepare.main, *given("parts", "--workers", 1, "--part", f"{part}/4"))
+    call(prepare.main, *given("ranks", "--workers", 1, "--part", "3/4"))
     command = (MPIEXEC, "-n", 3, sys.executable, "-m", "pipeline.prepare")
     ranks = finish(*command, *given("ranks"))
     assert ranks.returncode == 0 and ranks.stdout.startswith("3 ranks on 1 node(s)"), ranks.stderr
@@ -129,13 +115,13 @@ def test_the_same_bytes_for_any_workers_parts_and_ranks(
 
 
 def test_inspect_shows_a_pair(
-    stories: Path, tiny_tokenizer: Path, tmp_path: Path, run: Run
+    stories: Path, tiny_tokenizer: Path, tmp_path: Path, call: Call
 ) -> None:
     """A and B apart, the label, and by which masks they are swapped."""
     for label in ("next", "order"):
         output = tmp_path / label
         given = ["--corpus", "news", "--input", stories, *tiny(tiny_tokenizer, output)]
-        run(prepare.main, *given, *settings(f"segment_pair {label}"))
+        call(prepare.main, *given, *settings(f"segment_pair {label}"))
         shard = shards.read_manifest(output).of("train")[0]
         table = shards.read_table(output / shard.file)
         wanted = 1 if label == "next" else 0
@@ -146,7 +132,7 @@ def test_inspect_shows_a_pair(
             )
             if second and found == wanted
         )
-        lines = run(inspect.main, output, "--sequence", row, "--tokens", 0).splitlines()
+        lines = call(inspect.main, output, "--sequence", row, "--tokens", 0).splitlines()
         second = table["second_segment"][row].as_py()
         title = next(line for line in lines if line.startswith(f"sequence {row} of train"))
         assert title.endswith("B of another document" if label == "next" else "A and B in order")
@@ -176,11 +162,11 @@ def test_inspect_shows_a_pair(
 )
 def test_wrong_pairs_are_found_although_the_hash_is_right(
     column: str, wrong: int, message: str, stories: Path, tiny_tokenizer: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run: Run,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], call: Call,
 ) -> None:  # fmt: skip
     output = tmp_path / "out"
     given = ["--corpus", "news", "--input", stories, *tiny(tiny_tokenizer, output)]
-    run(prepare.main, *given, *settings("segment_pair order"))
+    call(prepare.main, *given, *settings("segment_pair order"))
     manifest = shards.read_manifest(output)
     path = output / manifest.of("train")[0].file
     table = shards.read_table(path)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,27 +17,15 @@ from pipeline import inspect
 from pipeline.data import shards
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.errors import run_command
 from tests.conftest import Command
-from tests.pipeline.preparing import tiny, write_jsonl
+from tests.pipeline.preparing import Call, tiny, write_jsonl
 
 Inspect = Callable[..., str]
 
 
 @pytest.fixture
-def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inspect:
-    def show(*arguments: object, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["inspect", *map(str, arguments)])
-        try:
-            run_command(inspect.main)
-            found = 0
-        except SystemExit as stop:
-            found = int(stop.code or 0)
-        out = capsys.readouterr()
-        assert found == code, out.err
-        return out.err if code else out.out
-
-    return show
+def show(call: Call) -> Inspect:
+    return functools.partial(call, inspect.main)
 
 
 @pytest.fixture

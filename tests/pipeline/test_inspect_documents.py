@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipeline import inspect, prepare
-from pipeline.errors import run_command
 from tests.pipeline.data.dump import small_dump
 from tests.pipeline.data.test_decided import write
+from tests.pipeline.preparing import Call
 
 SAMPLE = Path(prepare.__file__).parent / "data" / "sample"
 Show = Callable[..., str]
 
 
 @pytest.fixture
-def show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Show:
+def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> Show:
     """`pipeline.inspect` in this process; returns what it printed, or its error line."""
-
-    def show(*arguments: object, code: int = 0) -> str:
-        monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
-        monkeypatch.setattr(sys, "argv", ["inspect", *map(str, arguments)])
-        found = 0
-        try:
-            run_command(inspect.main)
-        except SystemExit as stop:
-            found = int(stop.code or 0)
-        out = capsys.readouterr()
-        assert found == code, out.err
-        return out.err if code else out.out
-
-    return show
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    return functools.partial(call, inspect.main)
 
 
 def test_a_raw_dump_and_what_was_extracted_from_it(show: Show, tmp_path: Path) -> None:

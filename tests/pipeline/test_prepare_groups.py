@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,32 +14,17 @@ import pytest
 from pipeline import inspect, prepare
 from pipeline.data import corpora, groups, shards
 from pipeline.data.source_table import CORPORA, GROUPS
-from pipeline.errors import run_command
 from tests.conftest import Command
-from tests.pipeline.preparing import tiny, write_jsonl
+from tests.pipeline.preparing import Said, tiny, write_jsonl
 
 SAMPLE = Path(prepare.__file__).parent / "data" / "sample"
 FOLDERS = ("articles", "books", "news", "web", "stories")
 """Of the sample, in the order of the members that they stand for."""
 
-Run = Callable[..., tuple[int, str]]
-
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`pipeline.prepare` in this process; returns its exit code and what it said."""
-
-    def run(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["prepare", "--workers", "1", *map(str, arguments)])
-        code = 0
-        try:
-            run_command(prepare.main)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out = capsys.readouterr()
-        return code, out.err if code else out.out
-
-    return run
+def run(said: Said) -> Said:
+    return functools.partial(said, prepare.main, "--workers", 1)
 
 
 def rows(directory: Path) -> list[tuple[str, list[int]]]:
@@ -53,7 +38,7 @@ def rows(directory: Path) -> list[tuple[str, list[int]]]:
 
 
 def test_a_group_has_the_rows_of_its_members(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sample's five folders, called what they stand for."""
     members = GROUPS["160gb"].members
@@ -77,7 +62,7 @@ def test_a_group_has_the_rows_of_its_members(
 
 
 def test_a_group_that_is_too_short_stops_at_once(
-    tiny_tokenizer: Path, tmp_path: Path, run: Run
+    tiny_tokenizer: Path, tmp_path: Path, run: Said
 ) -> None:
     books, news = (write_jsonl(tmp_path / f"{name}.jsonl", ["A. B."]) for name in "bn")
     code, said = run(
@@ -90,7 +75,7 @@ def test_a_group_that_is_too_short_stops_at_once(
 
 
 def test_one_that_comes_out_too_short_stops_before_it_is_put_together(
-    tiny_tokenizer: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    tiny_tokenizer: Path, tmp_path: Path, run: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files were large enough, their text is not; what was done is kept for --allow-short."""
     text = "It was a day. Nothing happened. " * 20
@@ -124,7 +109,7 @@ def test_one_that_comes_out_too_short_stops_before_it_is_put_together(
 def test_copies_stay_with_the_first_member_and_inspect_shows_them(
     tiny_tokenizer: Path,
     tmp_path: Path,
-    run: Run,
+    run: Said,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
