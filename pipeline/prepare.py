@@ -40,7 +40,7 @@ from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import fast_engine
 from pipeline.data.validation import validation_thresholds
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.data.work import WORK, WorkDirectory, wait_for, work_directory
+from pipeline.data.work import WORK, WorkDirectory, one_at_a_time, work_directory
 from pipeline.data.workers import Team, do_tasks, local_team, share, unfinished
 from pipeline.errors import ConfigError, DataError
 from pipeline.prepare_arguments import prepare_arguments
@@ -189,8 +189,7 @@ def find_vocabulary(directory: Path | None, sources: list[Source], data: Data) -
     if directory is None:
         directory = _tokenizer_home(data)
         directory.mkdir(parents=True, exist_ok=True)
-        with (directory / ".lock").open("w") as lock:
-            wait_for(lock)  # of two that begin together, one trains
+        with one_at_a_time(directory / ".lock"):
             if (directory / "tokenizer.json").exists():
                 about = trained_on(directory)
                 print(f"tokenizer: {directory}" + (f" (trained on {about})" if about else ""))

@@ -35,7 +35,7 @@ from pipeline.data.records import Source
 from pipeline.data.shingles import SHINGLES_VERSION
 from pipeline.data.splits import Task
 from pipeline.data.survey import SURVEY_VERSION, Rules, Survey, SurveyTask, signed_documents
-from pipeline.data.work import wait_for
+from pipeline.data.work import one_at_a_time
 from pipeline.data.workers import Team, do_tasks, share
 from pipeline.errors import DataError
 from pipeline.settings import fingerprint
@@ -112,8 +112,7 @@ def decide(
     if part != (1, 1):
         do_tasks(setup, share(selection.surveys, *part), team, in_log=in_log)
     do_tasks(setup, selection.surveys, team, in_log=in_log)
-    with selection.directory.with_name(f".{selection.mark}.lock").open("w") as lock:
-        wait_for(lock)
+    with one_at_a_time(selection.directory.with_name(f".{selection.mark}.lock")):
         if selection.directory.exists():
             return
         scratch = selection.directory.with_name(f".{selection.mark}.tmp")

@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from pipeline.data.files import remove_temporaries, whole_file, write_whole
 from pipeline.data.source_table import Hub
-from pipeline.data.work import wait_for
+from pipeline.data.work import one_at_a_time
 from pipeline.errors import ConfigError, DataError
 
 MARKER = ".fetched.json"
@@ -51,8 +51,7 @@ def fetch(corpus: str, hub: Hub, downloads: Path) -> Path:
     if is_fetched(directory):
         return directory
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("w") as lock:
-        wait_for(lock)  # of two that begin together, one fetches
+    with one_at_a_time(directory / ".lock"):
         if not is_fetched(directory):
             remove_temporaries(directory)
             _fetch(corpus, hub, directory)

@@ -28,7 +28,7 @@ from typing import Any
 from tqdm import tqdm
 
 from pipeline.data.files import remove_temporaries, whole_file
-from pipeline.data.work import wait_for
+from pipeline.data.work import one_at_a_time
 from pipeline.errors import ConfigError, DataError
 from pipeline.settings import fingerprint
 
@@ -179,8 +179,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 def _fetch(files: list[RemoteFile], downloads: Path) -> None:
     downloads.mkdir(parents=True, exist_ok=True)
-    with (downloads / ".lock").open("w") as lock:
-        wait_for(lock)  # of several that begin together, one copies
+    with one_at_a_time(downloads / ".lock"):
         missing = [file for file in files if not file.target(downloads).exists()]
         batches = [
             same[start : start + _AT_ONCE]

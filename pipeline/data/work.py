@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -121,8 +121,7 @@ def _lock(lock: TextIO, output: Path, shared: bool) -> bool:
 def _check_plan(directory: Path, content: dict[str, Any]) -> None:
     """Write the plan, or compare it with the one that is there; one at a time."""
     path = directory / "plan.json"
-    with (directory / "plan.lock").open("w") as lock:
-        wait_for(lock)
+    with one_at_a_time(directory / "plan.lock"):
         if not path.exists():
             write_whole(path, json.dumps(content).encode())
         elif json.loads(path.read_bytes()) != content:
@@ -132,12 +131,13 @@ def _check_plan(directory: Path, content: dict[str, Any]) -> None:
             )
 
 
-def wait_for(lock: TextIO) -> None:
-    """Wait until this process alone has `lock`; on a file system without locks, hope."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    except OSError:
-        return
+@contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Wait until this process alone holds the file `path`; on a file system without locks, hope."""
+    with path.open("w") as lock:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
@@ -146,8 +146,7 @@ def only_once(target: Path) -> Iterator[Path | None]:
 
     Of several that want the same file one makes it, and the others wait.
     """
-    with target.with_name(f".{target.stem}.lock").open("w") as lock:
-        wait_for(lock)
+    with one_at_a_time(target.with_name(f".{target.stem}.lock")):
         if target.exists():
             yield None
             return
