@@ -222,13 +222,23 @@ def family_of(config: EncoderConfig, pairs: bool) -> Family:
     )
 
 
-def family_named(model_type: object) -> Family:
+def family_named(model_type: str) -> Family:
     """The family by its name in transformers; ValueError when we have none of that name."""
     for family in FAMILIES:
         if family.model_type == model_type:
             return family
     known = ", ".join(family.model_type for family in FAMILIES)
     raise ValueError(f"model_type={model_type} cannot be loaded; this can load {known}")
+
+
+def model_type_of(theirs: Mapping[str, Any]) -> str:
+    """A family's name in a configuration; ValueError when that has none, as those of 2019."""
+    if "model_type" not in theirs:
+        raise ValueError(
+            f"its configuration names no model_type; add that to it, one of "
+            f"{', '.join(family.model_type for family in (*FAMILIES, ELECTRA))}"
+        )
+    return str(theirs["model_type"])
 
 
 COMMON = {
@@ -278,7 +288,9 @@ def their_config(config: EncoderConfig, pairs: bool) -> dict[str, Any]:
 
 def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
     """The inverse; ValueError names settings that are missing or that no model of ours has."""
-    family = family_named(theirs.get("model_type"))
+    family = family_named(model_type_of(theirs))
+    # folders of 2019, such as BioBERT's and SpanBERT's, leave these to the class
+    theirs = {"layer_norm_eps": 1e-12, "pad_token_id": int(family.after_pad), **theirs}
     needed = {*COMMON.values(), "attention_probs_dropout_prob", "max_position_embeddings"}
     needed |= {"hidden_act", "pad_token_id"}
     needed |= {"embedding_size", "num_hidden_groups"} if family.factorised else set()

@@ -96,7 +96,7 @@ def to_hugging_face(model: MaskedLanguageModel) -> tuple[dict[str, Tensor], dict
     """
     config = their_config(model.config, model.pair_head is not None)
     state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
-    aliases = {**family(model).tied, **_copies(model)}
+    aliases = {**family(model).tied, **copies_of(model)}
     return state | {alias: state[name].clone() for alias, name in aliases.items()}, config
 
 
@@ -156,7 +156,7 @@ def pieces_of(model: Model) -> dict[str, Tensor]:
     }
 
 
-def _copies(model: MaskedLanguageModel) -> dict[str, str]:
+def copies_of(model: MaskedLanguageModel) -> dict[str, str]:
     """What transformers stores for every layer and we once: its names, and that of the owner."""
     config, own = model.config, family(model)
     if config.sharing not in ("attention", "feed_forward"):

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from model.config import EncoderConfig
 from model.electra_folders import electra_config, joined
-from model.families import ELECTRA, Family, our_config
+from model.families import ELECTRA, Family, model_type_of, our_config, their_config
 from model.hugging_face import (
     PADDED,
     Model,
+    copies_of,
     family,
     logical_parameters,
     pieces_of,
@@ -66,24 +67,24 @@ def differences(
 ) -> list[Difference]:
     """What keeps a model from computing what a folder's model computes, by its configuration.
 
-    generator: whether it is that of ELECTRA's generator. ValueError for a folder of another family,
-    or of a model that no setting of ours describes.
+    Layers that share a part have copies in a folder, whose configuration says no more than that;
+    `take_over` compares them. generator: whether it is that of ELECTRA's generator. ValueError for
+    a folder of another family, or of a model that no setting of ours describes.
     """
     own = family(model)
-    if theirs.get("model_type") != own.model_type:
-        raise ValueError(
-            f"it is of the family {theirs.get('model_type')}, the run of {own.model_type}"
-        )
+    if (found_type := model_type_of(theirs)) != own.model_type:
+        raise ValueError(f"it is of the family {found_type}, the run of {own.model_type}")
     found = _their_encoder(own, theirs)
-    expected = model.config
-    if generator:
-        assert isinstance(model, ReplacedTokenModel)
-        expected = model.generator_config
-    ours = asdict(expected)
+    if isinstance(model, ReplacedTokenModel):
+        expected = ours = model.generator_config if generator else model.config
+    else:
+        ours = model.config
+        _, expected = our_config(their_config(ours, model.pair_head is not None))
+    own_values, exported = asdict(ours), asdict(expected)
     return [
-        Difference(name, value, ours[name])
+        Difference(name, value, own_values[name])
         for name, value in asdict(found).items()
-        if name not in FREE and value != ours[name]
+        if name not in FREE and value != exported[name]
     ]
 
 
@@ -101,7 +102,8 @@ def take_over(
     if generator is not None:
         assert isinstance(model, ReplacedTokenModel)
         state = joined(state, generator[0], tied=model.generator is None)
-    _check_tied(state, own)
+    aliases = {**own.tied, **_shared(model)}
+    _check_tied(state, aliases)
     owners = _owners(model)
     pieces = pieces_of(model)
     lacking = sorted(pieces.keys() - state.keys())
@@ -112,7 +114,7 @@ def take_over(
         for name, piece in pieces.items():
             if name in state:
                 _copy(name, piece, state[name], rows if owners[name] in PADDED else None)
-    used = pieces.keys() | own.tied.keys()
+    used = pieces.keys() | aliases.keys()
     left = [name for name in state if name not in used and not name.startswith(own.unused)]
     return _parts(lacking, owners), sorted({name.rpartition(".")[0] for name in left})
 
@@ -132,10 +134,14 @@ def _with_prefix(state: dict[str, Tensor], own: Family) -> dict[str, Tensor]:
     return {prefix + name: weight for name, weight in state.items()}
 
 
-def _check_tied(state: Mapping[str, Tensor], own: Family) -> None:
-    for alias, name in own.tied.items():
+def _shared(model: Model) -> dict[str, str]:
+    return {} if isinstance(model, ReplacedTokenModel) else copies_of(model)
+
+
+def _check_tied(state: Mapping[str, Tensor], aliases: Mapping[str, str]) -> None:
+    for alias, name in aliases.items():
         if alias in state and name in state and not torch.equal(state[alias], state[name]):
-            raise ValueError(f"{alias} is not {name}; only tied weights can be taken over")
+            raise ValueError(f"{alias} is not {name}, and in the run they are one")
 
 
 def _owners(model: Model) -> dict[str, str]:

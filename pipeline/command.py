@@ -72,8 +72,8 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="of each WARC or WET file keep no more than N pages of a site, chosen by the hash of "
-        "their urls (default: all)",
+        help="of each WARC or WET file by itself keep no more than N pages of a site, chosen by "
+        "the hash of their urls (default: all)",
     )
 
 

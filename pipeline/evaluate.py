@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ def main() -> None:
     check_pairs(model, datasets)
     result = score(model, datasets, arguments.pseudo_perplexity, attention)
     if arguments.json:
-        print(json.dumps({"model": name} | result))
+        # JSON has no word for what is no number
+        unknown = [key for key, value in result.items() if math.isnan(value)]
+        print(json.dumps({"model": name} | result | dict.fromkeys(unknown)))
     else:
         report(name, result)
 
@@ -120,9 +123,11 @@ def report(name: str, result: dict[str, Any]) -> None:
             loss, accuracy = result[f"{part}_loss"], result[f"{part}_accuracy"]
             print(f"  {part:<19} {loss:.4f} nats, {accuracy:.2%} accuracy")
     if "rtd_auc" in result:
+        suspected = not math.isnan(result["rtd_precision"])
+        precision = f"{result['rtd_precision']:.2%} precision" if suspected else "none suspected"
         print(
-            f"  replaced tokens     {result['rtd_precision']:.2%} precision, "
-            f"{result['rtd_recall']:.2%} recall, {result['rtd_auc']:.4f} area under the curve"
+            f"  replaced tokens     {precision}, {result['rtd_recall']:.2%} recall, "
+            f"{result['rtd_auc']:.4f} area under the curve"
         )
     for name, loss in result.items():
         if name.startswith("loss/"):

@@ -223,7 +223,8 @@ class Spikes:
     deviations: float
     """Standard deviations, by a robust estimate, above the usual loss; 0 looks for no spikes."""
     window: int
-    """Optimizer steps whose losses say what is usual; none is a spike before there are so many."""
+    """Optimizer steps of a phase whose losses say what is usual; it has no spike before there are
+    so many."""
     rollbacks: int
     """Most times that the run goes back and skips what was read around a spike; 0: only tells."""
     skip_before: int

@@ -243,9 +243,11 @@ def build(
     held.callback(saver.close)
     trace = Trace(job.output / PROFILE if job.profile and cluster.rank == 0 else None)
     held.callback(trace.close)
-    recent = checkpoint.state.recent_losses if checkpoint else ()
+    # a fork that reads other data from their beginning has other losses too
+    recent = checkpoint.state.recent_losses if checkpoint and progress.sequences else ()
     watchdog = held.enter_context(Watchdog(cluster.rank, run.logging.hang_seconds))
-    losses = LossWatch(run.spikes, cluster.device, recent)
+    begins = [phase.begin for phase in feed.phases]
+    losses = LossWatch(run.spikes, cluster.device, recent, begins)
     stop.deadline = Deadline(job.hours, lambda: saver.seconds)
     return Trainer(
         record=record,

@@ -79,6 +79,31 @@ choose_data() {
   mapfile -t data < <(realpath -- "${data[@]}")
 }
 
+# Sets data=(paths) and inputs=(the same as pipeline.prepare takes them) of TENFOLD_INPUT: paths and
+# globs, MEMBER= before those of a group's corpus, and URLs, which no container needs to see.
+split_inputs() {
+  local given member path
+  data=() inputs=()
+  set -f # a glob is expanded where its MEMBER= is gone
+  for given in ${TENFOLD_INPUT:-}; do
+    member=''
+    if [[ ! -e $given && $given =~ ^([a-z0-9-]+=)(.*)$ ]]; then
+      member=${BASH_REMATCH[1]} given=${BASH_REMATCH[2]}
+    fi
+    if [[ $given == *://* ]]; then
+      inputs+=("$member$given")
+      continue
+    fi
+    set +f
+    for path in $given; do
+      path=$(realpath -m -- "$path")
+      data+=("$path") inputs+=("$member$path")
+    done
+    set -f
+  done
+  set +f
+}
+
 # Sets python=(command) and container=(options that srun needs for it).
 choose_python() {
   container=()

@@ -20,7 +20,7 @@ from pipeline.train_tokenizer import sample_texts, train_tokenizer
 
 LONG = (
     "test_zero", "test_readme", "test_train", "test_faults", "test_layouts", "test_families",
-    "test_detection_and_spans",
+    "test_detection_and_spans", "test_zero_objectives",
 )  # fmt: skip
 """Files of tests with tests of minutes."""
 

@@ -114,6 +114,29 @@ def test_every_recipe_is_mentioned() -> None:
         assert f"`{name}`" in TEXT, name
 
 
+def test_the_table_of_families_is_what_the_code_counts() -> None:
+    from model.families import ELECTRA, their_config
+    from pipeline.recipes import RECIPES, recipe
+    from pipeline.run import max_predictions
+    from pipeline.training.plan import encoder_config, flops_of, has_pairs, parameters_of
+
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([\d,]+) \| ([\d.]+) T.* \|.*\| (?:`(\w+)`.*)?\|$", TEXT, re.M
+    )
+    listed = [name for name in RECIPES if not name.endswith(("_tiny", "_v1", "_published"))]
+    assert [name for name, *_ in rows] == listed
+    assert sum(architecture != "" for *_, architecture in rows) == 5
+    for name, parameters, flops, architecture in rows:
+        run = recipe(name)
+        found = flops_of(run, 1, max_predictions(run.data), run.data.sequence_length) / 1e12
+        assert (f"{parameters_of(run):,}", f"{found:.3f}") == (parameters, flops), name
+        if run.objective.kind == "rtd":
+            theirs = ELECTRA.architecture
+        else:
+            (theirs,) = their_config(encoder_config(run), has_pairs(run))["architectures"]
+        assert architecture in (theirs, ""), name
+
+
 def test_links_lead_somewhere() -> None:
     targets = re.findall(r"\]\(([^)#]+)\)", TEXT)
     assert ".github/loss.png" in targets

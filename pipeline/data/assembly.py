@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -101,31 +102,58 @@ def merge_validation_shards(
     merged: list[Shard] = []
     for group in _groups(parts):
         stem = f"{shards.VALIDATION}-{len(merged):05d}"
-        table = pa.concat_tables([shards.read_table(work / entry["file"]) for entry in group])
-        ids, offsets = shards.ragged(table["input_ids"])
-        masks = shards.write_masks(
-            output,
-            stem,
-            masking,
-            range(shards.stored_masks(job.data.duplicates, shards.VALIDATION)),
-            ids,
-            offsets,
-            str(table["corpus"][0]),
-            table["sequence"].to_numpy(),
-            job.compression,
-        )
-        content = shards.encode_table(table, job.compression)
-        written = shards.write_file(output / f"{stem}.arrow", content)
+        paths = [work / entry["file"] for entry in group]
         merged.append(
             Shard(
-                **written,
+                **_merge_rows(paths, output / f"{stem}.arrow", job.compression),
                 split=shards.VALIDATION,
-                sequences=len(offsets) - 1,
-                tokens=len(ids),
-                masks=tuple(MaskFile(**mask) for mask in masks),
+                sequences=sum(entry["sequences"] for entry in group),
+                tokens=sum(entry["tokens"] for entry in group),
+                masks=tuple(
+                    _merge_masks(
+                        paths,
+                        output / f"{stem}.mask-{duplicate}.arrow",
+                        masking,
+                        duplicate,
+                        job.compression,
+                    )
+                    for duplicate in range(
+                        shards.stored_masks(job.data.duplicates, shards.VALIDATION)
+                    )
+                ),
             )
         )
     return merged
+
+
+def _merge_rows(paths: list[Path], target: Path, compression: shards.Compression) -> dict[str, Any]:
+    """The rows of all `paths` in one file; returns the manifest's entry."""
+    tables = shards.cut_anew(map(shards.read_table, paths))
+    return shards.write_tables(target, shards.read_table(paths[0]).schema, tables, compression)
+
+
+def _merge_masks(
+    paths: list[Path],
+    target: Path,
+    masking: Masking,
+    duplicate: int,
+    compression: shards.Compression,
+) -> MaskFile:
+    """One duplicate of the masks of the same rows."""
+    predictions: list[int] = []
+
+    def tables() -> Iterator[pa.Table]:
+        for rows in shards.cut_anew(map(shards.read_table, paths)):
+            ids, offsets = shards.ragged(rows["input_ids"])
+            sequences = rows["sequence"].to_numpy()
+            masks = masking.draw(ids, offsets, str(rows["corpus"][0]), sequences, duplicate)
+            predictions.append(masks.predictions)
+            yield shards.mask_table(masks)
+
+    ids_type = shards.read_table(paths[0]).schema.field("input_ids").type.value_type
+    schema = shards.masks_schema(np.dtype(ids_type.to_pandas_dtype()), masking.swaps)
+    written = shards.write_tables(target, schema, tables(), compression)
+    return MaskFile(**written, predictions=sum(predictions))
 
 
 def write_documents(work: Path, output: Path, parts: list[Part]) -> None:

@@ -277,10 +277,11 @@ def choose_ngrams(chosen, text, edges, budget, thresholds, order, stream):  # ty
 
     An n-gram that is over the budget is shortened until it fits, or passed over when its first word
     does not; one that meets a chosen position is passed over; a special token ends it.
-    edges: of the row; order: scratch, as long or longer. Returns the stream after and the bits set.
+    edges: of the row; order: scratch, as long in whole 64s or longer. Returns the stream after and
+    the bits set.
     """
     last = len(edges) - 1
-    for edge in range(_U(last)):
+    for edge in range(_U((last + 63) & ~63)):  # whole registers: no rest whose length changes
         order[edge] = np.uint16(edge)
     for word in range(len(text)):  # until the end: one look says of special and chosen positions
         chosen[word] = ~text[word]

@@ -16,8 +16,10 @@ from __future__ import annotations
 import shutil
 import unicodedata
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -142,32 +144,44 @@ def _join(selection: Selection, scratch: Path) -> Counter[str]:
     ends = np.cumsum([pq.read_metadata(path).num_rows for path in paths])
     firsts = [0, *ends[:-1].tolist()]
     likeness = selection.rules.likeness
-    if likeness:
-        chunks = signed_documents(paths, firsts, likeness)
-        roots = find_roots(chunks, int(ends[-1]), likeness, scratch)
-    else:
-        roots = np.arange(ends[-1], dtype=np.uint32)
     counts: Counter[str] = Counter()
-    for survey, first in zip(selection.surveys, firsts):
-        path = _decisions(scratch / "decisions", survey.task)
-        with (
-            pq.ParquetFile(survey.target, pre_buffer=False) as file,
-            whole_file(path, lasting=False) as temporary,
-            pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer,
-        ):
-            for rows in file.iter_batches(columns=["id", "dropped"]):
-                mine = roots[first : first + len(rows)]
-                reasons = rows["dropped"].to_pylist()
-                for row in np.flatnonzero(mine != np.arange(first, first + len(rows))).tolist():
-                    assert reasons[row] is None
-                    stays = selection.tasks[int(np.searchsorted(ends, mine[row], "right"))].corpus
-                    where = "" if stays == survey.task.corpus else f" of one in {stays}"
-                    reasons[row] = _REASONS[selection.dedup] + where
-                counts.update(reason or "" for reason in reasons)
-                writer.write_table(_table(survey.task.corpus, rows["id"], reasons, mine))
-                first += len(rows)
+    with ExitStack() as opened:
+        roots = None
+        if likeness:
+            chunks = signed_documents(paths, firsts, likeness)
+            found = find_roots(chunks, int(ends[-1]), likeness, scratch)
+            roots = opened.enter_context(found.open("rb"))
+        for survey, first in zip(selection.surveys, firsts):
+            path = _decisions(scratch / "decisions", survey.task)
+            with (
+                pq.ParquetFile(survey.target, pre_buffer=False) as file,
+                whole_file(path, lasting=False) as temporary,
+                pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer,
+            ):
+                for rows in file.iter_batches(columns=["id", "dropped"]):
+                    reasons = rows["dropped"].to_pylist()
+                    mine = _take_roots(roots, first, reasons)
+                    for row in np.flatnonzero(mine != np.arange(first, first + len(rows))).tolist():
+                        task = selection.tasks[int(np.searchsorted(ends, mine[row], "right"))]
+                        where = f" of one in {task.corpus}" * (task.corpus != survey.task.corpus)
+                        reasons[row] = _REASONS[selection.dedup] + where
+                    counts.update(reason or "" for reason in reasons)
+                    writer.write_table(_table(survey.task.corpus, rows["id"], reasons, mine))
+                    first += len(rows)
     assert sum(counts.values()) == ends[-1]
     return counts
+
+
+def _take_roots(roots: BinaryIO | None, first: int, reasons: list[str | None]) -> Numbers:
+    """The first of the cluster of each document from `first` on, its own number if it is dropped.
+
+    roots: what `find_roots` made, read up to here; None: no document has another one's.
+    """
+    numbers = np.arange(first, first + len(reasons), dtype=np.uint32)
+    if roots is not None:
+        signed = np.array([reason is None for reason in reasons], np.bool_)
+        numbers[signed] = np.fromfile(roots, np.uint32, int(signed.sum()))
+    return numbers
 
 
 def _table(corpus: str, ids: pa.Array, reasons: list[str | None], roots: Numbers) -> pa.Table:

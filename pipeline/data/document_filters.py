@@ -8,7 +8,9 @@ bullets, ellipses, stop words, runs of n-grams) are not implemented.
 
 A language is what resiliparse's `detect_fast` says, at 150 MB/s a core: of 1,928 pieces of 1,000
 characters of English books, news and articles it took 3 for another one, of pieces of 100
-characters about 3 %. A text that is too short to tell stays.
+characters about 3 %. A text that is too short to tell stays. What files say of a language is not
+asked: few formats say it, and it is that of a wiki or of a page's frame, not of the text; so all
+corpora are judged alike.
 """
 
 from __future__ import annotations

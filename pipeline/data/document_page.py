@@ -11,6 +11,7 @@ from pipeline.data.document_report import (
     MOST_LANGUAGES_SHOWN,
     MOST_SITES_SHOWN,
     clusters_in_words,
+    dates_in_words,
     reasons_in_order,
 )
 from pipeline.data.document_statistics import DocumentStatistics, Sample
@@ -63,6 +64,7 @@ def page(
         '<div class="tiles">',
         *(f'<div class="tile"><b>{escape(n)}</b>{escape(what)}</div>' for n, what in tiles),
         "</div>",
+        f"<p class=soft>{period}</p>" if (period := dates_in_words(statistics)) else "",
         _bars("Left out, by reason", left_out.most_common(), total, "out"),
         _bars("Corpora", _several(statistics.corpora), kept, ""),
         _bars("Length in characters", _lengths(statistics), kept, ""),

@@ -38,7 +38,15 @@ def _counts(statistics: DocumentStatistics) -> list[str]:
         for reason, count in reasons.most_common():
             lines.append(f"  {count:>13,} {title}, {count / total:.1%}: {reason}")
     lines.append(f"  {statistics.copied_share():>13.1%} of those kept are copies, to the letter")
+    if period := dates_in_words(statistics):
+        lines.append(f"  {period}")
     return lines
+
+
+def dates_in_words(statistics: DocumentStatistics) -> str:
+    """Of a dump its date, to the day or two; empty where files do not say."""
+    earliest, latest = (date[:10] for date in statistics.dates)
+    return f"those kept were revised or fetched from {earliest} to {latest}" if latest else ""
 
 
 def _lengths(statistics: DocumentStatistics) -> list[str]:

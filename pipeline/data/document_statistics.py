@@ -47,6 +47,8 @@ class Found:
     is_bad: bool
     language: str
     site: str
+    date: str = ""
+    """When it was revised or fetched, 2016-04-22T10:19:33Z, where that is known."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,6 +82,8 @@ class DocumentStatistics:
     languages: Counter[str] = field(default_factory=Counter)
     """Where they are known."""
     sites: Counter[str] = field(default_factory=Counter)
+    dates: tuple[str, str] = ("", "")
+    """The earliest and the latest; empty where none is known."""
     chosen: dict[str, list[tuple[int, Sample]]] = field(default_factory=dict)
     wanted: set[tuple[str, str]] = field(default_factory=set)
     """(corpus, id) of documents whose beginnings go to `excerpts`."""
@@ -107,6 +111,9 @@ class DocumentStatistics:
         if found.site:
             known = found.site in self.sites or len(self.sites) < MOST_SITES
             self.sites[found.site if known else OTHER_SITES] += 1
+        if found.date:
+            earliest, latest = self.dates
+            self.dates = min(earliest or found.date, found.date), max(latest, found.date)
         self._hash(found.text)
 
     def documents(self) -> int:
@@ -210,17 +217,17 @@ def _document(source: Source, record: Record, decide: Decide) -> Found:
 
 
 def _find_extracted(piece: Piece, decide: Decide) -> Iterator[Found]:
-    """With the title, language and site that extraction has noted."""
+    """With the title, language, site and date that extraction has noted."""
     source = piece.source
-    columns = ("url", "title", "dropped", "bad", "language", "domain")
+    columns = ("url", "title", "dropped", "bad", "language", "domain", "revised")
     groups = range(piece.start, piece.stop)
     for row, text, others in read_rows(source.path, groups, "text", columns):
-        url, title, dropped, bad, language, domain = (value or "" for value in others)
+        url, title, dropped, bad, language, domain, date = (value or "" for value in others)
         id = f"{source.name}@{row}"
         reason = bad or dropped or decide(source.corpus, id)
         yield Found(
             source.corpus, id, url or source.name, title, text or "", reason, bool(bad), language,
-            domain or _site(url),
+            domain or _site(url), date,
         )  # fmt: skip
 
 

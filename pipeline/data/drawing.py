@@ -16,6 +16,7 @@ from pipeline.data.bits import GOLDEN, mix, popcount, trailing_zeros
 from pipeline.data.choosing import choose_ngrams, choose_spans, choose_tokens, scale
 from pipeline.data.memory import part, store_uint64
 
+_U = np.uint64  # an unsigned index skips numba's test for negative ones
 TOKENS, NGRAMS, SPANS = range(3)
 """Ways to choose positions."""
 
@@ -94,10 +95,11 @@ def draw(  # type: ignore[no-untyped-def]
             )
         else:
             stream, randoms = _act_by_token(packed, count, mask_threshold, random_threshold, stream)
-        for _ in range(randoms):
+        for index in range(max(2, randoms)):  # short rows have 0 to 2, unforeseen
             stream += GOLDEN
-            random_ids[drawn] = pool[scale(mix(stream) >> np.uint64(32), len(pool))]
-            drawn += 1
+            drawn_id = pool[scale(mix(stream) >> np.uint64(32), len(pool))]
+            random_ids[_U(drawn + index)] = drawn_id
+        drawn += randoms
         random_offsets[row + 1] = drawn
 
 

@@ -2,8 +2,9 @@
 
 A dump of Wikipedia takes core-hours to become text, so `prepare` and `train_tokenizer` first make
 `$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` of each such file, and from then on read
-that. The fingerprint is of the file and of the code that read it. A file appears when it is whole;
-of several that want the same one (an array's parts), one makes it and the others wait.
+that. The fingerprint is of the file, whatever folder it is found through, and of the code that read
+it. A file appears when it is whole; of several that want the same one (an array's parts), one makes
+it and the others wait.
 
 Every record has a row: with its text, or with the reason why it was dropped, so that documents in
 are documents out and reasons, whoever counts.
@@ -83,7 +84,7 @@ class ExtractionTask:
     @property
     def target(self) -> Path:
         """The Parquet file."""
-        return self.directory / f"{Path(self.source.name).name}-{self.mark}.parquet"
+        return self.directory / f"{self.source.name}-{self.mark}.parquet"
 
     @property
     def weight(self) -> int:
@@ -132,13 +133,15 @@ def extracted(
     if not slow:
         return sources
     make_directory(directory)
+    # by its own name: the folders before it are the user's way to it, not the file's
+    bare = [replace(source, name=Path(source.name).name) for source in slow]
     tasks = [
         ExtractionTask(number, source, _mark(source), directory)
-        for number, source in enumerate(slow)
+        for number, source in enumerate(bare)
     ]
     first = (part - 1) % len(tasks)
     do_tasks(Extraction(directory), tasks[first:] + tasks[:first], team, in_log=in_log)
-    made = {task.source: _made(task) for task in tasks}
+    made = {source: _made(source, task) for source, task in zip(slow, tasks)}
     return [made.get(source, source) for source in sources]
 
 
@@ -156,9 +159,9 @@ def _mark(source: Source) -> str:
     )
 
 
-def _made(task: ExtractionTask) -> Source:
+def _made(source: Source, task: ExtractionTask) -> Source:
     return replace(
-        task.source,
+        source,
         path=str(task.target.absolute()),
         size=task.target.stat().st_size,
         format=EXTRACTED,

@@ -9,9 +9,9 @@ that is a hash of all words.
 
 On disk and in order: signatures go to one file; every band of every document, as a hash and the
 document's number in 8 bytes, to files by hash, each small enough to be sorted in memory. For 100 M
-documents (about 300 GB of text): signatures 25.6 GB, bands 25.6 GB, written and read once; the
-forest of the union-find and the numbers of documents are mapped from files of 0.4 GB each, a file
-of a band holds 16 MB. In memory at once are these two and some 300 MB.
+documents (about 300 GB of text): signatures 25.6 GB, bands 25.6 GB, written and read once, a file
+of a band 16 MB at most. Only the forest of the union-find grows in memory, by 4 bytes a document,
+and it is mapped from a file, so that the kernel may take its pages back.
 
 A cluster's root is its first document in the group's order, whoever made the signatures.
 """
@@ -39,6 +39,8 @@ FILE_DOCUMENTS = 1 << 21
 _MOST_COMPARED = 8
 """First members of a bucket that a further one is compared with: what a million documents quote
 makes a bucket of a million, whose pairs nobody can look at. Its copies meet in other bands."""
+_BLOCK = 1 << 16
+"""Rows that are numbered at once."""
 _LOOKS = 16
 """At signatures before their pages are let go: the kernel may map 2 MiB around each."""
 _MOST_DOCUMENTS = 1 << 32
@@ -66,22 +68,28 @@ def find_roots(
     likeness: Likeness,
     scratch: Path,
     file_documents: int = FILE_DOCUMENTS,
-) -> Numbers:
-    """[count] the first document of the cluster of each; its own number when it is alone.
+) -> Path:
+    """A file of a uint32 each: the first document of its cluster; its own number when it is alone.
 
-    chunks: numbers [n] of documents below `count`, and their signatures [n, words]; those in no
-    chunk are alone. scratch: an empty directory, for files of 16 bytes a word and document.
+    chunks: numbers [n] of documents below `count`, in order, and their signatures [n, words]; the
+    file has them all, in that order. scratch: an empty directory, for files of 16 bytes a word and
+    document.
     """
     if count >= _MOST_DOCUMENTS:
         raise DataError(f"{count:,} documents in a group, at most {_MOST_DOCUMENTS:,}; cut it")
-    roots = np.memmap(scratch / "roots", np.uint32, "w+", shape=(max(count, 1),))[:count]
-    _plant(roots)
-    files = max(1, count // file_documents)
+    files = -(-max(count, 1) // file_documents)
     rows = _spread(chunks, likeness, scratch, files)
+    path = scratch / "roots"
+    with path.open("wb") as file:
+        for first in range(0, rows, _BLOCK):
+            np.arange(first, min(first + _BLOCK, rows), dtype=np.uint32).tofile(file)
     if rows:
-        _join_bands(roots, rows, likeness, scratch, files)
-    _flatten(roots)
-    return roots
+        forest = np.memmap(path, np.uint32, "r+")
+        _join_bands(forest, rows, likeness, scratch, files)
+        with (scratch / "numbers").open("rb") as names:
+            for first in range(0, rows, _BLOCK):
+                _number_roots(forest, first, np.fromfile(names, np.uint32, _BLOCK))
+    return path
 
 
 def _spread(
@@ -103,8 +111,7 @@ def _spread(
     return rows
 
 
-def _join_bands(roots: Numbers, rows: int, likeness: Likeness, scratch: Path, files: int) -> None:
-    numbers = np.memmap(scratch / "numbers", np.uint32, "r")
+def _join_bands(forest: Numbers, rows: int, likeness: Likeness, scratch: Path, files: int) -> None:
     with (scratch / "signatures").open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     signatures = np.frombuffer(mapped, np.uint64).reshape(rows, likeness.words)
@@ -116,7 +123,7 @@ def _join_bands(roots: Numbers, rows: int, likeness: Likeness, scratch: Path, fi
                 keys.sort()
                 at = 0
                 while at < len(keys):
-                    at = _join_alike(keys, at, signatures, numbers, roots, likeness.least)
+                    at = _join_alike(keys, at, signatures, forest, likeness.least)
                     mapped.madvise(mmap.MADV_DONTNEED)  # they stay in the kernel's cache
                 path.unlink()
 
@@ -144,7 +151,7 @@ def _by_file(band, first, number, files):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _join_alike(keys, at, signatures, numbers, roots, least):  # type: ignore[no-untyped-def]
+def _join_alike(keys, at, signatures, forest, least):  # type: ignore[no-untyped-def]
     """Join documents of the same hash whose signatures agree; returns where it stopped, after
     `_LOOKS` at signatures.
 
@@ -158,30 +165,25 @@ def _join_alike(keys, at, signatures, numbers, roots, least):  # type: ignore[no
         row = np.int64(keys[at] & U(0xFFFFFFFF))
         for earlier in range(begin, min(at, begin + _MOST_COMPARED)):
             other = np.int64(keys[earlier] & U(0xFFFFFFFF))
-            one, two = _root(roots, numbers[row]), _root(roots, numbers[other])
+            one, two = _root(forest, row), _root(forest, other)
             if one != two:
                 looks += 1
                 if equal_parts(signatures[row], signatures[other]) >= least:
-                    roots[max(one, two)] = min(one, two)
+                    forest[max(one, two)] = min(one, two)
         at += 1
     return at
 
 
 @numba.njit(cache=True, nogil=True)
-def _root(roots, document):  # type: ignore[no-untyped-def]
-    while roots[document] != document:
-        roots[document] = roots[roots[document]]
-        document = roots[document]
-    return document
+def _root(forest, row):  # type: ignore[no-untyped-def]
+    while forest[row] != row:
+        forest[row] = forest[forest[row]]
+        row = np.int64(forest[row])
+    return row
 
 
 @numba.njit(cache=True, nogil=True)
-def _plant(roots):  # type: ignore[no-untyped-def]
-    for document in range(len(roots)):
-        roots[document] = document
-
-
-@numba.njit(cache=True, nogil=True)
-def _flatten(roots):  # type: ignore[no-untyped-def]
-    for document in range(len(roots)):
-        roots[document] = roots[roots[document]]  # an earlier one, which is flat
+def _number_roots(forest, first, numbers):  # type: ignore[no-untyped-def]
+    """Rows from `first` on get the number of their root's document, which earlier rows have."""
+    for row in range(first, first + len(numbers)):
+        forest[row] = numbers[row - first] if forest[row] == row else forest[forest[row]]

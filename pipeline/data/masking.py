@@ -284,7 +284,7 @@ def _draw_masks(
         position_offsets=position_offsets,
         actions=np.zeros(action_room, np.uint8),
         action_offsets=np.zeros(rows + 1, np.int32),
-        random_ids=np.empty(most, law.pool.dtype),
+        random_ids=np.empty(most + 2, law.pool.dtype),
         random_offsets=np.zeros(rows + 1, np.int32),
         counts=np.zeros(rows, np.int64),
         swapped=None,

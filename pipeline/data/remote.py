@@ -39,6 +39,8 @@ _PAUSE_SECONDS = 0.5
 """Before the second attempt; twice that before the third."""
 _SILENCE_SECONDS = 60
 """Of a server, after which it is given up."""
+_MOST_SAID = 200
+"""Characters of a service's message that are passed on."""
 # MEMBER= is of a group; "::" chains, as in simplecache::s3://
 _URL = re.compile(r"([\w-]+=)?((?:[a-zA-Z]\w*::)*[a-zA-Z][\w+.-]*://.+)", re.DOTALL)
 _VERSIONS = (
@@ -174,6 +176,13 @@ def _file_system(url: str) -> tuple[Any, str]:
         ) from error
     except ValueError as error:
         raise ConfigError(f"{_shown(url)} is no URL that fsspec knows: {error}") from error
+    except OSError as error:
+        if not re.search("libjvm|libhdfs", str(error)):
+            raise
+        raise ConfigError(
+            f"{_shown(url)}: hdfs:// needs Java and Hadoop; set JAVA_HOME, HADOOP_HOME and "
+            "CLASSPATH, or copy the files here with `hdfs dfs -get`"
+        ) from error
     return system, str(path)
 
 
@@ -271,6 +280,7 @@ def _why(error: BaseException) -> str:
             "is refused; give the credentials where its service looks for them (environment, files)"
         )
     said = " ".join(_shown(str(cause)).split()) or type(cause).__name__
+    said = said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]} ..."
     return (
         f"cannot be fetched ({said}); run the command again, or where there is a network run it "
         "with the same TENFOLD_ROOT"

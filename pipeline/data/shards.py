@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import xxhash
 
-from pipeline.data.files import write_whole
+from pipeline.data.files import whole_file, write_whole
 from pipeline.data.masking import Masking, Masks
 from pipeline.data.sequences import Rows
 from pipeline.errors import DataError
@@ -172,43 +172,34 @@ def encode_rows(
     compression: Compression,
 ) -> pa.Buffer:
     """The bytes of a file of rows; corpora: every name that the dictionary holds."""
-    names = pa.array(corpora, pa.string())
-    code = corpora.index(corpus)
-
-    def batches() -> Iterator[list[pa.Array]]:
-        for start in range(0, len(rows), BATCH_ROWS):
-            stop = min(start + BATCH_ROWS, len(rows))
-            size = stop - start
-            yield [
-                _list(rows.ids, rows.offsets, start, stop),
-                _list(rows.document_starts, rows.document_offsets, start, stop),
-                pa.array(rows.second_segment[start:stop]),
-                pa.array(rows.pair_label[start:stop]),
-                pa.DictionaryArray.from_arrays(pa.array(np.full(size, code, np.int16)), names),
-                pa.array(sequences[start:stop]),
-            ]
-
-    return _encode(rows_schema(rows.ids.dtype), batches(), compression)
+    codes = pa.array(np.full(len(rows), corpora.index(corpus), np.int16))
+    columns = [
+        _list(rows.ids, rows.offsets),
+        _list(rows.document_starts, rows.document_offsets),
+        pa.array(rows.second_segment),
+        pa.array(rows.pair_label),
+        pa.DictionaryArray.from_arrays(codes, pa.array(corpora, pa.string())),
+        pa.array(sequences),
+    ]
+    return _encode(pa.Table.from_arrays(columns, schema=rows_schema(rows.ids.dtype)), compression)
 
 
 def encode_masks(masks: Masks, compression: Compression) -> pa.Buffer:
     """The bytes of a mask file."""
-    count = len(masks.position_offsets) - 1
+    return _encode(mask_table(masks), compression)
 
-    def batches() -> Iterator[list[pa.Array]]:
-        for start in range(0, count, BATCH_ROWS):
-            stop = min(start + BATCH_ROWS, count)
-            columns = [
-                _binary(masks.positions, masks.position_offsets, start, stop),
-                _binary(masks.actions, masks.action_offsets, start, stop),
-                _list(masks.random_ids, masks.random_offsets, start, stop),
-            ]
-            if masks.swapped is not None:
-                columns.append(pa.array(masks.swapped[start:stop]))
-            yield columns
 
+def mask_table(masks: Masks) -> pa.Table:
+    """The columns of a mask file."""
+    columns = [
+        _binary(masks.positions, masks.position_offsets),
+        _binary(masks.actions, masks.action_offsets),
+        _list(masks.random_ids, masks.random_offsets),
+    ]
+    if masks.swapped is not None:
+        columns.append(pa.array(masks.swapped))
     schema = masks_schema(masks.random_ids.dtype, masks.swapped is not None)
-    return _encode(schema, batches(), compression)
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def write_file(path: Path, content: pa.Buffer) -> dict[str, Any]:
@@ -216,6 +207,18 @@ def write_file(path: Path, content: pa.Buffer) -> dict[str, Any]:
     view = memoryview(content)
     write_whole(path, view, lasting=False)
     return {"file": path.name, "bytes": len(view), "xxh3_64": xxhash.xxh3_64_hexdigest(view)}
+
+
+def write_tables(
+    path: Path, schema: pa.Schema, tables: Iterable[pa.Table], compression: Compression
+) -> dict[str, Any]:
+    """`write_file` of the rows of tables as they come: no more than one is in memory.
+
+    All but the last have a multiple of 1,024 rows.
+    """
+    with whole_file(path, lasting=False) as temporary, pa.OSFile(str(temporary), "wb") as sink:
+        _write(sink, schema, tables, compression)
+    return {"file": path.name, "bytes": path.stat().st_size, "xxh3_64": hash_file(path)}
 
 
 def write_masks(
@@ -264,10 +267,21 @@ def masks_schema(dtype: np.dtype[Any], swaps: bool) -> pa.Schema:
     return pa.schema([*fields, pa.field("swapped", pa.bool_(), nullable=False)][: 3 + swaps])
 
 
-def encode_table(table: pa.Table, compression: Compression) -> pa.Buffer:
-    """The bytes of a file that holds `table`, cut anew into batches of 1,024 rows."""
-    batches = table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
-    return _encode(table.schema, (batch.columns for batch in batches), compression)
+def cut_anew(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Their rows in order, in tables of a multiple of 1,024 rows and one of what is left.
+
+    As few of the tables are held as fill a record batch.
+    """
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(map(len, held)) >= BATCH_ROWS:
+            rows = pa.concat_tables(held)
+            whole = len(rows) // BATCH_ROWS * BATCH_ROWS
+            yield rows.slice(0, whole).combine_chunks()
+            held = [rows.slice(whole)]
+    if any(map(len, held)):
+        yield pa.concat_tables(held).combine_chunks()
 
 
 def read_table(path: Path) -> pa.Table:
@@ -304,17 +318,21 @@ def ragged(column: pa.ChunkedArray | pa.Array) -> tuple[npt.NDArray[Any], npt.ND
     return values[offsets[0] : offsets[-1]], offsets.astype(np.int64) - offsets[0]
 
 
-def _encode(
-    schema: pa.Schema, batches: Iterator[list[pa.Array]], compression: Compression
-) -> pa.Buffer:
+def _encode(table: pa.Table, compression: Compression) -> pa.Buffer:
     sink = pa.BufferOutputStream()
+    _write(sink, table.schema, [table], compression)
+    return sink.getvalue()
+
+
+def _write(
+    sink: pa.NativeFile, schema: pa.Schema, tables: Iterable[pa.Table], compression: Compression
+) -> None:
     # level 1: higher ones are slower and, on masks, no smaller
     codec = pa.Codec("zstd", compression_level=1) if compression == "zstd" else None
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_file(sink, schema, options=options) as writer:
-        for columns in batches:
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-    return sink.getvalue()
+        for table in tables:
+            writer.write_table(table, BATCH_ROWS)
 
 
 @functools.cache
@@ -322,27 +340,13 @@ def _list_type(dtype: np.dtype[Any]) -> pa.ListType:
     return pa.list_(pa.field("item", pa.from_numpy_dtype(dtype), nullable=False))
 
 
-# From buffers: Arrow's conversions cost more than short rows take to write.
-
-
-def _list(values: npt.NDArray[Any], offsets: npt.NDArray[Any], start: int, stop: int) -> pa.Array:
-    local, held = _batch(values, offsets, start, stop)
+def _list(values: npt.NDArray[Any], offsets: npt.NDArray[Any]) -> pa.Array:
     kind = _list_type(values.dtype)
-    items = pa.Array.from_buffers(kind.value_type, len(held), [None, pa.py_buffer(held)])
-    return pa.Array.from_buffers(kind, stop - start, [None, pa.py_buffer(local)], children=[items])
+    items = pa.Array.from_buffers(kind.value_type, len(values), [None, pa.py_buffer(values)])
+    ends = pa.py_buffer(offsets.astype(np.int32, copy=False))
+    return pa.Array.from_buffers(kind, len(offsets) - 1, [None, ends], children=[items])
 
 
-def _binary(
-    values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32], start: int, stop: int
-) -> pa.Array:
-    buffers = map(pa.py_buffer, _batch(values, offsets, start, stop))
-    return pa.Array.from_buffers(pa.binary(), stop - start, [None, *buffers])
-
-
-def _batch(
-    values: npt.NDArray[Any], offsets: npt.NDArray[Any], start: int, stop: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-    """Offsets that begin with 0, and values, of the rows [start, stop)."""
-    first = offsets[start]
-    local = offsets[start : stop + 1] - first
-    return local.astype(np.int32, copy=False), values[first : offsets[stop]]
+def _binary(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32]) -> pa.Array:
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)

@@ -3,8 +3,8 @@
 Each `<TEI>` is a document: the paragraphs, headings and lines of its `<text><body>`, each on a line
 of its own with blank lines between. Header, front and back matter, notes, figures and running heads
 are cut, and so is the other reading where an edition gives two (`<sic>` beside `<corr>`, `<orig>`
-beside `<reg>`, `<abbr>` beside `<expan>`). What is cut is counted, in
-bytes without white space.
+beside `<reg>`, `<abbr>` beside `<expan>`). A line or page that ends inside a word, as the edition
+says by `break="no"`, takes its hyphen along. What is cut is counted, in bytes without white space.
 
 The XML is read by expat as it comes; memory holds one book's text.
 """
@@ -17,11 +17,12 @@ from collections.abc import Iterator
 from html.entities import html5
 from xml.parsers import expat
 
+from pipeline.data.books import HYPHENS
 from pipeline.data.raw_bytes import read_blocks
 from pipeline.data.records import BadRecord, Dropped, Piece, Record, Source, check_length
 from pipeline.errors import DataError
 
-TEI_VERSION = 1
+TEI_VERSION = 2
 """Part of a file's identity: goes up when the same book comes out differently."""
 
 _ROOTS = frozenset({"TEI", "TEI.2"})
@@ -41,6 +42,8 @@ _BLOCKS = frozenset(
     } | {f"div{level}" for level in range(8)}
 )  # fmt: skip
 """Elements that stand on lines of their own."""
+_BREAKS = frozenset({"lb", "pb", "cb", "gb"})
+_HYPHENS = "-\u2010\u00ac\u00ad"
 _SPACE = re.compile(r"\s+")
 
 
@@ -61,6 +64,17 @@ class _Book:
         if line := _SPACE.sub(" ", "".join(self.words)).strip():
             self.paragraphs.append(line)
         self.words.clear()
+
+    def end_inside_a_word(self) -> None:
+        """What follows belongs to the last word: white space and a hyphen behind it go."""
+        while self.words and not self.words[-1].strip():
+            self.words.pop()
+        if self.words:
+            half = self.words[-1].rstrip()
+            if half[-1] in _HYPHENS and half[-2:-1].isalpha():
+                self.cut[HYPHENS] += len(half[-1].encode())
+                half = half[:-1]
+            self.words[-1] = half
 
 
 class _Reader:
@@ -96,7 +110,9 @@ class _Reader:
             book.in_body = book.has_body = True
         elif name in _BLOCKS:
             book.end_paragraph()
-        elif name == "lb" and attributes.get("break") != "no":
+        elif name in _BREAKS and attributes.get("break") == "no":
+            book.end_inside_a_word()
+        elif name == "lb":
             book.words.append(" ")
 
     def end(self, tag: str) -> None:

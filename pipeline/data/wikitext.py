@@ -19,7 +19,7 @@ from mwparserfromhell.wikicode import Wikicode
 
 from pipeline.data.holes import close_holes
 
-WIKITEXT_VERSION = 2
+WIKITEXT_VERSION = 3
 """Goes up when the same wikitext comes out differently."""
 
 # Cut before parsing: what is no prose whatever is in it.
@@ -62,11 +62,14 @@ _UNITS = {
 }  # fmt: skip
 """How `convert` writes its codes, where that is not as they are."""
 _JOINING = frozenset({"to", "and", "-", "–", "x", "by", "or", "+/-", "×", "to(-)"})
+_POWER = re.compile(r"[+−-]?\d+")
+_RAISED = str.maketrans("+−-0123456789", "⁺⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NUMBER = re.compile(r"[−-]?[\d.,/+]+(?:e[+-]?\d+)?$")
 
 _CONSTANTS = {
     "·": "·", "•": "•", "ndash": "–", "en dash": "–", "spaced ndash": " – ", "snd": " – ",
     "spnd": " – ", "mdash": "—", "em dash": "—", "'": "'", "'s": "'s", '"': '"', "nbsp": " ",
+    "mdashb": "—", "' \"": "'\"", "\" '": "\"'",
     "spaces": " ", "space": " ", "pipe": "|", "!": "|", "=": "=", "shy": "", "zwj": "\u200d",
     "dot": "·", "bullet": "•", "times": "×", "plus-minus": "±", "thinsp": " ", "hair space": " ",
 }  # fmt: skip
@@ -77,14 +80,25 @@ _FIRST = frozenset(
         "flag", "flagcountry", "flagu", "dts", "nts", "quote", "blockquote", "cquote", "bquote",
         "quotation", "nihongo", "sic", "not a typo", "proper name", "noitalic", "ill",
         "interlanguage link", "link-interwiki", "ship", "script", "unicode", "polytonic", "tq",
-        "xt", "mvar", "math", "linktext", "wikt-lang", "oldstyledate", "underline", "italic",
+        "xt", "ipa", "mvar", "math", "linktext", "wikt-lang", "oldstyledate", "underline", "italic",
         "ussfooter", "hlist", "plainlist", "longitem", "native name", "asiantitle", "wdl", "bigger",
         "sup", "sub",
     }
 )  # fmt: skip
 """Templates that show their first argument."""
+_QUOTED = ("text", "quote", "content")
+"""Names of the argument that is quoted, where it has one."""
 _LAST = frozenset(
-    {"lang", "transl", "transliteration", "rtl-lang", "color", "font color", "fontcolor"}
+    {
+        "lang",
+        "transl",
+        "transliteration",
+        "rtl-lang",
+        "color",
+        "font color",
+        "fontcolor",
+        "columns-list",
+    }
 )
 
 
@@ -151,23 +165,29 @@ def _tag(tag: nodes.Tag) -> str:
     if name in ("table", "gallery", "ref"):
         return ""
     # the mark of a list's item has nothing in it
-    ahead = "\n\n" if name in ("br", "hr", "li", "dd", "dt") else ""
-    return ahead + (_written(tag.contents) if tag.contents is not None else "")
+    written = _written(tag.contents) if tag.contents is not None else ""
+    if name == "sup" and _POWER.fullmatch(written):
+        return written.translate(_RAISED)
+    return f"\n\n{written}" if name in ("br", "hr", "li", "dd", "dt") else written
 
 
 def _template(template: nodes.Template) -> str:
     name = str(template.name).strip().replace("_", " ").lower()
     if name in _CONSTANTS:
         return _CONSTANTS[name]
-    values = [_written(p.value).strip() for p in template.params if not p.showkey]
-    if values and name in _FIRST:
-        return values[0]
-    if values and name in _LAST:
-        return values[-1]
-    if values and name.startswith("lang-"):
-        return values[0]
-    writer = TEMPLATES.get(name)
-    return writer(values) if writer and values else ""
+    shows_first = name in _FIRST or name.startswith("lang-")
+    if not (shows_first or name in _LAST or name in TEMPLATES or name == "val"):
+        return ""
+    named = {str(p.name).strip(): _written(p.value).strip() for p in template.params}
+    values = [named[str(n)] for n in range(1, len(named) + 1) if str(n) in named]
+    values = values or [named[key] for key in _QUOTED if key in named]
+    if not values:
+        return ""
+    if name == "val":
+        return _value(values, named)
+    if name in TEMPLATES:
+        return TEMPLATES[name](values)
+    return values[0] if shows_first else values[-1]
 
 
 def _converted(values: list[str]) -> str:
@@ -192,7 +212,17 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
 def _as_of(values: list[str]) -> str:
     year, *rest = values
     month = int(rest[0]) if rest and rest[0].isdecimal() and 1 <= int(rest[0]) <= 12 else 0
-    return f"As of {_MONTHS[month - 1]} {year}" if month else f"As of {year}"
+    if not month:
+        return f"As of {year}"
+    day = f"{rest[1]} " if rest[1:] and rest[1].isdecimal() else ""
+    return f"As of {day}{_MONTHS[month - 1]} {year}"
+
+
+def _value(values: list[str], named: dict[str, str]) -> str:
+    """A number with its error, power of ten and unit: 6.24 ± 0.01 ×10¹⁸ C."""
+    power = named.get("e", "")
+    words = [" ± ".join(values[:2]) + (f"×10{power.translate(_RAISED)}" if power else "")]
+    return " ".join([*words, *filter(None, (named.get(key) for key in ("u", "ul", "up")))])
 
 
 def _fraction(values: list[str]) -> str:
@@ -213,8 +243,10 @@ TEMPLATES: dict[str, Callable[[list[str]], str]] = {
     "sfrac": _fraction,
     "chem": "".join,
     "chem2": "".join,
-    "val": lambda values: " ± ".join(values[:2]),
     "unbulleted list": "\n\n".join,
+    "ordered list": "\n\n".join,
+    "hms": lambda values: f"HMS {values[0]}",
+    "uss": lambda values: f"USS {values[0]}",
 }
 """How templates with arguments are written that do not show one of them as it is."""
 

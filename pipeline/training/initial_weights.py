@@ -25,7 +25,7 @@ from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_json import ROLES
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.training.saved import CONFIG, GENERATOR, WEIGHTS, read_folder
+from pipeline.training.saved import CONFIG, GENERATOR, PICKLED, WEIGHTS, read_folder
 
 NEW = ("vocabulary", "generator")
 """What --new may name."""
@@ -101,7 +101,8 @@ def check_beginning(described: Mapping[str, Any], folder: Path) -> None:
 
 
 def _read(folder: Path) -> Folder:
-    for name in (CONFIG, WEIGHTS):
+    weights = PICKLED if (folder / PICKLED).exists() else WEIGHTS  # reading says what to do
+    for name in (CONFIG, weights):
         if not (folder / name).exists():
             raise ConfigError(
                 f"--init {folder} holds no {name}; give a folder that transformers' "

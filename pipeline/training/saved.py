@@ -45,6 +45,14 @@ BOUNDARY_WEIGHTS = "span_boundary.safetensors"
 """SpanBERT's head, for which transformers has no class: beside its weights."""
 GENERATOR = "generator"
 """Folder in the discriminator's with the other one of ELECTRA's models."""
+PICKLED = "pytorch_model.bin"
+"""What older folders have in the place of WEIGHTS: it may run anything when it is read."""
+UNPICKLE = (
+    'python -c "from torch import load; import safetensors.torch as s; '
+    f"w = load('{PICKLED}', map_location='cpu', weights_only=True); "
+    f"s.save_file({{n: w[n].contiguous().clone() for n in w}}, '{WEIGHTS}', {{'format': 'pt'}})\""
+)
+"""A command for the user that makes WEIGHTS of it, and runs nothing that is in it."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 LARGEST_DIFFERENCE = 1e-4
 """Of a logit, ours and transformers': rounding of fp32 sums in another order stays far below."""
@@ -159,7 +167,12 @@ def _write(
 
 
 def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Weights, those beside them too, and configuration."""
+    """Weights, those beside them too, and configuration; CheckpointError for pickled weights."""
+    if (folder / PICKLED).exists() and not (folder / WEIGHTS).exists():
+        raise CheckpointError(
+            f"{folder} has its weights in {PICKLED}, a pickle, which is not read; write them anew, "
+            f"in that folder: {UNPICKLE}"
+        )
     state = load_file(folder / WEIGHTS)
     if (folder / BOUNDARY_WEIGHTS).exists():
         state |= load_file(folder / BOUNDARY_WEIGHTS)

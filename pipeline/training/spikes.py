@@ -2,9 +2,10 @@
 
 It is one when it is more than `spikes.deviations` standard deviations above the median of the last
 `spikes.window` losses. Their deviation is 1.4826 times the median distance from that median, which
-a few spikes among them do not move (Leys et al. 2013, recalled). What a run may do about it is what
-PaLM's authors did by hand (Chowdhery et al. 2022, sec. 5.1, recalled): go back to a checkpoint
-before it, and go on without the sequences that were read around it.
+a few spikes among them do not move (Leys et al. 2013, recalled). A phase's losses are compared with
+its own alone: another length or batch moves the loss, and that is no spike. What a run may do about
+one is what PaLM's authors did by hand (Chowdhery et al. 2022, sec. 5.1, recalled): go back to a
+checkpoint before it, and go on without the sequences that were read around it.
 
 A rank's own loss is on the host once its step's update is made, with no wait more. The sum over
 ranks travels with the next step's count (step_count.py), or with the sums of a logged or saved step
@@ -67,13 +68,19 @@ class LossWatch:
     """The last losses of a run, and those of its last steps that are not judged yet."""
 
     def __init__(
-        self, settings: Spikes, device: torch.device, recent: Iterable[float] = ()
+        self,
+        settings: Spikes,
+        device: torch.device,
+        recent: Iterable[float] = (),
+        begins: Iterable[int] = (),
     ) -> None:
-        """recent: what `recent` was when the run was saved."""
+        """recent: what `recent` was when the run was saved; begins: after which steps of the run
+        a phase of it begins."""
         self.settings = settings
         self.on = settings.deviations > 0
         self.recent = deque(recent, maxlen=settings.window)
-        """Losses of the last steps that had a finite one, in nats a predicted token."""
+        """Losses of the phase's last steps that had a finite one, in nats a predicted token."""
+        self._begins = frozenset(begins)
         self._cuda = device.type == "cuda" and self.on
         self._host = torch.zeros((), dtype=torch.float64, pin_memory=self._cuda)
         self._copied = torch.cuda.Event() if self._cuda else None  # type: ignore[no-untyped-call]
@@ -129,9 +136,13 @@ class LossWatch:
         return [loss for loss in (*self._sent, *self._kept) if loss and not loss.judged]
 
     def _judge(self, loss: _Loss, total: int) -> Spike | None:
-        if loss.judged or total >= NOT_FINITE:  # such a gradient has changed nothing
+        if loss.judged:
             return None
         loss.judged = True
+        if loss.step - 1 in self._begins:
+            self.recent.clear()
+        if total >= NOT_FINITE:  # such a gradient has changed nothing
+            return None
         value = total / UNITS / loss.count
         spike = None
         if len(self.recent) == self.settings.window:

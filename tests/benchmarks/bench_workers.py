@@ -1,6 +1,6 @@
 """pipeline.prepare with one worker and with more, by the clock: needs that many idle cores.
 
-    python -m tests.benchmarks.bench_workers [--megabytes 2000] [--workers 2]
+    python -m tests.benchmarks.bench_workers [--megabytes 4000] [--workers 2]
 
 Whole runs on one JSONL file, in turns, start-up included; medians. Beside them what no worker can
 share: CPU seconds of the process that plans, waits and puts the parts together, and the speed-up
@@ -31,7 +31,7 @@ GOAL = 1.8
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=2000, help="text, in the page cache")
+    parser.add_argument("--megabytes", type=int, default=4000, help="text, in the page cache")
     parser.add_argument("--workers", type=int, default=2, help="beside one")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

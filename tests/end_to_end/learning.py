@@ -1,9 +1,11 @@
-"""Does a trained model read the words around a [MASK]? Three losses that tell.
+"""Does a trained model read the words around a [MASK]? Three losses that tell, for any family.
 
 All are means over the same tokens: those of held-out documents whose position shows [MASK], with
 the first masks. A model that knows how often each word occurs and nothing else scores the unigram
 loss. One that has learned more than that, but loses nothing when the words around are put in
-another order, has learned which words go together and no order.
+another order, has learned which words go together and no order. Words are moved within their
+segment: what begins and ends one, and which words are in it, stays as it was. Of ELECTRA's two
+networks it is the generator that is asked.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.objectives import Inputs, MaskedLanguageModel, Sums
+from model.hugging_face import Model
+from model.objectives import Inputs, Sums
 from pipeline.data.batch import Batch
 from pipeline.data.reading import Dataset
 from pipeline.training.evaluation import evaluate, validation_loader
@@ -22,7 +25,9 @@ from tests.pipeline.conftest import launch, torchrun
 
 CPU = torch.device("cpu")
 ROWS = 64
-SPECIAL = ("bos", "pad", "eos", "unk", "mask")
+EDGES = ("bos", "pad", "eos")
+"""What is never predicted."""
+SPECIAL = (*EDGES, "unk", "mask")
 
 
 def train(recipe: str, shards: Path, output: Path, seed: int, timeout: int) -> None:
@@ -32,58 +37,62 @@ def train(recipe: str, shards: Path, output: Path, seed: int, timeout: int) -> N
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def mask_loss(model: MaskedLanguageModel, shards: Path, shuffle_seed: int | None = None) -> float:
-    """At [MASK]; shuffle_seed: show every row's other words in another order."""
+def scores(model: Model, shards: Path, shuffle_seed: int | None = None) -> dict[str, float]:
+    """All metrics of held-out sequences; shuffle_seed: show the other words in another order."""
     dataset = Dataset.open(shards, "validation")
     tokenizer = dataset.manifest.tokenizer
     special = torch.tensor([tokenizer[name] for name in SPECIAL])
     generator = torch.Generator().manual_seed(shuffle_seed or 0)
 
     def forward(inputs: Inputs) -> Sums:
-        ids_BS = inputs.input_ids_BS
         if shuffle_seed is not None:
-            ids_BS = shuffled(ids_BS, inputs.positions_K, special, generator)
-        sums: Sums = model(inputs._replace(input_ids_BS=ids_BS))
+            inputs = inputs._replace(input_ids_BS=shuffled(inputs, special, generator))
+        sums: Sums = model(inputs)
         return sums
 
-    scores = evaluate(forward, model.parts, validation_loader([dataset], ROWS), CPU)
-    assert scores is not None
-    return scores.metrics["mask_loss"]
+    found = evaluate(forward, model.parts, validation_loader([dataset], ROWS), CPU)
+    assert found is not None
+    return found.metrics
 
 
-def shuffled(
-    ids_BS: Tensor, positions_K: Tensor, special: Tensor, generator: torch.Generator
-) -> Tensor:
-    """The words that are neither predicted nor special, permuted within each row."""
-    movable_BS = ~torch.isin(ids_BS, special)
-    movable_BS.view(-1)[positions_K] = False
-    result_BS = ids_BS.clone()
-    for result_S, movable_S in zip(result_BS, movable_BS, strict=True):
-        places = movable_S.nonzero()[:, 0]
-        result_S[places] = result_S[places[torch.randperm(len(places), generator=generator)]]
+def shuffled(inputs: Inputs, special: Tensor, generator: torch.Generator) -> Tensor:
+    """The words that are neither predicted nor special, permuted within each segment."""
+    movable_BS = ~torch.isin(inputs.input_ids_BS, special)
+    movable_BS.view(-1)[inputs.positions_K] = False
+    second_BS = torch.zeros_like(movable_BS)
+    if inputs.segment_ids_BS is not None:
+        second_BS = inputs.segment_ids_BS > 0
+    result_BS = inputs.input_ids_BS.clone()
+    for words_BS in (movable_BS & ~second_BS, movable_BS & second_BS):
+        for result_S, words_S in zip(result_BS, words_BS, strict=True):
+            places = words_S.nonzero()[:, 0]
+            result_S[places] = result_S[places[torch.randperm(len(places), generator=generator)]]
     return result_BS
 
 
 def unigram_loss(shards: Path) -> float:
     """At [MASK], of the frequencies of words in the training text, one added to each count."""
     train, validation = (Dataset.open(shards, split) for split in ("train", "validation"))
-    counts = np.ones(train.manifest.tokenizer["size"])
+    tokenizer = train.manifest.tokenizer
+    counts = np.ones(tokenizer["size"])
     for batch in validation_loader([train], ROWS).micro_batches():
         np.add.at(counts, text(batch), 1)
+    counts[[tokenizer[name] for name in EDGES]] = 1
     losses = -np.log(counts / counts.sum())
-    mask_id = validation.manifest.tokenizer["mask"]
     labels = np.concatenate(
-        [at_mask(batch, mask_id) for batch in validation_loader([validation], ROWS).micro_batches()]
+        [
+            at_mask(batch, tokenizer["mask"])
+            for batch in validation_loader([validation], ROWS).micro_batches()
+        ]
     )
     return float(losses[labels].mean())
 
 
 def text(batch: Batch) -> np.ndarray:
-    """The original ids of all rows, without <s> and the last </s>."""
+    """The original ids of all rows, edges included."""
     ids_BS = batch.input_ids.clone()
     ids_BS.view(-1)[batch.positions[: batch.predictions]] = batch.labels[: batch.predictions]
-    places_S = torch.arange(ids_BS.shape[1])
-    return ids_BS[(places_S > 0) & (places_S < batch.lengths[:, None] - 1)].numpy()
+    return ids_BS.numpy().ravel()
 
 
 def at_mask(batch: Batch, mask_id: int) -> np.ndarray:

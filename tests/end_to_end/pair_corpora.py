@@ -14,7 +14,7 @@ TOPICS = 24
 
 
 def numbered(path: Path, documents: int) -> None:
-    """For sentence order: six numbered sentences a document, which fill a row of 64 tokens."""
+    """For sentence order: six numbered sentences a document, of which a row has three or so."""
     rng = np.random.default_rng(0)
     texts = []
     for _ in range(documents):

@@ -27,7 +27,8 @@ SMALL = {
     "spanbert_tiny": {},
 }
 ADAM = {"optimizer.kind": "adamw", "optimizer.peak_lr": 1e-3}
-TIED = {"objective.generator.tied": True, "objective.generator.width": 1}
+SAME_SIZE = {"tied": True, "width": 1, "layers": 1}
+TIED = {f"objective.generator.{name}": value for name, value in SAME_SIZE.items()}
 DROPOUT: dict[str, dict[str, object]] = {
     "electra_tiny": {"encoder.dropout": 0.1, **TIED},
     "spanbert_tiny": {"encoder.dropout": 0.1},

@@ -21,7 +21,7 @@ def test_full_rows_equal_no_lengths() -> None:
     assert not torch.equal(full[1], encoder(ids, torch.tensor([12, 7]))[1])
 
 
-def test_a_short_row_equals_the_row_alone() -> None:
+def test_traps_32_a_short_row_equals_the_row_alone() -> None:
     encoder = Encoder(TOY)
     initialize(encoder, TOY, seed=0)
     ids = torch.randint(5, 300, (2, 12))

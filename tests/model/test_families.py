@@ -231,7 +231,7 @@ def test_published_settings_are_those_of_our_recipes_and_go_out_unchanged(
     assert {name: again[name] for name in shared} == {name: published[name] for name in shared}
 
 
-def test_trap_26_the_pooler_is_optimized() -> None:
+def test_traps_26_the_pooler_is_optimized() -> None:
     """Other systems leave it out, so that the head behind it does not learn."""
     pieces = {piece.name: piece for piece in logical_parameters(model_of(CONFIGS["bert"], True))}
     assert pieces["bert.pooler.dense.weight"].decay and pieces["bert.pooler.dense.weight"].adapt
@@ -239,7 +239,7 @@ def test_trap_26_the_pooler_is_optimized() -> None:
     assert {"cls.seq_relationship.weight", "cls.seq_relationship.bias"} <= pieces.keys()
 
 
-def test_trap_31_words_that_pad_the_table_are_cut_off_everywhere() -> None:
+def test_traps_31_words_that_pad_the_table_are_cut_off_everywhere() -> None:
     state, config = to_hugging_face(model_of(CONFIGS["albert v2"], True))
     rows = {name: len(value) for name, value in state.items() if value.shape[0] > 100}
     assert config["vocab_size"] == 300 and set(rows.values()) == {300} and len(rows) == 4

@@ -152,7 +152,9 @@ def test_published_checkpoints_have_parts_that_are_not_needed() -> None:
         ({"lm_head.decoder.weight": torch.zeros(300, 48)}, "only tied weights"),
     ],
 )
-def test_weights_that_do_not_fit_are_named(change: dict[str, Tensor | None], message: str) -> None:
+def test_traps_34_weights_that_do_not_fit_are_named(
+    change: dict[str, Tensor | None], message: str
+) -> None:
     state, config = to_hugging_face(toy_model())
     changed = {name: value for name, value in (state | change).items() if value is not None}
     with pytest.raises(ValueError, match=message):

@@ -43,7 +43,7 @@ def test_dropout_is_for_training_alone() -> None:
     assert torch.equal(layer(hidden, None), layer(hidden, None))
 
 
-def test_first_token_takes_the_row_of_the_offset() -> None:
+def test_traps_30_first_token_takes_the_row_of_the_offset() -> None:
     embeddings = Embeddings(TOY)
     embeddings(torch.zeros(1, 3, dtype=torch.int64)).square().sum().backward()
     used = embeddings.positions.weight.grad.abs().sum(1).nonzero().flatten()  # type: ignore[union-attr]

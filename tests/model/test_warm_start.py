@@ -13,6 +13,7 @@ from torch import Tensor
 from model.config import EncoderConfig
 from model.electra_folders import to_folders
 from model.families import their_config
+from model.hugging_face import to_hugging_face
 from model.objectives import MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
 from model.warm_start import Rows, differences, take_over
@@ -75,6 +76,27 @@ def test_a_head_that_the_folder_lacks_stays_as_it_was_initialised() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     assert model.pair_head
     assert torch.equal(model.pair_head.pooler.weight, theirs.pooler.dense.weight)
+
+
+@pytest.mark.parametrize(
+    "sharing", [{"sharing": "attention"}, {"sharing": "feed_forward"}, {"layers": 1}]
+)
+def test_a_folder_s_copies_are_one_again(sharing: dict[str, Any]) -> None:
+    """Its configuration has no word for a shared part, nor for one layer that is shared."""
+    config = replace(ALBERT, **sharing)
+    source, model = (MaskedLanguageModel(config, seed=seed).eval() for seed in (1, 2))
+    state, theirs = to_hugging_face(source)
+    assert not differences(model, theirs)
+    assert take_over(model, (state, theirs), None, None) == ([], [])
+    for (name, one), other in zip(source.named_parameters(), model.parameters(), strict=True):
+        assert torch.equal(one, other), name
+    if config.layers > 1:
+        part = {"attention": "attention.dense.bias", "feed_forward": "ffn.bias"}[config.sharing]
+        copy = f"albert.encoder.albert_layer_groups.1.albert_layers.0.{part}"
+        with pytest.raises(ValueError, match=f"{copy} is not .*groups.0.* in the run they are one"):
+            take_over(model, (state | {copy: state[copy] + 1}, theirs), None, None)
+    other = MaskedLanguageModel(replace(ALBERT, layers=2), seed=0)
+    assert "sharing" in [difference.name for difference in differences(other, theirs)]
 
 
 def test_what_nobody_takes_is_named() -> None:

@@ -10,8 +10,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import xxhash
+
+from pipeline.data import shards
 
 ROOT = Path(__file__).parents[2]
 SMALL_SPLITS = ROOT / "tests" / "end_to_end" / "small_splits.py"
@@ -36,6 +40,11 @@ def contents(directory: Path) -> dict[str, str]:
 
 def tiny(tokenizer: Path, output: Path) -> list[object]:
     return ["--recipe", "roberta_tiny", "--tokenizer", tokenizer, "--output", output]
+
+
+def rewrite(path: Path, table: pa.Table) -> dict[str, Any]:
+    """Put other rows in a shard file; returns the manifest's entry."""
+    return shards.write_tables(path, table.schema, shards.cut_anew([table]), "none")
 
 
 def write_jsonl(path: Path, texts: Sequence[object]) -> Path:

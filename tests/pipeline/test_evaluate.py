@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,24 @@ def test_what_cannot_be_scored(
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(CheckpointError, match="no model that can be loaded"):
         scores(monkeypatch, capsys, tmp_path, "--data", prepared)
+
+
+def test_no_suspicion_has_no_precision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"loss": 1.0, "mask_loss": 1.0, "accuracy": 0.5, "perplexity": 2.7, "predictions": 9}
+    found |= {"rtd_precision": float("nan"), "rtd_recall": 0.0, "rtd_auc": 0.5}
+    evaluate.report("model", found)
+    said = capsys.readouterr().out
+    assert "replaced tokens     none suspected, 0.00% recall, 0.5000 area under the curve" in said
+    for name in ("load_model", "check_datasets", "check_lengths", "check_pairs", "score"):
+        monkeypatch.setattr(evaluate, name, lambda *_: (None, "model", "", "row"))
+    monkeypatch.setattr(evaluate, "score", lambda *_: found)
+    monkeypatch.setattr(evaluate, "_parse", lambda: Namespace(
+        model=tmp_path, data=[], pseudo_perplexity=0, json=True
+    ))  # fmt: skip
+    evaluate.main()
+    assert json.loads(capsys.readouterr().out)["rtd_precision"] is None
 
 
 def test_a_head_for_pairs_wants_pairs(prepared: Path) -> None:

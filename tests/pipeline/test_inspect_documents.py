@@ -32,6 +32,8 @@ def test_a_raw_dump_and_what_was_extracted_from_it(show: Show, tmp_path: Path) -
     assert "1 MediaWiki dump" in raw[0]
     assert "1 left out, 20.0%: redirect" in raw[1] and "The Arve (Arva) is a river" in raw[1]
     assert "The Arve (Arva) is a river" in (tmp_path / "page.html").read_text()
+    assert "revised or fetched from 2016-04-22 to 2016-04-22" in raw[1]
+    assert "to 2016-04-22" in (tmp_path / "page.html").read_text()
     (tmp_path / "root" / "documents" / "decisions").mkdir()
     (tmp_path / "root" / "documents" / "decisions" / "0.parquet").write_text("not text")
     again = show(tmp_path / "root" / "documents")

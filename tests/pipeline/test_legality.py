@@ -176,6 +176,10 @@ def test_every_number_has_a_legal_range() -> None:
             "encoder.layers=12 does not divide into encoder.groups=5 of equal size; set "
             "encoder.groups to one of 1, 2, 3, 4, 6, 12",
         ),
+        (  # nothing says it: layers that share have one width
+            "encoder.sharing=all encoder.group_width=64",
+            "unknown setting encoder.group_width; did you mean encoder.width?",
+        ),
         (
             "encoder.groups=2",
             "encoder.groups=2 has no effect with encoder.sharing=none; set it to 1, or "

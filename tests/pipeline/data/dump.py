@@ -10,7 +10,7 @@ ARTICLE = """{{Use dmy dates|date=May 2014}}
 [[File:Arve.jpg|thumb|The [[Arve]] at ''Geneva''.]]
 The '''Arve''' ({{IPA-fr|aʁv}}; {{lang-la|Arva}}) is a [[river]] in [[France]] and [[Switzerland|the
 Swiss canton]].<ref name="a">{{cite web|title=Arve|url=https://example.org}}</ref> It is
-{{convert|108|km|mi}} long,<ref name="b"/> and {{convert|5|to|7|m|ft}} deep. ({{IPA|x}})
+{{convert|108|km|mi}} long,<ref name="b"/> and {{convert|5|to|7|m|ft}} deep. ({{IPAc-en|x}})
 <!-- not [[seen]] -->It joins the [[Rhône]] {{circa|1850}}&nbsp;years{{fact}}.
 
 == Course ==

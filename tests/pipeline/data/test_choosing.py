@@ -100,7 +100,7 @@ def test_words_go_on_across_the_words_of_the_bitmap() -> None:
     assert edges(ids, SPECIAL, STARTS) == expected
 
 
-def test_words_of_byte_level_bpe(tiny_vocabulary: Vocabulary) -> None:
+def test_traps_10_words_of_byte_level_bpe(tiny_vocabulary: Vocabulary) -> None:
     """A word begins at its space; the first of a row has none."""
     from tokenizers import Tokenizer
 
@@ -176,7 +176,7 @@ WORD_LENGTHS = {
 
 @pytest.mark.parametrize("text", WORD_LENGTHS)
 @pytest.mark.parametrize("scheme", REFERENCES)
-def test_masks_are_those_of_the_published_algorithm(scheme: str, text: str) -> None:
+def test_traps_4_8_and_9_masks_are_those_of_the_published_algorithm(scheme: str, text: str) -> None:
     """Two samples of 3,000 masks: positions, counts and run lengths have the same means."""
     ids = row(WORD_LENGTHS[text])
     budget = int(0.25 * (len(ids) - 2) + 0.5)

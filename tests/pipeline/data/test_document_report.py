@@ -19,9 +19,9 @@ def statistics() -> DocumentStatistics:
         reason = "redirect" if number % 4 == 0 else KEPT
         text = "" if reason else f"Text {number}. " * (number + 1)
         language = "en" if number % 2 else "fr"
-        measured.add(
-            Found("web", f"f@{number}", URL, f"T{number}", text, reason, False, language, "a.org")
-        )
+        date = f"20{10 + number}-05-01T00:00:00Z" if number > 3 else ""
+        about = (f"f@{number}", URL, f"T{number}", text, reason, False, language, "a.org", date)
+        measured.add(Found("web", *about))
     measured.add(Found("web", "f:41", "f", "", "", "invalid JSON", True, "", ""))
     return measured
 
@@ -32,6 +32,7 @@ def test_figures(statistics: DocumentStatistics) -> None:
     for part in (
         "41 read", "30 kept, 73.2%", "10 left out, 24.4%: redirect",
         "1 unusable, 2.4%: invalid JSON", "0.0% of those kept are copies",
+        "revised or fetched from 2015-05-01 to 2049-05-01",
         "languages: 2, known of 100.0%", "20 66.7% en", "10 33.3% fr", "30 100.0% a.org",
         "kept: 2 of 30", "redirect: 2 of 10", "invalid JSON: 1 of 1",
     ):  # fmt: skip

@@ -62,7 +62,7 @@ def test_tokens_choose_apart(scheme: str) -> None:
     assert abs(alike - 0.66) < 5 * (0.66 * 0.34 / neighbours.sum()) ** 0.5  # .8**2 + 2 x .1**2
 
 
-def test_a_span_chooses_once_and_touching_spans_are_one() -> None:
+def test_traps_9_a_span_chooses_once_and_touching_spans_are_one() -> None:
     places, actions = actions_of(draw("span", [0.8, 0.1]))
     begins = np.concatenate([[True], np.diff(places) != 1])
     assert (actions[1:] == actions[:-1])[~begins[1:]].all()
@@ -79,7 +79,7 @@ def test_random_ids_of_a_span_differ() -> None:
     assert masks.random_ids.min() >= 10
 
 
-def test_electra_shows_the_mask_or_the_token() -> None:
+def test_traps_4_electra_shows_the_mask_or_the_token() -> None:
     masks = draw("electra", [0.85, 0.0])
     _, actions = actions_of(masks)
     assert_split(actions, [0.85, 0.0])

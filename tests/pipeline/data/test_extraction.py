@@ -45,6 +45,21 @@ def test_a_file_is_extracted_once_and_again_when_it_changes(tmp_path: Path) -> N
     assert third.path != first.path
 
 
+def test_a_file_is_the_same_through_another_folder(tmp_path: Path) -> None:
+    """Read once; its documents' ids have the names by which it was given."""
+    path = tmp_path / "deep" / "small.xml"
+    path.parent.mkdir()
+    path.write_bytes(small_dump())
+    alone, inside = sources(path)[0], sniff(path, "wikipedia", "deep/small.xml")
+    [first] = extracted([alone], tmp_path / "documents", local_team(1))
+    again = extracted([inside, alone], tmp_path / "documents", local_team(1))
+    assert [source.path for source in again] == [first.path] * 2
+    assert [source.name for source in again] == ["deep/small.xml", "small.xml"]
+    assert len([*(tmp_path / "documents").glob("*.parquet")]) == 1
+    ids = [next(iter(read(cut(source, 1 << 20)[0]))).id for source in again]  # type: ignore[union-attr]
+    assert ids == ["deep/small.xml@0", "small.xml@0"]
+
+
 def test_every_record_comes_back_as_its_reader_stated_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ def roots(
     starts = range(0, len(signed), chunk)
     chunks = ((numbers[i : i + chunk].astype(np.uint32), signed[i : i + chunk]) for i in starts)
     found = find_roots(chunks, count or len(signed), likeness, scratch, file_documents)
-    return [*map(int, found)]
+    return np.fromfile(found, np.uint32).tolist()
 
 
 def all_pairs(signed: np.ndarray, likeness: Likeness) -> list[int]:
@@ -61,8 +61,7 @@ def test_clusters_are_those_of_all_pairs(tmp_path: Path) -> None:
     assert roots(signed, tmp_path / "b", chunk=7, file_documents=9) == expected
     numbers = np.arange(400) * 2 + 1
     sparse = roots(signed, tmp_path / "c", numbers=numbers, count=801)
-    assert [sparse[number] for number in numbers] == [numbers[root] for root in expected]
-    assert all(sparse[number] == number for number in range(0, 801, 2))
+    assert sparse == [numbers[root] for root in expected]
 
 
 def test_exact_copies_are_one_band(tmp_path: Path) -> None:
@@ -84,7 +83,7 @@ def test_many_with_the_same_band_are_not_all_compared(tmp_path: Path) -> None:
 
 
 def test_nobody_to_compare(tmp_path: Path) -> None:
-    assert roots(np.empty((0, 32), np.uint64), tmp_path / "a", count=3) == [0, 1, 2]
+    assert roots(np.empty((0, 32), np.uint64), tmp_path / "a", count=3) == []
 
 
 def test_recall_and_precision(tmp_path: Path) -> None:

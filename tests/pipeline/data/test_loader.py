@@ -21,6 +21,7 @@ from pipeline.data.masking import Masking
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset, check_datasets
 from pipeline.errors import ConfigError, DataError
+from tests.pipeline.preparing import rewrite
 
 Prepare = Callable[..., Path]
 LENGTH, SLOTS, BOS, PAD, EOS, MASK = 70, 10, 0, 1, 2, 4  # as conftest.py prepares
@@ -396,7 +397,7 @@ def test_a_second_segment_that_cannot_be_is_named(prepare: Prepare, tmp_path: Pa
     index = table.schema.get_field_index("second_segment")
     field = table.schema.field(index)
     table = table.set_column(index, field, pa.array(wrong, pa.uint16()))
-    path.write_bytes(shards.encode_table(table, "none"))
+    rewrite(path, table)
     with pytest.raises(DataError, match=r"train-00000\.arrow is damaged: row \d+"):
         take(loader(directory), 1)
 

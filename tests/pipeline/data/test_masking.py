@@ -62,7 +62,7 @@ def unpack(masks: Masks, lengths: list[int]) -> list[tuple[list[int], list[int],
     return out
 
 
-def test_count_is_exact_and_special_tokens_are_never_predicted() -> None:
+def test_traps_1_and_2_count_is_exact_and_no_special_token_is_predicted() -> None:
     lengths = [3, 4, 5, 9, 10, 21, 63, 64, 65, 66, 127, 130, 511, 512] * 10
     for duplicate in range(10):
         masks = draw(lengths, duplicate)
@@ -84,7 +84,7 @@ def test_every_rate_gives_its_count(rate: float) -> None:
         assert len(positions) == prediction_count(length - 3, rate)
 
 
-def test_a_row_of_510_text_tokens_predicts_77() -> None:
+def test_traps_2_and_3_a_row_of_510_text_tokens_predicts_77() -> None:
     assert prediction_count(510, 0.15) == 77  # 76.5, halves up
 
 
@@ -126,7 +126,7 @@ def test_positions_are_uniform_in_long_rows() -> None:
     assert abs(text - expected).max() < 5 * expected**0.5  # 509 draws, none beyond 5 sigma
 
 
-def test_random_ids_cover_the_ordinary_vocabulary_evenly() -> None:
+def test_traps_5_random_ids_cover_the_ordinary_vocabulary_evenly() -> None:
     lengths = [512] * 10_000
     randoms = np.concatenate([draw(lengths, duplicate).random_ids for duplicate in range(2)])
     counts = np.bincount(randoms, minlength=VOCABULARY)
@@ -146,7 +146,7 @@ def test_ten_duplicates_differ_and_share_no_more_than_chance() -> None:
         assert abs(shared - 76 / 509) < 0.015  # chance, +-5 sigma of 15,200 positions
 
 
-def test_a_mask_depends_on_its_key_alone() -> None:
+def test_traps_6_a_mask_depends_on_its_key_alone() -> None:
     lengths = [100, 512, 64, 30]
     whole = unpack(draw(lengths, 3), lengths)
     for row, length in enumerate(lengths):
@@ -164,7 +164,7 @@ def test_every_part_of_the_key_matters(change: dict[str, int]) -> None:
     assert not np.array_equal(first.positions, second.positions)
 
 
-def test_neighbouring_seeds_share_no_streams() -> None:
+def test_traps_6_neighbouring_seeds_share_no_streams() -> None:
     """A key of seed + index would give seed 1 the masks of seed 0, one sequence on."""
     sequences = np.arange(100_000, dtype=np.uint64)
     keys = np.concatenate([stream_keys(corpus_root(seed, "news"), sequences) for seed in range(5)])

@@ -73,7 +73,9 @@ def shown(rows: Rows, separators: int) -> list[tuple[list[int], list[int], int]]
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("label", LABELS)
 @pytest.mark.parametrize("separators", [1, 2])
-def test_segments_are_those_of_the_reference(seed: int, label: str, separators: int) -> None:
+def test_traps_14_segments_are_those_of_the_reference(
+    seed: int, label: str, separators: int
+) -> None:
     rng = np.random.default_rng(seed)
     documents = random_documents(rng, int(rng.choice([1, 2, 30])))
     begins_word = set(np.flatnonzero(rng.random(1000) < 0.5).tolist())
@@ -175,7 +177,7 @@ def test_a_random_next_is_of_another_document_and_each_sentence_as_likely() -> N
     assert seen.sum() > 50_000 and chi_square < 39 + 4 * sqrt(2 * 39)
 
 
-def test_sentence_order_never_mixes_documents() -> None:
+def test_traps_11_sentence_order_never_mixes_documents() -> None:
     documents = [[[5 + number] * 2 for _ in range(1 + number % 9)] for number in range(300)]
     words = np.ones(1000, np.bool_)
     for sentences in (False, True):

@@ -210,6 +210,29 @@ def test_a_scheme_that_nobody_knows(tmp_path: Path) -> None:
         local_inputs(["sss3://a/b"], tmp_path)
 
 
+def test_drivers_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real fsspec and Arrow: of Hadoop they tell every path where Java could have been."""
+    for name in ("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with pytest.raises((ConfigError, DataError)) as caught:
+        local_inputs(["hdfs://nowhere.invalid/a?x=1"], tmp_path)
+    said = str(caught.value)
+    assert said.startswith("hdfs://nowhere.invalid/a") and "?x" not in said
+    assert len(said) < 400 and "\n" not in said
+    if isinstance(caught.value, ConfigError):
+        assert "set JAVA_HOME, HADOOP_HOME" in said
+
+
+def test_long_messages_of_services_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(url: str, **options: object) -> None:
+        raise OSError("no " * 1000)
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", refuse)
+    with pytest.raises(DataError, match=r"^s3://a/b cannot be fetched .no no no") as caught:
+        local_inputs(["s3://a/b"], tmp_path)
+    assert len(str(caught.value)) < 400
+
+
 def test_shards_of_urls_are_those_of_files_and_hold_no_secret(
     web: str,
     bucket: Callable[[str, bytes], None],

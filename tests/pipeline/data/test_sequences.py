@@ -121,7 +121,7 @@ def test_doc_sentences_are_each_document_packed_alone(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_nothing_is_lost(seed: int) -> None:
+def test_traps_14_nothing_is_lost(seed: int) -> None:
     rng = np.random.default_rng(seed)
     documents = [
         [rng.integers(5, 900, rng.integers(1, 60)).tolist() for _ in range(rng.integers(1, 12))]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import xxhash
 
 from pipeline.data import shards
 from pipeline.data.masking import Masking
@@ -83,19 +84,24 @@ def test_a_slice_of_a_table_is_read_from_its_own_rows(tmp_path: Path) -> None:
     assert np.array_equal(ids, rows.ids[60_000:66_000]) and offsets[-1] == 6000
 
 
-def test_tables_are_cut_into_batches_of_1024(tmp_path: Path) -> None:
-    rows = make_rows(700, 60)
+@pytest.mark.parametrize("counts", [(700, 700, 700), (3, 2045), (1024,), (5,)])
+def test_tables_of_any_length_make_batches_of_1024(counts: tuple[int, ...], tmp_path: Path) -> None:
     pieces = []
-    for number in range(3):
-        sequences = np.arange(700, dtype=np.uint64)
-        content = shards.encode_rows(rows, "ab"[number % 2], ["a", "b"], sequences, "none")
-        (tmp_path / "piece").write_bytes(content)
-        pieces.append(pa.ipc.open_file(pa.py_buffer(content)).read_all())
-    (tmp_path / "all").write_bytes(shards.encode_table(pa.concat_tables(pieces), "none"))
-    reader = pa.ipc.open_file(tmp_path / "all")
-    sizes = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
-    assert sizes == [1024, 1024, 52]
-    assert reader.read_all()["corpus"].to_pylist() == ["a"] * 700 + ["b"] * 700 + ["a"] * 700
+    for number, count in enumerate(counts):
+        sequences = np.arange(count, dtype=np.uint64)
+        corpus = "ab"[number % 2]
+        content = shards.encode_rows(make_rows(count, 60), corpus, ["a", "b"], sequences, "none")
+        pieces.append(pa.ipc.open_file(content).read_all())
+    tables = shards.cut_anew(pieces)
+    entry = shards.write_tables(tmp_path / "all", pieces[0].schema, tables, "none")
+    file = pa.ipc.open_file(tmp_path / "all")
+    lengths = [len(file.get_batch(number)) for number in range(file.num_record_batches)]
+    assert lengths[:-1] == [1024] * (len(lengths) - 1) and 0 < lengths[-1] <= 1024
+    assert shards.read_table(tmp_path / "all").equals(pa.concat_tables(pieces))
+    content = (tmp_path / "all").read_bytes()
+    assert entry == {
+        "file": "all", "bytes": len(content), "xxh3_64": xxhash.xxh3_64_hexdigest(content),
+    }  # fmt: skip
 
 
 def test_the_manifest_comes_back(prepared: Path) -> None:

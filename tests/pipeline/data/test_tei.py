@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 import pytest
 
@@ -73,6 +75,68 @@ def test_nothing_but_white_space_is_uncounted(tmp_path: Path) -> None:
     tree = "".join(ElementTree.fromstring(NOVEL).itertext())
     kept = len(re.sub(r"\s", "", record.text))
     assert kept + sum(dict(record.cut).values()) == len(re.sub(r"\s", "", tree))
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ('con-<lb break="no"/>templated', "contemplated"),
+        ('con-\n <pb n="3" break="no"/><fw>HEAD</fw>\n <lb break="no"/>templated', "contemplated"),
+        ('<hi>con\u00ac</hi><lb break="no"/>templated', "contemplated"),
+        ('con<lb break="no"/>templated well-<lb/>known', "contemplated well- known"),
+        ('<lb break="no"/>one - <lb break="no"/>two', "one -two"),
+    ],
+)
+def test_words_over_the_ends_of_lines_and_pages(tmp_path: Path, body: str, text: str) -> None:
+    (tmp_path / "x.xml").write_text(f"<TEI><text><body><p>{body}</p></body></text></TEI>")
+    [record] = records(tmp_path / "x.xml")
+    assert isinstance(record, Record)
+    assert record.text == text
+
+
+def test_a_whole_novel(real_data: Path, tmp_path: Path) -> None:
+    """Woolf 1927, set as editions are: chapters, lines, pages, torn words, notes, readings."""
+    novel = (real_data / "bookcorpus" / "Woolf_Lighthouse_1927.txt").read_text("utf-8-sig")
+    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", novel)]
+    paragraphs = [part for part in paragraphs if part]
+    rng = random.Random(0)
+    notes = torn = pages = 0
+    parts = []
+    for number, paragraph in enumerate(paragraphs):
+        words = []
+        for word in paragraph.split():
+            said = escape(word)
+            if rng.random() < 0.03 and len(word) > 5 and word.isalpha():
+                line = '<lb break="no"/>'
+                page = f'<pb n="{pages}" break="no"/><fw>TO THE LIGHTHOUSE</fw>\n{line}'
+                said = f"{word[:3]}-\n{rng.choice([page, line])}{word[3:]}"
+                torn += 1
+            elif rng.random() < 0.01:
+                said += '<note place="bottom"><p>The editor says so.</p></note>'
+                notes += 1
+            elif rng.random() < 0.01:
+                said = f"<choice><sic>x{said}</sic><corr>{said}</corr></choice>"
+            elif rng.random() < 0.02:
+                said = f'<pb n="{pages}"/> {said}'
+                pages += 1
+            words.append(said)
+        ends = "".join(f"{word}{rng.choice([' ', ' ', chr(10), '<lb/>'])}" for word in words)
+        chapter = '</div><div type="chapter"><head/>' if number % 40 == 39 else ""
+        parts.append(f"<p>{ends}</p>{chapter}")
+    path = tmp_path / "Woolf.xml"
+    path.write_text(
+        '<?xml version="1.0" encoding="UTF-8"?>\n<TEI xmlns="http://www.tei-c.org/ns/1.0">'
+        "<teiHeader><fileDesc><titleStmt><title>To the lighthouse</title></titleStmt></fileDesc>"
+        "</teiHeader><text><front><titlePage><docTitle/></titlePage></front><body>"
+        f'<div type="chapter">{"".join(parts)}</div></body><back><p>Printed</p></back></text></TEI>'
+    )
+    [record] = records(path)
+    assert isinstance(record, Record)
+    assert record.text.split("\n\n") == paragraphs
+    cut_bytes = dict(record.cut)
+    assert cut_bytes["notes"] == notes * 16
+    assert cut_bytes["hyphens at line ends"] == torn > 300
+    assert pages > 500 and notes > 300
 
 
 def test_a_collection_and_one_without_a_body(tmp_path: Path) -> None:

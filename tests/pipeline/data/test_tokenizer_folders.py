@@ -58,7 +58,7 @@ def golden(real_data: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("layout", ["vocab.json", "encoder.json"])
-def test_roberta_ids_equal_the_golden_rows(
+def test_traps_33_roberta_ids_equal_the_golden_rows(
     layout: str, tmp_path: Path, real_data: Path, golden: list[dict[str, object]]
 ) -> None:
     tokenizers = real_data / "tokenizers"

@@ -74,6 +74,7 @@ def test_traps_4_the_others_are_kept_and_none_is_random() -> None:
 
 
 def test_a_tied_generator_is_the_encoder() -> None:
-    settings = ["objective.generator.tied=true", "objective.generator.width=1"]
+    same = ["objective.generator.width=1", "objective.generator.layers=1"]
+    settings = ["objective.generator.tied=true", *same]
     model = build_model(override(recipe("electra_tiny"), settings), seed=0)
     assert model.encoders() == [model.encoder]

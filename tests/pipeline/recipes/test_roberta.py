@@ -98,6 +98,27 @@ def test_tiny_is_what_was_seen_to_learn(name: str, peak_lr: float) -> None:
     assert (run.batch.sequences, run.schedule.warmup_steps, run.steps) == (64, 100, 2_400)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "peak_lr", "initializer_range", "steps"),
+    [
+        ("bert_tiny", "lamb", 1e-2, 0.02, 2_400),
+        ("albert_tiny", "adamw", 2e-3, 0.09, 4_800),
+        ("electra_tiny", "adamw", 2e-3, 0.09, 2_400),
+        ("spanbert_tiny", "adamw", 2e-3, 0.09, 3_600),
+        ("albert_tiny_published", "lamb", 1e-2, 0.02, 4_800),
+    ],
+)
+def test_other_families_tiny_is_what_was_seen_to_learn(
+    name: str, kind: str, peak_lr: float, initializer_range: float, steps: int
+) -> None:
+    run, roberta = recipe(name), recipe("roberta_tiny")
+    assert run.data.sequence_length == run.encoder.positions == 32
+    assert run.batch == roberta.batch and run.schedule == roberta.schedule
+    assert (run.optimizer.kind, run.optimizer.peak_lr, run.optimizer.beta2) == (kind, peak_lr, 0.98)
+    assert (run.encoder.initializer_range, run.encoder.dropout) == (initializer_range, 0.0)
+    assert run.steps == steps
+
+
 def test_unknown_recipe_names_the_nearest() -> None:
     with pytest.raises(ConfigError) as error:
         recipe("roberta_lage")

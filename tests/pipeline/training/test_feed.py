@@ -15,6 +15,7 @@ from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
 from pipeline.errors import ConfigError
 from pipeline.training import loss_parts
+from pipeline.training.checkpoint import open_checkpoint, step_name
 from pipeline.training.evaluation import evaluate, evaluating, validation_loader
 from pipeline.training.inputs import model_inputs
 from pipeline.training.loop import Trainer, noise_seed
@@ -133,6 +134,49 @@ def test_a_run_goes_back_over_the_boundary(
     assert running.progress.rollbacks == 1
     assert running.progress.readings == (Reading(16, 30, ((27, 30),)), Reading(32, 24, ((0, 4),)))
     assert [line["sequence_length"] for line in read_metrics(tmp_path / "run")] == LENGTHS
+
+
+CURVE = [3.0, 2.9, 2.95, 2.9, 9.0, 2.8, 5.0, 4.9, 4.95, 4.9, 4.8, 9.0]
+"""Losses of twelve steps with another length from the seventh on; the fifth and last are spikes."""
+
+
+@pytest.mark.parametrize("stop", [5, 6, 7])
+def test_another_length_is_no_spike(
+    prepared: Path,
+    short: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stop: int,
+) -> None:
+    """However a run is cut around the boundary: the same spikes, the same losses remembered."""
+    made = LossWatch.made
+
+    def told(self: LossWatch, step: int, count: int) -> None:
+        self.copy(torch.tensor(CURVE[step - 1] * count))
+        made(self, step, count)
+
+    monkeypatch.setattr(LossWatch, "made", told)
+    phase = {"steps": 6, "sequence_length": 16, "sequences": 4}
+    settings = (
+        f"phases=[{json.dumps(phase)}]", "spikes.deviations=6", "spikes.window=3",
+        "steps=13", "validation.every=13",
+    )  # fmt: skip
+
+    def begun(output: Path, progress: Progress) -> Trainer:
+        return trainer(short, output, progress, True, *settings, more=[prepared])
+
+    whole, cut = begun(tmp_path / "whole", Progress()), begun(tmp_path / "cut", Progress())
+    assert not whole.train(12) and not cut.train(stop)
+    state = open_checkpoint(cut.saver.checkpoints / step_name(stop)).state
+    assert state.recent_losses == pytest.approx(CURVE[6 * (stop > 6) : stop][-3:], abs=1e-3)
+    resumed = begun(tmp_path / "cut", Progress.of(state))
+    resumed.losses.go_back(state.recent_losses)
+    assert not resumed.train(12)
+    assert resumed.progress == whole.progress and whole.progress.spikes == 2
+    assert resumed.losses.recent == whole.losses.recent
+    said = capsys.readouterr().err
+    assert [said.count(f"the loss of step {step} is") for step in (5, 7, 12)] == [2, 0, 2]
 
 
 def test_phases_and_shards_that_do_not_fit(prepared: Path, short: Path, tmp_path: Path) -> None:

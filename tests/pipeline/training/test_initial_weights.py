@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -177,7 +179,7 @@ def test_a_table_with_more_rows_than_tokens(
 
 def test_electra_wants_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Path) -> None:
     tokenizer = tokenizers / "wordpiece-uncased"
-    settings = ("data.vocab_size=2000", "encoder.width=128", "encoder.heads=2")
+    settings = ("data.vocab_size=2000", "encoder.width=128", "encoder.heads=2", "encoder.layers=2")
     source, model = small("electra_tiny", 1, *settings), small("electra_tiny", 2, *settings)
     folder = tmp_path / "electra"
     write_folder(source, tokenizer, folder)
@@ -196,6 +198,52 @@ def test_electra_wants_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Pa
     begun = begin_with(small("electra_tiny", 2, *settings), folder, tokenizer, ("generator",))
     assert "new, as the recipe initialises it: the generator's encoder (" in begun.lines[1]
     assert begun.described["new"] == list(begun.lines[1:])
+
+
+def test_spanbert_as_it_is_published(
+    tokenizers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pickled, no head, no pooler, vocab.txt, settings of 2019: told how to read it, then read."""
+    tokenizer, folder = tokenizers / "wordpiece", tmp_path / "spanbert"
+    theirs = transformers.BertModel(
+        transformers.BertConfig(
+            vocab_size=2000, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+            intermediate_size=64, max_position_embeddings=64,
+        ),
+        add_pooling_layer=False,
+    )  # fmt: skip
+    ids = Tokenizer.from_file(str(tokenizer / "tokenizer.json")).get_vocab()
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in sorted(ids, key=ids.get)))
+    state = {f"bert.{name}": weight for name, weight in theirs.state_dict().items()}
+    torch.save(state, folder / "pytorch_model.bin")
+    settings = {
+        "attention_probs_dropout_prob": 0.1, "directionality": "bidi", "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1, "hidden_size": 32, "initializer_range": 0.02,
+        "intermediate_size": 64, "max_position_embeddings": 64, "num_attention_heads": 2,
+        "num_hidden_layers": 1, "type_vocab_size": 2, "vocab_size": 2000,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(settings))
+    model = small("spanbert_tiny", 1, "data.vocab_size=2000", "encoder.positions=64")
+    with pytest.raises(CheckpointError, match="a pickle, which is not read; write them") as error:
+        begin_with(model, folder, tokenizer, ())
+    said = str(error.value)
+    with pytest.raises(CheckpointError, match=re.escape(said)):
+        load_folder(folder)
+    monkeypatch.chdir(folder)
+    exec(shlex.split(said.partition("in that folder: ")[2])[2], {})  # what it says to type
+    assert "configuration names no model_type; add that" in refusal(model, folder, tokenizer)
+    (folder / "config.json").write_text(json.dumps(settings | {"model_type": "bert"}))
+    lines = begin_with(model, folder, tokenizer, ()).lines
+    assert [line.split(" (")[0] for line in lines[1:]] == [
+        "new, as the recipe initialises it: the head of masked words",
+        "new, as the recipe initialises it: the head of span boundaries",
+    ]
+    shown = torch.randint(5, 2000, (2, 20))
+    with torch.no_grad():
+        expected = theirs.eval()(shown)[0]
+        found = model.encoder(shown, None)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_a_run_goes_on_without_the_folder_but_not_with_another(

@@ -122,7 +122,7 @@ def trainer(
         stop=stop,
         metrics=metrics,
         progress=progress,
-        losses=LossWatch(run.spikes, torch.device("cpu")),
+        losses=LossWatch(run.spikes, torch.device("cpu"), (), [phase.begin for phase in phases]),
         stragglers=Stragglers(["here"], output, ForwardClock(torch.device("cpu"))),
         saver=Saver(output, Alone(), keep=3, keep_every=0),
         watchdog=Watchdog(0, 60),

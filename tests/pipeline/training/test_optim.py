@@ -28,6 +28,7 @@ from pipeline.training.plan import encoder_config
 from pipeline.training.schedule import learning_rate
 from tests.pipeline.training.formulas import Weight as FormulaWeight
 from tests.pipeline.training.formulas import formula_of
+from tests.pipeline.training.plain import view
 from tests.pipeline.training.toy import (
     Record,
     Toy,
@@ -36,7 +37,6 @@ from tests.pipeline.training.toy import (
     records,
     toy_run,
     train_plainly,
-    view,
 )
 
 CPU = torch.device("cpu")
@@ -85,7 +85,7 @@ def train_ours(run: Any) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
 @pytest.mark.parametrize("kind", ["adamw", *VARIANTS])
 @pytest.mark.parametrize("clip_norm", [0.0, 0.2])
-def test_equals_the_formula_on_one_process(
+def test_traps_27_equals_the_formula_on_one_process(
     kind: str, clip_norm: float, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(UPDATES, "cpu", arithmetic)

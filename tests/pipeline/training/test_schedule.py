@@ -100,7 +100,7 @@ def test_a_batch_cannot_shrink() -> None:
         replace(base, batch=replace(base.batch, warmup_steps=1, first_sequences=65))
 
 
-def test_a_batch_without_its_rate_is_doubted() -> None:
+def test_traps_29_a_batch_without_its_rate_is_doubted() -> None:
     base = recipe("roberta_base")
     small = replace(base, batch=replace(base.batch, sequences=2_048))
     assert "try optimizer.peak_lr=0.00125 with the same" in batch_advice(base, small)

@@ -1,9 +1,7 @@
-"""A network with every difficulty of a real one, and plain optimizers that it is compared under.
+"""A network with every difficulty of a real one, for exact comparisons of optimizers.
 
 Fused query/key/value (gated without attention, so that a key's bias has a gradient), tied
-embedding, padded vocabulary rows, sizes that no number of ranks divides. The plain loop has one
-process and no DeepSpeed; with its batch in the chunks that ranks and micro-batches would take, and
-their gradients averaged as ranks do, it says how far rounding alone moves the result: the floor.
+embedding, padded vocabulary rows, sizes that no number of ranks divides.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from torch.nn import functional
 from pipeline.recipes import recipe
 from pipeline.run import Run
 from pipeline.training.lamb import VARIANTS
-from pipeline.training.schedule import learning_rate
-from tests.pipeline.training.formulas import Weight, formula_of
+from tests.pipeline.training import plain
+from tests.pipeline.training.plain import wide
 
 VOCABULARY, PADDED, WIDTH, INNER, LENGTH = 37, 40, 13, 29, 7
 QKV = ("query", "key", "value")
@@ -69,11 +67,6 @@ class Toy(nn.Module):
             logits[:, :-1].flatten(0, 1).to(wide(logits)), ids[:, 1:].flatten(), reduction="none"
         )
         return (losses * weights[:, 1:].flatten()).sum()
-
-
-def wide(tensor: torch.Tensor) -> torch.dtype:
-    """What sums are kept in: fp32, or fp64 for a model of that."""
-    return torch.promote_types(tensor.dtype, torch.float32)
 
 
 def records(model: nn.Module) -> list[Record]:
@@ -135,59 +128,21 @@ def batches(
         yield ids, weights
 
 
-def view(tensor: torch.Tensor, record: Record) -> torch.Tensor:
-    """A logical parameter's elements in a whole parameter."""
-    return tensor.detach().view(-1)[record.start : record.start + math.prod(record.shape)]
-
-
 def train_plainly(model: nn.Module, run: Run, chunks: int) -> dict[str, torch.Tensor]:
     """The weights after `run`, by logical parameter."""
-    optimizer, formula = run.optimizer, formula_of(run.optimizer)
-    parameters = dict(model.named_parameters())
-    logical = records(model)
-    masters = {r.name: view(parameters[r.parameter_name], r).clone() for r in logical}
-    if run.precision == "bf16":
-        model.bfloat16()
-    moments = {
-        r.name: (torch.zeros_like(masters[r.name]), torch.zeros_like(masters[r.name]))
-        for r in logical
-    }
-    for step, (ids, weights) in enumerate(batches(run.batch.sequences, run.steps), 1):
-        sums = {name: torch.zeros(p.shape, dtype=wide(p)) for name, p in parameters.items()}
-        for rows, marks in zip(ids.chunk(chunks), weights.chunk(chunks), strict=True):
-            (model(rows, marks) * chunks / weights[:, 1:].sum()).backward()
-            for name, parameter in parameters.items():
-                sums[name] += parameter.grad
-                parameter.grad = None
-        # a mean, like that over ranks: dividing by 3 rounds, and Adam makes as much of it as of a
-        # gradient's last bits
-        gradients = {r.name: view(sums[r.parameter_name], r) / chunks for r in logical}
-        norm = torch.cat(list(gradients.values())).norm()
-        scale = min(1.0, optimizer.clip_norm / (norm + 1e-6)) if optimizer.clip_norm else 1.0
-        rate = learning_rate(run, step)
-        for record in logical:
-            weight = Weight(
-                masters[record.name],
-                *moments[record.name],
-                record.decay or optimizer.decay_vectors,
-                record.adapt or optimizer.adapt_vectors,
-            )
-            after = formula(weight, gradients[record.name] * scale, step, rate, optimizer)
-            weight.value.copy_(after)
-            view(parameters[record.parameter_name], record).copy_(after)
-    return masters
+    return plain.train(model, run, records(model), _losses(model, run, chunks), chunks)
 
 
 def distance(
     ours: dict[str, torch.Tensor], reference: dict[str, torch.Tensor], start: nn.Module
 ) -> float:
     """||ours - reference|| / how far the reference moved, over all logical parameters."""
-    parameters = dict(start.named_parameters())
-    apart = moved = 0.0
-    for record in records(start):
-        weight = reference[record.name].double()
-        apart += float((ours[record.name].double() - weight).square().sum())
-        moved += float(
-            (view(parameters[record.parameter_name], record).double() - weight).square().sum()
-        )
-    return math.sqrt(apart / moved)
+    return plain.distance(ours, reference, plain.whole(start, records(start)))
+
+
+def _losses(model: nn.Module, run: Run, chunks: int) -> Iterator[Iterator[torch.Tensor]]:
+    """Each step's mean loss in parts that add up to it, by chunks of its batch."""
+    for ids, weights in batches(run.batch.sequences, run.steps):
+        count = weights[:, 1:].sum()
+        parts = zip(ids.chunk(chunks), weights.chunk(chunks), strict=True)
+        yield (model(rows, marks) / count for rows, marks in parts)

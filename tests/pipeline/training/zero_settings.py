@@ -9,7 +9,7 @@ launch needs a reference only once for each optimizer, precision and clip norm.
 from __future__ import annotations
 
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 WORLD_SIZES = (1, 2, 3, 4)
 SEQUENCES = 48
@@ -22,6 +22,20 @@ SEVERAL = 4
 """Micro-batches of a rank where they are accumulated."""
 OTHERS = ("nvlamb", "albert", "deepspeed")
 """Variants besides the paper's LAMB."""
+
+SMALL: dict[int, dict[str, Any]] = {
+    0: {},
+    1: {"reduce_bucket_size": 600, "allgather_bucket_size": 600, "overlap_comm": True},
+    2: {"reduce_bucket_size": 600, "allgather_bucket_size": 600, "contiguous_gradients": False},
+    3: {
+        "reduce_bucket_size": 600,
+        "stage3_param_persistence_threshold": 0,
+        "stage3_prefetch_bucket_size": 300,
+        "stage3_max_live_parameters": 500,
+    },
+}
+"""What runs instead of the shipped files where micro-batches are accumulated: buckets smaller than
+the toy, and at stage 3 no weight that stays whole."""
 
 
 class Setting(NamedTuple):

@@ -32,6 +32,7 @@ from pipeline.training import fragments
 from pipeline.training.deepspeed_config import DeepSpeedFile, deepspeed_dict, read_deepspeed_file
 from pipeline.training.engine import Engine, init_distributed, initialize
 from pipeline.training.schedule import learning_rate
+from tests.pipeline.training.plain import view
 from tests.pipeline.training.toy import (
     PADDED,
     VOCABULARY,
@@ -41,7 +42,6 @@ from tests.pipeline.training.toy import (
     records,
     toy_run,
     train_plainly,
-    view,
 )  # fmt: skip
 from tests.pipeline.training.zero_settings import (
     DRIFT,
@@ -49,23 +49,11 @@ from tests.pipeline.training.zero_settings import (
     LONGER,
     MORE,
     SEQUENCES,
+    SMALL,
     Setting,
     usual,
 )
 
-SMALL = {
-    0: {},
-    1: {"reduce_bucket_size": 600, "allgather_bucket_size": 600, "overlap_comm": True},
-    2: {"reduce_bucket_size": 600, "allgather_bucket_size": 600, "contiguous_gradients": False},
-    3: {
-        "reduce_bucket_size": 600,
-        "stage3_param_persistence_threshold": 0,
-        "stage3_prefetch_bucket_size": 300,
-        "stage3_max_live_parameters": 500,
-    },
-}
-"""What runs instead of the shipped files where micro-batches are accumulated: buckets smaller than
-the toy, and at stage 3 no weight that stays whole."""
 NAIVE = {2: (1, 3), 3: (1,)}
 """Stages at which a LAMB that knows nothing of ZeRO is measured."""
 

@@ -1,0 +1,160 @@
+"""ALBERT's layers with one set of weights beside as many with their own: memory, seconds a step.
+
+    python -m tests.benchmarks.bench_sharing [--threads N]
+
+Both have the sizes of `albert_base`, fp32, LAMB, our engine at ZeRO stage 0 (nothing is shared out)
+on the same random batch. Counted are the bytes of weights, gradients and optimizer state that the
+engine holds, each storage once; then each side's peak alone in a process, by the kernel. A
+micro-batch (forward and backward) and the engine's step after it are interleaved: medians of
+ratios, by the clock and by CPU seconds. The memory of the larger sizes follows from their
+parameters, by the bytes that were counted for one of the base.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import subprocess
+import sys
+from dataclasses import replace
+
+import torch
+
+from model.hugging_face import logical_parameters
+from model.objectives import Inputs
+from pipeline.data.batch import Counts
+from pipeline.recipes import recipe
+from pipeline.run import Run
+from pipeline.training import engine as engines
+from pipeline.training.deepspeed_config import read_deepspeed_file
+from pipeline.training.loss_parts import first_count, loss_sum
+from pipeline.training.objectives import build_model
+from pipeline.training.plan import encoder_config, parameters_of
+from tests.benchmarks.bench_electra import batch
+from tests.benchmarks.bench_training import Seconds, parse_threads, print_peak, ratios, rounds
+from tests.pipeline.training.held import held_bytes
+
+SIZES = ("base", "large", "xlarge", "xxlarge")
+SHARED, UNSHARED = "all", "none"
+ROWS, LENGTH, ROUNDS = 4, 128, 7
+GOAL_MEMORY, GOAL_SECONDS = 0.6, 1.0
+
+
+def run_of(size: str, sharing: str) -> Run:
+    """A recipe's run, in the precision that a CPU has."""
+    run = recipe(f"albert_{size}")
+    return replace(run, precision="fp32", encoder=replace(run.encoder, sharing=sharing))
+
+
+class Side:
+    """An engine at work on one batch."""
+
+    def __init__(self, sharing: str) -> None:
+        run = run_of("base", sharing)
+        model = build_model(run, seed=0).train()
+        self.parameters = sum(parameter.numel() for parameter in model.parameters())
+        self.parts = model.parts
+        self.inputs = inputs(run)
+        self.counts = Counts(len(self.inputs.positions_K), ROWS * LENGTH, ROWS)
+        self.engine = engines.initialize(
+            model, run, read_deepspeed_file("zero0"), logical_parameters(model),
+            rows=ROWS, accumulation=1,
+        )  # fmt: skip
+
+    def micro_batch(self) -> None:
+        loss = loss_sum(self.parts, self.engine(self.inputs), self.counts)
+        self.engine.backward(loss, first_count(self.parts, self.counts))
+
+    def step(self) -> None:
+        self.engine.step(1e-4)
+
+
+def inputs(run: Run) -> Inputs:
+    """Random words, a part of which is predicted, in pairs of segments."""
+    given = batch(encoder_config(run), ROWS, LENGTH, run.data.masks.rate)
+    segments = (torch.arange(LENGTH) >= LENGTH // 2).long().expand(ROWS, -1)
+    return given._replace(
+        segment_ids_BS=segments, pair_labels_R=torch.arange(ROWS) % 2, draws_K=None
+    )
+
+
+def bench() -> None:
+    """Seconds of both sides, and what they hold."""
+    shared, unshared = Side(SHARED), Side(UNSHARED)
+    micro: list[tuple[Seconds, Seconds]] = []
+    whole: list[tuple[Seconds, Seconds]] = []
+    held = (0, 0)
+    for counted in rounds(ROUNDS):
+        first = Seconds.of(shared.micro_batch), Seconds.of(unshared.micro_batch)
+        held = held_bytes(shared.engine), held_bytes(unshared.engine)
+        second = Seconds.of(shared.step), Seconds.of(unshared.step)
+        if counted:
+            micro.append(first)
+            whole.append((first[0] + second[0], first[1] + second[1]))
+    for what, pairs in (("micro-batch", micro), ("step of one micro-batch", whole)):
+        wall, cpu = ratios(pairs)
+        seconds = [statistics.median(pair[side].wall for pair in pairs) for side in (0, 1)]
+        print(
+            f"sharing: {what}, {ROWS} x {LENGTH} tokens: shared {seconds[0]:.2f} s, unshared "
+            f"{seconds[1]:.2f} s, ratio {wall:.3f} by the clock, {cpu:.3f} by CPU seconds (goal "
+            f"<= {GOAL_SECONDS}), {torch.get_num_threads()} threads, {len(pairs)} rounds",
+            flush=True,
+        )
+    each = [total / side.parameters for total, side in zip(held, (shared, unshared), strict=True)]
+    print(
+        f"sharing: albert_base holds {held[0] / 1e6:,.0f} MB, unshared {held[1] / 1e6:,.0f} MB, "
+        f"{held[0] / held[1]:.1%} (goal <= {GOAL_MEMORY:.0%}); {each[0]:.2f} and {each[1]:.2f} "
+        "bytes a parameter"
+    )
+    for size in SIZES[1:]:
+        counts = [parameters_of(run_of(size, sharing)) for sharing in (SHARED, UNSHARED)]
+        print(
+            f"sharing: albert_{size}, {counts[0]:,} parameters, unshared {counts[1]:,}: "
+            f"{counts[0] * each[0] / 1e9:,.1f} GB of {counts[1] * each[1] / 1e9:,.1f} GB, "
+            f"{counts[0] * each[0] / (counts[1] * each[1]):.1%}",
+            flush=True,
+        )
+
+
+def bench_peaks() -> None:
+    """Peaks of processes that train two steps of one side."""
+    peaks = [alone(sharing) for sharing in (SHARED, UNSHARED)]
+    print(
+        f"sharing: peak memory of a process, activations and libraries included: shared "
+        f"{peaks[0]:,.0f} MB, unshared {peaks[1]:,.0f} MB, {peaks[0] / peaks[1]:.1%}",
+        flush=True,
+    )
+
+
+def alone(sharing: str) -> float:
+    """Megabytes at the peak."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.bench_sharing", "--alone", sharing,
+         "--threads", str(torch.get_num_threads())],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = re.search(r"peak (\d+)", result.stdout)
+    assert found
+    return int(found[1]) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    sharing = parse_threads(parser).alone
+    if sharing:
+        engines.init_distributed()
+        side = Side(sharing)
+        for _ in range(2):
+            side.micro_batch()
+            side.step()
+        print_peak()
+        return
+    bench_peaks()  # first: a process that is alone must not inherit what joining leaves
+    engines.init_distributed()
+    bench()
+
+
+if __name__ == "__main__":
+    main()

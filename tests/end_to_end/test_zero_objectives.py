@@ -1,0 +1,69 @@
+"""Every objective under DeepSpeed's ZeRO is the plain loop, at each stage, with LAMB and AdamW.
+
+Toy sizes of every family by the measure of test_zero.py, in one launch for each number of ranks.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.test_zero import FACTOR
+from tests.pipeline.conftest import launch, torchrun
+from tests.pipeline.training.objectives_worker import settings
+
+WORKER = Path(__file__).parents[1] / "pipeline" / "training" / "objectives_worker.py"
+PARTS = {
+    "mlm": ["mlm"], "mlm + nsp": ["mlm", "pair"], "mlm + sop, shared": ["mlm", "pair"],
+    "mlm + sop, unshared": ["mlm", "pair"], "mlm + rtd": ["mlm", "rtd"],
+    "mlm + rtd, tied": ["mlm", "rtd"], "mlm + sbo": ["mlm", "sbo"],
+}  # fmt: skip
+
+
+@functools.cache
+def measured(ranks: int, what: str) -> list[dict[str, Any]]:
+    """What the worker found on so many ranks; what: see there."""
+    command = torchrun(WORKER)
+    command[command.index("--nproc-per-node") + 1] = ranks
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "measured.json"
+        result = launch(*command, output, what, timeout=1200)
+        assert result.returncode == 0, result.stderr
+        found: list[dict[str, Any]] = json.loads(output.read_text())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ranks", "what"),
+    [(2, "some"), *(pytest.param(ranks, "all", marks=pytest.mark.slow) for ranks in (2, 3, 4))],
+)
+def test_every_objective_equals_an_unsharded_run(ranks: int, what: str) -> None:
+    results = measured(ranks, what)
+    trained = [(found["case"], found["optimizer"], found["stage"]) for found in results]
+    assert trained == settings(what)
+    for found in results:
+        assert found["parts"] == PARTS[found["case"]] and found["unmoved"] == [], found
+        assert 0 < found["floor"] < 1e-4, found
+        assert found["distance"] <= FACTOR * found["floor"], found
+
+
+def test_what_is_always_trained_has_each_objective_stage_and_optimizer() -> None:
+    some, every = settings("some"), settings("all")
+    assert set(some) <= set(every) and len(every) == 60
+    for place in range(3):
+        assert {setting[place] for setting in some} == {setting[place] for setting in every}
+
+
+def test_shared_layers_are_held_once() -> None:
+    """Weights, gradients and optimizer state are at most 60 % of the same sizes unshared."""
+    held = {
+        found["case"]: found["held"]
+        for found in measured(2, "some")
+        if (found["optimizer"], found["stage"]) == ("lamb", 2)
+    }
+    assert 0 < held["mlm + sop, shared"] <= 0.6 * held["mlm + sop, unshared"]

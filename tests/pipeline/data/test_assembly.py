@@ -1,0 +1,82 @@
+"""Validation rows of many parts in one shard: what one would write who held all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.data import assembly, shards
+from pipeline.data.assembly import Part, merge_validation_shards
+from pipeline.data.masking import Masking
+from pipeline.data.sequences import Rows
+from pipeline.data.splits import Job
+from pipeline.data.text_batches import Counts
+from pipeline.recipes import recipe
+
+SPECIAL = np.arange(2048) < 5
+
+
+def rows_of(lengths: np.ndarray) -> Rows:
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    ids = np.random.default_rng(int(offsets[-1])).integers(5, 2048, offsets[-1]).astype(np.uint16)
+    count = len(lengths)
+    return Rows(
+        ids, offsets, np.zeros(count, np.uint16), np.arange(count + 1, dtype=np.int32),
+        np.arange(count), np.arange(count), np.empty((0, 2), np.int64),
+        np.zeros(count, np.uint16), np.full(count, -1, np.int8),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_merged_shards_are_those_of_all_rows_at_once(
+    compression: shards.Compression, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows and masks, in a corpus with one shard and one with two."""
+    monkeypatch.setattr(assembly, "VALIDATION_ROWS", 3000)
+    data = replace(recipe("roberta_tiny").data, duplicates=2)
+    masking = Masking.of(data, SPECIAL, np.ones(2048, np.bool_))
+    work, output = tmp_path / "work", tmp_path / "out"
+    work.mkdir(), output.mkdir()
+    parts, tables = [], []
+    rng = np.random.default_rng(0)
+    for number, (corpus, count) in enumerate(
+        [("a", 700), ("a", 3), ("a", 1500), ("b", 900), ("b", 2100), ("b", 1024)]
+    ):
+        rows = rows_of(rng.integers(8, 60, count))
+        sequences = np.arange(number << 32, (number << 32) + count, dtype=np.uint64)
+        path = work / f"{number}.arrow"
+        path.write_bytes(shards.encode_rows(rows, corpus, ["a", "b"], sequences, compression))
+        entry = {
+            "file": path.name, "split": "validation", "sequences": count,
+            "tokens": len(rows.ids), "masks": [],
+        }  # fmt: skip
+        parts.append(Part(str(number), corpus, [entry], Counts()))
+        tables.append(shards.read_table(path))
+    job = Job(work, data, ("a", "b"), {}, 1 << 20, compression, "fast")
+    merged = merge_validation_shards(work, output, parts, job, masking)
+    assert [shard.sequences for shard in merged] == [2203, 3000, 1024]
+    for shard, group in zip(merged, ([0, 1, 2], [3, 4], [5])):
+        whole = pa.concat_tables([tables[number] for number in group]).combine_chunks()
+        assert shard.tokens == sum(map(len, whole["input_ids"].to_pylist()))
+        found = shards.read_table(output / shard.file)
+        assert found.equals(whole) and found.schema == whole.schema
+        assert [len(batch) for batch in found.to_batches()] == [
+            len(batch) for batch in whole.to_batches(max_chunksize=1024)
+        ]
+        ids, offsets = shards.ragged(whole["input_ids"])
+        sequences = whole["sequence"].to_numpy()
+        corpus = str(whole["corpus"][0])
+        for duplicate, file in enumerate(shard.masks):
+            drawn = masking.draw(ids, offsets, corpus, sequences, duplicate)
+            expected = pa.ipc.open_file(shards.encode_masks(drawn, compression)).read_all()
+            written = shards.read_table(output / file.file)
+            assert written.equals(expected) and written.schema == expected.schema
+            assert [len(batch) for batch in written.to_batches()] == [
+                len(batch) for batch in found.to_batches()
+            ]
+            assert file.predictions == drawn.predictions
+            assert file.bytes == (output / file.file).stat().st_size

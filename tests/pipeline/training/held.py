@@ -1,0 +1,34 @@
+"""What an engine holds in memory for its model's sake, counted from its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from pipeline.training.engine import Engine
+
+
+def held_bytes(engine: Engine) -> int:
+    """Of weights, gradients and optimizer state of this rank, each storage once.
+
+    To be asked between a micro-batch and the step after it, which may drop the gradients.
+    """
+    storages = {part.data_ptr(): part.nbytes() for part in map(_storage, _tensors(engine))}
+    return sum(storages.values())
+
+
+def _tensors(engine: Engine) -> Iterator[torch.Tensor]:
+    optimizer = engine.optimizer
+    for parameter in engine.module.parameters():
+        yield parameter
+        if parameter.grad is not None:
+            yield parameter.grad
+    for group in optimizer.param_groups:
+        yield from group["params"]
+    for state in optimizer.state.values():
+        yield from state.values()
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    return tensor.untyped_storage()

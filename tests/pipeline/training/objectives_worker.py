@@ -1,0 +1,266 @@
+"""One rank of every objective under DeepSpeed: trains toy sizes at each stage, and compares.
+
+`torchrun --nproc-per-node N objectives_worker.py OUT.json some`, or `all`: one start for all
+settings. The plain loop (plain.py) is the reference. Rows are of different lengths, with as many
+predictions as it comes, so ranks and micro-batches have other counts of everything that a part of
+the loss is a mean over. end_to_end/test_zero_objectives.py reads what rank 0 writes.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+import torch
+import torch.distributed as dist
+
+from model.hugging_face import Model, logical_parameters
+from model.objectives import Inputs
+from model.span_boundary import boundaries
+from pipeline.data.batch import Counts
+from pipeline.recipes import recipe
+from pipeline.run import Run
+from pipeline.settings import override
+from pipeline.training.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.training.engine import Engine, init_distributed, initialize
+from pipeline.training.loss_parts import first_count, loss_sum
+from pipeline.training.objectives import build_model
+from pipeline.training.schedule import learning_rate
+from tests.pipeline.training import plain
+from tests.pipeline.training.held import held_bytes
+from tests.pipeline.training.zero_settings import SMALL
+
+CASES: dict[str, tuple[str, list[str]]] = {
+    "mlm": ("roberta_tiny", []),
+    "mlm + nsp": ("bert_tiny", []),
+    "mlm + sop, shared": (
+        "albert_tiny", ["encoder.layers=6", "encoder.groups=2", "encoder.embedding_width=16"],
+    ),
+    "mlm + sop, unshared": (
+        "albert_tiny",
+        ["encoder.layers=6", "encoder.sharing=none", "encoder.embedding_width=16"],
+    ),
+    "mlm + rtd": (
+        "electra_tiny", ["encoder.embedding_width=16", "objective.generator.width=0.5"],
+    ),
+    "mlm + rtd, tied": (
+        "electra_tiny",
+        [
+            "encoder.embedding_width=16", "objective.generator.width=1",
+            "objective.generator.layers=1", "objective.generator.tied=true",
+        ],
+    ),
+    "mlm + sbo": ("spanbert_tiny", []),
+}  # fmt: skip
+"""Objectives, each as a recipe and what is changed of it besides the sizes."""
+SOME = [
+    ("mlm", "lamb", 0), ("mlm", "adamw", 2),
+    ("mlm + nsp", "lamb", 1), ("mlm + nsp", "adamw", 3),
+    ("mlm + sop, shared", "lamb", 2), ("mlm + sop, shared", "adamw", 1),
+    ("mlm + sop, shared", "albert", 3), ("mlm + sop, unshared", "lamb", 2),
+    ("mlm + rtd", "lamb", 3), ("mlm + rtd", "adamw", 0),
+    ("mlm + rtd, tied", "lamb", 1), ("mlm + rtd, tied", "adamw", 2),
+    ("mlm + sbo", "lamb", 3), ("mlm + sbo", "adamw", 1),
+]  # fmt: skip
+"""Case, optimizer and stage of what every run of the tests trains: each of them with each other."""
+SEQUENCES, LENGTH, STEPS, ACCUMULATION = 24, 20, 5, 2
+SLOTS = 4
+"""For predictions, of each row; some are not used."""
+BOS, EOS, PAD, MASK, FIRST_WORD = 0, 2, 1, 4, 5
+SIZES = [
+    "encoder.layers=2", "encoder.width=32", "encoder.heads=2", "encoder.feed_forward=48",
+    "encoder.positions=64", "encoder.initializer_range=0.2", "data.vocab_size=261",
+]  # fmt: skip
+
+
+def settings(what: str) -> list[tuple[str, str, int]]:
+    """SOME, or all: of ALBERT its own LAMB too."""
+    pairs = [*product(CASES, ("lamb", "adamw")), ("mlm + sop, shared", "albert")]
+    every = [(case, kind, stage) for case, kind in pairs for stage in range(4)]
+    return {"some": SOME, "all": every}[what]
+
+
+def run_of(case: str, optimizer: str) -> Run:
+    """A family's recipe at toy size; rates that move the weights far."""
+    name, settings = CASES[case]
+    run = override(recipe(name), [*SIZES, *settings])
+    return replace(
+        run,
+        steps=STEPS,
+        schedule=replace(run.schedule, warmup_steps=1),
+        batch=replace(run.batch, sequences=SEQUENCES),
+        optimizer=replace(
+            run.optimizer,
+            kind="adamw" if optimizer == "adamw" else "lamb",
+            lamb_variant="albert" if optimizer == "albert" else "paper",
+            peak_lr=0.01 if optimizer == "adamw" else 0.02,
+            eps=1e-3,  # see zero_worker.py: else a gradient of next to nothing decides
+            weight_decay=0.05,
+            clip_norm=0.5,
+        ),
+    )
+
+
+def batch(step: int, span: bool) -> Inputs:
+    """The global batch of a step; span: predicted are neighbours."""
+    generator = torch.Generator().manual_seed(step)
+
+    def drawn(low: int, high: int, *shape: int) -> torch.Tensor:
+        return torch.randint(low, high, shape, generator=generator)
+
+    ids = drawn(FIRST_WORD, 261, SEQUENCES, LENGTH)
+    ids[:, 0] = BOS
+    lengths = drawn(12, LENGTH + 1, SEQUENCES)
+    ids[torch.arange(SEQUENCES), lengths - 1] = EOS
+    ids[torch.arange(LENGTH) >= lengths[:, None]] = PAD
+    used = drawn(1, SLOTS + 1, SEQUENCES)
+    places = torch.arange(SLOTS) * (1 if span else 2) + drawn(1, 4, SEQUENCES, 1)
+    weights = (torch.arange(SLOTS) < used[:, None]).float()
+    positions = (places + torch.arange(SEQUENCES)[:, None] * LENGTH) * weights.long()
+    labels = ids.flatten()[positions] * weights.long()
+    shown = (drawn(0, 5, SEQUENCES, SLOTS) > 0) & (weights > 0)
+    ids.view(-1)[positions[shown]] = MASK
+    return Inputs(
+        input_ids_BS=ids,
+        lengths_B=lengths,
+        positions_K=positions,
+        labels_K=labels,
+        weights_K=weights,
+        mask_id=MASK,
+        segment_ids_BS=(torch.arange(LENGTH) >= lengths[:, None] // 2).long(),
+        pair_labels_R=drawn(-1, 2, SEQUENCES),
+        draws_K=drawn(-(2**62), 2**62, SEQUENCES, SLOTS),
+        edge_ids=(BOS, EOS),
+    )
+
+
+def part(given: Inputs, begin: int, end: int) -> Inputs:
+    """The rows from `begin` to `end`, as a batch of its own; its slots in one row."""
+    rows = {
+        name: value[begin:end]
+        for name, value in given._asdict().items()
+        if isinstance(value, torch.Tensor)
+    }
+    used = rows["weights_K"].long()
+    rows["positions_K"] = (rows["positions_K"] - begin * LENGTH) * used
+    return given._replace(
+        **{name: value.flatten() if name.endswith("_K") else value for name, value in rows.items()}
+    )
+
+
+def counts_of(given: Inputs) -> Counts:
+    """Of a whole step."""
+    assert given.lengths_B is not None and given.pair_labels_R is not None
+    flat = part(given, 0, SEQUENCES)
+    asked = boundaries(flat.input_ids_BS, flat.positions_K, flat.weights_K, flat.edge_ids)
+    return Counts(
+        predictions=int(given.weights_K.sum()),
+        tokens=int(given.lengths_B.sum()),
+        pairs=int((given.pair_labels_R >= 0).sum()),
+        boundaries=int(asked.weights.sum()),
+    )
+
+
+def steps_of(run: Run) -> Iterator[tuple[Inputs, Counts]]:
+    for step in range(STEPS):
+        given = batch(step, run.objective.kind == "mlm_sbo")
+        yield given, counts_of(given)
+
+
+def losses(model: Model, run: Run, chunks: int) -> Iterator[Iterator[torch.Tensor]]:
+    """What `plain.train` wants of each step; each part of the loss over its own count."""
+    size = SEQUENCES // chunks
+
+    def of_chunk(given: Inputs, counts: Counts, begin: int) -> torch.Tensor:
+        sums, loss = model(part(given, begin, begin + size)), torch.zeros(())
+        for own in model.parts:
+            loss = loss + own.weight * sums[f"{own.name}_loss"] / getattr(counts, own.per)
+        return loss
+
+    for given, counts in steps_of(run):
+        yield (of_chunk(given, counts, begin) for begin in range(0, SEQUENCES, size))
+
+
+@functools.cache
+def reference(case: str, optimizer: str, chunks: int) -> plain.Weights:
+    """The plain loop's weights after a run."""
+    run = run_of(case, optimizer)
+    model = build_model(run, seed=0).train()
+    return plain.train(model, run, logical_parameters(model), losses(model, run, chunks), chunks)
+
+
+def trained(run: Run, file: DeepSpeedFile) -> tuple[Engine, int]:
+    """The engine after all steps, and the bytes that it held before the last."""
+    model = build_model(run, seed=0).train()
+    rows, held = SEQUENCES // (dist.get_world_size() * ACCUMULATION), 0
+    engine = initialize(
+        model, run, file, logical_parameters(model), rows=rows, accumulation=ACCUMULATION
+    )
+    for step, (given, counts) in enumerate(steps_of(run), 1):
+        first = engine.rank * rows * ACCUMULATION
+        for begin in range(first, first + rows * ACCUMULATION, rows):
+            sums = engine(part(given, begin, begin + rows))
+            engine.backward(loss_sum(model.parts, sums, counts), first_count(model.parts, counts))
+        held = held_bytes(engine)
+        assert engine.step(learning_rate(run, step))
+    return engine, held
+
+
+def weights_of(engine: Engine) -> plain.Weights:
+    """fp32 weights put together from all ranks' fragments."""
+    logical = engine.optimizer.logical
+    found = {record.name: torch.zeros(math.prod(record.shape)) for record in logical}
+    for fragment in engine.optimizer.fragments():
+        end = fragment.start + fragment.weight.numel()
+        found[fragment.name][fragment.start : end] = fragment.weight
+    for weight in found.values() if engine.stage else ():
+        dist.all_reduce(weight)
+    return found
+
+
+def measure(case: str, optimizer: str, stage: int) -> dict[str, Any]:
+    run = run_of(case, optimizer)
+    file = DeepSpeedFile("small", {**read_deepspeed_file(f"zero{stage}").zero, **SMALL[stage]})
+    engine, held = trained(run, file)
+    ours = weights_of(engine)
+    found = {"case": case, "optimizer": optimizer, "stage": stage, "held": held}
+    if engine.rank == 0:
+        start = build_model(run, seed=0)
+        begun = plain.whole(start, logical_parameters(start))
+        # a key's bias has no gradient but rounding's
+        begun = {name: weight for name, weight in begun.items() if not name.endswith("key.bias")}
+        alone = reference(case, optimizer, 1)
+        chunked = reference(case, optimizer, engine.world_size * ACCUMULATION)
+        found |= {
+            "parts": [part.name for part in start.parts],
+            "distance": plain.distance(ours, alone, begun),
+            "floor": plain.distance(chunked, alone, begun),
+            "unmoved": [name for name in begun if torch.equal(begun[name], alone[name])],
+        }
+    engine.close()
+    return found
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    init_distributed()
+    gc.freeze()  # see zero_worker.py
+    found = [measure(*setting) for setting in settings(sys.argv[2])]
+    if dist.get_rank() == 0:
+        Path(sys.argv[1]).write_text(json.dumps(found, indent=1))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
