@@ -6,6 +6,10 @@ Writes beside itself `cuda.lock` and `cpu.lock` (one a flavour, the same version
 torch and what CUDA brings) and `source.lock` (what has no wheel and is built in the image).
 Versions that still satisfy pyproject.toml stay as they are, unless `--upgrade`. uv resolves; the
 hashes of torch without CUDA come from the page that has its wheels, $TORCH_WHEELS.
+
+`.ci/constraints.txt` is the same for the tests: the versions of all that `make venv` installs, for
+every Python and system, so that a release of somebody else's breaks no test and pip has nothing to
+try out. torch is the Makefile's.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import urllib.request
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+CONSTRAINTS = FOLDER.parent / ".ci" / "constraints.txt"
 EXTRAS = ("training", "mpi")
 ALSO = ("mpich>=4.3",)
 """An MPI for preparing on many nodes: mpi4py brings none, and a container has no site's."""
@@ -28,6 +33,7 @@ PYTHON = "3.11"
 """Debian 12's, see the Dockerfile."""
 TORCH_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
 SOURCE_ONLY = ("deepspeed",)
+TORCH_ONLY = re.compile("(torch|triton)=|cuda-|nvidia-")
 HEADER = "# Written by `make lock` from pyproject.toml; do not edit.\n"
 
 
@@ -69,10 +75,29 @@ def torch_hashes(torch: str) -> str:
     return f"{torch}{hashes}\n    # its own index, see TORCH_WHEELS in the Dockerfile\n"
 
 
-def write(name: str, packages: dict[str, str]) -> None:
-    """The lock of these packages, by rename."""
-    (FOLDER / f".{name}").write_text(HEADER + "".join(packages.values()))
-    (FOLDER / f".{name}").rename(FOLDER / name)
+def constraints(torch: str, options: list[str]) -> str:
+    """The versions for the tests, any Python and system; not torch and what it alone brings."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "constraints.txt"
+        if CONSTRAINTS.exists():
+            output.write_text(CONSTRAINTS.read_text())
+        (Path(folder) / "torch.txt").write_text(torch)
+        subprocess.run(
+            [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--extra", "dev",
+             "--constraints", f"{folder}/torch.txt", "--output-file", output, "--universal",
+             "--no-header", "--no-annotate", "--quiet", *options],
+            cwd=FOLDER.parent, check=True,
+        )  # fmt: skip
+        # a package has two lines where its versions differ between Pythons
+        lines = output.read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if not TORCH_ONLY.match(line))
+
+
+def write(file: Path, text: str) -> None:
+    """A lock, by rename."""
+    hidden = file.with_name(f".{file.name}")
+    hidden.write_text(HEADER + text)
+    hidden.rename(file)
 
 
 def main() -> None:
@@ -95,10 +120,12 @@ def main() -> None:
         before.write_text("".join(cuda.values()))
         wheels = ["--find-links", os.environ.get("TORCH_WHEELS", TORCH_WHEELS)]
         cpu = resolve(f"{given.torch}+cpu", before, wheels)
+    write(CONSTRAINTS, constraints(given.torch, upgrade))
     cpu["torch"] = torch_hashes(f"{given.torch}+cpu")
-    write("source.lock", {name: cuda[name] for name in SOURCE_ONLY})
-    write("cuda.lock", {name: cuda[name] for name in cuda if name not in SOURCE_ONLY})
-    write("cpu.lock", {name: cpu[name] for name in cpu if name not in SOURCE_ONLY})
+    write(FOLDER / "source.lock", "".join(cuda[name] for name in SOURCE_ONLY))
+    for name, packages in (("cuda", cuda), ("cpu", cpu)):
+        wheels_only = (packages[package] for package in packages if package not in SOURCE_ONLY)
+        write(FOLDER / f"{name}.lock", "".join(wheels_only))
 
 
 if __name__ == "__main__":

@@ -77,6 +77,25 @@ def test_flavours_differ_in_torch_and_cuda_alone() -> None:
     assert all(re.match("torch|triton|cuda-|nvidia-", name) for name in cuda.keys() - cpu.keys())
 
 
+def test_what_make_venv_installs_is_constrained() -> None:
+    """All but torch, which the Makefile names, has the versions that the tests were seen with."""
+    lines = (ROOT / ".ci" / "constraints.txt").read_text().splitlines()
+    constrained: dict[str, list[Version]] = {}
+    for requirement in (Requirement(line) for line in lines if not line.startswith("#")):
+        (exact,) = requirement.specifier
+        assert exact.operator == "=="
+        constrained.setdefault(canonicalize_name(requirement.name), []).append(
+            Version(exact.version)
+        )
+    extras = PROJECT["optional-dependencies"].values()
+    for wanted in map(Requirement, [*PROJECT["dependencies"], *(r for e in extras for r in e)]):
+        if wanted.name not in ("tenfold", "torch"):
+            found = constrained.get(canonicalize_name(wanted.name))
+            assert found, f".ci/constraints.txt lacks {wanted}: make lock"
+            assert all(map(wanted.specifier.contains, found)), f"{wanted}, not {found}: make lock"
+    assert not any(re.match("torch$|triton|cuda-|nvidia-", name) for name in constrained)
+
+
 def test_torch_is_the_one_of_make_venv() -> None:
     pinned = re.search(r"^TORCH := torch==(.+)$", (ROOT / "Makefile").read_text(), re.M)
     assert pinned
