@@ -9,6 +9,7 @@ it). Parts are whole or absent, so the next run goes on from what was finished.
 from __future__ import annotations
 
 import fcntl
+import importlib.metadata
 import os
 import queue
 import signal
@@ -23,7 +24,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -259,7 +260,21 @@ def join() -> Ranks | None:
         raise
 
 
+def _leave_ucx_out() -> None:
+    """Let the MPICH of PyPI use libfabric, where this environment has it and nobody chose.
+
+    By UCX it hands the process manager 4,096 bytes from an address of a few hundred: whatever lies
+    behind in memory. It writes runs of zeros short, and the rest in lines of up to 1,080 characters;
+    Slurm's pmi2 reads 1,024 (seen with MPICH 5.0.2 and Slurm 22.05). The memory decides whether the
+    job starts, ends in MPI_Init or hangs there.
+    """
+    with suppress(importlib.metadata.PackageNotFoundError):
+        importlib.metadata.version("mpich")
+        os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
+
+
 def _join() -> Ranks:
+    _leave_ucx_out()
     told = {name: _number(name) for name in LAUNCHERS if _number(name) > 1}
     said = ", ".join(f"{name}={value}" for name, value in told.items())
     try:

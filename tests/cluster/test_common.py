@@ -48,6 +48,20 @@ def test_times_as_slurm_writes_them(text: str, expected: int) -> None:
     assert bash(f"seconds {text}") == str(expected)
 
 
+def test_inputs_are_split_expanded_and_said_to_be_whose(tmp_path: Path) -> None:
+    for name in ("a.warc", "b.warc", "year=2020"):
+        (tmp_path / name).touch()
+    script = f'cd {tmp_path}; split_inputs; printf "%s\\n" "${{data[@]}}" -- "${{inputs[@]}}"'
+    given = "cc-news=*.warc wikipedia=dump/x.bz2 year=2020 none*.txt stories=s3://b/*.jsonl"
+    paths = [f"{tmp_path}/{name}" for name in ("a.warc", "b.warc", "dump/x.bz2", "year=2020")]
+    paths.append(f"{tmp_path}/none*.txt")
+    members = ("cc-news=", "cc-news=", "wikipedia=", "", "")
+    assert bash(script, TENFOLD_INPUT=given).split("\n") == [
+        *paths, "--", *map("".join, zip(members, paths)), "stories=s3://b/*.jsonl",
+    ]  # fmt: skip
+    assert bash('split_inputs; echo "${#data[@]} ${#inputs[@]}"', TENFOLD_INPUT="") == "0 0"
+
+
 def test_pyxis_gets_every_directory_at_its_own_path(tmp_path: Path) -> None:
     script = (
         "read_site; data=(/shards/a /shards/b); choose_python; "

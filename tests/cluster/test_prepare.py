@@ -112,6 +112,28 @@ def test_a_killed_rank_ends_the_job_and_costs_its_split(
     assert contents(tmp_path / "out") == contents(tmp_path / "local")
 
 
+SCATTERED = """
+import os, random
+numbers = random.Random(0)
+buffers = [bytearray(os.urandom(numbers.randint(600, 5000))) for _ in range(20000)]
+numbers.shuffle(buffers)
+del buffers[5000:]
+from pipeline.data.ranks import join
+print(join().comm.allreduce(1))
+"""
+"""A process whose memory has holes between bytes that no run-length code shortens."""
+
+
+def test_ranks_meet_whatever_lies_in_their_memory(cluster: Cluster, tmp_path: Path) -> None:
+    """MPICH with UCX sends the process manager what lies behind an address of its own."""
+    script = tmp_path / "scattered.py"
+    script.write_text(SCATTERED)
+    step = f"srun --kill-on-bad-exit=1 --mpi=pmi2 {sys.executable} {script}"
+    job = cluster.submit_command(step, "--nodes=2", "--ntasks-per-node=1", **ONE_HOST)
+    assert job.end(timeout=60) == "COMPLETED", job.log()
+    assert job.log().split() == ["2", "2"]
+
+
 @pytest.mark.parametrize("kind", ["none", "pmi2 without mpi4py's library"])
 def test_a_launcher_of_another_mpi_is_refused(
     kind: str, cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
