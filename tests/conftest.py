@@ -83,7 +83,7 @@ def command() -> Command:
             [sys.executable, "-m", f"pipeline.{name}", *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             env=os.environ | environment,
             check=False,
         )

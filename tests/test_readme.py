@@ -31,7 +31,7 @@ def shell(command: str, directory: Path) -> str:
     environment = {k: v for k, v in os.environ.items() if k not in unset} | {"PATH": path}
     result = subprocess.run(
         ["bash", "-c", command], cwd=directory, env=environment, capture_output=True, text=True,
-        timeout=300, check=False,
+        timeout=900, check=False,
     )  # fmt: skip
     assert result.returncode == 0, f"{command}\n{result.stderr}"
     return result.stdout

@@ -6,12 +6,13 @@ One launch for each number of ranks trains the toy in every setting (zero_worker
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from tests.pipeline.training.zero_launch import measured
-from tests.pipeline.training.zero_settings import DRIFT, MORE, WORLD_SIZES, Setting, usual
+from tests.pipeline.training.zero_settings import DRIFT, MORE, WORLD_SIZES, Setting, usual, whole
 
 FACTOR = 3
 """Of the floor: DESIGN.md, section 8."""
@@ -33,6 +34,23 @@ def check_equal(results: list[dict[str, Any]], expected: list[Setting]) -> None:
 @pytest.mark.parametrize("world_size", WORLD_SIZES)
 def test_equals_an_unsharded_run_at_every_stage(world_size: int) -> None:
     check_equal(measured(world_size)["exact"], usual(world_size))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world_size", [n for n in WORLD_SIZES if usual(n) != whole(n)])
+def test_equals_an_unsharded_run_in_every_combination(world_size: int) -> None:
+    check_equal(measured(world_size, "whole")["exact"], whole(world_size))
+
+
+def test_what_is_always_trained_has_each_combination_of_two() -> None:
+    axes = "kind", "precision", "stage", "clip_norm", "accumulation", "offload"
+    for world_size in WORLD_SIZES:
+        for axis, other in combinations(axes, 2):
+            some, every = (
+                {(getattr(s, axis), getattr(s, other)) for s in chosen(world_size)}
+                for chosen in (usual, whole)
+            )
+            assert some == every, (world_size, axis, other, every - some)
 
 
 @pytest.mark.slow

@@ -35,9 +35,10 @@ SETTINGS = {
     "encoder.dropout": 0.1, "encoder.initializer_range": 0.2,
     "batch.sequences": 16, "batch.per_device": 16,
     "steps": STEPS, "schedule.warmup_steps": 2, "optimizer.peak_lr": 0.02,
-    "validation.every": STEPS, "checkpoint.every": 10, "logging.every": 1,
+    "validation.every": 1000, "checkpoint.every": 10, "logging.every": 1,
 }  # fmt: skip
-"""A run of a second or two; with dropout unless a test says otherwise."""
+"""A run of a second or two; with dropout, and without the seconds of validation, unless a test says
+otherwise."""
 
 LONG = {"batch__sequences": 64, "batch__per_device": 8}
 """For a run of some seconds, which can be interrupted."""
@@ -56,7 +57,7 @@ def started(*command: object) -> AbstractContextManager[subprocess.Popen[str]]:
     return preparing.started(*command, **environment())
 
 
-def launch(*command: object, timeout: int = 240) -> subprocess.CompletedProcess[str]:
+def launch(*command: object, timeout: int = 900) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     with started(*command) as process:
         output, errors = process.communicate(timeout=timeout)
@@ -161,7 +162,7 @@ def trained(
     begins = ("--init", folder / "model")
     two = jobs(
         "two",
-        arguments(folder / "2x8", **exact),
+        arguments(folder / "2x8", validation__every=STEPS, **exact),
         arguments(folder / "2x4-zero3", "--ds", "zero3", **exact, batch__per_device=4),
         arguments(folder / "2x3-zero0", "--ds", "zero0", **exact, batch__per_device=3),
         arguments(folder / "2x1-packed", "--ds", "zero3", **spread),

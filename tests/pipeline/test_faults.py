@@ -60,8 +60,10 @@ def rank_of(process: int) -> str:
     return next((v.decode()[5:] for v in variables if v.startswith(b"RANK=")), "")
 
 
-def interrupt(points: int, kills: int, terms: int, arguments: Arguments, folder: Path) -> str:
-    parts = arguments(folder, checkpoint__every=5)
+def interrupt(
+    points: int, kills: int, terms: int, arguments: Arguments, folder: Path, **settings: object
+) -> str:
+    parts = arguments(folder, checkpoint__every=5, **settings)
     place = parts.index("--output")
     process = subprocess.run(
         [sys.executable, INTERRUPTIONS, str(points), str(kills), str(terms), folder,
@@ -80,7 +82,7 @@ def test_killed_and_stopped_at_some_moments(arguments: Arguments, tmp_path: Path
 
 @pytest.mark.slow
 def test_killed_and_stopped_at_many_moments(arguments: Arguments, tmp_path: Path) -> None:
-    interrupt(40, 20, 20, arguments, tmp_path)
+    interrupt(40, 20, 20, arguments, tmp_path, validation__every=STEPS)
 
 
 def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
@@ -93,7 +95,7 @@ def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
         wait_for(run / "checkpoints" / "step-00000010", process)
         (second,) = [child for child in children(process.pid) if rank_of(child) == "1"]
         os.kill(second, signal.SIGKILL)
-        output, errors = process.communicate(timeout=240)
+        output, errors = process.communicate(timeout=900)
     assert process.returncode == 0, output + errors
     assert "going on after step 10" in output
     assert re.search(r"error: rank 0 on \S+ lost another rank \(.*\): look at what", errors), errors
@@ -291,7 +293,7 @@ def test_a_full_disk_is_told_and_training_goes_on(arguments: Arguments, small_di
         assert process.stderr
         warning = next(line for line in process.stderr if "was not saved" in line)
         filler.unlink()
-        _, errors = process.communicate(timeout=240)
+        _, errors = process.communicate(timeout=900)
     assert process.returncode == 0, errors
     expected = r"warning: step \d+ was not saved: .*(MB free|No space left).* training goes on"
     assert re.search(expected, warning)

@@ -3,7 +3,8 @@
 The matrix has every combination of optimizer, precision, stage, clipping and accumulation, and with
 the optimizer's state in the host's memory those of the stages that can. It is a few steps each: a
 wrong fragment, norm or divisor shows in the first. The global batch is always the same one, so a
-launch needs a reference only once for each optimizer, precision and clip norm.
+launch needs a reference only once for each optimizer, precision and clip norm. Slow tests train all
+of it on every number of ranks.
 """
 
 from __future__ import annotations
@@ -71,9 +72,26 @@ DRIFT = [
 ]
 
 
-def usual(world_size: int) -> list[Setting]:
-    """What every run of the tests trains; the variants also where nothing divides evenly."""
+def whole(world_size: int) -> list[Setting]:
+    """What any number of ranks can train; the variants where nothing divides evenly too."""
     found = [*matrix(offload=False), *matrix(offload=True)]
     if world_size in (2, 3):
         found += [*VARIANTS, *LONGER]
     return found
+
+
+def usual(world_size: int) -> list[Setting]:
+    """What every run of the tests trains: on two ranks all, on others half of the matrix.
+
+    The half has every combination of four of its five axes.
+    """
+    every = whole(world_size)
+    return every if world_size == 2 else [s for s in every if s.kind in OTHERS or _even(s)]
+
+
+def _even(setting: Setting) -> bool:
+    chosen = (
+        setting.kind == "adamw", setting.precision == "bf16", setting.stage,
+        setting.clip_norm == 0, setting.accumulation == 1,
+    )  # fmt: skip
+    return sum(chosen) % 2 == 0

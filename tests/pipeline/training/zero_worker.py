@@ -1,8 +1,8 @@
 """One rank of the real thing: trains the toy under DeepSpeed in many settings, and compares.
 
 `torchrun --nproc-per-node N zero_worker.py OUT.json usual`: one start of Python and DeepSpeed for
-all settings of a world size. Instead of `usual`, `drift` is a slower test's and `naive` a
-benchmark's. end_to_end/test_zero.py reads what rank 0 writes.
+all settings of a world size. Instead of `usual`, `whole` and `drift` are slower tests' and `naive`
+a benchmark's. end_to_end/test_zero.py reads what rank 0 writes.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from tests.pipeline.training.zero_settings import (
     SMALL,
     Setting,
     usual,
+    whole,
 )
 
 NAIVE = {2: (1, 3), 3: (1,)}
@@ -312,11 +313,11 @@ def main() -> None:
     world, plain = dist.get_world_size(), Plain()
     gc.freeze()  # DeepSpeed collects garbage at every start: a second each with all it has imported
     chosen = {
-        "usual": usual(world), "drift": DRIFT,
+        "usual": usual(world), "whole": whole(world), "drift": DRIFT,
         "naive": [setting for setting in LONGER if setting.stage in NAIVE[2]],
     }[sys.argv[2]]  # fmt: skip
     result: dict[str, Any] = {"exact": [measure(setting, plain, world) for setting in chosen]}
-    if sys.argv[2] in ("usual", "naive"):
+    if sys.argv[2] in ("usual", "whole", "naive"):
         result["naive"] = [measure_naive(stage, plain, world) for stage in NAIVE.get(world, ())]
     if sys.argv[2] == "usual" and world == 2:
         result["refusals"] = measure_refusals()
