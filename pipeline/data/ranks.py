@@ -264,7 +264,7 @@ def _leave_ucx_out() -> None:
     """Let the MPICH of PyPI use libfabric, where this environment has it and nobody chose.
 
     By UCX it hands the process manager 4,096 bytes from an address of a few hundred: whatever lies
-    behind in memory. It writes runs of zeros short, and the rest in lines of up to 1,080 characters;
+    behind in memory. It writes runs of zeros short and the rest in lines of up to 1,080 characters;
     Slurm's pmi2 reads 1,024 (seen with MPICH 5.0.2 and Slurm 22.05). The memory decides whether the
     job starts, ends in MPI_Init or hangs there.
     """

@@ -31,6 +31,13 @@ def check_equal(results: list[dict[str, Any]], expected: list[Setting]) -> None:
         assert result["distance"] <= FACTOR * result["floor"], result
 
 
+def check_naive(results: list[dict[str, Any]]) -> None:
+    """Not equal by far."""
+    for result in results:
+        # or not a number: stage 3 has memory in its norms that nobody has written to
+        assert not result["distance"] <= 10_000 * result["floor"], result
+
+
 @pytest.mark.parametrize("world_size", WORLD_SIZES)
 def test_equals_an_unsharded_run_at_every_stage(world_size: int) -> None:
     check_equal(measured(world_size)["exact"], usual(world_size))
@@ -40,6 +47,7 @@ def test_equals_an_unsharded_run_at_every_stage(world_size: int) -> None:
 @pytest.mark.parametrize("world_size", [n for n in WORLD_SIZES if usual(n) != whole(n)])
 def test_equals_an_unsharded_run_in_every_combination(world_size: int) -> None:
     check_equal(measured(world_size, "whole")["exact"], whole(world_size))
+    check_naive(measured(world_size, "whole")["naive"])
 
 
 def test_what_is_always_trained_has_each_combination_of_two() -> None:
@@ -61,9 +69,9 @@ def test_does_not_drift() -> None:
 
 def test_naive_lamb_does_not() -> None:
     """The criterion sees what a LAMB does that takes its norms of what ZeRO hands it."""
-    for result in measured(2)["naive"] + measured(3)["naive"]:
-        # or not a number: stage 3 has memory in its norms that nobody has written to
-        assert not result["distance"] <= 10_000 * result["floor"], result
+    results = measured(2)["naive"]
+    assert len(results) == 2
+    check_naive(results)
 
 
 def test_padding_stays_zero() -> None:

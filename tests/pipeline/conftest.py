@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,10 +36,9 @@ SETTINGS = {
     "encoder.dropout": 0.1, "encoder.initializer_range": 0.2,
     "batch.sequences": 16, "batch.per_device": 16,
     "steps": STEPS, "schedule.warmup_steps": 2, "optimizer.peak_lr": 0.02,
-    "validation.every": 1000, "checkpoint.every": 10, "logging.every": 1,
+    "validation.every": STEPS, "checkpoint.every": 10, "logging.every": 1,
 }  # fmt: skip
-"""A run of a second or two; with dropout, and without the seconds of validation, unless a test says
-otherwise."""
+"""A run of a second or two; with dropout unless a test says otherwise."""
 
 LONG = {"batch__sequences": 64, "batch__per_device": 8}
 """For a run of some seconds, which can be interrupted."""
@@ -99,13 +99,34 @@ def poison(directory: Path, positions: range, seed: int = 0) -> None:
         path.write_bytes(content)
 
 
+def hold_out_less(directory: Path, target: Path) -> Path:
+    """The same train rows under `target`, of held-out ones the two smallest shards.
+
+    A book in the sample's held-out part takes a small run longer than its steps.
+    """
+    shutil.copytree(directory, target, copy_function=os.link)
+    manifest = json.loads((target / "manifest.json").read_text())
+    held_out = [shard for shard in manifest["shards"] if shard["split"] == "validation"]
+    for shard in sorted(held_out, key=lambda shard: int(shard["sequences"]))[2:]:
+        manifest["shards"].remove(shard)
+    (target / "manifest.json").unlink()  # a hard link
+    (target / "manifest.json").write_text(json.dumps(manifest))
+    return target
+
+
 @pytest.fixture(scope="session")
-def arguments(prepared: Path) -> Arguments:
+def lesson(prepared: Path) -> Path:
+    """`prepared` for runs that train: with little held out."""
+    return hold_out_less(prepared, prepared.with_name("lesson"))
+
+
+@pytest.fixture(scope="session")
+def arguments(lesson: Path) -> Arguments:
     """arguments(run, extra..., **settings): of pipeline.train for a small run, dots as `__`."""
 
     def build(run: Path, *extra: object, **settings: object) -> list[str]:
         chosen = SETTINGS | {name.replace("__", "."): value for name, value in settings.items()}
-        parts = ["roberta_tiny", "--data", prepared, "--output", run, *extra]
+        parts = ["roberta_tiny", "--data", lesson, "--output", run, *extra]
         for name, value in chosen.items():
             parts += ["--set", f"{name}={value}"]
         return list(map(str, parts))
@@ -115,23 +136,23 @@ def arguments(prepared: Path) -> Arguments:
 
 @pytest.fixture(scope="session")
 def short(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path, command: Command) -> Path:
-    """The sample corpus as `prepared`, in sequences of 16."""
+    """The sample corpus as `lesson`, in sequences of 16."""
     output = tmp_path_factory.mktemp("short") / "sample"
     result = command(
         "prepare", "--corpus", "sample", "--recipe", "roberta_tiny", "--set",
         "data.sequence_length=16", "--tokenizer", tiny_tokenizer, "--output", output,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    return output
+    return hold_out_less(output, output.with_name("lesson"))
 
 
 PHASES = json.dumps([{"steps": 10, "sequence_length": 16, "sequences": 24}])
-"""Of a run over `prepared` and `short`."""
+"""Of a run over `lesson` and `short`."""
 
 
 @pytest.fixture(scope="session")
 def trained(
-    tmp_path_factory: pytest.TempPathFactory, arguments: Arguments, prepared: Path, short: Path
+    tmp_path_factory: pytest.TempPathFactory, arguments: Arguments, lesson: Path, short: Path
 ) -> Path:
     """A folder of finished runs, named for ranks, rows of a micro-batch and what is special."""
     folder = tmp_path_factory.mktemp("runs")
@@ -158,11 +179,11 @@ def trained(
 
     run = override(recipe("roberta_tiny"), [f"{name}={value}" for name, value in SETTINGS.items()])
     model = build_model(run, seed=5)
-    write_folder(model, prepared / "tokenizer", folder / "model")
+    write_folder(model, lesson / "tokenizer", folder / "model")
     begins = ("--init", folder / "model")
     two = jobs(
         "two",
-        arguments(folder / "2x8", validation__every=STEPS, **exact),
+        arguments(folder / "2x8", **exact),
         arguments(folder / "2x4-zero3", "--ds", "zero3", **exact, batch__per_device=4),
         arguments(folder / "2x3-zero0", "--ds", "zero0", **exact, batch__per_device=3),
         arguments(folder / "2x1-packed", "--ds", "zero3", **spread),

@@ -29,25 +29,25 @@ def scores(
 
 
 def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
-    trained: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     run = trained / "2x8"
-    found = scores(monkeypatch, capsys, run, "--data", prepared)
+    found = scores(monkeypatch, capsys, run, "--data", lesson)
     in_training = read_metrics(run)[-1]
     for name in ("loss", "mask_loss", "accuracy", "perplexity"):
         assert found[name] == pytest.approx(in_training[f"validation_{name}"], rel=1e-5)
-    write_folder(load_run(run)[0].model, prepared / "tokenizer", tmp_path / "model")
-    of_folder = scores(monkeypatch, capsys, tmp_path / "model", "--data", prepared)
+    write_folder(load_run(run)[0].model, lesson / "tokenizer", tmp_path / "model")
+    of_folder = scores(monkeypatch, capsys, tmp_path / "model", "--data", lesson)
     assert of_folder | {"model": ""} == found | {"model": ""}
 
 
 def test_pseudo_perplexity_is_near_perplexity_for_a_model_that_ignores_context(
-    trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch,
+    trained: Path, lesson: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     found = scores(
-        monkeypatch, capsys, trained / "1x16", "--data", prepared, "--pseudo-perplexity", 4
+        monkeypatch, capsys, trained / "1x16", "--data", lesson, "--pseudo-perplexity", 4
     )
     assert found["pseudo_perplexity_sequences"] == 4
     assert found["pseudo_perplexity_tokens"] > 100
@@ -55,11 +55,11 @@ def test_pseudo_perplexity_is_near_perplexity_for_a_model_that_ignores_context(
 
 
 def test_words(
-    trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch,
+    trained: Path, lesson: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(
-        sys, "argv", ["evaluate", str(trained / "1x16" / "10"), "--data", str(prepared)]
+        sys, "argv", ["evaluate", str(trained / "1x16" / "10"), "--data", str(lesson)]
     )
     evaluate.main()
     output = capsys.readouterr().out
@@ -67,16 +67,16 @@ def test_words(
 
 
 def test_what_cannot_be_scored(
-    trained: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     with pytest.raises(CheckpointError, match="has no checkpoint"):
-        scores(monkeypatch, capsys, tmp_path, "--data", prepared)
+        scores(monkeypatch, capsys, tmp_path, "--data", lesson)
     with pytest.raises(DataError, match=r"holds no manifest.json"):
         scores(monkeypatch, capsys, trained / "1x16", "--data", tmp_path)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(CheckpointError, match="no model that can be loaded"):
-        scores(monkeypatch, capsys, tmp_path, "--data", prepared)
+        scores(monkeypatch, capsys, tmp_path, "--data", lesson)
 
 
 def test_no_suspicion_has_no_precision(
@@ -97,8 +97,8 @@ def test_no_suspicion_has_no_precision(
     assert json.loads(capsys.readouterr().out)["rtd_precision"] is None
 
 
-def test_a_head_for_pairs_wants_pairs(prepared: Path) -> None:
+def test_a_head_for_pairs_wants_pairs(lesson: Path) -> None:
     config = replace(encoder_config(recipe("bert_tiny")), layers=1)
     model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
     with pytest.raises(DataError, match="no pairs with a label, which the model predicts"):
-        evaluate.check_pairs(model, [Dataset.open(prepared, "validation")])
+        evaluate.check_pairs(model, [Dataset.open(lesson, "validation")])

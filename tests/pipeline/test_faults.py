@@ -60,10 +60,8 @@ def rank_of(process: int) -> str:
     return next((v.decode()[5:] for v in variables if v.startswith(b"RANK=")), "")
 
 
-def interrupt(
-    points: int, kills: int, terms: int, arguments: Arguments, folder: Path, **settings: object
-) -> str:
-    parts = arguments(folder, checkpoint__every=5, **settings)
+def interrupt(points: int, kills: int, terms: int, arguments: Arguments, folder: Path) -> str:
+    parts = arguments(folder, checkpoint__every=5)
     place = parts.index("--output")
     process = subprocess.run(
         [sys.executable, INTERRUPTIONS, str(points), str(kills), str(terms), folder,
@@ -82,7 +80,7 @@ def test_killed_and_stopped_at_some_moments(arguments: Arguments, tmp_path: Path
 
 @pytest.mark.slow
 def test_killed_and_stopped_at_many_moments(arguments: Arguments, tmp_path: Path) -> None:
-    interrupt(40, 20, 20, arguments, tmp_path, validation__every=STEPS)
+    interrupt(40, 20, 20, arguments, tmp_path)
 
 
 def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
@@ -128,9 +126,9 @@ def damage(directory: Path, sequences: int, step: int) -> Path:
 
 
 def test_damaged_data_end_all_ranks_with_one_line_and_a_checkpoint(
-    prepared: Path, arguments: Arguments, tmp_path: Path
+    lesson: Path, arguments: Arguments, tmp_path: Path
 ) -> None:
-    copied = Path(shutil.copytree(prepared, tmp_path / "data"))
+    copied = Path(shutil.copytree(lesson, tmp_path / "data"))
     path = damage(copied, 16, step=8)
     run = tmp_path / "run"
     parts = arguments(run)
@@ -179,16 +177,16 @@ def with_data(arguments: list[str], *directories: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def mended(
-    prepared: Path, arguments: Arguments, tmp_path_factory: pytest.TempPathFactory
+    lesson: Path, arguments: Arguments, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, str]:
     """Runs that met a spike or a damaged shard, others that knew; what the first two said.
 
     Noise in the data of step 12, a broken mask in those of step 8; two launches for all of them.
     """
     folder = tmp_path_factory.mktemp("mended")
-    noisy = Path(shutil.copytree(prepared, folder / "noisy"))
+    noisy = Path(shutil.copytree(lesson, folder / "noisy"))
     poison(noisy, range(11 * 32, 12 * 32))
-    broken = Path(shutil.copytree(prepared, folder / "broken"))
+    broken = Path(shutil.copytree(lesson, folder / "broken"))
     (folder / "file").write_text(str(damage(broken, 16, step=8)))
 
     def spiky(run: str) -> list[str]:
@@ -257,9 +255,9 @@ def test_a_damaged_shard_is_left_out_if_asked_and_every_resume_leaves_out_the_sa
 
 @pytest.mark.slow
 def test_a_resume_on_other_ranks_skips_the_same_around_a_spike(
-    prepared: Path, arguments: Arguments, tmp_path: Path
+    lesson: Path, arguments: Arguments, tmp_path: Path
 ) -> None:
-    data = Path(shutil.copytree(prepared, tmp_path / "data"))
+    data = Path(shutil.copytree(lesson, tmp_path / "data"))
     poison(data, range(11 * 32, 12 * 32))
     found, moved = tmp_path / "found", tmp_path / "moved"
     start_jobs(tmp_path, with_data(arguments(found, **SPIKES), data))

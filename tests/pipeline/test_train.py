@@ -107,18 +107,18 @@ def test_a_fork_goes_on_from_another_run_under_its_own_schedule(trained: Path) -
 
 
 def test_a_fork_with_grown_data_reads_them_from_their_beginning(
-    trained: Path, prepared: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch
+    trained: Path, lesson: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the run itself refuses them, saying what to type for that."""
     forked, source = lines(trained / "fork-grown"), lines(trained / "1x16")
     assert [line["step"] for line in forked] == [11, 12]
     assert [line["sequences"] for line in forked] == [16, 32]
-    dataset = Dataset.open(prepared)
+    dataset = Dataset.open(lesson)
     order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows, dataset.shard_rows))
     read = dataset.records(order.locate(np.arange(32)).row, 0).fields[:, batches.PREDICTIONS]
     assert forked[-1]["predictions"] - source[9]["predictions"] == read.sum()
     parts = arguments(trained / "1x16", encoder__dropout=0)
-    parts.insert(parts.index("--data") + 1, str(prepared))
+    parts.insert(parts.index("--data") + 1, str(lesson))
     line = re.escape(f"the same command with --from {trained}/1x16 --output {trained}/1x16-2")
     with pytest.raises(CheckpointError, match=line):
         train.prepare(job(monkeypatch, parts), alone())

@@ -14,11 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from pipeline import train
 from pipeline.training.cluster import Cluster, StopRequest
 from pipeline.training.job import parse, read_job
+from tests.pipeline.training.frozen import freeze
 
 
 def main() -> None:
     jobs = json.loads(Path(sys.argv[1]).read_text())
     cluster = Cluster.join()
+    freeze()
     for arguments in jobs:
         sys.argv[1:] = arguments
         assert not train.train(read_job(parse()), cluster, StopRequest())

@@ -9,7 +9,6 @@ the loss is a mean over. end_to_end/test_zero_objectives.py reads what rank 0 wr
 from __future__ import annotations
 
 import functools
-import gc
 import json
 import math
 import sys
@@ -37,6 +36,7 @@ from pipeline.training.loss_parts import first_count, loss_sum
 from pipeline.training.objectives import build_model
 from pipeline.training.schedule import learning_rate
 from tests.pipeline.training import plain
+from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.held import held_bytes
 from tests.pipeline.training.zero_settings import SMALL
 
@@ -254,7 +254,7 @@ def measure(case: str, optimizer: str, stage: int) -> dict[str, Any]:
 def main() -> None:
     torch.set_num_threads(1)
     init_distributed()
-    gc.freeze()  # see zero_worker.py
+    freeze()
     found = [measure(*setting) for setting in settings(sys.argv[2])]
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(found, indent=1))

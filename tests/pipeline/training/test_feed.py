@@ -37,8 +37,8 @@ LENGTHS, SIZES = [16] * 6 + [32] * 6, [6] * 4 + [3] * 2 + [4] * 6
 SETTINGS = (f"phases={json.dumps(PHASES)}", "optimizer.peak_lr=1", "logging.every=1")
 
 
-def phased(prepared: Path, short: Path, output: Path, *settings: str) -> Trainer:
-    return trainer(short, output, Progress(), True, *SETTINGS, *settings, more=[prepared])
+def phased(lesson: Path, short: Path, output: Path, *settings: str) -> Trainer:
+    return trainer(short, output, Progress(), True, *SETTINGS, *settings, more=[lesson])
 
 
 def by_hand(running: Trainer, data: dict[int, Path], steps: int) -> list[float]:
@@ -62,11 +62,11 @@ def by_hand(running: Trainer, data: dict[int, Path], steps: int) -> list[float]:
 
 
 def test_each_phase_reads_on_where_its_length_stopped(
-    prepared: Path, short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lesson: Path, short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Beside a loop by hand: one schedule, a position for each length, validation of the phase."""
-    data = {16: short, 32: prepared}
-    reference = phased(prepared, short, tmp_path / "reference")
+    data = {16: short, 32: lesson}
+    reference = phased(lesson, short, tmp_path / "reference")
     losses = by_hand(reference, data, 5)
     held_out = {}
     for length in data:
@@ -77,7 +77,7 @@ def test_each_phase_reads_on_where_its_length_stopped(
             )
         assert scores
         held_out[length] = scores.metrics["loss"]
-    running = phased(prepared, short, tmp_path / "run")
+    running = phased(lesson, short, tmp_path / "run")
     assert not running.train(12)
     lines = read_metrics(tmp_path / "run")
     assert [line["sequence_length"] for line in lines] == LENGTHS
@@ -86,19 +86,19 @@ def test_each_phase_reads_on_where_its_length_stopped(
     assert abs(held_out[16] - held_out[32]) > 1e-4
     assert running.progress.readings == (Reading(16, 30), Reading(32, 24))
     assert "phase 3: steps 7 to 9, sequences of 32" in capsys.readouterr().out
-    again = phased(prepared, short, tmp_path / "again")
+    again = phased(lesson, short, tmp_path / "again")
     assert by_hand(again, data, 12)[6:] == pytest.approx(
         [line["loss"] for line in lines[6:]], rel=1e-5
     )
 
 
 def test_a_validation_owed_at_the_boundary_is_of_the_phase_that_ended(
-    prepared: Path, short: Path, tmp_path: Path
+    lesson: Path, short: Path, tmp_path: Path
 ) -> None:
     settings = ("validation.every=6", "checkpoint.every=12")
-    whole = phased(prepared, short, tmp_path / "whole", *settings)
+    whole = phased(lesson, short, tmp_path / "whole", *settings)
     assert not whole.train(12)
-    cut = phased(prepared, short, tmp_path / "cut", *settings)
+    cut = phased(lesson, short, tmp_path / "cut", *settings)
     answers = iter([True])
     plain = cut.cluster.any
     cut.cluster.any = lambda flag: plain(flag) or next(answers, False)  # type: ignore[misc]
@@ -114,14 +114,14 @@ def test_a_validation_owed_at_the_boundary_is_of_the_phase_that_ended(
 
 
 def test_a_run_goes_back_over_the_boundary(
-    prepared: Path, short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lesson: Path, short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A spike in the first step at 32; the step before it, at 16, is left out with it."""
     settings = (
         "spikes.deviations=1e9", "spikes.rollbacks=1", "spikes.skip_before=1",
         "spikes.skip_after=0", "checkpoint.every=5",
     )  # fmt: skip
-    running = phased(prepared, short, tmp_path / "run", *settings)
+    running = phased(lesson, short, tmp_path / "run", *settings)
     receive = LossWatch.receive
 
     def alarmed(self: LossWatch, total: int) -> Spike | None:
@@ -142,7 +142,7 @@ CURVE = [3.0, 2.9, 2.95, 2.9, 9.0, 2.8, 5.0, 4.9, 4.95, 4.9, 4.8, 9.0]
 
 @pytest.mark.parametrize("stop", [5, 6, 7])
 def test_another_length_is_no_spike(
-    prepared: Path,
+    lesson: Path,
     short: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -164,7 +164,7 @@ def test_another_length_is_no_spike(
     )  # fmt: skip
 
     def begun(output: Path, progress: Progress) -> Trainer:
-        return trainer(short, output, progress, True, *settings, more=[prepared])
+        return trainer(short, output, progress, True, *settings, more=[lesson])
 
     whole, cut = begun(tmp_path / "whole", Progress()), begun(tmp_path / "cut", Progress())
     assert not whole.train(12) and not cut.train(stop)
@@ -179,8 +179,8 @@ def test_another_length_is_no_spike(
     assert [said.count(f"the loss of step {step} is") for step in (5, 7, 12)] == [2, 0, 2]
 
 
-def test_phases_and_shards_that_do_not_fit(prepared: Path, short: Path, tmp_path: Path) -> None:
-    running = phased(prepared, short, tmp_path)
+def test_phases_and_shards_that_do_not_fit(lesson: Path, short: Path, tmp_path: Path) -> None:
+    running = phased(lesson, short, tmp_path)
     phases = running.feed.phases
     assert [phase_of(phases, step).number for step in (0, 3, 4, 5, 6, 8, 9, 11, 99)] == [
         1, 1, 2, 2, 3, 3, 4, 4, 4,

@@ -37,8 +37,8 @@ def small(name: str, seed: int, *settings: str) -> Model:
 
 
 @pytest.fixture(scope="module")
-def folder(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """RoBERTa and the tokenizer of `prepared`, as transformers saves them."""
+def folder(lesson: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """RoBERTa and the tokenizer of `lesson`, as transformers saves them."""
     path = tmp_path_factory.mktemp("folders") / "roberta"
     config = transformers.RobertaConfig(
         vocab_size=2048, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
@@ -47,16 +47,16 @@ def folder(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     torch.manual_seed(0)
     transformers.RobertaForMaskedLM(config).save_pretrained(path)
-    transformers.AutoTokenizer.from_pretrained(prepared / "tokenizer").save_pretrained(path)
+    transformers.AutoTokenizer.from_pretrained(lesson / "tokenizer").save_pretrained(path)
     return path
 
 
-def test_the_first_validation_loss_is_theirs(prepared: Path, folder: Path) -> None:
+def test_the_first_validation_loss_is_theirs(lesson: Path, folder: Path) -> None:
     model = small("roberta_tiny", 1)
-    begun = begin_with(model, folder, prepared / "tokenizer", ())
+    begun = begin_with(model, folder, lesson / "tokenizer", ())
     assert begun.lines == (f"begins with the weights of {folder}",)
     assert begun.described["folder"] == "roberta" and len(begun.described["sha256"]) == 64
-    loader = validation_loader([Dataset.open(prepared, "validation")], 64)
+    loader = validation_loader([Dataset.open(lesson, "validation")], 64)
     found = evaluate(model, model.parts, loader, torch.device("cpu"))
     assert found
     theirs: Any = transformers.RobertaForMaskedLM.from_pretrained(folder).eval()
@@ -80,9 +80,9 @@ def refusal(model: Model, folder: Path, tokenizer: Path, *new: str) -> str:
 
 
 def test_a_folder_that_does_not_fit_says_what_would(
-    prepared: Path, folder: Path, tmp_path: Path
+    lesson: Path, folder: Path, tmp_path: Path
 ) -> None:
-    tokenizer = prepared / "tokenizer"
+    tokenizer = lesson / "tokenizer"
     other = small("roberta_tiny", 0, "encoder.layers=2", "encoder.dropout=0.3")
     assert refusal(other, folder, tokenizer) == (
         f"--init {folder} is another network: layers 1 (the run: 2); add --set encoder.layers=1"
@@ -160,7 +160,7 @@ def test_of_another_kind_only_special_tokens_are_the_same(tokenizers: Path, tmp_
 
 
 def test_a_table_with_more_rows_than_tokens(
-    prepared: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    lesson: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder whose rows were padded has the same ids: those of tokens are taken."""
     given: list[Rows | None] = []
@@ -172,7 +172,7 @@ def test_a_table_with_more_rows_than_tokens(
 
     monkeypatch.setattr(initial_weights, "take_over", watched)
     wide = small("roberta_tiny", 0, "data.vocab_size=2100")
-    begun = begin_with(wide, folder, prepared / "tokenizer", ())
+    begun = begin_with(wide, folder, lesson / "tokenizer", ())
     (rows,) = given
     assert rows and torch.equal(rows.ours, rows.theirs) and len(begun.lines) == 1
 
@@ -247,13 +247,13 @@ def test_spanbert_as_it_is_published(
 
 
 def test_a_run_goes_on_without_the_folder_but_not_with_another(
-    prepared: Path, folder: Path, tmp_path: Path
+    lesson: Path, folder: Path, tmp_path: Path
 ) -> None:
-    described = begin_with(small("roberta_tiny", 1), folder, prepared / "tokenizer", ()).described
+    described = begin_with(small("roberta_tiny", 1), folder, lesson / "tokenizer", ()).described
     check_beginning(described, folder)
     check_beginning(described, tmp_path / "gone")
     other = tmp_path / "other"
-    write_folder(small("roberta_tiny", 9), prepared / "tokenizer", other)
+    write_folder(small("roberta_tiny", 9), lesson / "tokenizer", other)
     with pytest.raises(CheckpointError, match="other weights than the run was begun with, th"):
         check_beginning(described, other)
     with pytest.raises(CheckpointError, match="begun with, the recipe's own; repeat the first"):

@@ -18,14 +18,14 @@ from tests.pipeline.data.conftest import prepare_directory
 CPU = torch.device("cpu")
 
 
-def loader(prepared: Path, sequences: int, rows: int) -> Loader:
-    dataset = Dataset.open(prepared)
+def loader(lesson: Path, sequences: int, rows: int) -> Loader:
+    dataset = Dataset.open(lesson)
     order = Order(kind="global", seed=1, shard_rows=(np.asarray(dataset.shard_rows),))
     return Loader([dataset], order, Share(sequences=sequences, per_device=rows))
 
 
-def test_a_cpu_gets_the_used_slots_only(prepared: Path) -> None:
-    batch = next(loader(prepared, 4, 4).micro_batches())
+def test_a_cpu_gets_the_used_slots_only(lesson: Path) -> None:
+    batch = next(loader(lesson, 4, 4).micro_batches())
     inputs = model_inputs(batch, CPU, 4)
     assert inputs.segment_ids_BS is None and inputs.pair_labels_R is None
     assert inputs.row_starts_R is None and inputs.cu_seqlens is None
@@ -56,19 +56,19 @@ def test_segments_of_pairs_reach_the_model(tmp_path: Path) -> None:
         assert model(inputs._replace(input_ids_BS=padded))["mlm_loss"] == loss
 
 
-def test_a_batch_of_filling_alone_keeps_one_slot_that_counts_for_nothing(prepared: Path) -> None:
-    batches = loader(prepared, 4, 3).micro_batches()
+def test_a_batch_of_filling_alone_keeps_one_slot_that_counts_for_nothing(lesson: Path) -> None:
+    batches = loader(lesson, 4, 3).micro_batches()
     for _ in range(2):
         batch = next(batches)
     assert batch.row_weights.tolist() == [1, 0, 0]
-    empty = next(loader(prepared, 2, 2).micro_batches())
+    empty = next(loader(lesson, 2, 2).micro_batches())
     empty = replace(empty, counts=empty.counts._replace(predictions=0))
     assert len(model_inputs(empty, CPU, 4).positions_K) == 1
 
 
-def test_lengths_are_left_out_when_every_row_is_full(prepared: Path) -> None:
+def test_lengths_are_left_out_when_every_row_is_full(lesson: Path) -> None:
     found = set()
-    for batch, _ in zip(loader(prepared, 1, 1).micro_batches(), range(60), strict=False):
+    for batch, _ in zip(loader(lesson, 1, 1).micro_batches(), range(60), strict=False):
         lengths = model_inputs(batch, CPU, 4).lengths_B
         assert (lengths is None) == (batch.tokens == 32)
         found.add(lengths is None)

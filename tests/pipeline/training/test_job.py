@@ -101,9 +101,9 @@ def test_a_ds_file_cannot_name_an_optimizer(
 
 
 def test_a_run_json_starts_the_same_run(
-    trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch, arguments: Arguments
+    trained: Path, lesson: Path, monkeypatch: pytest.MonkeyPatch, arguments: Arguments
 ) -> None:
     record = str(trained / "1x16" / "run.json")
-    parts = ["--run", record, "--data", str(prepared), "--output", str(trained / "1x16")]
+    parts = ["--run", record, "--data", str(lesson), "--output", str(trained / "1x16")]
     same = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
     assert job(monkeypatch, parts).run == same.run

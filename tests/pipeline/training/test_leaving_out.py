@@ -31,9 +31,9 @@ def read(dataset: Dataset, kind: Any, reader: Any) -> list[Batch]:
 @pytest.mark.parametrize(
     ("kind", "reader"), [("global", "mmap"), ("blocks", "mmap"), ("blocks", "read")]
 )
-def test_what_is_left_out_are_rows_of_weight_0(prepared: Path, kind: str, reader: str) -> None:
+def test_what_is_left_out_are_rows_of_weight_0(lesson: Path, kind: str, reader: str) -> None:
     """The other rows are as they were, in the same places."""
-    whole, part = Dataset.open(prepared), Dataset.open(prepared)
+    whole, part = Dataset.open(lesson), Dataset.open(lesson)
     some = read(whole, kind, reader)
     starts = np.concatenate([[0], np.cumsum(whole.shard_rows)])
     row = some[0].samples.row[0]
@@ -55,9 +55,9 @@ def test_what_is_left_out_are_rows_of_weight_0(prepared: Path, kind: str, reader
 
 
 def test_files_that_are_gone_or_short_are_found_at_the_start(
-    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lesson: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = Path(shutil.copytree(prepared, tmp_path / "data"))
+    data = Path(shutil.copytree(lesson, tmp_path / "data"))
     shards = Dataset.open(data).shards
     (data / shards[0].file).unlink()
     (data / shards[1].masks[3].file).write_bytes(b"short")
@@ -75,18 +75,18 @@ def test_files_that_are_gone_or_short_are_found_at_the_start(
     assert len(said) == 2
 
 
-def test_whose_mistake_it_is(prepared: Path) -> None:
-    dataset = Dataset.open(prepared)
-    file = prepared / dataset.shards[0].masks[2].file
+def test_whose_mistake_it_is(lesson: Path) -> None:
+    dataset = Dataset.open(lesson)
+    file = lesson / dataset.shards[0].masks[2].file
     found = found_by(DataError("x", file), [dataset], ALONE)
     assert found == (((0, dataset.shards[0].file),), True)
-    held_out = prepared / "validation-00000.arrow"
+    held_out = lesson / "validation-00000.arrow"
     for other in (None, DataError("x"), DataError("x", held_out), DataError("x", Path(file.name))):
         assert found_by(other, [dataset], ALONE) == ((), False)
 
 
-def test_nothing_left_is_an_error(prepared: Path) -> None:
-    dataset = Dataset.open(prepared)
+def test_nothing_left_is_an_error(lesson: Path) -> None:
+    dataset = Dataset.open(lesson)
     every = tuple((0, shard.file) for shard in dataset.shards)
     with pytest.raises(DataError, match=r"every shard of .* is damaged or gone; copy them again"):
         without(Progress(), [dataset], every, ALONE)

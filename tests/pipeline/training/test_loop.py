@@ -89,7 +89,7 @@ class PlainEngine:
 
 
 def trainer(
-    prepared: Path,
+    lesson: Path,
     output: Path,
     progress: Progress,
     finite: bool = True,
@@ -100,7 +100,7 @@ def trainer(
     output.mkdir(exist_ok=True)
     run = override(recipe("roberta_tiny"), [*SETTINGS, *settings])
     data = {
-        split: [Dataset.open(path, split) for path in (prepared, *more)]
+        split: [Dataset.open(path, split) for path in (lesson, *more)]
         for split in ("train", "validation")
     }
     phases = make_phases(run, 1, 1, data["train"], data["validation"])
@@ -134,8 +134,8 @@ def saved_steps(output: Path) -> list[str]:
     return sorted(path.name for path in (output / "checkpoints").glob("step-*"))
 
 
-def test_everything_comes_when_it_is_due(prepared: Path, tmp_path: Path) -> None:
-    assert not trainer(prepared, tmp_path, Progress()).train(12)
+def test_everything_comes_when_it_is_due(lesson: Path, tmp_path: Path) -> None:
+    assert not trainer(lesson, tmp_path, Progress()).train(12)
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines] == [3, 5, 6, 9, 10, 12]
     assert [line["step"] for line in lines if "validation_loss" in line] == [5, 10, 12]
@@ -151,15 +151,15 @@ def test_everything_comes_when_it_is_due(prepared: Path, tmp_path: Path) -> None
     )
 
 
-def test_a_stop_saves_the_step_just_made(prepared: Path, tmp_path: Path) -> None:
-    running = trainer(prepared, tmp_path, Progress())
+def test_a_stop_saves_the_step_just_made(lesson: Path, tmp_path: Path) -> None:
+    running = trainer(lesson, tmp_path, Progress())
     running.stop.signalled = True
     assert running.train(12)
     assert saved_steps(tmp_path) == ["step-00000000"]
 
 
-def test_a_validation_that_was_cut_short_is_made_up_for(prepared: Path, tmp_path: Path) -> None:
-    running = trainer(prepared, tmp_path, Progress())
+def test_a_validation_that_was_cut_short_is_made_up_for(lesson: Path, tmp_path: Path) -> None:
+    running = trainer(lesson, tmp_path, Progress())
     answers = iter([False, True])
     stopping = SimpleNamespace(requested=False, mistake=None)
     running.stop = running.validator.stop = stopping  # type: ignore[assignment]
@@ -168,14 +168,14 @@ def test_a_validation_that_was_cut_short_is_made_up_for(prepared: Path, tmp_path
     assert saved_steps(tmp_path) == ["step-00000004", "step-00000005"]
     assert "validation_loss" not in read_metrics(tmp_path)[-1]
     running.metrics and running.metrics.close()
-    assert not trainer(prepared, tmp_path, running.progress).train(6)
+    assert not trainer(lesson, tmp_path, running.progress).train(6)
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines] == [3, 5, 6]
     assert "validation_loss" in lines[1] and "loss" in lines[1]
 
 
-def test_a_gradient_that_stays_infinite_ends_the_run(prepared: Path, tmp_path: Path) -> None:
-    lost = trainer(prepared, tmp_path, Progress(), finite=False)
+def test_a_gradient_that_stays_infinite_ends_the_run(lesson: Path, tmp_path: Path) -> None:
+    lost = trainer(lesson, tmp_path, Progress(), finite=False)
     with pytest.raises(CheckpointError, match=r"in 10 steps in a row, up to step 10; last .* 8\."):
         lost.train(12)
     assert lost.progress.skipped == MOST_SKIPPED
@@ -203,10 +203,10 @@ SKIPS = (Reading(32, 0, ((224, 320),)),)
 
 
 @pytest.fixture(scope="module")
-def spiky(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def spiky(lesson: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample, with step 9 of the runs here (places 256 to 288 of the order) made of noise."""
     folder = tmp_path_factory.mktemp("spiky")
-    poison(Path(shutil.copytree(prepared, folder / "data")), range(256, 288))
+    poison(Path(shutil.copytree(lesson, folder / "data")), range(256, 288))
     return folder / "data"
 
 

@@ -43,8 +43,8 @@ def test_a_batch_grows_in_the_first_phase_alone() -> None:
     assert [part.batch.warmup_steps for *_, part in runs_of(grows)] == [5, 0]
 
 
-def test_shards_belong_to_the_phase_of_their_length(prepared: Path, short: Path) -> None:
-    long, small = Dataset.open(prepared), Dataset.open(short)
+def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -> None:
+    long, small = Dataset.open(lesson), Dataset.open(short)
     run = tiny()
     assert as_read(run, small).data.sequence_length == 16
     check_shards(run, [small, long], "")

@@ -22,8 +22,8 @@ from pipeline.training.record import (
 
 
 @pytest.fixture(scope="module")
-def dataset(prepared: Path) -> Dataset:
-    return Dataset.open(prepared)
+def dataset(lesson: Path) -> Dataset:
+    return Dataset.open(lesson)
 
 
 def record(dataset: Dataset) -> Record:

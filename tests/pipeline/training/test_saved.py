@@ -20,13 +20,13 @@ from pipeline.training.saved import load_folder, load_run, write_folder
 
 
 def test_a_folder_and_a_checkpoint_hold_the_same_model(
-    trained: Path, prepared: Path, tmp_path: Path
+    trained: Path, lesson: Path, tmp_path: Path
 ) -> None:
     saved, messages = load_run(trained / "2x3-zero0")
     assert (saved.step, saved.directory, messages) == (20, trained / "2x3-zero0", [])
     assert not saved.model.training
     folder = tmp_path / "model"
-    write_folder(saved.model, prepared / "tokenizer", folder)
+    write_folder(saved.model, lesson / "tokenizer", folder)
     again = load_folder(folder)
     for name, parameter in saved.model.named_parameters():
         assert torch.equal(parameter, dict(again.named_parameters())[name]), name
@@ -41,11 +41,11 @@ def test_a_folder_and_a_checkpoint_hold_the_same_model(
         load_folder(folder)
 
 
-def test_a_folder_that_cannot_be_written(trained: Path, prepared: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written(trained: Path, lesson: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     saved, _ = load_run(trained / "1x16")
     with pytest.raises(CheckpointError, match="cannot write"):
-        write_folder(saved.model, prepared / "tokenizer", tmp_path / "file" / "model")
+        write_folder(saved.model, lesson / "tokenizer", tmp_path / "file" / "model")
 
 
 def test_word_pieces_go_with_positions_behind_their_pad(

@@ -58,7 +58,7 @@ def table(results: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def main() -> None:
-    launches = [measured(world_size, "whole") for world_size in WORLD_SIZES] + [measured(2, "drift")]
+    launches = [*(measured(ranks, "whole") for ranks in WORLD_SIZES), measured(2, "drift")]
     print(*table(result for launch in launches for result in launch["exact"]), sep="\n")
     for result in (result for launch in launches for result in launch.get("naive", ())):
         print(f"naive LAMB, {result['world_size']} ranks, stage {result['stage']}: ", end="")

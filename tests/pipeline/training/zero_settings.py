@@ -86,7 +86,9 @@ def usual(world_size: int) -> list[Setting]:
     The half has every combination of four of its five axes.
     """
     every = whole(world_size)
-    return every if world_size == 2 else [s for s in every if s.kind in OTHERS or _even(s)]
+    if world_size == 2:
+        return every
+    return [s for s in every if s.kind in OTHERS or (s.steps == FEW and _even(s))]
 
 
 def _even(setting: Setting) -> bool:
