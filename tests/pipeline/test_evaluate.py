@@ -55,11 +55,11 @@ def test_pseudo_perplexity_is_near_perplexity_for_a_model_that_ignores_context(
 
 
 def test_words(
-    trained: Path, lesson: Path, monkeypatch: pytest.MonkeyPatch,
+    trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(
-        sys, "argv", ["evaluate", str(trained / "1x16" / "10"), "--data", str(lesson)]
+        sys, "argv", ["evaluate", str(trained / "1x16" / "10"), "--data", str(prepared)]
     )
     evaluate.main()
     output = capsys.readouterr().out
