@@ -29,6 +29,8 @@ from pathlib import Path
 from tests.cluster.configuration import NODES, Place
 
 ROOT = Path(__file__).parents[2]
+ONE_HOST = {"MPIR_CVAR_NOLOCAL": "1"}
+"""Both nodes are this machine: MPICH's shared memory of one must not be found by the other."""
 POLL_SECONDS = 0.2
 UNFINISHED = {
     "PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "REQUEUED",

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.slurm import Cluster, Job
+from tests.cluster.slurm import ONE_HOST, Cluster, Job
 from tests.pipeline.preparing import SMALL_SPLITS, contents, finish, many_documents, tiny
 
 BATCH_FILE = "slurm/prepare.sbatch"
-ONE_HOST = {"MPIR_CVAR_NOLOCAL": "1"}
-"""Both nodes are this machine: MPICH's shared memory of one must not be found by the other."""
 SMALL = ("--cpus-per-task=1", "--mem-per-cpu=500M", "--time=10")
 
 

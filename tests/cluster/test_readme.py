@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.slurm import ROOT, Cluster, Job
+from tests.cluster.slurm import ONE_HOST, ROOT, Cluster, Job
 from tests.cluster.training import Runs, last_step
 
 README = (ROOT / "slurm" / "README.md").read_text()
@@ -33,7 +33,7 @@ def test_ten_steps(cluster: Cluster, runs: Runs, checkout: Path) -> None:
     assert COMMANDS[0].startswith("git clone ") and COMMANDS[1] == "make venv"
     environment = {
         "TENFOLD_ARGS": runs.arguments(), "TENFOLD_LOCAL": str(runs.folder / "local")
-    }  # fmt: skip
+    } | ONE_HOST  # fmt: skip
     exports: list[str] = []
     for command in COMMANDS[2:]:
         if command.startswith("export "):
