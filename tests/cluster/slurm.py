@@ -68,9 +68,6 @@ class Cluster:
             self.boot(node)
         for node in NODES:
             self.wait_up(node)
-        # once, on a busy machine, nodes were idle and the first question for both was refused
-        probe = ("--test-only", f"--nodes={len(NODES)}", "--wrap=true")
-        self._until("both nodes take jobs", lambda: self.sbatch(*probe).returncode == 0)
 
     def stop(self) -> None:
         """End every process of the cluster, whatever state it is in."""

@@ -15,6 +15,7 @@ One process a run, forked from this one: Python and DeepSpeed start once.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -32,7 +33,6 @@ import torch
 from pipeline import train
 from pipeline.errors import EXIT_INTERRUPTED, run_command
 from pipeline.training.checkpoint import verify
-from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.points import Points
 
 POINTS, KILLS, TERMS = map(int, sys.argv[1:4])
@@ -135,7 +135,8 @@ def signal_at_moments(
 
 def main() -> None:
     torch.set_num_threads(1)
-    freeze()  # before any fork
+    for module in ("deepspeed", "torch.utils.tensorboard", "matplotlib.figure"):
+        importlib.import_module(module)  # once, before any fork
 
     began = time.monotonic()
     go_on(WORK / "undisturbed")

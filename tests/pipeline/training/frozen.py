@@ -6,7 +6,7 @@ import gc
 
 
 def freeze() -> None:
-    """Import all that a run does, and keep it from the garbage collector.
+    """Import what a first run would, and keep all imports from the garbage collector.
 
     DeepSpeed collects garbage several times at every start: a second or more, of all that it and
     torch have imported.
