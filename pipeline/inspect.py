@@ -8,6 +8,7 @@ draws masks as it reads, those of the first ten epochs are drawn and shown.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import shutil
 import sys
 from pathlib import Path
@@ -61,6 +62,12 @@ def main() -> None:
         shards.check_size(directory, file.file, file.bytes)
     vocabulary = read_vocabulary(directory / "tokenizer")
     if vocabulary.sha256 != manifest.tokenizer["sha256"]:
+        content = (directory / "tokenizer" / "tokenizer.json").read_bytes()
+        if hashlib.sha256(content).hexdigest() == manifest.tokenizer["sha256"]:
+            raise DataError(
+                f"{directory} was prepared by a version that obeyed the truncation or padding in "
+                "its tokenizer.json, so text may be missing; prepare it again in a new --output"
+            )
         raise DataError(
             f"{directory / 'tokenizer'} is not the tokenizer these shards were made with (sha256 "
             f"{vocabulary.sha256[:12]}, the manifest says {manifest.tokenizer['sha256'][:12]}); "

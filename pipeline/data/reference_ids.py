@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,7 @@ from pipeline.data.masking import Ids
 from pipeline.data.sequences import Tokens
 from pipeline.data.tokenizer_json import BYTE_BPE
 from pipeline.data.vocabulary import Vocabulary
+from pipeline.errors import DataError
 
 _WHITE = (32, 10)  # what white space cleaned text has
 
@@ -33,9 +36,14 @@ class Reference:
 
     vocabulary: Vocabulary
     tokenizer: Tokenizer = field(init=False)
+    normalized: Tokenizer = field(init=False)
+    """The same for text that is normalized already: its offsets are places in that text."""
 
     def __post_init__(self) -> None:
-        self.tokenizer = Tokenizer.from_str(self.vocabulary.text_json())
+        text_json = self.vocabulary.text_json()
+        self.tokenizer = Tokenizer.from_str(text_json)
+        content = json.loads(text_json) | {"normalizer": None}
+        self.normalized = Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
 
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
@@ -55,6 +63,36 @@ class Reference:
             ids.append(found)
             token_offsets.append(token_offsets[-1] + len(found))
         return Tokens(np.concatenate(ids), np.array(token_offsets), np.concatenate(starts))
+
+    def check_coverage(self, document: Bytes, ids: Ids) -> None:
+        """Raises DataError unless `ids` cover a text from its first character to its last.
+
+        document: UTF-8. What normalization removes needs no token, nor does the white space between
+        words in WordPiece and unigram.
+        """
+        if self.vocabulary.kind == BYTE_BPE:
+            covered = int(self.vocabulary.byte_lengths[ids].sum(dtype=np.int64))
+            if covered != len(document):
+                self._refuse(document, f"{covered:,} of {len(document):,} bytes")
+            return
+        normalizer = self.tokenizer.normalizer
+        text = document.tobytes().decode()
+        text = text if normalizer is None else str(normalizer.normalize_str(text))
+        encoding = self.normalized.encode(text, add_special_tokens=False)
+        if encoding.ids != ids.tolist():
+            self._refuse(document, f"{len(ids):,} of {len(encoding.ids):,} tokens")
+        place = 0
+        for start, stop in [*encoding.offsets, (len(text), len(text))]:
+            if text[place:start].strip():
+                self._refuse(document, f"the tokens skip {text[place:start].strip()[:40]!r}")
+            place = max(place, stop)
+
+    def _refuse(self, document: Bytes, found: str) -> NoReturn:
+        excerpt = document[:60].tobytes().decode(errors="replace")
+        raise DataError(
+            f"tokenizer {self.vocabulary.sha256[:16]} loses text: {found} of the document that "
+            f"begins {excerpt!r}; give a tokenizer whose tokens cover all of a text"
+        )
 
     def encode_document(self, document: Bytes) -> tuple[Ids, npt.NDArray[np.int64]]:
         """Ids of a text in UTF-8, and where each begins in it, white space left out, ascending."""

@@ -2,7 +2,8 @@
 
 A document that the fast engine is not sure of goes to `tokenizers`. On top of that, one document in
 2,000 is encoded by both; a difference is an `EngineMismatch`, and the caller redoes that split with
-`tokenizers` alone.
+`tokenizers` alone. The ids of these documents, whichever engine gave them, must cover all of their
+text.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pipeline.data.words import WORDS_VERSION, WordEngine
 from pipeline.errors import DataError
 
 CHECKED_SHARE = 2000
-"""One document in this many is encoded by both engines."""
+"""One document in this many is encoded by both engines, and its ids must cover its text."""
 _PROBE = (
     "Hello world! It's 3.14, isn't it?  two  spaces\n\nparagraph\ttab",
     "naïve café — “quoted” … €5 <mask> </s> [MASK]",
@@ -55,7 +56,7 @@ class Encoder:
 
     @classmethod
     def create(cls, vocabulary: Vocabulary, *, fast: bool = True) -> Encoder:
-        """DataError when the engines differ on the start-up probe."""
+        """Raises DataError if the engines differ, or lose text, on the start-up probe."""
         encoder = cls(vocabulary, Reference(vocabulary), None)
         if fast:
             encoder.fast = (
@@ -63,16 +64,16 @@ class Encoder:
                 if vocabulary.kind == BYTE_BPE
                 else WordEngine(vocabulary, encoder.reference)
             )
-            probe = clean(list(_PROBE))
-            sentences = sentence_starts(probe.buffer, probe.offsets)
-            checked = np.ones(len(_PROBE), np.bool_)
-            try:
-                encoder.encode(probe.buffer, probe.offsets, sentences, checked)
-            except EngineMismatch as error:
-                raise DataError(
-                    f"{fast_engine(vocabulary.kind)} does not give this vocabulary's ids "
-                    f"({error}); run with --engine tokenizers"
-                ) from error
+        probe = clean(list(_PROBE))
+        sentences = sentence_starts(probe.buffer, probe.offsets)
+        checked = np.ones(len(_PROBE), np.bool_)
+        try:
+            encoder.encode(probe.buffer, probe.offsets, sentences, checked)
+        except EngineMismatch as error:
+            raise DataError(
+                f"{fast_engine(vocabulary.kind)} does not give this vocabulary's ids "
+                f"({error}); run with --engine tokenizers"
+            ) from error
         return encoder
 
     def encode(
@@ -86,9 +87,24 @@ class Encoder:
 
         buffer, offsets: documents, each followed by one NUL byte (see documents.clean); sentences:
         sorted positions in `buffer`; a start that falls inside a token moves to the next, and is
-        left out when its document has none; checked: [documents] those to encode by both engines.
-        A document of nothing but what the tokenizer removes has no tokens. Raises EngineMismatch.
+        left out when its document has none; checked: [documents] those to encode by both engines,
+        and whose ids must cover their text. A document of nothing but what the tokenizer removes
+        has no tokens. Raises EngineMismatch, and DataError when text would be lost.
         """
+        tokens = self._encode(buffer, offsets, sentences, checked)
+        for index in np.flatnonzero(checked).tolist():
+            document = buffer[offsets[index] : offsets[index + 1] - 1]
+            begin, end = tokens.document_offsets[index : index + 2]
+            self.reference.check_coverage(document, tokens.ids[begin:end])
+        return tokens
+
+    def _encode(
+        self,
+        buffer: Bytes,
+        offsets: npt.NDArray[np.int64],
+        sentences: npt.NDArray[np.int64],
+        checked: npt.NDArray[np.bool_],
+    ) -> Tokens:
         if self.fast is None:
             return self.reference.encode(buffer, offsets, sentences)
         tokens, unsure = self.fast.encode(buffer, offsets, sentences)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +79,11 @@ class Vocabulary:
 
 
 def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
-    """Tables of a tokenizer.json; DataError unless it is complete and of a kind we prepare."""
+    """Tables of a tokenizer.json, without its truncation and padding.
+
+    Raises DataError unless it is complete and of a kind that can be prepared.
+    """
+    tokenizer_json = _unlimited(tokenizer_json)
     content = json.loads(tokenizer_json)
     model = content["model"]
     kind = _KINDS.get(model.get("type", ""))
@@ -114,6 +119,27 @@ def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
         tokenizer_json=tokenizer_json,
         sha256=hashlib.sha256(tokenizer_json.encode()).hexdigest(),
     )
+
+
+def _unlimited(tokenizer_json: str) -> str:
+    """The same tokenizer.json with `truncation` and `padding` set to null.
+
+    A tokenizer that was called with truncation=True keeps its limit when it is saved, and would cut
+    every document there. All other characters stay, so that the sha256 is that of the same
+    tokenizer saved before it was used.
+    """
+    content = json.loads(tokenizer_json)
+    for key in ("truncation", "padding"):
+        if content.get(key) is None:
+            continue
+        content[key] = None
+        start = re.search(rf'"{key}"\s*:\s*', tokenizer_json)
+        assert start is not None  # the key was just read
+        _, end = json.JSONDecoder().raw_decode(tokenizer_json, start.end())
+        cleared = f"{tokenizer_json[: start.end()]}null{tokenizer_json[end:]}"
+        same = json.loads(cleared) == content  # the first match may be another object's key
+        tokenizer_json = cleared if same else json.dumps(content, ensure_ascii=False)
+    return tokenizer_json
 
 
 def _byte_tables(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import hashlib
 import json
 import lzma
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 import zstandard
+from transformers import AutoTokenizer
 
 from pipeline import inspect, prepare
 from pipeline.data import batches, shards
@@ -34,7 +37,7 @@ from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokens import Encoder
 from pipeline.data.verification import verify_files, verify_shard
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.errors import run_command
+from pipeline.errors import DataError, run_command
 from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
 
 STORY = "One day it rained. Nobody minded. The <mask> is literal, and so is </s>. It ended."
@@ -433,6 +436,33 @@ def test_a_vocabulary_larger_than_the_recipe_says(
     arguments = tiny(tiny_tokenizer, tmp_path / "out")
     error = run("--corpus", "sample", "--set", "data.vocab_size=1000", *arguments, code=2)
     assert "--set data.vocab_size=2048" in error
+
+
+def test_a_tokenizer_saved_with_truncation_loses_no_text(
+    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The same shards as without; those of a version that obeyed it are named by inspect."""
+    folder = tmp_path / "used"
+    shutil.copytree(tiny_tokenizer, folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer(["once", "more"], truncation=True, max_length=16, padding="max_length")
+    tokenizer.save_pretrained(folder)
+    saved = json.loads((folder / "tokenizer.json").read_bytes())
+    assert saved["truncation"] and saved["padding"]
+    run("--corpus", "sample", *tiny(folder, tmp_path / "out"))
+    tokens = [shards.read_manifest(each).totals for each in (tmp_path / "out", prepared)]
+    assert tokens[0] == tokens[1]
+    damaged = tmp_path / "out"
+    (damaged / "tokenizer" / "tokenizer.json").write_text(json.dumps(saved))
+    manifest = json.loads((damaged / "manifest.json").read_bytes())
+    content = (damaged / "tokenizer" / "tokenizer.json").read_bytes()
+    manifest["tokenizer"]["sha256"] = hashlib.sha256(content).hexdigest()
+    manifest["files"]["tokenizer/tokenizer.json"]["bytes"] = len(content)
+    (damaged / "manifest.json").write_text(json.dumps(manifest))
+    monkeypatch.setattr(sys, "argv", ["inspect", str(damaged)])
+    with pytest.raises(DataError, match="obeyed the truncation or padding"):
+        inspect.main()
 
 
 def test_an_output_of_something_else_is_left_alone(

@@ -71,6 +71,30 @@ def test_a_checked_difference_is_noticed(place: str, encoder: Encoder) -> None:
         encode(spoilt, [2])
 
 
+@pytest.mark.parametrize("kind", ["byte-bpe", "wordpiece", "unigram"])
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("direction", ["left", "right"])
+def test_ids_cover_the_text_of_checked_documents(
+    kind: str, fast: bool, direction: str, tiny_vocabulary: Vocabulary,
+    word_vocabularies: dict[str, Vocabulary],
+) -> None:  # fmt: skip
+    """Whichever engine made them; a limit that found its way in is noticed at either end."""
+    vocabulary = tiny_vocabulary if kind == "byte-bpe" else word_vocabularies[kind]
+    encoder = Encoder.create(vocabulary, fast=fast)
+    encode(encoder, [0, 1, 2, 3])
+    if fast:  # documents that the fast engine leaves to `tokenizers` are checked as well
+        assert encoder.fast is not None
+        encoder.fast = Spoilt(encoder.fast, "", [0, 1, 2, 3])
+    for tokenizer in (encoder.reference.tokenizer, encoder.reference.normalized):
+        tokenizer.enable_truncation(3, direction=direction)
+    encode(encoder, [1])
+    with pytest.raises(DataError, match=r"loses text: .* begins 'Naïve"):
+        encode(encoder, [2])
+    encoder.reference.normalized.no_truncation()
+    with pytest.raises(DataError, match=r"loses text: .* begins 'Naïve"):
+        encode(encoder, [2])
+
+
 def test_an_engine_that_fails_the_probe_is_refused(
     tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,34 @@ def test_literal_special_tokens_stay_text(
     assert not special & set(found)
 
 
+@pytest.mark.parametrize("pretty", [True, False])
+@pytest.mark.parametrize("kind", ["byte-bpe", "wordpiece", "unigram"])
+def test_limits_of_a_saved_tokenizer_are_cleared(
+    kind: str, pretty: bool, tiny_vocabulary: Vocabulary, word_vocabularies: dict[str, Vocabulary]
+) -> None:
+    """It is the vocabulary that it was before it was called with truncation=True, sha256 too."""
+    source = tiny_vocabulary if kind == "byte-bpe" else word_vocabularies[kind]
+    tokenizer = Tokenizer.from_str(source.tokenizer_json)
+    expected = vocabulary(tokenizer.to_str(pretty=pretty), "before")
+    tokenizer.enable_truncation(8)
+    tokenizer.enable_padding(length=16)
+    found = vocabulary(tokenizer.to_str(pretty=pretty), "after")
+    assert found.tokenizer_json == expected.tokenizer_json and found.sha256 == expected.sha256
+    text = "word " * 20
+    ids = Tokenizer.from_str(found.text_json()).encode(text).ids
+    assert ids == Tokenizer.from_str(source.text_json()).encode(text).ids and len(ids) >= 20
+
+
+def test_a_limit_is_cleared_wherever_its_key_stands(tiny_vocabulary: Vocabulary) -> None:
+    content = json.loads(tiny_vocabulary.tokenizer_json)
+    limit = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
+    model = content.pop("model")
+    model["vocab"] = {"truncation": len(model["vocab"])} | model["vocab"]
+    odd = {"model": model, **content, "truncation": limit}
+    found = json.loads(vocabulary(json.dumps(odd), "odd").tokenizer_json)
+    assert found == odd | {"truncation": None}
+
+
 def test_ids_that_no_text_gives_are_special() -> None:
     ids = {token: index for index, token in enumerate(BERT + WORDS)}
     cased = vocabulary(wordpiece_json(ids, lower_case=False), "toy")
