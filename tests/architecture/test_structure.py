@@ -85,6 +85,14 @@ def test_one_file_imports_deepspeed() -> None:
     assert len([path for path in SOURCES if uses(path, "deepspeed")]) <= 1
 
 
+def test_scripts_that_join_a_process_group_leave_as_commands_do() -> None:
+    """In the interpreter's clean-up a thread of the group can abort what has done its work."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        text = path.read_text()
+        if re.search(r"init_distributed\(|Cluster\.join\(", text) and "__main__" in text:
+            assert re.search(r"run_command\(\w+, at_once=True\)", text), name(path)
+
+
 def test_no_pickle_is_read() -> None:
     for path in SOURCES:
         assert not uses(path, "pickle"), f"{name(path)} imports pickle"

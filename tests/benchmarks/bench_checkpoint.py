@@ -32,6 +32,7 @@ import xxhash
 
 from model.hugging_face import logical_parameters
 from model.objectives import Inputs, MaskedLanguageModel
+from pipeline.errors import run_command
 from pipeline.recipes import recipe
 from pipeline.training import engine as engines
 from pipeline.training.checkpoint import Alone, State, open_checkpoint, open_latest, step_name
@@ -244,4 +245,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, at_once=True)

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from pipeline.errors import run_command
 from pipeline.training.engine import Engine
 from pipeline.training.foreach import ForeachUpdate
 from pipeline.training.fragments import view
@@ -203,4 +204,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, at_once=True)

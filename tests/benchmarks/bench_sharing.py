@@ -24,6 +24,7 @@ import torch
 from model.hugging_face import logical_parameters
 from model.objectives import Inputs
 from pipeline.data.batch import Counts
+from pipeline.errors import run_command
 from pipeline.recipes import recipe
 from pipeline.run import Run
 from pipeline.training import engine as engines
@@ -157,4 +158,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, at_once=True)

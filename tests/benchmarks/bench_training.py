@@ -37,6 +37,7 @@ from transformers import DataCollatorForLanguageModeling
 
 from model.hugging_face import logical_parameters, to_hugging_face
 from model.objectives import Inputs, MaskedLanguageModel
+from pipeline.errors import run_command
 from pipeline.recipes import recipe
 from pipeline.run import Run
 from pipeline.training import engine as engines
@@ -311,4 +312,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, at_once=True)

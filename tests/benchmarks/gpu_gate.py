@@ -38,6 +38,7 @@ from pipeline.data.batch import Batch
 from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
+from pipeline.errors import run_command
 from pipeline.run import Run
 from pipeline.training import engine as engines
 from pipeline.training.deepspeed_config import read_deepspeed_file
@@ -299,4 +300,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, at_once=True)

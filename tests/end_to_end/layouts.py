@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import torch
 import torch.distributed as dist
 
+from pipeline.errors import run_command
 from pipeline.training.checkpoint import Checkpoint, State, open_checkpoint, step_name
 from pipeline.training.cluster import Cluster
 from pipeline.training.deepspeed_config import DeepSpeedFile, read_deepspeed_file
@@ -136,4 +137,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, at_once=True)

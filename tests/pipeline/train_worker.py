@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pipeline import train
+from pipeline.errors import run_command
 from pipeline.training.cluster import Cluster, StopRequest
 from pipeline.training.job import parse, read_job
 from tests.pipeline.training.frozen import freeze
@@ -28,4 +29,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, at_once=True)

@@ -27,6 +27,7 @@ from model.hugging_face import Model, logical_parameters
 from model.objectives import Inputs
 from model.span_boundary import boundaries
 from pipeline.data.batch import Counts
+from pipeline.errors import run_command
 from pipeline.recipes import recipe
 from pipeline.run import Run
 from pipeline.settings import override
@@ -263,4 +264,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, at_once=True)

@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, run_command
 from pipeline.training import engine as engines
 from pipeline.training import fragments
 from pipeline.training.deepspeed_config import DeepSpeedFile, deepspeed_dict, read_deepspeed_file
@@ -328,4 +328,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, at_once=True)
