@@ -1,33 +1,72 @@
 """Evaluation files to the runs of words that no training document may share with them.
 
 A document is contaminated when it has 13 consecutive words of an evaluation text (Brown et al.
-2020, app. C: 13-grams of lower-case words without punctuation), and is left out as a whole. GPT-3
-cut 200 characters around a hit out of long documents instead, and let pass what more than 10
-documents share; we do neither. Texts of fewer than 13 words match nothing.
+2020, app. C: 13-grams of lower-case words without punctuation), and is dropped as a whole. GPT-3
+instead cut 200 characters around a match out of long documents, and ignored runs that more than
+10 documents share; we do neither. Texts of fewer than 13 words match nothing.
 
-Texts are every string of a JSON file or of JSON lines (SQuAD and its like), or else the whole file
-(GLUE's tables, plain text): runs over two cells or lines exist in no other text, and do no harm.
+The texts of a file are:
+
+* Parquet and Arrow (file or stream): every string of every row, at any depth;
+* JSON (SQuAD) and JSON lines: every string at any depth, but not the keys;
+* other UTF-8 text (GLUE's tables, plain text, mark-up): the whole file as one text. Runs that span
+  two cells or lines occur in no other text, and do no harm.
+
+Any of them can be compressed. Everything else is a DataError, since binary data read as text gives
+runs that match nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import xxhash
 
 from pipeline.data.cleaning import clean
 from pipeline.data.corpora import files_of
-from pipeline.data.raw_bytes import BOM, read_blocks, require_regular, sniff_compression
+from pipeline.data.documents import MARKS
+from pipeline.data.raw_bytes import (
+    BOM,
+    DATA_NAME,
+    JSON_ARRAY,
+    UNREADABLE,
+    compression_of,
+    parse_again,
+    read_blocks,
+    read_head,
+    require_regular,
+    sniff_compression,
+)
+from pipeline.data.raw_parquet import read_strings, table_format
+from pipeline.data.records import Format
 from pipeline.data.shingles import Words, run_table, runs
+from pipeline.data.tar_archives import is_tar
 from pipeline.errors import DataError
 
 RUN_WORDS = 13
 """Brown et al. 2020, app. C."""
+CHUNK_CHARACTERS = 1 << 22
+"""Strings are cleaned and hashed in chunks of this size; one string is never split."""
+NAMED_FILES = 10
+"""Files without a run that are listed by name."""
+
+_LINE = re.compile(rb"[^\r\n]+")
+# An object, or an array of objects, up to the colon after the first key; also in Python's quotes.
+_JSON_START = re.compile(rb"""\s*(?:\[\s*)?\{\s*(["'])(?:(?!\1)[^\\\n]|\\.)*\1\s*:""")
+_TABLE_NAMES = {".parquet": "Parquet", ".arrow": "Arrow", ".feather": "Arrow"}
+_REFUSED = {
+    rb"%PDF-": "a PDF document",
+    rb"\([dl]p\d+\n": "a pickle",  # protocol 0, which is ASCII
+}
+_REFUSED_MARKS: dict[Format, str] = {"warc": "a WARC file", "mediawiki": "a MediaWiki dump"}
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,48 +80,182 @@ class Evaluation:
 
     @classmethod
     def read(cls, paths: list[str]) -> Evaluation:
-        """Of files, directories and globs; DataError for what cannot be read, or has no run."""
+        """Read files, directories and globs; DataError if one is unreadable or none has a run."""
         if not paths:
             return cls(np.empty(0, np.uint64), "")
         files = sorted(path for given in paths for _, path in files_of(given))
         found = [np.empty(0, np.uint64)]
+        formats, strings, without_run = Counter[str](), Counter[str](), list[Path]()
         for path in files:
-            text = clean([*_texts(path)])
-            found.append(np.unique(runs(text.buffer, text.offsets, RUN_WORDS)))
+            format, texts = read_texts(path)
+            hashes, count = _distinct_runs(texts)
+            found.append(hashes)
+            formats[format] += 1
+            strings[format] += count
+            if not len(hashes):
+                without_run.append(path)
         hashes = np.unique(np.concatenate(found))
         if not len(hashes):
             raise DataError(
                 f"--decontaminate {' '.join(paths)}: no text of {RUN_WORDS} words in "
-                f"{len(files)} file(s), so nothing can be told by it; give others"
+                f"{len(files)} file(s), so no document can match; give other files"
             )
-        print(f"evaluation: {len(hashes):,} runs of {RUN_WORDS} words in {len(files)} file(s)")
+        print(
+            f"evaluation: {len(hashes):,} runs of {RUN_WORDS} words in {len(files)} file(s): "
+            + ", ".join(
+                f"{formats[format]:,} {format}"
+                + (f" ({strings[format]:,} string(s))" if format != "text" else "")
+                for format in sorted(formats)
+            )
+        )
+        if without_run:
+            _print_files_without_run(without_run)
         return cls(run_table(hashes), xxhash.xxh3_64_hexdigest(hashes.tobytes()))
 
 
-def _texts(path: Path) -> Iterator[str]:
+def read_texts(path: Path) -> tuple[str, Iterator[str]]:
+    """The format of an evaluation file, and its texts; DataError if it cannot be read."""
     require_regular(path)
-    size = path.stat().st_size
-    blocks = read_blocks(str(path), sniff_compression(str(path)), 0, size)
-    content = b"".join(blocks).removeprefix(BOM)
-    if content.lstrip()[:1] in (b"{", b"["):
+    compression = sniff_compression(str(path))
+    head = read_head(str(path), compression).removeprefix(BOM)
+    format = table_format(head)
+    if format and not compression:
+        return format, read_strings(str(path))
+    if not format:
+        _refuse(path, head)
+    content = b"".join(read_blocks(str(path), compression, 0, path.stat().st_size))
+    if format:
+        return format, read_strings(str(path), content)
+    content = content.removeprefix(BOM)
+    if b"\0" in content:
+        raise _unreadable(path, "binary")
+    values = _json_values(path, content)
+    if values is not None:
+        return "JSON", (text for value in values for text in _strings(value))
+    try:
+        return "text", iter([content.decode()])
+    except UnicodeDecodeError as error:
+        line = _line_number(content, error.start)
+        raise _unreadable(path, f"not UTF-8 text (line {line})") from error
+
+
+def _refuse(path: Path, head: bytes) -> None:
+    """DataError if a file's first bytes, decompressed, show a format that cannot be read."""
+    if head.startswith(_LFS_POINTER):
+        raise DataError(f"{path} is a Git LFS pointer, not the file itself; run git lfs pull")
+    if is_tar(head):
+        raise _unreadable(path, "a tar archive")
+    if compression_of(head):
+        raise _unreadable(path, "compressed twice")
+    for mark, format in MARKS:
+        if format in _REFUSED_MARKS and mark.match(head):
+            raise _unreadable(path, _REFUSED_MARKS[format])
+    for pattern, shape in (UNREADABLE | _REFUSED).items():
+        if shape != JSON_ARRAY and re.match(pattern, head):
+            raise _unreadable(path, shape)
+    if b"\0" in head:  # so that a large binary file is not read to its end first
+        raise _unreadable(path, "binary")
+    if expected := _TABLE_NAMES.get(path.suffix.lower()):
+        raise DataError(f"{path} is not {expected}, though its name says so; fetch it again")
+
+
+def _unreadable(path: Path, shape: str) -> DataError:
+    return DataError(
+        f"{path} is {shape}, which --decontaminate cannot read; unpack it, convert it to JSON "
+        "lines, Parquet or UTF-8 text, or leave it out"
+    )
+
+
+def _json_values(path: Path, content: bytes) -> Iterator[Any] | None:
+    """The value of a JSON document or the values of JSON lines; None if the content is text.
+
+    DataError for a file that is meant to be JSON but is broken. It is meant to be JSON if its name
+    says so, if it starts with an object, or if half of its lines parse and hold strings; a footnote
+    [1] at the start of a text, or {{a template}}, does not make it JSON.
+    """
+    match = DATA_NAME.search(path.name)
+    extension = match[1].lower() if match else ""
+    named_json = "json" in extension
+    if not (content.strip() if named_json else content.lstrip()[:1] in (b"{", b"[")):
+        return None
+    try:
+        return iter([parse_again(content)])
+    except ValueError as error:
+        document_error = error
+    records, lines, broken = 0, 0, ""
+    for start, line in _lines(content):
+        lines += 1
         try:
-            yield from _strings(orjson.loads(content))
-            return
-        except orjson.JSONDecodeError:
-            pass
-        try:
-            for line in content.splitlines():
-                if line.strip():
-                    yield from _strings(orjson.loads(line))
-            return
-        except orjson.JSONDecodeError:
-            pass
-    yield content.decode(errors="replace")
+            records += any(True for _ in _strings(parse_again(line)))
+        except ValueError as error:
+            broken = broken or _broken(path, _line_number(content, start), error)
+    if not broken:
+        return (parse_again(line) for _, line in _lines(content))
+    if records == 0 and isinstance(document_error, json.JSONDecodeError):
+        broken = _broken(path, document_error.lineno, document_error)
+    starts_json = extension not in ("csv", "tsv") and bool(_JSON_START.match(content))
+    if named_json or starts_json or records * 2 >= lines:
+        raise DataError(broken)
+    return None
+
+
+def _broken(path: Path, line: int, error: ValueError) -> str:
+    reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+    return (
+        f"{path}: line {line} is not valid JSON ({reason}); fix it, fetch the file again, or "
+        "convert it to JSON lines"
+    )
+
+
+def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with the position of each."""
+    for match in _LINE.finditer(content):
+        if match[0].strip():
+            yield match.start(), match[0]
+
+
+def _line_number(content: bytes, position: int) -> int:
+    return content.count(b"\n", 0, position) + 1
 
 
 def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for member in value.values() if isinstance(value, dict) else value:
-            yield from _strings(member)
+    """The strings of a JSON value; not recursive, since JSON can be nested deeper than calls."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+
+
+def _distinct_runs(texts: Iterable[str]) -> tuple[Words, int]:
+    """Distinct hashes of the runs of some texts, and the number of texts."""
+    found, count = [np.empty(0, np.uint64)], 0
+    chunk: list[str] = []
+    size = 0
+
+    def add_chunk() -> None:
+        text = clean(chunk)
+        found.append(np.unique(runs(text.buffer, text.offsets, RUN_WORDS)))
+
+    for text in texts:
+        count += 1
+        chunk.append(text)
+        size += len(text)
+        if size >= CHUNK_CHARACTERS:
+            add_chunk()
+            chunk, size = [], 0
+    add_chunk()
+    return np.unique(np.concatenate(found)), count
+
+
+def _print_files_without_run(paths: list[Path]) -> None:
+    names = ", ".join(map(str, paths[:NAMED_FILES]))
+    more = f", and {len(paths) - NAMED_FILES:,} more" if len(paths) > NAMED_FILES else ""
+    print(
+        f"note: {len(paths):,} evaluation file(s) have no run of {RUN_WORDS} words and match "
+        f"nothing: {names}{more}"
+    )

@@ -1,10 +1,14 @@
-"""Texts from Parquet files, row groups at a time; a damaged file is a DataError with its name."""
+"""Texts from Parquet files, row groups at a time; a damaged file is a DataError with its name.
+
+A corpus has its texts in one column of Parquet, see `read_rows`. Evaluation files have them in any
+column, at any depth, and may be Arrow files or streams, see `read_strings`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +19,9 @@ ROWS = 256  # decoded at once
 EXTRACTION_MARK = b"tenfold_extraction"
 """Metadata of files that `extraction` wrote: the fingerprint of what they were made from."""
 NOT_UTF8 = b""  # stands for a value that is not UTF-8
+
+STRING_TYPES = (pa.string(), pa.large_string(), pa.string_view())
+ARROW_FILE = b"ARROW1"
 
 
 def text_column(path: str, wanted: tuple[str, ...]) -> str:
@@ -30,7 +37,7 @@ def text_column(path: str, wanted: tuple[str, ...]) -> str:
     kind = schema.field(found).type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if kind not in (pa.string(), pa.large_string(), pa.string_view()):
+    if kind not in STRING_TYPES:
         raise DataError(f"{path}: column {found} holds {kind}, not strings; name another column")
     return found
 
@@ -66,12 +73,110 @@ def read_rows(
                 row += 1
 
 
+def table_format(head: bytes) -> Literal["", "Parquet", "Arrow"]:
+    """The format of a table that starts with `head`; empty if the file is not a table."""
+    if head.startswith(b"PAR1"):
+        return "Parquet"
+    # An Arrow stream starts with a continuation marker.
+    return "Arrow" if head.startswith((ARROW_FILE, b"\xff\xff\xff\xff")) else ""
+
+
+def read_strings(path: str, content: bytes | None = None) -> Iterator[str]:
+    """Yield every string of a Parquet or Arrow file, in any column and at any depth.
+
+    content: the decompressed file if the whole file is compressed.
+    """
+    with _naming(path):
+        file = pa.OSFile(path) if content is None else pa.BufferReader(content)
+        head = file.read(len(ARROW_FILE))
+        file.seek(0)
+        if table_format(head) == "Parquet":
+            batches = _parquet_batches(file)
+        else:
+            batches = _arrow_batches(file, is_stream=head != ARROW_FILE)
+        for batch in batches:
+            strings = batch.select(_string_columns(batch.schema))
+            _require_valid(strings, path)
+            for column in strings.columns:
+                for array in _string_arrays(column):
+                    yield from (value for value in array.to_pylist() if value is not None)
+
+
+def _parquet_batches(file: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as table:
+        schema = table.schema_arrow
+        names = [schema.names[index] for index in _string_columns(schema)]
+        # pyarrow cannot read a nested dictionary in a batch that spans row groups.
+        for group in range(table.num_row_groups if names else 0):
+            yield from table.iter_batches(ROWS, [group], names)
+
+
+def _arrow_batches(file: pa.NativeFile, is_stream: bool) -> Iterator[pa.RecordBatch]:
+    if is_stream:
+        yield from pa.ipc.open_stream(file)
+        return
+    batches = pa.ipc.open_file(file)
+    for number in range(batches.num_record_batches):
+        yield batches.get_batch(number)
+
+
+def _require_valid(batch: pa.RecordBatch, path: str) -> None:
+    """DataError for strings that are not UTF-8, and for offsets outside their buffer."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"{path} holds invalid values ({error}); convert it again, with strings in UTF-8"
+        ) from error
+
+
+def _string_columns(schema: pa.Schema) -> list[int]:
+    """Indices of the columns that can hold strings."""
+    empty = [pa.nulls(0, field.type) for field in schema]
+    return [
+        index for index, column in enumerate(empty) if any(True for _ in _string_arrays(column))
+    ]
+
+
+def _string_arrays(array: pa.Array) -> Iterator[pa.Array]:
+    """The arrays of strings that an array is made of; list offsets and structure are lost."""
+    kind = array.type
+    children: list[pa.Array] = []
+    if kind in STRING_TYPES:
+        yield array
+    elif isinstance(kind, pa.BaseExtensionType):
+        children = [array.storage]
+    elif pa.types.is_dictionary(kind):
+        children = [array.dictionary_decode()]
+    elif pa.types.is_run_end_encoded(kind):
+        children = [array.values]
+    elif pa.types.is_union(kind):
+        children = [array.field(index) for index in range(kind.num_fields)]
+    elif pa.types.is_struct(kind):
+        children = array.flatten()
+    elif pa.types.is_map(kind):  # keys and items are of the whole array, even in a slice
+        start, stop = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
+        children = [part.slice(start, stop - start) for part in (array.keys, array.items)]
+    elif pa.types.is_nested(kind):  # lists of all kinds
+        children = [array.flatten()]
+    for child in children:
+        yield from _string_arrays(child)
+
+
 @contextmanager
 def _open(path: str) -> Iterator[pq.ParquetFile]:
     # Read as a stream: pre-buffering would hold whole row groups in memory.
+    with _naming(path), pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+        yield file
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Turn pyarrow's errors into a DataError with the file's name."""
     try:
-        with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-            yield file
+        yield
+    except pa.ArrowNotImplementedError as error:
+        raise DataError(f"{path} cannot be read by pyarrow ({error}); convert it") from error
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from error
 

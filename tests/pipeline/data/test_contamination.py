@@ -1,21 +1,35 @@
-"""Evaluation files of each shape give the runs of words of their texts."""
+"""Evaluation files of every format give the same runs of words; what cannot be read is refused."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import json
+import lzma
+import pickle
+import tarfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from pipeline.data.cleaning import clean
-from pipeline.data.contamination import RUN_WORDS, Evaluation
+from pipeline.data.contamination import CHUNK_CHARACTERS, RUN_WORDS, Evaluation
 from pipeline.data.shingles import have_run, runs
 from pipeline.errors import DataError
+from tests.benchmarks.planted import document
+from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 
 FIRST = "The quick brown fox jumps over the lazy dog and then it sleeps until next morning"
 SECOND = "Which of these animals, asked Mr. O'Neill, was it that slept all day in the barn?"
+PLANTED = [" ".join(document(np.random.default_rng(number), 20)) for number in range(101)]
 
 
 def known(evaluation: Evaluation, *texts: str) -> list[bool]:
@@ -35,6 +49,13 @@ SHAPES = {
     "dev.jsonl": f"{json.dumps({'premise': FIRST})}\n{json.dumps({'a': [SECOND], 'label': 1})}\n",
     "notes.txt": f"[1] {FIRST}\n\n{SECOND}\n",
 }
+MARKS = {
+    "dev-v2.0.json": "d38e1a370d2e713f",
+    "dev.tsv": "299892f39d39effd",
+    "dev.jsonl": "d38e1a370d2e713f",
+    "notes.txt": "8c2d70e65f04bc43",
+}
+"""Computed before tables were read. They enter fingerprints, so they must not change."""
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -50,8 +71,275 @@ def test_each_shape(tmp_path: Path, name: str) -> None:
         "nothing of the sort " * 20,
     )
     assert held == [True, True, False, True, False]
+    assert found.mark == MARKS[name]
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress(SHAPES[name].encode()))
     assert Evaluation.read([str(tmp_path / f"{name}.gz")]).mark == found.mark
+
+
+# --- Every format gives what JSON lines give
+
+
+def json_lines(texts: list[str]) -> bytes:
+    return b"".join(json.dumps({"id": 1, "text": text}).encode() + b"\n" for text in texts)
+
+
+def parquet(texts: list[str], compression: str = "snappy") -> bytes:
+    return parquet_of(pa.table({"id": range(len(texts)), "text": texts}), compression)
+
+
+def parquet_of(table: pa.Table, compression: str = "snappy") -> bytes:
+    file = io.BytesIO()
+    pq.write_table(table, file, compression=compression, row_group_size=40)
+    return file.getvalue()
+
+
+def arrow(table: pa.Table, writer: Callable[..., Any]) -> bytes:
+    file = io.BytesIO()
+    with writer(file, table.schema) as batches:
+        batches.write_table(table, max_chunksize=40)
+    return file.getvalue()
+
+
+PLANTED_TABLE = pa.table({"text": PLANTED})
+ENCODED = {
+    "json lines": json_lines(PLANTED),
+    "json": json.dumps(PLANTED).encode(),
+    "json, printed": json.dumps([{"a": text, "b": float("nan")} for text in PLANTED], indent=1)
+    .encode(),
+    "json lines, with NaN": json_lines(PLANTED).replace(b"1", b"NaN", 1),
+    "gz": gzip.compress(json_lines(PLANTED)),
+    "zst": zstandard.compress(json_lines(PLANTED)),
+    "xz": lzma.compress(json_lines(PLANTED)),
+    "bz2": bz2.compress(json_lines(PLANTED)),
+    "snappy Parquet": parquet(PLANTED),
+    "zstd Parquet": parquet(PLANTED, "zstd"),
+    "plain Parquet": parquet(PLANTED, "none"),
+    "Parquet, compressed as a whole": gzip.compress(parquet(PLANTED)),
+    "Arrow file": arrow(PLANTED_TABLE, pa.ipc.new_file),
+    "Arrow file, compressed as a whole": bz2.compress(arrow(PLANTED_TABLE, pa.ipc.new_file)),
+    "Arrow stream": arrow(PLANTED_TABLE, pa.ipc.new_stream),
+    "Arrow stream, compressed as a whole": zstandard.compress(
+        arrow(PLANTED_TABLE, pa.ipc.new_stream)
+    ),
+}  # fmt: skip
+EXPECTED = "546d8fed893eeacc"
+"""Computed from `json lines` before tables were read."""
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_each_format_and_compression(tmp_path: Path, name: str) -> None:
+    """Detected by content; the file name gives no hint."""
+    (tmp_path / "dev").write_bytes(ENCODED[name])
+    found = Evaluation.read([str(tmp_path / "dev")])
+    assert sum(known(found, *(f"Before it {text} and after" for text in PLANTED))) == 101
+    assert found.mark == EXPECTED
+
+
+Column = tuple[Any, Callable[[str], object]]
+COLUMNS: dict[str, Column] = {
+    "string": (pa.string(), str),
+    "large string": (pa.large_string(), str),
+    "string view": (pa.string_view(), str),
+    "dictionary": (pa.dictionary(pa.int32(), pa.string()), str),
+    "list": (pa.list_(pa.string()), lambda text: ["a", text, None]),
+    "large list": (pa.large_list(pa.large_string()), lambda text: [text]),
+    "pairs": (pa.list_(pa.string(), 2), lambda text: [text, "b"]),
+    "answers of SQuAD": (
+        pa.struct({"text": pa.list_(pa.string()), "answer_start": pa.list_(pa.int32())}),
+        lambda text: {"text": [text], "answer_start": [1]},
+    ),
+    "list of structs": (
+        pa.list_(pa.struct({"a": pa.struct({"b": pa.dictionary(pa.int8(), pa.string())})})),
+        lambda text: [{"a": None}, {"a": {"b": text}}],
+    ),
+    "values of a map": (pa.map_(pa.string(), pa.string()), lambda text: [("a", text), ("b", None)]),
+    "keys of a map": (pa.map_(pa.string(), pa.int32()), lambda text: [(text, 1)]),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_strings_anywhere_in_a_row(tmp_path: Path, name: str) -> None:
+    kind, value = COLUMNS[name]
+    values = pa.array([None, *map(value, PLANTED)], kind)
+    table = pa.table({"id": range(102), "image": [b"\0\xff"] * 102, "deep": values})
+    for content in (parquet_of(table), arrow(table, pa.ipc.new_stream)):
+        (tmp_path / "dev").write_bytes(content)
+        assert Evaluation.read([str(tmp_path / "dev")]).mark == EXPECTED
+
+
+def test_an_arrow_stream_of_unusual_columns(tmp_path: Path) -> None:
+    """Run-end encoded, a union, and JSON as an extension type; Parquet can hold only the last."""
+    ends = pa.array([100, 101], pa.int32())
+    some = pa.RunEndEncodedArray.from_arrays(ends, pa.array([PLANTED[0], PLANTED[1]]))
+    numbers = pa.array(range(101))
+    which = pa.array([0] * 101, pa.int8())
+    more = pa.UnionArray.from_sparse(which, [pa.array(PLANTED[2:50] + [""] * 53), numbers])
+    rest = pa.array([json.dumps(text) for text in PLANTED[50:] + [""] * 50], pa.json_())
+    table = pa.table({"some": some, "more": more, "rest": rest})
+    (tmp_path / "dev.arrow").write_bytes(arrow(table, pa.ipc.new_stream))
+    assert Evaluation.read([str(tmp_path / "dev.arrow")]).mark == EXPECTED
+
+
+def test_strings_are_cleaned_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CHUNK_CHARACTERS > 1 << 20
+    monkeypatch.setattr("pipeline.data.contamination.CHUNK_CHARACTERS", 300)
+    (tmp_path / "dev").write_bytes(parquet(PLANTED))
+    assert Evaluation.read([str(tmp_path / "dev")]).mark == EXPECTED
+
+
+def test_deeply_nested_json(tmp_path: Path) -> None:
+    content = "[" * 1000 + json.dumps(FIRST) + "]" * 1000
+    (tmp_path / "dev.json").write_text(content)
+    assert known(Evaluation.read([str(tmp_path / "dev.json")]), FIRST) == [True]
+
+
+def test_prepare_drops_the_same_documents_for_each_format(
+    tmp_path: Path, tiny_tokenizer: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = [" ".join(document(np.random.default_rng(1000 + number), 30)) for number in range(60)]
+    texts = [f"{one} {planted}" for one, planted in zip(own * 2, PLANTED)] + own
+    corpus = write_jsonl(tmp_path / "news.jsonl", texts)
+    for name in ("json lines", "snappy Parquet", "zstd Parquet", "xz"):
+        (tmp_path / name).write_bytes(ENCODED[name])
+        monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / f"root of {name}"))
+        run(
+            "--corpus", "news", "--input", corpus, "--decontaminate", tmp_path / name,
+            "--workers", 1, "--set", "data.duplicates=1",
+            *tiny(tiny_tokenizer, tmp_path / f"shards of {name}"),
+        )  # fmt: skip
+        manifest = json.loads((tmp_path / f"shards of {name}" / "manifest.json").read_bytes())
+        assert manifest["corpora"]["news"]["dropped"] == {"contaminated": 101}
+        assert manifest["totals"]["documents"] == 60
+
+
+# --- Text that begins like JSON, JSON that is broken
+
+
+@pytest.mark.parametrize("content", [
+    f"[1] {FIRST}\n{SECOND}\n",
+    f"[1]\n{FIRST}\n[2]\n{SECOND}\n",
+    f"[CLS] {FIRST}\t1\n{SECOND}\t0\n",
+    f'["Hello," he said.]\n{FIRST}\n{SECOND}\n',
+    f"{{{{Infobox}}}}\n{FIRST}\n{SECOND}\n",
+    f"{{note: see below}}\n{FIRST}\n{SECOND}\n",
+    f'{{"Quoted"}} {FIRST}\n{SECOND}\n',
+    f"{{}}\n{FIRST}\n{SECOND}\n",
+])  # fmt: skip
+def test_text_that_begins_like_json(tmp_path: Path, content: str) -> None:
+    (tmp_path / "dev").write_text(content)
+    (tmp_path / "dev.txt").write_text(f"-{content}")
+    found = Evaluation.read([str(tmp_path / "dev")])
+    assert known(found, FIRST, SECOND) == [True, True]
+    assert found.mark == Evaluation.read([str(tmp_path / "dev.txt")]).mark
+
+
+def test_a_table_that_begins_with_a_cell_of_json(tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text(f'{{"id": 1}}\t{FIRST}\n{{"id": 2}}\t{SECOND}\n')
+    assert known(Evaluation.read([str(tmp_path / "dev.tsv")]), FIRST, SECOND) == [True, True]
+
+
+GOOD = json.dumps({"text": FIRST})
+BROKEN = {
+    "cut line": ("dev", f'{GOOD}\n\n{GOOD}\n{{"text": "The quick', 4),
+    "first line": ("dev", f'{{"text": "The quick\n{GOOD}\n{GOOD}\n', 1),
+    "mostly broken": ("dev", f"{GOOD}\r\nThe quick\r\nbrown fox\r\njumps", 2),
+    "text after an object": ("dev.txt", f"{GOOD}\n{GOOD} and more\n", 2),
+    "lone surrogate": ("dev.jsonl", GOOD + '\n{"text": "\\ud83d"}\n', 2),
+    "arrays": ("dev", f'["{FIRST}"]\n["{SECOND}"\n["{SECOND}"]\n', 2),
+    "named TSV": ("dev.tsv", f"{GOOD}\n{GOOD}\nbroken\n", 3),
+    "a cut document": ("dev", squad(FIRST, SECOND)[:-20], 20),
+    "a cut document on one line": ("dev", json.dumps([{"text": FIRST}])[:-3], 1),
+    "a dict of Python": ("dev", "{'text': 'The quick'}\n", 1),
+    "a web page": ("dev.json", f"<html>{FIRST}</html>\n", 1),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_json_is_an_error_with_its_line(tmp_path: Path, name: str) -> None:
+    file, content, line = BROKEN[name]
+    (tmp_path / file).write_text(content, newline="")
+    with pytest.raises(DataError, match=f"{file}: line {line} is not valid JSON"):
+        Evaluation.read([str(tmp_path / file)])
+
+
+def test_json_lines_of_strings(tmp_path: Path) -> None:
+    """Only if the name says so: a CSV table with one quoted column looks the same."""
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(f"“{t}”") + "\n" for t in PLANTED))
+    assert Evaluation.read([str(tmp_path / "dev.jsonl")]).mark == EXPECTED
+
+
+# --- Refusals
+
+
+def zipped() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("dev.jsonl", GOOD * 9)
+    return file.getvalue()
+
+
+def tarred(mode: str) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:  # type: ignore[call-overload]
+        member = tarfile.TarInfo("dev.jsonl")
+        member.size = len(GOOD)
+        archive.addfile(member, io.BytesIO(GOOD.encode()))
+    return file.getvalue()
+
+
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+WARC = f"WARC/1.0\r\nWARC-Type: conversion\r\nContent-Length: 9\r\n\r\n{FIRST}".encode()
+REFUSED = {
+    "zip": ("dev.zip", zipped(), "is a zip archive"),
+    "tar": ("dev.tar", tarred("w"), "is a tar archive"),
+    "tar.gz": ("dev.tar.gz", tarred("w:gz"), "is a tar archive"),
+    "tar.xz": ("dev.tar.xz", tarred("w:xz"), "is a tar archive"),
+    "tar.zst": ("dev", zstandard.compress(tarred("w")), "is a tar archive"),
+    "WARC": ("dev.warc", WARC, "is a WARC file"),
+    "WARC, compressed": ("dev.warc.gz", gzip.compress(WARC), "is a WARC file"),
+    "dump": ("wiki.xml", f"<mediawiki><page>{FIRST}".encode(), "is a MediaWiki dump"),
+    "pickle": ("dev.pkl", pickle.dumps({"text": FIRST}), "is binary"),
+    "pickle of text": ("dev.pkl", pickle.dumps([FIRST], 0), "is a pickle"),
+    "PDF": ("paper.pdf", b"%PDF-1.4\n" + FIRST.encode(), "is a PDF document"),
+    "safetensors": ("a", b"\x40" + b"\0" * 7 + b'{"text": "' + b"a" * 99, "is binary"),
+    "PNG": ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "is binary"),
+    "JPEG": ("a.jpg", b"\xff\xd8\xff\xe0" + b"ab" * 99, "is not UTF-8 text"),
+    "UTF-16": ("dev.tsv", FIRST.encode("utf-16"), "is UTF-16 text"),
+    "UTF-16 without its mark": ("dev.tsv", FIRST.encode("utf-16-le"), "is UTF-16 text"),
+    "Latin-1": ("dev.tsv", f"{FIRST}\nnaïve".encode("latin-1"), r"is not UTF-8 text \(line 2\)"),
+    "NUL in text": ("dev.txt", FIRST.encode() * 9999 + b"\0", "is binary"),
+    "NUL after JSON": ("dev.json", GOOD.encode() + b"\0" * 99, "is binary"),
+    "twice compressed": ("dev.gz", gzip.compress(gzip.compress(LFS)), "is compressed twice"),
+    "pointer": ("dev.parquet", LFS, "is a Git LFS pointer.*git lfs pull"),
+    "web page": ("dev.parquet", f"<html>{FIRST}</html>".encode(), "is not Parquet"),
+    "Parquet, cut": ("dev.parquet", parquet(PLANTED)[:-99], "is truncated or damaged"),
+    "Arrow, cut": ("dev.arrow", arrow(PLANTED_TABLE, pa.ipc.new_stream)[:-999], "is truncated"),
+    "gz, cut": ("dev.jsonl.gz", gzip.compress(GOOD.encode())[:-5], "is truncated"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
+    """The error is one line with the path and a remedy, even if another file is fine."""
+    file, content, reason = REFUSED[name]
+    (tmp_path / "good.jsonl").write_text(GOOD)
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(DataError, match=f"{file} {reason}") as error:
+        Evaluation.read([str(tmp_path)])
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path / file} ") and "\n" not in message
+    assert any(advice in message for advice in ("convert it", "fetch it again", "git lfs pull"))
+
+
+def test_strings_of_a_table_that_are_not_utf8(tmp_path: Path) -> None:
+    ends = pa.py_buffer(np.array([0, 1, 2], np.int32).tobytes())
+    text = pa.StringArray.from_buffers(2, ends, pa.py_buffer(b"a\xff"))
+    (tmp_path / "dev.parquet").write_bytes(parquet_of(pa.table({"text": text})))
+    with pytest.raises(DataError, match=r"dev.parquet .*Invalid UTF8"):
+        Evaluation.read([str(tmp_path / "dev.parquet")])
+
+
+# --- Several files, and the summary
 
 
 def test_several_files_and_their_directory(tmp_path: Path) -> None:
@@ -66,6 +354,29 @@ def test_several_files_and_their_directory(tmp_path: Path) -> None:
     text = clean([FIRST, SECOND])
     expected = np.unique(runs(text.buffer, text.offsets, RUN_WORDS))
     assert sorted(set(both.table.tolist()) - {0}) == expected.tolist()
+
+
+def test_a_folder_of_many_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The summary counts files by format and names those without a run."""
+    (tmp_path / "a.parquet").write_bytes(parquet([FIRST, SECOND, "short"]))
+    (tmp_path / "b.parquet").write_bytes(parquet_of(pa.table({"id": range(9)})))
+    (tmp_path / "c.jsonl").write_text(GOOD)
+    (tmp_path / "d.arrow").write_bytes(arrow(PLANTED_TABLE, pa.ipc.new_stream))
+    (tmp_path / "dataset_info.json").write_text(json.dumps({"name": "dogs"}, indent=2))
+    (tmp_path / "README.md").write_text(f"# Dogs\n\n{FIRST}\n")
+    (tmp_path / ".hidden.png").write_bytes(b"\x89PNG\0")
+    assert all(known(Evaluation.read([str(tmp_path)]), FIRST, SECOND, PLANTED[-1]))
+    said = capsys.readouterr().out
+    assert said == (
+        "evaluation: 818 runs of 13 words in 6 file(s): 1 Arrow (101 string(s)), "
+        "2 JSON (2 string(s)), 2 Parquet (3 string(s)), 1 text\n"
+        "note: 2 evaluation file(s) have no run of 13 words and match nothing: "
+        f"{tmp_path / 'b.parquet'}, {tmp_path / 'dataset_info.json'}\n"
+    )
+    for number in range(20):
+        (tmp_path / f"z{number}.txt").write_text("short")
+    Evaluation.read([str(tmp_path)])
+    assert ", and 12 more\n" in capsys.readouterr().out
 
 
 def test_no_files_are_nothing() -> None:

@@ -5,7 +5,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.raw_parquet import group_bytes, read_rows, text_column
+from pipeline.data.raw_parquet import (
+    group_bytes,
+    read_rows,
+    read_strings,
+    table_format,
+    text_column,
+)
 
 
 def test_rows_of_some_groups(tmp_path: Path) -> None:
@@ -19,3 +25,17 @@ def test_rows_of_some_groups(tmp_path: Path) -> None:
     assert rows == [(2, "c", (2,)), (3, "d", (3,)), (4, "e", (4,)), (5, "f", (5,))]
     assert next(read_rows(path, range(3, 4), "text", ())) == (6, "g", ())
     assert next(read_rows(path, range(3, 4), "text", ("text",))) == (6, "g", ("g",))
+
+
+def test_strings_of_all_columns(tmp_path: Path) -> None:
+    """Over several row groups, each with its own dictionary."""
+    path = str(tmp_path / "file")
+    nested = pa.list_(pa.dictionary(pa.int32(), pa.string()))
+    table = pa.table(
+        {"a": pa.array([["b"], ["c", None], []], nested), "n": [1, 2, 3], "d": list("def")}
+    )
+    pq.write_table(table, path, row_group_size=1)
+    content = (tmp_path / "file").read_bytes()
+    assert table_format(content) == "Parquet" and table_format(b"text") == ""
+    assert [*read_strings(path)] == ["b", "d", "c", "e", "f"]
+    assert [*read_strings("not there", content)] == ["b", "d", "c", "e", "f"]
