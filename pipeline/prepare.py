@@ -35,18 +35,18 @@ from pipeline.data.records import Source
 from pipeline.data.remote import local_inputs
 from pipeline.data.source_table import GROUPS
 from pipeline.data.text_batches import Counts
-from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
+from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import fast_engine
 from pipeline.data.validation import validation_thresholds
-from pipeline.data.vocabulary import Vocabulary
-from pipeline.data.work import WORK, WorkDirectory, one_at_a_time, work_directory
+from pipeline.data.work import WORK, WorkDirectory, work_directory
 from pipeline.data.workers import Team, do_tasks, local_team, share, unfinished
 from pipeline.errors import ConfigError, DataError
 from pipeline.prepare_arguments import prepare_arguments
+from pipeline.prepare_tokenizer import ChosenTokenizer, find_tokenizer, read_existing
 from pipeline.run import Data, Run, max_predictions, shard_settings
 from pipeline.settings import fingerprint
-from pipeline.train_tokenizer import sample_texts, train_tokenizer
+from pipeline.train_tokenizer import sample_texts
 
 
 def main() -> None:
@@ -87,7 +87,7 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
         return
     corpus, sources = _find_sources(arguments, inputs, run.data)
     if arguments.dry_run:
-        _estimate(arguments, sources, run.data)
+        _estimate(arguments, corpus, sources, run.data)
         return
     part, in_log = arguments.part, in_log or arguments.part is not None
     place = data_root() / "documents"
@@ -96,13 +96,15 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     chosen = plan_selection(
         tasks, arguments.dedup, arguments.filter, arguments.decontaminate, place
     )
-    vocabulary = find_vocabulary(arguments.tokenizer, sources, run.data)
+    tokenizer = find_tokenizer(arguments.tokenizer, corpus, sources, run.data)
+    vocabulary = tokenizer.vocabulary
     identity = shard_identity(
         run.data, sources, vocabulary, arguments.engine, arguments.compression, chosen.mark
     )
     mark = fingerprint(identity)
     output = arguments.output or data_root() / "shards" / f"{corpus}-{run.name}-{mark}"
     if is_complete(output, mark):
+        tokenizer.publish(run.data)  # in case the run that made the shards died before it did
         return
     decide(chosen, team, part or (1, 1), in_log=in_log)
     tasks = chosen.decided_tasks()
@@ -134,7 +136,8 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
         assembly.check_bad_records(parts, arguments.max_bad_fraction)
         if not arguments.allow_short:
             require_size(corpus, assembly.corpus_text(parts))
-        manifest = assemble(output, parts, job, run, vocabulary, sources, mark)
+        manifest = assemble(output, parts, job, run, tokenizer, sources, mark)
+        tokenizer.publish(run.data)
     _report(output, manifest, time.perf_counter() - started_at)
 
 
@@ -184,66 +187,24 @@ def is_complete(output: Path, mark: str) -> bool:
     return True
 
 
-def find_vocabulary(directory: Path | None, sources: list[Source], data: Data) -> Vocabulary:
-    """The tokenizer given, or the one under the data root, trained there first if it is missing."""
-    if directory is None:
-        directory = _tokenizer_home(data)
-        directory.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(directory / ".lock"):
-            if (directory / "tokenizer.json").exists():
-                about = trained_on(directory)
-                print(f"tokenizer: {directory}" + (f" (trained on {about})" if about else ""))
-            else:
-                print(f"tokenizer: none at {directory} yet; training it on this corpus", flush=True)
-                train_tokenizer(sources, data, directory)
-    vocabulary = read_vocabulary(directory)
-    found = (vocabulary.kind, vocabulary.lower_case)
-    if found != (data.tokenizer, data.lower_case):
-        raise ConfigError(
-            f"tokenizer {directory} is {found[0]}, {_case(found[1])}, the recipe asks for "
-            f"{data.tokenizer}, {_case(data.lower_case)}; add --set data.tokenizer={found[0]} "
-            f"--set data.lower_case={str(found[1]).lower()}"
-        )
-    if vocabulary.size < data.vocab_size:
-        print(
-            f"tokenizer: only {vocabulary.size:,} of data.vocab_size={data.vocab_size:,} tokens; "
-            "for a model to keep, give one trained on more text (pipeline.train_tokenizer)"
-        )
-    if vocabulary.size > data.vocab_size:
-        raise ConfigError(
-            f"tokenizer {directory} has {vocabulary.size:,} ids, the recipe data.vocab_size="
-            f"{data.vocab_size:,}; add --set data.vocab_size={vocabulary.size}"
-        )
-    return vocabulary
-
-
-def _tokenizer_home(data: Data) -> Path:
-    case = "-uncased" if data.lower_case else ""
-    return data_root() / "tokenizers" / f"{data.tokenizer}-{data.vocab_size}{case}"
-
-
-def _case(lower_case: bool) -> str:
-    return "lower-cased" if lower_case else "cased"
-
-
 def assemble(
     output: Path,
     parts: list[assembly.Part],
     job: splits.Job,
     run: Run,
-    vocabulary: Vocabulary,
+    tokenizer: ChosenTokenizer,
     sources: list[Source],
     mark: str,
 ) -> shards.Manifest:
     """Turn finished parts into the published directory."""
-    data, work = run.data, job.directory
+    data, work, vocabulary = run.data, job.directory, tokenizer.vocabulary
     for directory in (output, output / "tokenizer"):
         remove_temporaries(directory)
     placed = assembly.place_train_shards(work, output, parts)
     masking = Masking.of(data, vocabulary.special, vocabulary.word_starts)
     placed += assembly.merge_validation_shards(work, output, parts, job, masking)
     assembly.write_documents(work, output, parts)
-    save_vocabulary(vocabulary, output / "tokenizer", data.sequence_length)
+    save_vocabulary(vocabulary, output / "tokenizer", data.sequence_length, tokenizer.trained_on)
     engine = {"recipe": run.name, "mismatches": assembly.mismatches(work)}
     manifest = shards.Manifest(
         schema_version=shards.SCHEMA_VERSION,
@@ -295,13 +256,13 @@ def _report(output: Path, manifest: shards.Manifest, seconds: float) -> None:
     print(f"next: python -m pipeline.inspect {output}")
 
 
-def _estimate(arguments: argparse.Namespace, sources: list[Source], data: Data) -> None:
+def _estimate(
+    arguments: argparse.Namespace, corpus: str, sources: list[Source], data: Data
+) -> None:
     """What --dry-run prints; nothing is written."""
-    home = _tokenizer_home(data)
-    if arguments.tokenizer or (home / "tokenizer.json").exists():
-        vocabulary = find_vocabulary(arguments.tokenizer, sources, data)
-    else:
-        print(f"tokenizer: none at {home} yet; one of a small sample serves for this estimate")
+    vocabulary = read_existing(arguments.tokenizer, corpus, sources, data)
+    if vocabulary is None:
+        print("tokenizer: none for this corpus yet; this estimate uses one of a small sample")
         vocabulary = train(
             data.tokenizer,
             lambda: sample_texts(sources, 1 << 22, Counts()),

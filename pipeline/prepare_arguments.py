@@ -29,7 +29,8 @@ def prepare_arguments() -> argparse.Namespace:
         type=Path,
         metavar="DIR",
         help="folder with tokenizer.json, vocab.txt, vocab.json + merges.txt, or encoder.json + "
-        "vocab.bpe (+ dict.txt for RoBERTa's ids); default: $TENFOLD_ROOT/tokenizers/<kind>-<size>",
+        "vocab.bpe (+ dict.txt for RoBERTa's ids); default: the one that named corpora share, "
+        "$TENFOLD_ROOT/tokenizers/<kind>-<size>, or for any other corpus one trained on its text",
     )
     parser.add_argument(
         "--output",
@@ -127,8 +128,8 @@ def _add_selection_arguments(parser: Parser) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
-        help="evaluation files: GLUE's tables, SQuAD's JSON, JSON lines, text; documents that "
-        "share 13 words in a row with them are left out",
+        help="evaluation files or folders: JSON, JSON lines, Parquet, Arrow, tables and other "
+        "UTF-8 text, also compressed; documents that share 13 words in a row with them are dropped",
     )
     parser.add_argument(
         "--filter",

@@ -363,7 +363,8 @@ def check_datasets(
         if found != expected:
             raise DataError(
                 f"{dataset.directory} was prepared with tokenizer sha256 {found[:16]}, {whose} is "
-                f"{expected[:16]}; prepare all datasets of a run with one tokenizer"
+                f"{expected[:16]}; prepare it again with that tokenizer, e.g. --tokenizer "
+                f"{datasets[0].directory / 'tokenizer'}"
             )
 
 
