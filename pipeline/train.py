@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from model.hugging_face import logical_parameters
 from pipeline.data.bus_error import announce_bus_errors
+from pipeline.data.held_out import check_held_out
 from pipeline.data.reading import Dataset
 from pipeline.data.shards import TRAIN, VALIDATION
 from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
@@ -161,12 +162,18 @@ def prepare(job: Job, cluster: Cluster) -> tuple[Record, Data]:
     return record, data
 
 
-def open_data(job: Job, tokenizer_sha256: str, world_size: int, check_sizes: bool = True) -> Data:
-    """The datasets of --data, by phases; an error when they are not what the run asks for."""
+def open_data(job: Job, tokenizer_sha256: str, world_size: int, check_files: bool = True) -> Data:
+    """The datasets of --data, by phases; an error when they are not what the run asks for.
+
+    check_files: also whether files have their sizes, and whether a directory trains on what another
+    one holds out; for one process of a run.
+    """
     skips = job.run.data.damaged == "skip"
-    train = tuple(Dataset.open(path, TRAIN, check_sizes, skips) for path in job.directories)
+    train = tuple(Dataset.open(path, TRAIN, check_files, skips) for path in job.directories)
     check_lengths(job.run, train)
     check_shards(job.run, train, tokenizer_sha256)
+    if check_files:
+        check_held_out([(dataset.directory, dataset.manifest) for dataset in train])
     validation = tuple(Dataset.open(path, VALIDATION, False) for path in job.directories)
     stage = job.deepspeed.stage(job.run.precision)
     return Data(train, make_phases(job.run, world_size, stage, train, validation))

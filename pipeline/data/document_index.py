@@ -4,6 +4,9 @@ That is what a request to take a document down needs. A document has part in all
 `first_sequence` to `last_sequence`. Its other parts are in `other_sequences`: sequences of other
 documents that borrow a random second segment from it (NSP), and those of further draws
 (`data.segments.draws`). A sequence id is the `sequence` column of the rows.
+
+`text_hash` is the hash of the cleaned text that decides whether the document is held out, so that
+directories can be compared by text: ids only name places in files.
 """
 
 from __future__ import annotations
@@ -28,16 +31,28 @@ DOCUMENTS_SCHEMA = pa.schema(
         pa.field("first_sequence", pa.uint64()),
         pa.field("last_sequence", pa.uint64()),
         pa.field("other_sequences", pa.list_(pa.uint64())),
+        pa.field("text_hash", pa.uint64()),
     ]
 )
+SEQUENCE_COLUMNS = ("first_sequence", "last_sequence", "other_sequences")
+
+
+def is_held_out(sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Whether sequence ids are of validation rows; see `splits.sequence_base`."""
+    held_out: npt.NDArray[np.bool_] = (sequences >> np.uint64(32)) & np.uint64(1) == 1
+    return held_out
 
 
 def document_table(
-    corpus: str, named: list[list[str]], rows: Rows, sequences: npt.NDArray[np.uint64]
+    corpus: str,
+    named: list[list[str]],
+    hashes: npt.NDArray[np.uint64],
+    rows: Rows,
+    sequences: npt.NDArray[np.uint64],
 ) -> pa.Table:
     """The documents of `rows`, in order; named: their ids, origins and licences.
 
-    sequences: [rows] ids.
+    hashes: [documents] of their text; sequences: [rows] ids.
     """
     documents = len(rows.first_row)
     order = np.lexsort((rows.elsewhere[:, 1], rows.elsewhere[:, 0]))
@@ -49,6 +64,7 @@ def document_table(
         sequences[rows.first_row],
         sequences[rows.last_row],
         pa.ListArray.from_arrays(pa.array(offsets), pa.array(sequences[others])),
+        hashes,
     ]  # fmt: skip
     return pa.table(columns, schema=DOCUMENTS_SCHEMA)
 
@@ -60,7 +76,7 @@ def verify_documents(directory: Path, file: str, rows: pa.Table) -> None:
     """
     path = directory / DOCUMENTS
     sequences = rows["sequence"].to_numpy()
-    names = DOCUMENTS_SCHEMA.names[4:]
+    names = list(SEQUENCE_COLUMNS)
     if missing := set(names) - set(pq.read_schema(path).names):
         raise DataError(
             f"{path} has no column {min(missing)}: an older version made it; run pipeline.prepare "

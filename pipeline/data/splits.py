@@ -123,6 +123,7 @@ class _Side:
 
     tokens: list[Tokens] = field(default_factory=list)
     documents: list[list[str]] = field(default_factory=lambda: [[], [], []])
+    hashes: list[npt.NDArray[np.uint64]] = field(default_factory=list)
 
     def add(self, tokens: Tokens, batch: Batch, chosen: npt.NDArray[np.bool_]) -> None:
         if chosen.any():
@@ -130,6 +131,7 @@ class _Side:
             named = (batch.ids, batch.origins, batch.licences)
             for column, values in zip(self.documents, named, strict=True):
                 column.extend(itertools.compress(values, chosen.tolist()))
+            self.hashes.append(batch.hashes[chosen])
 
 
 @dataclass(slots=True)
@@ -270,7 +272,8 @@ class Worker:
                 sequences,
                 compression,
             )
-        return entry, document_table(corpus, side.documents, rows, sequences), packed
+        hashes = np.concatenate(side.hashes)
+        return entry, document_table(corpus, side.documents, hashes, rows, sequences), packed
 
     def _marker(self, task: Task, part: int) -> Path:
         return part_marker(self.job.directory, task.number, part)

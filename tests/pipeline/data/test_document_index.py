@@ -34,7 +34,9 @@ def made(settings: str, draws: int) -> tuple[pa.Table, pa.Table, list[set[int]]]
     """The index, columns of the rows, and the documents whose ids are in each row."""
     rows = pack(data(settings), documents(), VOCABULARY, "news", 0, draws)
     sequences = np.arange(7 << 32, (7 << 32) + len(rows), dtype=np.uint64)
-    table = document_table("news", [[str(d) for d in range(COUNT)]] * 3, rows, sequences)
+    hashes = np.arange(COUNT, dtype=np.uint64) << np.uint64(50)
+    table = document_table("news", [[str(d) for d in range(COUNT)]] * 3, hashes, rows, sequences)
+    assert table["text_hash"].to_numpy().tolist() == hashes.tolist()
     marks = pa.ListArray.from_arrays(rows.document_offsets, rows.document_starts)
     columns = pa.table({"sequence": sequences, "document_starts": marks})
     held = [

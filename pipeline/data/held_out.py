@@ -1,0 +1,107 @@
+"""Directories that are trained on together: is what one of them holds out trained on in another?
+
+A document is held out when the hash of its text is below the threshold of its corpus, and that
+threshold depends on the corpus's other documents. So two directories that were prepared from
+overlapping files can disagree, and a loss on held-out documents would be one on documents that the
+model has seen. They are compared by that hash, never by id, which only names a place in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.data.document_index import DOCUMENTS, is_held_out
+from pipeline.data.shards import Manifest
+from pipeline.errors import DataError
+
+Hashes = npt.NDArray[np.uint64]
+
+_COLUMNS = ["text_hash", "first_sequence"]
+_BATCH_ROWS = 1 << 20
+
+
+def check_held_out(directories: Sequence[tuple[Path, Manifest]]) -> None:
+    """Raises DataError if one directory trains on a document that another one holds out.
+
+    Reads 16 bytes per document of each directory, twice; memory holds the hashes of held-out
+    documents. Directories with the same documents.parquet cannot disagree and count as one.
+    """
+    distinct: dict[str, Path] = {}
+    for directory, manifest in directories:
+        distinct.setdefault(_identity(manifest), directory)
+    if len(distinct) < 2:
+        return
+    held_out = {directory: _held_out(directory) for directory in distinct.values()}
+    for reader in held_out:
+        for hashes, is_held in _documents(reader):
+            for holder, theirs in held_out.items():
+                shared = _common(hashes[~is_held], theirs)
+                if holder != reader and len(shared):
+                    raise DataError(_conflict(holder, reader, int(shared[0])))
+
+
+def _held_out(directory: Path) -> Hashes:
+    """The sorted text hashes of a directory's held-out documents."""
+    found = [hashes[is_held] for hashes, is_held in _documents(directory)]
+    return np.unique(np.concatenate([np.empty(0, np.uint64), *found]))
+
+
+def _identity(manifest: Manifest) -> str:
+    return str(manifest.files.get(DOCUMENTS, {}).get("xxh3_64", manifest.fingerprint))
+
+
+def _documents(directory: Path) -> Iterator[tuple[Hashes, npt.NDArray[np.bool_]]]:
+    """Text hash of each document, and whether it is held out, a batch at a time."""
+    path = directory / DOCUMENTS
+    try:
+        with pq.ParquetFile(path) as file:
+            if missing := set(_COLUMNS) - set(file.schema_arrow.names):
+                raise DataError(
+                    f"{path} has no column {min(missing)} (an earlier version made it), so it "
+                    "cannot be told whether another --data directory trains on documents that "
+                    "this one holds out; prepare it again in a new --output"
+                )
+            for batch in file.iter_batches(_BATCH_ROWS, columns=_COLUMNS):
+                hashes, sequences = (batch.column(name).to_numpy() for name in _COLUMNS)
+                yield hashes, is_held_out(sequences)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} is missing, so it cannot be told whether another --data directory trains on "
+            "documents that this one holds out; copy it again"
+        ) from error
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is damaged: {error}; copy it again") from error
+
+
+def _common(hashes: Hashes, sorted_hashes: Hashes) -> Hashes:
+    """Those of `hashes` that are among the sorted ones."""
+    if not len(sorted_hashes):
+        return hashes[:0]
+    places = np.searchsorted(sorted_hashes, hashes)
+    places[places == len(sorted_hashes)] = 0
+    common: Hashes = hashes[sorted_hashes[places] == hashes]
+    return common
+
+
+def _conflict(holder: Path, reader: Path, text_hash: int) -> str:
+    """What is wrong, with the ids that a document has in both directories."""
+    names = []
+    for directory in (holder, reader):
+        table = pq.read_table(
+            directory / DOCUMENTS,
+            columns=["corpus", "id"],
+            filters=pc.field("text_hash") == pa.scalar(text_hash, pa.uint64()),
+        )
+        names.append(f"{table['corpus'][0]} {table['id'][0]}")
+    return (
+        f"{reader} trains on documents that {holder} holds out for validation, for example "
+        f"{names[1]} ({names[0]} there); prepare all of the files together, as one corpus or with "
+        "--dedup exact, or train on one of the two"
+    )

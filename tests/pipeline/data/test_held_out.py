@@ -1,0 +1,105 @@
+"""No directory of a run trains on what another one holds out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import train
+from pipeline.data.document_index import DOCUMENTS
+from pipeline.data.held_out import check_held_out
+from pipeline.data.shards import read_manifest
+from pipeline.errors import DataError
+from tests.conftest import Command
+from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
+
+TEXTS = [f"Text {number} is about {number * number}. It ends here." for number in range(200)]
+
+
+def check(*directories: Path) -> None:
+    check_held_out([(directory, read_manifest(directory)) for directory in directories])
+
+
+@pytest.fixture
+def grown(tmp_path: Path, tiny_tokenizer: Path, run: Prepare) -> tuple[Path, Path]:
+    """A corpus, and the same with more documents before its own, so that ids differ."""
+    for name, texts in (("first", TEXTS[140:]), ("second", TEXTS)):
+        source = write_jsonl(tmp_path / f"{name}.jsonl", texts)
+        output = tiny(tiny_tokenizer, tmp_path / name)
+        run("--corpus", "news", "--input", source, *output, "--set", "data.duplicates=1")
+    return tmp_path / "first", tmp_path / "second"
+
+
+def test_a_corpus_that_grew_is_not_trained_on_beside_its_former_self(
+    grown: tuple[Path, Path], tmp_path: Path, call: Call, command: Command
+) -> None:
+    first, second = grown
+    with pytest.raises(DataError) as error:
+        check(first, second)
+    message = str(error.value)
+    assert str(first) in message and str(second) in message
+    assert "first.jsonl@" in message and "second.jsonl@" in message
+    output = tmp_path / "run"
+    arguments = ["roberta_tiny", "--data", first, second, "--output", output]
+    arguments += ["--set", "data.duplicates=1"]
+    refused = call(train.main, *arguments, "--dry-run", code=2)
+    assert refused == f"error: {message}\n"
+    result = command("train", *arguments)
+    assert result.returncode == 2 and result.stderr.splitlines()[-1] == refused.strip()
+    assert not (output / "checkpoints").exists()
+
+
+def test_the_same_documents_in_other_rows_are_no_conflict(
+    grown: tuple[Path, Path], tmp_path: Path, tiny_tokenizer: Path, run: Prepare
+) -> None:
+    """As phases read them; and a directory that is named twice."""
+    _, second = grown
+    output = tiny(tiny_tokenizer, tmp_path / "short")
+    settings = ("--set", "data.duplicates=1", "--set", "data.sequence_length=16")
+    run("--corpus", "news", "--input", tmp_path / "second.jsonl", *output, *settings)
+    check(second, tmp_path / "short")
+    check(second, second)
+
+
+def test_large_hashes_are_found(grown: tuple[Path, Path]) -> None:
+    """Both sides of 2^63, which Arrow's filters take for signed numbers unless told otherwise."""
+    first, second = grown
+    table = pq.read_table(first / DOCUMENTS)
+    held_out = (table["first_sequence"].to_numpy() >> np.uint64(32)) % np.uint64(2) == 1
+    other = pq.read_table(second / DOCUMENTS)
+    free = (other["first_sequence"].to_numpy() >> np.uint64(32)) % np.uint64(2) == 0
+    hashes, others = (part["text_hash"].to_numpy().copy() for part in (table, other))
+    hashes[:], others[:] = np.arange(len(hashes)), 1000 + np.arange(len(others))
+    hashes[np.flatnonzero(held_out)[0]] = others[np.flatnonzero(free)[-1]] = (1 << 64) - 5
+    for part, found, directory in ((table, hashes, first), (other, others, second)):
+        changed = part.set_column(part.schema.get_field_index("text_hash"), "text_hash", [found])
+        pq.write_table(changed, directory / DOCUMENTS)
+    with pytest.raises(DataError, match="holds out for validation"):
+        check(second, first)
+
+
+def test_what_cannot_be_compared_is_refused(grown: tuple[Path, Path]) -> None:
+    first, second = grown
+    path = first / DOCUMENTS
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["text_hash"]), path)
+    with pytest.raises(DataError, match=r"no column text_hash \(an earlier version made it"):
+        check(second, first)
+    path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(DataError, match="is damaged"):
+        check(first, second)
+    path.unlink()
+    with pytest.raises(DataError, match="is missing"):
+        check(first, second)
+    check(first)  # alone it has nobody to disagree with
+
+
+def test_hashes_are_those_of_the_text(grown: tuple[Path, Path]) -> None:
+    """Equal texts have equal hashes in both directories, whatever their ids."""
+    tables = [pq.read_table(directory / DOCUMENTS) for directory in grown]
+    sets = [set(pa.chunked_array(table["text_hash"]).to_pylist()) for table in tables]
+    assert len(sets[0]) == 60 and len(sets[1]) == 200 and sets[0] < sets[1]
