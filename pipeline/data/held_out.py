@@ -84,9 +84,8 @@ def _common(hashes: Hashes, sorted_hashes: Hashes) -> Hashes:
     """Those of `hashes` that are among the sorted ones."""
     if not len(sorted_hashes):
         return hashes[:0]
-    places = np.searchsorted(sorted_hashes, hashes)
-    places[places == len(sorted_hashes)] = 0
-    common: Hashes = hashes[sorted_hashes[places] == hashes]
+    hashes = hashes[hashes <= sorted_hashes[-1]]  # few: held-out hashes are the smallest
+    common: Hashes = hashes[sorted_hashes[np.searchsorted(sorted_hashes, hashes)] == hashes]
     return common
 
 
