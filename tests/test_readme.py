@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import json
 import os
 import re
 import subprocess
@@ -56,9 +57,13 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(3):
         text = f"Chapter {number}. It was a dark and stormy night.\n\nThe end."
         (folder / "books" / f"{number}.txt").write_text(text)
-    for name in ("glue/dev.tsv", "squad/dev-v2.0.json"):
+    numbers = " ".join(map(str, range(20)))
+    for name, text in (
+        ("glue/dev.tsv", f"1\t{numbers}\n"),
+        ("squad/dev-v2.0.json", json.dumps({"data": [{"context": numbers}]})),
+    ):
         (folder / name).parent.mkdir()
-        (folder / name).write_text(f"1\t{' '.join(map(str, range(20)))}\n")
+        (folder / name).write_text(text)
     (folder / "shards").mkdir()
     lines = "".join(record % ("article", n) for n in range(20))
     (folder / "shards" / "0.jsonl").write_text(lines)
