@@ -43,7 +43,7 @@ from pipeline.data.work import WORK, WorkDirectory, work_directory
 from pipeline.data.workers import Team, do_tasks, local_team, share, unfinished
 from pipeline.errors import ConfigError, DataError
 from pipeline.prepare_arguments import prepare_arguments
-from pipeline.prepare_tokenizer import ChosenTokenizer, find_tokenizer, read_existing
+from pipeline.prepare_tokenizer import ChosenTokenizer, Places, find_tokenizer, read_existing
 from pipeline.run import Data, Run, max_predictions, shard_settings
 from pipeline.settings import fingerprint
 from pipeline.train_tokenizer import sample_texts
@@ -86,8 +86,9 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     if arguments.fetch:
         return
     corpus, sources = _find_sources(arguments, inputs, run.data)
+    places = Places.of(arguments.corpus, inputs, sources, run.data)
     if arguments.dry_run:
-        _estimate(arguments, corpus, sources, run.data)
+        _estimate(arguments, places, sources, run.data)
         return
     part, in_log = arguments.part, in_log or arguments.part is not None
     place = data_root() / "documents"
@@ -96,7 +97,7 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     chosen = plan_selection(
         tasks, arguments.dedup, arguments.filter, arguments.decontaminate, place
     )
-    tokenizer = find_tokenizer(arguments.tokenizer, corpus, sources, run.data)
+    tokenizer = find_tokenizer(arguments.tokenizer, places, sources, run.data)
     vocabulary = tokenizer.vocabulary
     identity = shard_identity(
         run.data, sources, vocabulary, arguments.engine, arguments.compression, chosen.mark
@@ -257,10 +258,10 @@ def _report(output: Path, manifest: shards.Manifest, seconds: float) -> None:
 
 
 def _estimate(
-    arguments: argparse.Namespace, corpus: str, sources: list[Source], data: Data
+    arguments: argparse.Namespace, places: Places, sources: list[Source], data: Data
 ) -> None:
     """What --dry-run prints; nothing is written."""
-    vocabulary = read_existing(arguments.tokenizer, corpus, sources, data)
+    vocabulary = read_existing(arguments.tokenizer, places, data)
     if vocabulary is None:
         print("tokenizer: none for this corpus yet; this estimate uses one of a small sample")
         vocabulary = train(

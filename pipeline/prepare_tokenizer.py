@@ -2,7 +2,7 @@
 
 A mixture needs one tokenizer for all of its corpora, so named corpora and groups share the folder
 `$TENFOLD_ROOT/tokenizers/<kind>-<size>`: the first `prepare` of them that succeeds publishes it.
-Every other tokenizer belongs to its own input files, in `<kind>-<size>-<corpus>-<fingerprint>`: one
+Every other tokenizer belongs to its own input files, in `<kind>-<size>.<corpus>.<fingerprint>`: one
 trained on the sample or on a corpus of the user's own, and one that came out with less than 98 % of
 the ids that the recipe asks for. Another corpus takes it only if `--tokenizer` names it.
 
@@ -13,6 +13,8 @@ others could take.
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.command import data_root
-from pipeline.data.files import make_directory, sync_directory
+from pipeline.data.corpora import SAMPLE, describe_corpus, is_named
+from pipeline.data.files import make_directory, remove_temporaries, sync_directory
 from pipeline.data.identity import file_identity
 from pipeline.data.records import Source
 from pipeline.data.source_table import CORPORA
@@ -35,55 +38,70 @@ from pipeline.train_tokenizer import SAMPLE_BYTES, train_tokenizer
 ENOUGH_IDS = 0.98
 """Share of `data.vocab_size` below which a tokenizer had too little text to be shared."""
 _FILE = "tokenizer.json"  # the last file of a folder to be written
+_NAME_CHARACTERS = 60  # of a corpus, so that a folder's name is never too long
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """Where the tokenizer of some input files may be, all below `$TENFOLD_ROOT/tokenizers`."""
 
+    corpus: str
+    """What the files are, as `corpora.describe_corpus` says."""
+    named: bool
+    """Whether all of them are of named corpora, which share."""
     shared: Path
-    """That of all named corpora and groups, for this kind, size and case."""
+    """The tokenizer of all named corpora and groups, for this kind, size and case."""
     own: Path
     """That of these input files alone."""
     unfinished: Path
     """That of these input files until it is published."""
-    named: bool
-    """Whether all input is of named corpora, which share."""
 
     @classmethod
-    def of(cls, corpus: str, sources: list[Source], data: Data) -> Places:
-        """The places for these input files and this recipe."""
+    def of(cls, corpus: str, inputs: list[str], sources: list[Source], data: Data) -> Places:
+        """The places for these input files and this recipe.
+
+        corpus, inputs: as `corpora.corpus_sources` takes them; sources: as they are before anything
+        is extracted from them.
+        """
         home = data_root() / "tokenizers"
         case = "-uncased" if data.lower_case else ""
-        name = f"{data.tokenizer}-{data.vocab_size}{case}"
+        kind = f"{data.tokenizer}-{data.vocab_size}{case}"
         mark = fingerprint(
             {
-                "files": [file_identity(source) for source in sources],
+                "files": [[file_identity(each), each.pages_per_domain] for each in sources],
                 "tokenizer": [data.tokenizer, data.vocab_size, data.lower_case, SAMPLE_BYTES],
             }
         )
-        own = f"{name}-{corpus}-{mark}"
-        named = all(source.corpus in CORPORA for source in sources)
-        return cls(home / name, home / own, home / ".unfinished" / own, named)
+        named = is_named(corpus, inputs)
+        name = corpus if named or corpus == SAMPLE else sources[0].corpus
+        return cls(
+            corpus=describe_corpus(corpus, inputs, sources),
+            named=named,
+            shared=home / kind,
+            own=home / f"{kind}.{name[:_NAME_CHARACTERS]}.{mark}",
+            unfinished=home / ".unfinished" / f"{kind}.{mark}",
+        )
 
     def existing(self, data: Data) -> Path | None:
-        """The first of the folders that there is and that these input files take."""
+        """The first of the folders that exists and that these input files take."""
         for folder in (self.own, self.unfinished):
             if _is_whole(folder):
                 return folder
-        if self.named and _is_whole(self.shared) and _may_be_shared(self.shared, data):
-            return self.shared
-        return None
+        return self.shared if self.named and _may_be_shared(self.shared, data) else None
 
     def others(self) -> list[Path]:
-        """Published folders of the same kind, size and case, the shared one first."""
-        home, name = self.shared.parent, self.shared.name
-        found = [self.shared, *sorted(home.glob(f"{name}-*"))]
-        wrong_case = f"{name}-uncased"
-        return [
-            folder for folder in found
-            if _is_whole(folder) and not folder.name.startswith(wrong_case) and folder != self.own
-        ]  # fmt: skip
+        """Published folders of other files with this kind, size and case.
+
+        Those of a corpus of the same name come first, the newest of them before the others.
+        """
+        stem = self.own.name.rpartition(".")[0]
+        found = [self.shared, *self.shared.parent.glob(f"{self.shared.name}.*")]
+        others = [folder for folder in found if _is_whole(folder) and folder != self.own]
+        return sorted(
+            others,
+            key=lambda folder: (folder.name.startswith(f"{stem}."), folder.stat().st_mtime_ns),
+            reverse=True,
+        )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -101,7 +119,7 @@ class ChosenTokenizer:
     trained_on: str
     """In words, with the amount of text; "" when its folder does not say."""
     places: Places | None
-    """None: it lies where it stays."""
+    """None: it stays where it is."""
 
     def publish(self, data: Data) -> None:
         """Give an unfinished tokenizer its final folder; the first one becomes the shared one."""
@@ -109,86 +127,104 @@ class ChosenTokenizer:
             return
         with self.places.locked(), one_at_a_time(self.places.shared.with_name(".publish.lock")):
             if not _is_whole(self.places.unfinished):
-                return  # by another prepare of the same files
-            self._publish(self.places, data)
-
-    def _publish(self, places: Places, data: Data) -> None:
-        target = places.own
-        if places.named and _has_enough_ids(self.vocabulary, data):
-            if not _is_whole(places.shared):
-                target = places.shared
-            elif read_vocabulary(places.shared).sha256 == self.vocabulary.sha256:
-                shutil.rmtree(places.unfinished)
+                return  # another prepare of the same files has published it
+            target = self._target(self.places, data)
+            if target is None:
+                shutil.rmtree(self.places.unfinished)
                 return
-            else:
-                print(
-                    f"tokenizer: {_describe(places.shared)} was published first, so these shards "
-                    f"keep their own, {target}. Shards of the two cannot be mixed: for a mixture, "
-                    f"prepare again with --tokenizer {places.shared}"
-                )
-        with suppress(OSError):  # what an earlier version leaves of a training that failed
-            (target / ".lock").unlink()
-        places.unfinished.rename(target)
-        sync_directory(target.parent)
-        print(f"tokenizer: published as {target}")
+            remove_temporaries(self.places.unfinished)
+            self.places.unfinished.rename(target)
+            sync_directory(target.parent)
+            print(f"tokenizer: published as {target}")
+
+    def _target(self, places: Places, data: Data) -> Path | None:
+        """Where to publish; None if the shared one is the same."""
+        if not (places.named and _has_enough_ids(self.vocabulary, data)):
+            return places.own
+        if _make_room(places.shared):
+            return places.shared
+        if not _is_whole(places.shared):
+            print(
+                f"tokenizer: {places.shared} is in the way and holds no {_FILE}; remove it to have "
+                "named corpora share one"
+            )
+            return places.own
+        if read_vocabulary(places.shared).sha256 == self.vocabulary.sha256:
+            return None
+        print(
+            f"tokenizer: {_describe(places.shared)} was published first, so these shards keep "
+            f"their own, {places.own}. Shards of the two cannot be mixed: for a mixture, prepare "
+            f"again with --tokenizer {shlex.quote(str(places.shared))}"
+        )
+        return places.own
 
 
 def find_tokenizer(
-    given: Path | None, corpus: str, sources: list[Source], data: Data
+    given: Path | None, places: Places, sources: list[Source], data: Data
 ) -> ChosenTokenizer:
     """The tokenizer to prepare with: the one given, one that exists, or one trained now.
 
-    Says where it came from and on how much text it was trained. Raises ConfigError if it does not
-    fit the recipe.
+    Says where it came from and on how much text it was trained. sources: to train on. Raises
+    ConfigError if it does not fit the recipe.
     """
     if given is not None:
-        return ChosenTokenizer(_read(given, data), trained_on(given), None)
-    places = Places.of(corpus, sources, data)
+        return ChosenTokenizer(_read(given, data, given=True), trained_on(given), None)
     with places.locked():
         folder = places.existing(data)
         if folder is None or folder == places.unfinished:
             _mention_others(places)
         if folder is None:
             print("tokenizer: none for this corpus yet; training it on this corpus", flush=True)
-            train_tokenizer(sources, data, places.unfinished)
+            train_tokenizer(sources, data, places.unfinished, places.corpus)
+            if places.named and _may_be_shared(places.shared, data):  # published meanwhile
+                shutil.rmtree(places.unfinished)
+                folder = places.shared
         vocabulary = _read(folder or places.unfinished, data, fresh=folder is None)
         if folder in (places.own, places.shared):
             return ChosenTokenizer(vocabulary, trained_on(folder), None)
         return ChosenTokenizer(vocabulary, trained_on(places.unfinished), places)
 
 
-def read_existing(
-    given: Path | None, corpus: str, sources: list[Source], data: Data
-) -> Vocabulary | None:
+def read_existing(given: Path | None, places: Places, data: Data) -> Vocabulary | None:
     """The vocabulary that `find_tokenizer` would use without training; None if it would train."""
-    folder = given or Places.of(corpus, sources, data).existing(data)
-    return None if folder is None else _read(folder, data)
+    folder = given or places.existing(data)
+    return None if folder is None else _read(folder, data, given=given is not None)
 
 
-def _read(folder: Path, data: Data, *, fresh: bool = False) -> Vocabulary:
+def _read(folder: Path, data: Data, *, given: bool = False, fresh: bool = False) -> Vocabulary:
     """The vocabulary of a folder; ConfigError if it does not fit. Describes it unless `fresh`."""
     vocabulary = read_vocabulary(folder)
     _require_fit(folder, vocabulary, data)
     if not fresh:  # training has just described it
         print(f"tokenizer: {_describe(folder)}", flush=True)
     if vocabulary.size < data.vocab_size:
-        alone = "" if _has_enough_ids(vocabulary, data) else ", so other corpora do not take it"
-        print(
-            f"tokenizer: only {vocabulary.size:,} of data.vocab_size={data.vocab_size:,} ids"
-            f"{alone}; for a model to keep, train one on more text (pipeline.train_tokenizer) and "
-            "pass it with --tokenizer"
-        )
+        print(f"tokenizer: only {_compare(vocabulary, data)}{_advice(vocabulary, data, given)}")
     return vocabulary
+
+
+def _compare(vocabulary: Vocabulary, data: Data) -> str:
+    return f"{vocabulary.size:,} of data.vocab_size={data.vocab_size:,} ids"
+
+
+def _advice(vocabulary: Vocabulary, data: Data, given: bool) -> str:
+    """What to do about a vocabulary that is smaller than the recipe's; given: by --tokenizer."""
+    if given:
+        return f"; --set data.vocab_size={vocabulary.size} makes the model no larger than that"
+    alone = "" if _has_enough_ids(vocabulary, data) else ", so other corpora do not take it"
+    return (
+        f"{alone}; for a model to keep, train one on more text (pipeline.train_tokenizer) and "
+        "pass it with --tokenizer"
+    )
 
 
 def _mention_others(places: Places) -> None:
     """Say which published tokenizer of this kind is not used, and how to use it."""
     others = places.others()
     if others:
-        more = f" ({len(others) - 1} more in {others[0].parent})" if others[1:] else ""
+        more = f" (nor {len(others) - 1} more in {others[0].parent})" if others[1:] else ""
         print(
-            f"tokenizer: not using {_describe(others[0])}, which belongs to other corpora; to use "
-            f"it, add --tokenizer {others[0]}{more}"
+            f"tokenizer: not using {_describe(others[0])}{more}, as it was trained on other files; "
+            f"to use it, add --tokenizer {shlex.quote(str(others[0]))}"
         )
 
 
@@ -209,14 +245,22 @@ def _require_fit(folder: Path, vocabulary: Vocabulary, data: Data) -> None:
 
 
 def _may_be_shared(folder: Path, data: Data) -> bool:
-    """Whether it was trained on named corpora, with about as many ids as were asked for."""
+    """Whether it exists and is of named corpora, with about as many ids as were asked for."""
     corpora = trained_on(folder).partition(":")[0].split(", ")
     named = all(name in CORPORA for name in corpora)
-    return named and _has_enough_ids(read_vocabulary(folder), data)
+    return named and _is_whole(folder) and _has_enough_ids(read_vocabulary(folder), data)
 
 
 def _has_enough_ids(vocabulary: Vocabulary, data: Data) -> bool:
     return vocabulary.size >= ENOUGH_IDS * data.vocab_size
+
+
+def _make_room(folder: Path) -> bool:
+    """Remove what an earlier version left of a training that failed; True if nothing is there."""
+    with suppress(OSError):
+        (folder / ".lock").unlink(missing_ok=True)
+        folder.rmdir()
+    return not os.path.lexists(folder)
 
 
 def _is_whole(folder: Path) -> bool:

@@ -22,7 +22,7 @@ from pipeline.command import (
     data_root,
     downloads,
 )
-from pipeline.data.corpora import corpus_sources, limit_sites
+from pipeline.data.corpora import corpus_sources, describe_corpus, limit_sites
 from pipeline.data.extraction import extracted
 from pipeline.data.fitness import require_fit
 from pipeline.data.obtaining import obtained
@@ -47,9 +47,16 @@ REPORT_BYTES = 1 << 20
 
 
 def train_tokenizer(
-    sources: list[Source], data: Data, directory: Path, sample_bytes: int = SAMPLE_BYTES
+    sources: list[Source],
+    data: Data,
+    directory: Path,
+    corpus: str = "the sample",
+    sample_bytes: int = SAMPLE_BYTES,
 ) -> Vocabulary:
-    """Train what `data` asks for on a sample of `sources`; DataError when there is no text."""
+    """Train what `data` asks for on a sample of `sources`; DataError when there is no text.
+
+    corpus: what the sources are, see `corpora.describe_corpus`; kept in the folder.
+    """
     counts = Counts()
 
     def texts() -> Iterator[str]:
@@ -61,8 +68,7 @@ def train_tokenizer(
     if counts.documents == 0:
         example = f" (first bad record: {counts.bad_example})" if counts.bad else ""
         raise DataError(f"the input holds no text to train a tokenizer on{example}")
-    corpora = ", ".join(dict.fromkeys(source.corpus for source in sources))
-    text = f"{corpora}: {counts.documents:,} documents, {counts.bytes / 1e6:,.1f} MB"
+    text = f"{corpus}: {counts.documents:,} documents, {counts.bytes / 1e6:,.1f} MB"
     save_vocabulary(vocabulary, directory, data.sequence_length, trained_on=text)
     print(
         f"tokenizer: trained {vocabulary.kind} with {vocabulary.size:,} tokens on {text} -> "
@@ -150,8 +156,9 @@ def main() -> None:
     sources = limit_sites(sources, arguments.pages_per_domain)
     require_fit(sources, data)
     arguments.output.mkdir(parents=True, exist_ok=True)  # or fail before the work, not after
+    corpus = describe_corpus(arguments.corpus, inputs, sources)
     sources = extracted(sources, data_root() / "documents", local_team(cores()))
-    train_tokenizer(sources, data, arguments.output, int(arguments.sample_bytes))
+    train_tokenizer(sources, data, arguments.output, corpus, int(arguments.sample_bytes))
 
 
 if __name__ == "__main__":

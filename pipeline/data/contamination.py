@@ -9,7 +9,7 @@ The texts of a file are:
 
 * Parquet and Arrow (file or stream): every string of every row, at any depth;
 * JSON (SQuAD) and JSON lines: every string at any depth, but not the keys;
-* other UTF-8 text (GLUE's tables, plain text, mark-up): the whole file as one text. Runs that span
+* other text (GLUE's tables, plain text, mark-up): the whole file as one text. Runs that span
   two cells or lines occur in no other text, and do no harm.
 
 Any of them can be compressed. Everything else is a DataError, since binary data read as text gives
@@ -58,6 +58,7 @@ NAMED_FILES = 10
 """Files without a run that are listed by name."""
 
 _LINE = re.compile(rb"[^\r\n]+")
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 # An object, or an array of objects, up to the colon after the first key; also in Python's quotes.
 _JSON_START = re.compile(rb"""\s*(?:\[\s*)?\{\s*(["'])(?:(?!\1)[^\\\n]|\\.)*\1\s*:""")
 _TABLE_NAMES = {".parquet": "Parquet", ".arrow": "Arrow", ".feather": "Arrow"}
@@ -132,11 +133,20 @@ def read_texts(path: Path) -> tuple[str, Iterator[str]]:
     values = _json_values(path, content)
     if values is not None:
         return "JSON", (text for value in values for text in _strings(value))
+    return "text", iter([_decode(path, content)])
+
+
+def _decode(path: Path, content: bytes) -> str:
+    """Text in UTF-8, or mostly ASCII in Windows-1252, as older files of European languages are."""
     try:
-        return "text", iter([content.decode()])
+        return content.decode()
     except UnicodeDecodeError as error:
         line = _line_number(content, error.start)
-        raise _unreadable(path, f"not UTF-8 text (line {line})") from error
+        foreign = content.decode(errors="replace").count("\ufffd") * 10 > len(content) * 3
+        if foreign or _CONTROL.search(content):
+            raise _unreadable(path, f"not UTF-8 text (line {line})") from error
+        print(f"note: {path} is not UTF-8 (line {line}); read as Windows-1252")
+        return content.decode("cp1252", errors="replace")
 
 
 def _refuse(path: Path, head: bytes) -> None:
@@ -162,7 +172,7 @@ def _refuse(path: Path, head: bytes) -> None:
 def _unreadable(path: Path, shape: str) -> DataError:
     return DataError(
         f"{path} is {shape}, which --decontaminate cannot read; unpack it, convert it to JSON "
-        "lines, Parquet or UTF-8 text, or leave it out"
+        "lines, Parquet or UTF-8 text, or leave it out (globs such as 'DIR/*.tsv' pick files)"
     )
 
 

@@ -75,6 +75,22 @@ def corpus_sources(
     return name, _sources(name, own, _expand(inputs or [corpus]), text_field, plain_text)
 
 
+def is_named(corpus: str, inputs: list[str]) -> bool:
+    """Whether a corpus is one of CORPORA or a group of them, not the sample or the user's own text.
+
+    corpus, inputs: as `corpus_sources` takes them. A file called stories.jsonl is the user's own.
+    """
+    return corpus in CORPORA or group_of(corpus, inputs) is not None
+
+
+def describe_corpus(corpus: str, inputs: list[str], sources: list[Source]) -> str:
+    """What a tokenizer was trained on, in words; only named corpora are called by name alone."""
+    names = ", ".join(dict.fromkeys(source.corpus for source in sources))
+    if is_named(corpus, inputs):
+        return names
+    return "the sample" if corpus == SAMPLE else f"your corpus {names}"
+
+
 def _require_name(name: str, path: str) -> None:
     """ConfigError for a name that directories cannot have; path: what it was made from."""
     if not re.fullmatch(r"[\w.-]+", name):

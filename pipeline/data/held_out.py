@@ -66,7 +66,8 @@ def _documents(directory: Path) -> Iterator[tuple[Hashes, npt.NDArray[np.bool_]]
                 raise DataError(
                     f"{path} has no column {min(missing)} (an earlier version made it), so it "
                     "cannot be told whether another --data directory trains on documents that "
-                    "this one holds out; prepare it again in a new --output"
+                    "this one holds out; prepare it again in a new --output, with --tokenizer "
+                    f"{directory / 'tokenizer'}"
                 )
             for batch in file.iter_batches(_BATCH_ROWS, columns=_COLUMNS):
                 hashes, sequences = (batch.column(name).to_numpy() for name in _COLUMNS)
@@ -90,17 +91,22 @@ def _common(hashes: Hashes, sorted_hashes: Hashes) -> Hashes:
 
 
 def _conflict(holder: Path, reader: Path, text_hash: int) -> str:
-    """What is wrong, with the ids that a document has in both directories."""
-    names = []
-    for directory in (holder, reader):
-        table = pq.read_table(
-            directory / DOCUMENTS,
-            columns=["corpus", "id"],
-            filters=pc.field("text_hash") == pa.scalar(text_hash, pa.uint64()),
-        )
-        names.append(f"{table['corpus'][0]} {table['id'][0]}")
+    """What is wrong, with the ids of one such document in both directories."""
+    held, trained = _name(holder, text_hash, True), _name(reader, text_hash, False)
     return (
         f"{reader} trains on documents that {holder} holds out for validation, for example "
-        f"{names[1]} ({names[0]} there); prepare all of the files together, as one corpus or with "
+        f"{trained} ({held} there); prepare all of the files together, as one corpus or with "
         "--dedup exact, or train on one of the two"
     )
+
+
+def _name(directory: Path, text_hash: int, held_out: bool) -> str:
+    """Corpus and id of a document with this text on this side."""
+    table = pq.read_table(
+        directory / DOCUMENTS,
+        columns=["corpus", "id", "first_sequence"],
+        filters=pc.field("text_hash") == pa.scalar(text_hash, pa.uint64()),
+    )
+    side = is_held_out(table["first_sequence"].to_numpy()) == held_out
+    index = int(np.flatnonzero(side)[0])
+    return f"{table['corpus'][index]} {table['id'][index]}"

@@ -343,7 +343,9 @@ def check_datasets(
     tokenizer that the run began with, "" for a new run, which takes the first dataset's.
     """
     expected = tokenizer_sha256 or datasets[0].manifest.tokenizer["sha256"]
-    whose = "the run's" if tokenizer_sha256 else f"that of {datasets[0].directory}"
+    whose, where = "the run's", "that of a directory the run began with"
+    if not tokenizer_sha256:
+        whose, where = f"that of {datasets[0].directory}", str(datasets[0].directory / "tokenizer")
     for dataset in datasets:
         prepared = dataset.manifest.data
         kind, wanted = prepared.get("tokenizer"), settings.get("tokenizer")
@@ -363,8 +365,7 @@ def check_datasets(
         if found != expected:
             raise DataError(
                 f"{dataset.directory} was prepared with tokenizer sha256 {found[:16]}, {whose} is "
-                f"{expected[:16]}; prepare it again with that tokenizer, e.g. --tokenizer "
-                f"{datasets[0].directory / 'tokenizer'}"
+                f"{expected[:16]}; prepare it again with that tokenizer, --tokenizer {where}"
             )
 
 

@@ -100,7 +100,10 @@ def save_vocabulary(
 
 def trained_on(directory: Path) -> str:
     """What text the vocabulary of a folder was trained on, in words; "" when it does not say."""
-    return str(_config(directory).get("trained_on", ""))
+    try:
+        return str(_config(directory).get("trained_on", ""))
+    except (OSError, ValueError, TypeError):  # damaged; who needs more of it than this says so
+        return ""
 
 
 def _config(directory: Path) -> dict[str, Any]:

@@ -258,7 +258,7 @@ def test_the_bare_command_fills_the_root_and_knows_when_it_is_done(
     (output,) = (tmp_path / "shards").iterdir()
     assert output.name.startswith("mine-roberta_tiny-")
     (tokenizer,) = (tmp_path / "tokenizers").glob("*/tokenizer.json")
-    assert tokenizer.parent.name.startswith("byte-bpe-2048-mine-")
+    assert tokenizer.parent.name.startswith("byte-bpe-2048.mine.")
     assert not (output / ".work").exists()
     again = run(*command)
     assert "complete already" in again and "training" not in again

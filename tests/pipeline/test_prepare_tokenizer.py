@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipeline import prepare, prepare_tokenizer
 from pipeline.data import shards
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.vocabulary import Vocabulary
 from pipeline.prepare_tokenizer import ChosenTokenizer
-from tests.pipeline.preparing import Prepare, write_jsonl
+from pipeline.recipes import recipe
+from tests.pipeline.data.web_archive import articles, members
+from tests.pipeline.preparing import Prepare, contents, write_jsonl
 
 SMALL = ("--recipe", "roberta_tiny", "--workers", 1, "--set", "data.duplicates=1")
 FEW = (*SMALL, "--set", "data.vocab_size=270")
@@ -53,7 +59,7 @@ def test_a_prepare_that_fails_publishes_no_tokenizer(
     assert "training it" not in said and "(trained on wikipedia: 30 documents" in said
     assert "was published first" in said and f"--tokenizer {root}" in said
     own = [name for name in published(root) if name != NAME]
-    assert len(own) == 1 and own[0].startswith(f"{NAME}-wikipedia-")
+    assert len(own) == 1 and own[0].startswith(f"{NAME}.wikipedia.")
     assert sha256_of(root, "wikipedia") != sha256_of(root, "cc-news")
     assert "complete already" in run(*command, "--max-bad-fraction", 0.9)
     assert not list((root / "tokenizers" / ".unfinished").glob("*/tokenizer.json"))
@@ -79,13 +85,13 @@ def test_a_corpus_of_ones_own_has_its_own_tokenizer(
     """It takes neither the sample's nor that of another file of the same name, and says so."""
     run("--corpus", "sample", *FEW)
     (sample,) = published(root)
-    assert sample.startswith(f"{NAME}-sample-")
+    assert sample.startswith(f"{NAME}.sample.")
     mine = text_of(tmp_path / "mine.jsonl", "cat")
     said = run("--corpus", mine, *FEW)
     assert "training it on this corpus" in said
     (line,) = [line for line in said.splitlines() if "not using" in line]
     folder = root / "tokenizers" / sample
-    assert f"{folder} (trained on articles, books, " in line
+    assert f"{folder} (trained on the sample: 344 documents, " in line
     assert f"add --tokenizer {folder}" in line
     (tmp_path / "other").mkdir()
     said = run("--corpus", text_of(tmp_path / "other" / "mine.jsonl", "dog"), *FEW)
@@ -94,12 +100,12 @@ def test_a_corpus_of_ones_own_has_its_own_tokenizer(
     wikipedia = ("--corpus", "wikipedia", "--input", text_of(tmp_path / "w.jsonl", "owl"), *FEW)
     assert "training it on this corpus" in run(*wikipedia) and NAME in published(root)
     again = run("--corpus", mine, *FEW)
-    assert "complete already" in again and "(trained on mine: 30 documents" in again
+    assert "complete already" in again and "(trained on your corpus mine: 30 documents" in again
     taken = run("--corpus", mine, *FEW, "--tokenizer", folder, "--output", tmp_path / "taken")
-    assert f"tokenizer: {folder} (trained on articles, books" in taken
+    assert f"tokenizer: {folder} (trained on the sample: " in taken
     manifest = shards.read_manifest(tmp_path / "taken")
     assert manifest.tokenizer["sha256"] == read_vocabulary(folder).sha256
-    assert "trained on articles" in run(  # the shards' own copy says it as well
+    assert "trained on the sample" in run(  # the shards' own copy says it as well
         "--corpus", mine, *FEW, "--tokenizer", tmp_path / "taken" / "tokenizer", "--dry-run"
     )
 
@@ -110,7 +116,7 @@ def test_too_few_ids_are_not_shared(root: Path, tmp_path: Path, run: Prepare) ->
     said = run(*wikipedia)
     assert "of data.vocab_size=2,048 ids, so other corpora do not take it" in said
     (name,) = published(root)
-    assert name.startswith("byte-bpe-2048-wikipedia-")
+    assert name.startswith("byte-bpe-2048.wikipedia.")
     _, sources = corpus_sources("sample", [])
     articles = [source.path for source in sources if source.corpus == "articles"]
     news = run("--corpus", "cc-news", "--input", *articles, *SMALL)
@@ -119,26 +125,135 @@ def test_too_few_ids_are_not_shared(root: Path, tmp_path: Path, run: Prepare) ->
     assert "complete already" in run(*wikipedia)
 
 
-def test_a_shared_folder_that_may_not_be_shared_is_not_taken(
+def test_a_file_called_like_a_named_corpus_is_ones_own(
     root: Path, tmp_path: Path, run: Prepare
 ) -> None:
+    said = run("--corpus", text_of(tmp_path / "stories.jsonl", "cat"), *FEW)
+    assert "read as your own" in said and published(root)[0].startswith(f"{NAME}.stories.")
+    news = ("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
+    assert "training it on this corpus" in run(*news)
+    config = root / "tokenizers" / published(root)[1] / "tokenizer_config.json"
+    assert json.loads(config.read_bytes())["trained_on"].startswith("your corpus stories: ")
+
+
+@pytest.mark.parametrize("why", ["own", "short"])
+def test_a_shared_folder_that_may_not_be_shared_is_not_taken(
+    why: str, root: Path, tmp_path: Path, run: Prepare
+) -> None:
     """Someone put another one there, or an earlier version trained it on whatever came first."""
-    run("--corpus", text_of(tmp_path / "mine.jsonl", "cat"), *FEW)
-    (own,) = (root / "tokenizers").glob(f"{NAME}-mine-*")
-    own.rename(root / "tokenizers" / NAME)
-    said = run("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
+    source = text_of(tmp_path / "mine.jsonl", "cat")
+    if why == "own":
+        run("--corpus", source, *FEW)
+    else:
+        run("--corpus", "wikipedia", "--input", source, *SMALL, "--set", "data.vocab_size=9999")
+    (own,) = (root / "tokenizers").glob("byte-bpe-*.*")
+    shared = root / "tokenizers" / (NAME if why == "own" else "byte-bpe-9999")
+    own.rename(shared)
+    given = FEW if why == "own" else (*SMALL, "--set", "data.vocab_size=9999")
+    before = contents(shared)
+    said = run("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *given)
     assert "training it on this corpus" in said and "not using" in said
-    assert "was published first" in said  # the folder stays as it is
-    config = json.loads((root / "tokenizers" / NAME / "tokenizer_config.json").read_bytes())
-    assert config["trained_on"].startswith("mine: ")
+    assert ("was published first" in said) == (why == "own") and contents(shared) == before
+
+
+@pytest.mark.parametrize(("size", "enough"), [(9799, False), (9800, True), (10_000, True)])
+def test_98_percent_of_the_ids_are_enough(
+    size: int, enough: bool, tiny_vocabulary: Vocabulary
+) -> None:
+    data = replace(recipe("roberta_tiny").data, vocab_size=10_000)
+    assert prepare_tokenizer._has_enough_ids(replace(tiny_vocabulary, size=size), data) == enough
+
+
+def test_two_prepares_of_the_same_files_publish_once(
+    root: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second starts while the first is at work, finds its tokenizer, and ends before it."""
+    command = ("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
+    assemble, said = prepare.assemble, []
+
+    def assemble_after_another(*given: Any) -> shards.Manifest:
+        monkeypatch.setattr(prepare, "assemble", assemble)
+        said.append(run(*command, "--set", "data.sequence_length=16"))
+        return assemble(*given)
+
+    monkeypatch.setattr(prepare, "assemble", assemble_after_another)
+    first = run(*command)
+    second = said[0].rpartition("input: ")[2]  # what comes before is the first one's
+    assert "tokenizer: published as" in second and "training it" not in second
+    assert "published" not in first and published(root) == [NAME]
+    assert "complete already" in run(*command)
+
+
+def test_the_same_text_from_another_place_is_no_second_tokenizer(
+    root: Path, tmp_path: Path, run: Prepare
+) -> None:
+    """Training is deterministic, so the shards of both can be mixed."""
+    first = text_of(tmp_path / "one.jsonl", "cat")
+    first.write_text(first.read_text() + "{broken\n")
+    second = tmp_path / "two.jsonl"
+    second.write_bytes(first.read_bytes())
+    run("--corpus", "wikipedia", "--input", first, *FEW, code=2)
+    run("--corpus", "wikipedia", "--input", second, *FEW, "--max-bad-fraction", 0.9)
+    said = run("--corpus", "wikipedia", "--input", first, *FEW, "--max-bad-fraction", 0.9)
+    assert "was published first" not in said and published(root) == [NAME]
+
+
+def test_one_published_during_the_training_is_taken(
+    root: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be too late to notice when the shards are complete."""
+    train = prepare_tokenizer.train_tokenizer
+
+    def train_beside_another(*given: Any) -> None:
+        monkeypatch.setattr(prepare_tokenizer, "train_tokenizer", train)
+        train(*given)
+        run("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
+
+    monkeypatch.setattr(prepare_tokenizer, "train_tokenizer", train_beside_another)
+    run("--corpus", "wikipedia", "--input", text_of(tmp_path / "w.jsonl", "cat"), *FEW)
+    assert published(root) == [NAME] and sha256_of(root, "wikipedia") == sha256_of(root, "cc-news")
+
+
+def test_what_is_in_the_way_of_the_shared_folder_is_named(
+    root: Path, tmp_path: Path, run: Prepare
+) -> None:
+    """Before, a training that failed left a lock, which is no hindrance."""
+    news = ("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
+    shared = root / "tokenizers" / NAME
+    shared.mkdir(parents=True)
+    (shared / "word_starts.bin").write_bytes(b"1")
+    (shared.with_name(f"{NAME}.x.y")).mkdir()
+    for name in (
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ):  # a damaged one is described all the same
+        (shared.with_name(f"{NAME}.x.y") / name).write_text("{")
+    said = run(*news)
+    assert f"{shared} is in the way and holds no tokenizer.json" in said
+    assert "complete already" in run(*news)
+    (shared / "word_starts.bin").rename(shared / ".lock")
+    wikipedia = ("--corpus", "wikipedia", "--input", text_of(tmp_path / "w.jsonl", "cat"), *FEW)
+    assert f"tokenizer: published as {shared}" in run(*wikipedia)
+
+
+def test_dry_run_finds_the_tokenizer_of_text_that_is_extracted(
+    root: Path, tmp_path: Path, run: Prepare
+) -> None:
+    (tmp_path / "crawl.warc.gz").write_bytes(members(articles(20)))
+    command = ("--corpus", "crawl", "--input", tmp_path / "crawl.warc.gz", *FEW)
+    run(*command)
+    assert "(trained on your corpus crawl: 20 documents" in run(*command, "--dry-run")
 
 
 def test_a_death_between_shards_and_tokenizer_is_made_good(
     root: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
     command = ("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
     with monkeypatch.context() as patch:
-        patch.setattr(ChosenTokenizer, "publish", lambda *_: exec("raise KeyboardInterrupt"))
+        patch.setattr(ChosenTokenizer, "publish", interrupt)
         run(*command, code=130)
     assert len([*root.glob("shards/*/manifest.json")]) == 1 and published(root) == []
     assert "complete already" in run(*command) and published(root) == [NAME]

@@ -303,10 +303,10 @@ REFUSED = {
     "PDF": ("paper.pdf", b"%PDF-1.4\n" + FIRST.encode(), "is a PDF document"),
     "safetensors": ("a", b"\x40" + b"\0" * 7 + b'{"text": "' + b"a" * 99, "is binary"),
     "PNG": ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "is binary"),
-    "JPEG": ("a.jpg", b"\xff\xd8\xff\xe0" + b"ab" * 99, "is not UTF-8 text"),
+    "JPEG": ("a.jpg", b"\xff\xd8\xff\xe1\x02\x10" + b"ab" * 99, "is not UTF-8 text"),
     "UTF-16": ("dev.tsv", FIRST.encode("utf-16"), "is UTF-16 text"),
     "UTF-16 without its mark": ("dev.tsv", FIRST.encode("utf-16-le"), "is UTF-16 text"),
-    "Latin-1": ("dev.tsv", f"{FIRST}\nnaïve".encode("latin-1"), r"is not UTF-8 text \(line 2\)"),
+    "KOI8-R": ("dev.tsv", f"{FIRST[:20]}\n{'слово ' * 20}".encode("koi8-r"), "is not UTF-8 text"),
     "NUL in text": ("dev.txt", FIRST.encode() * 9999 + b"\0", "is binary"),
     "NUL after JSON": ("dev.json", GOOD.encode() + b"\0" * 99, "is binary"),
     "twice compressed": ("dev.gz", gzip.compress(gzip.compress(LFS)), "is compressed twice"),
@@ -316,6 +316,16 @@ REFUSED = {
     "Arrow, cut": ("dev.arrow", arrow(PLANTED_TABLE, pa.ipc.new_stream)[:-999], "is truncated"),
     "gz, cut": ("dev.jsonl.gz", gzip.compress(GOOD.encode())[:-5], "is truncated"),
 }  # fmt: skip
+
+
+def test_older_text_is_read_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """LICENSE.htm of a data set need not be left out, and accents match."""
+    text = f"Café “naïve”\n{FIRST} à la carte"
+    (tmp_path / "LICENSE.htm").write_bytes(text.encode("cp1252"))
+    found = Evaluation.read([str(tmp_path)])
+    assert "LICENSE.htm is not UTF-8 (line 1); read as Windows-1252" in capsys.readouterr().out
+    (tmp_path / "LICENSE.htm").write_text(text)
+    assert found.mark == Evaluation.read([str(tmp_path)]).mark
 
 
 @pytest.mark.parametrize("name", REFUSED)
