@@ -1,10 +1,16 @@
-"""RUN/lease.json: one job at a time writes a run directory.
+"""RUN/lease.json: one process at a time writes a run directory.
 
-The holder touches the file every few seconds. Another job that finds it touched lately is refused,
-unless the holder is known to be gone: its process ended on this very machine, or both are the same
-Slurm job (a requeue). A holder that was replaced all the same, after a long stop, ends itself
-instead of writing over its successor's files. Ages are read off the file system's own clock;
-should that have been set back, the next job looks whether the lease is still touched.
+The holder touches the file every few seconds. A second start that finds a lease
+
+- continues if the holder has ended on this machine;
+- is refused while the lease is fresh, i.e. touched within STALE_SECONDS;
+- in the holder's own Slurm job, is refused while the holder runs on this machine, even if the lease
+  is stale; if the holder ran elsewhere (on another node, in a container), a requeue, which raises
+  SLURM_RESTART_COUNT, continues at once.
+
+A holder that was replaced after a long stop ends itself instead of overwriting its successor's
+files. Ages are read from the file system's own clock. If that clock was set back, the second start
+watches whether the lease is still being touched.
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ from typing import Any
 
 from pipeline.data.files import write_whole
 from pipeline.errors import EXIT_USER_ERROR, CheckpointError
+from pipeline.training.processes import started
 
 LEASE = "lease.json"
 HEARTBEAT_SECONDS = 10.0
@@ -57,18 +64,31 @@ def hold(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Iterator[No
 
 def _refuse_if_live(path: Path, heartbeat_seconds: float) -> None:
     holder = _read(path)
-    if not holder or _same_job(holder) or _ended_here(holder):
+    if not holder:
+        return
+    in_sight = holder["place"] == _place()
+    alive = in_sight and started(holder["process"]) == holder["process_started"]
+    same_job = bool(holder["slurm_job"]) and holder["slurm_job"] == os.environ.get("SLURM_JOB_ID")
+    # a lease written by an older version lacks the count
+    requeued = same_job and _restart_count() > holder.get("slurm_restart_count", 0)
+    if not alive and (in_sight or requeued):
         return
     age = _age_seconds(path)
     if age < -CLOCK_SECONDS:
         age = 0.0 if _beats(path, 3 * heartbeat_seconds) else STALE_SECONDS
     age = max(0.0, age)
-    if age < STALE_SECONDS:
+    if age < STALE_SECONDS or (alive and same_job):
+        raise CheckpointError(f"{path.parent} {_in_use(holder, age, same_job)}")
+
+
+def _in_use(holder: dict[str, Any], age: float, same_job: bool) -> str:
+    process = f"process {holder['process']} on {holder['host']}, seen {age:.0f} s ago"
+    if same_job:
+        use = f"is in use by an earlier start in this Slurm job, {holder['slurm_job']} ({process})"
+    else:
         job = f"Slurm job {holder['slurm_job']}, " if holder["slurm_job"] else ""
-        raise CheckpointError(
-            f"{path.parent} belongs to a live job ({job}process {holder['process']} on "
-            f"{holder['host']}, seen {age:.0f} s ago); wait for it, or name another --output"
-        )
+        use = f"belongs to a live job ({job}{process})"
+    return f"{use}; wait for it, or name another --output"
 
 
 def _beats(path: Path, seconds: float) -> bool:
@@ -105,19 +125,15 @@ def _me() -> dict[str, Any]:
         "host": socket.gethostname(),
         "place": _place(),
         "process": os.getpid(),
-        "process_started": _started(os.getpid()),
+        "process_started": started(os.getpid()),
         "slurm_job": os.environ.get("SLURM_JOB_ID", ""),
+        "slurm_restart_count": _restart_count(),
     }
 
 
-def _same_job(holder: dict[str, Any]) -> bool:
-    return holder["slurm_job"] in {os.environ.get("SLURM_JOB_ID")} - {""}
-
-
-def _ended_here(holder: dict[str, Any]) -> bool:
-    """The holder ran where we can see processes, and it is not there any more."""
-    alive = _started(holder["process"]) == holder["process_started"]
-    return bool(holder["place"] == _place()) and not alive
+def _restart_count() -> int:
+    """How often Slurm has requeued this job."""
+    return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
 
 def _place() -> str:
@@ -127,15 +143,6 @@ def _place() -> str:
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return uuid.uuid4().hex  # unknown, so like no other
-
-
-def _started(process: int) -> str:
-    """When a process began, in the kernel's ticks; "" when there is none (a zombie is none)."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
 
 
 def _age_seconds(path: Path) -> float:

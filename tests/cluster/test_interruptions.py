@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -121,6 +122,7 @@ def test_a_node_that_fails(
 def test_a_run_has_one_job_and_a_cancelled_one_is_not_started_again(
     runs: Runs, tmp_path: Path
 ) -> None:
+    """And one start: another in the same allocation is refused as well."""
     arguments = runs.arguments(steps=100_000)
     job = runs.submit(tmp_path, TENFOLD_ARGS=arguments)
     job.until(lambda: last_step(tmp_path) >= ENOUGH)
@@ -130,6 +132,11 @@ def test_a_run_has_one_job_and_a_cancelled_one_is_not_started_again(
     assert len(errors) == 1 and f"belongs to a live job (Slurm job {job.id}," in errors[0]
     assert (second.field("ExitCode"), second.field("Restarts")) == ("2:0", "0")
     assert job.state() == "RUNNING", "the second job disturbed the first"
+    again = runs.start_in(job, tmp_path, arguments)
+    expected = rf"error: {tmp_path} is in use by an earlier start in this Slurm job, {job.id} "
+    assert again.returncode == 2 and re.search(expected, again.stderr), again.stderr
+    step = last_step(tmp_path)
+    job.until(lambda: last_step(tmp_path) > step)
     job.cancel()
     assert job.end() == "CANCELLED"
     assert job.field("Restarts") == "0"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.slurm import Cluster, Job
+from tests.cluster.slurm import Cluster, Job, Result
 
 BATCH_FILE = "slurm/roberta_large.sbatch"
 STEPS = 40
@@ -56,6 +56,14 @@ class Runs:
         return self.cluster.submit(
             BATCH_FILE, f"--nodes={nodes}", "--ntasks-per-node=1", "--cpus-per-task=1",
             "--mem=1G", f"--gres=gpu:{gpus}", *options, **self.environment(run) | more,
+        )  # fmt: skip
+
+    def start_in(self, job: Job, run: Path, arguments: str) -> Result:
+        """The training of `job` once more, by hand, in the job's allocation."""
+        return self.cluster.run(
+            "srun", f"--jobid={job.id}", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none",
+            sys.executable, "-m", "pipeline.train", "roberta_tiny", "--data", self.shards,
+            "--output", run, *arguments.split(),
         )  # fmt: skip
 
 

@@ -24,7 +24,17 @@ from pipeline.training.cluster import Cluster
 from pipeline.training.directory import claim
 from pipeline.training.initial_weights import folder_hash
 from pipeline.training.metrics import read_metrics
-from tests.pipeline.conftest import LONG, STEPS, Arguments, job, launch, started, torchrun
+from tests.pipeline import preparing
+from tests.pipeline.conftest import (
+    LONG,
+    STEPS,
+    Arguments,
+    environment,
+    job,
+    launch,
+    started,
+    torchrun,
+)
 
 TIMES = {
     "step_seconds", "data_seconds", "tokens_per_second",
@@ -230,6 +240,25 @@ def test_a_live_run_is_refused_with_one_line(arguments: Arguments, tmp_path: Pat
         result = launch(sys.executable, "-m", "pipeline.train", *arguments(run))
     assert result.returncode == 2
     assert re.fullmatch(r"error: \S+ belongs to a live job .*\n", result.stderr), result.stderr
+
+
+def test_a_second_start_in_the_same_slurm_job_is_refused_and_the_first_ends_as_if_alone(
+    trained: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "pipeline.train", *arguments(run)]
+    in_job = environment() | {"SLURM_JOB_ID": "77"}
+    with preparing.started(*command, **in_job) as first:
+        wait_for(run / "ready", first)
+        first.send_signal(signal.SIGSTOP)  # else it may end before the second has started
+        second = preparing.finish(*command, **in_job)
+        first.send_signal(signal.SIGCONT)
+        output, errors = first.communicate(timeout=120)
+    assert second.returncode == 2
+    expected = rf"error: {run} is in use by an earlier start in this Slurm job, 77 \(process .*\n"
+    assert re.fullmatch(expected, second.stderr), second.stderr
+    assert first.returncode == 0, output + errors
+    assert tensors(run, STEPS) == tensors(trained / "1x16-dropout", STEPS)
 
 
 def test_fewer_sequences_than_ranks_end_all_ranks_with_one_line(

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,31 @@ def leave(run: Path, age: float = 0.0, **changed: Any) -> None:
     path.write_text(json.dumps(OTHER | changed))
     stamp = time.time() - age
     os.utime(path, (stamp, stamp))
+
+
+@contextmanager
+def holder(run: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A live process that holds `run`."""
+    code = (
+        "import sys, time; from pathlib import Path; from pipeline.training.lease import hold\n"
+        "with hold(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, run],
+        stdout=subprocess.PIPE, text=True, env=os.environ | environment,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout and process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture(autouse=True)
+def outside_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests may themselves run in a Slurm job."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
 
 
 def test_one_job_at_a_time(tmp_path: Path) -> None:
@@ -63,31 +91,92 @@ def test_a_lease_of_the_future_is_live_while_it_is_touched(tmp_path: Path) -> No
     beat.join()
 
 
-def test_a_requeue_of_the_same_slurm_job_takes_over(
+def test_a_process_killed_on_this_machine_holds_nothing(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
+        with pytest.raises(CheckpointError, match="live job"), hold(tmp_path):
+            pass
+        process.kill()
+        process.wait()
+        with hold(tmp_path):
+            pass
+
+
+def in_job(monkeypatch: pytest.MonkeyPatch, job: str, restarts: int | None) -> None:
+    """Run as Slurm job `job`. Slurm sets no count before the first restart: None."""
+    monkeypatch.setenv("SLURM_JOB_ID", job)
+    if restarts is not None:
+        monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
+
+
+@pytest.mark.parametrize("restarts", [None, 0, 1])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_second_start_in_a_slurm_job_is_refused_while_the_first_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: int | None, stopped: bool
+) -> None:
+    """Also after a requeue, and when the first is stopped and its lease is stale."""
+    with holder(tmp_path, SLURM_JOB_ID="1234") as process:
+        if stopped:
+            process.send_signal(signal.SIGSTOP)
+            os.utime(tmp_path / LEASE, (1, 1))
+        lease = (tmp_path / LEASE).read_bytes()
+        in_job(monkeypatch, "1234", restarts)
+        expected = (
+            rf"in use by an earlier start in this Slurm job, 1234 \(process {process.pid} on \S+, "
+            r"seen \d+ s ago\); wait for it, or name another --output$"
+        )
+        with pytest.raises(CheckpointError, match=expected), hold(tmp_path):
+            pass
+        assert (tmp_path / LEASE).read_bytes() == lease
+        process.kill()
+        process.wait()
+        with hold(tmp_path):  # at once, without a requeue
+            pass
+
+
+@pytest.mark.parametrize(
+    ("job", "restarts", "age", "refusal"),
+    [
+        ("1234", 2, 0, ""),
+        (
+            "1234",
+            1,
+            0,
+            r"this Slurm job, 1234 \(process 4711 on node7, seen 0 s ago",
+        ),
+        ("1234", 1, STALE_SECONDS + 5, ""),
+        ("1234", None, 0, "this Slurm job, 1234"),
+        ("1235", 2, 0, r"live job \(Slurm job 1234, process 4711 on node7"),
+    ],
+)
+def test_a_requeue_continues_at_once_and_a_second_start_elsewhere_does_not(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    job: str,
+    restarts: int | None,
+    age: float,
+    refusal: str,
+) -> None:
+    """The holder is job 1234 after its first restart, on another node or in another container."""
+    leave(tmp_path, age, slurm_job="1234", slurm_restart_count=1)
+    in_job(monkeypatch, job, restarts)
+    if refusal:
+        with pytest.raises(CheckpointError, match=refusal), hold(tmp_path):
+            pass
+    else:
+        with hold(tmp_path):
+            assert json.loads((tmp_path / LEASE).read_text())["slurm_restart_count"] == restarts
+
+
+def test_a_lease_without_a_restart_count_counts_as_a_first_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Older versions wrote none."""
     leave(tmp_path, slurm_job="1234")
-    monkeypatch.setenv("SLURM_JOB_ID", "1235")
-    with pytest.raises(CheckpointError, match="Slurm job 1234"), hold(tmp_path):
+    assert "slurm_restart_count" not in json.loads((tmp_path / LEASE).read_text())
+    in_job(monkeypatch, "1234", None)
+    with pytest.raises(CheckpointError, match="earlier start in this Slurm job"), hold(tmp_path):
         pass
-    monkeypatch.setenv("SLURM_JOB_ID", "1234")
-    with hold(tmp_path):
-        pass
-
-
-def test_a_process_killed_on_this_machine_holds_nothing(tmp_path: Path) -> None:
-    code = (
-        "import sys, time; from pathlib import Path; from pipeline.training.lease import hold\n"
-        "with hold(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout and process.stdout.readline() == "held\n"
-    with pytest.raises(CheckpointError, match="live job"), hold(tmp_path):
-        pass
-    process.kill()
-    process.wait()
+    in_job(monkeypatch, "1234", 1)
     with hold(tmp_path):
         pass
 
