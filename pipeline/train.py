@@ -44,6 +44,7 @@ from pipeline.training.example import print_example
 from pipeline.training.feed import Feed
 from pipeline.training.initial_weights import begin_with, check_beginning
 from pipeline.training.job import Job, parse, read_job
+from pipeline.training.launcher import LauncherWatch
 from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
 from pipeline.training.metrics import Metrics
@@ -74,12 +75,15 @@ def main() -> None:
     arguments = parse()
     stop = StopRequest()
     stop.listen()
+    launcher = LauncherWatch(stop)
+    launcher.start()
     with spoken_once(launched_rank()):
         job = read_job(arguments)
         if arguments.dry_run:
             dry_run(job)
             return
     cluster = Cluster.join()
+    launcher.has_met = True
     with outlived(cluster.rank):
         interrupted = train(job, cluster, stop)
         cluster.leave()

@@ -25,6 +25,7 @@ import pytest
 from pipeline.data import batches, shards
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
+from pipeline.training import processes
 from pipeline.training.checkpoint import Alone, open_checkpoint, step_name, verify
 from pipeline.training.optim import FragmentState
 from pipeline.training.readings import Reading
@@ -100,6 +101,90 @@ def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
     assert "Traceback" not in errors.split("torch/distributed")[0]
     assert tensors(run, STEPS) == tensors(trained / "2x8-long", STEPS)
     assert lines(run) == lines(trained / "2x8-long")
+
+
+def wait_for_end(*given: int, seconds: float = 120) -> None:
+    """Wait until these processes are gone; kill them if they do not end."""
+    left = {process: processes.started(process) for process in given}
+    deadline = time.monotonic() + seconds
+    while left and time.monotonic() < deadline:
+        left = {p: began for p, began in left.items() if processes.started(p) == began}
+        time.sleep(0.01)
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    assert not left, f"still there after {seconds} s"
+
+
+def wait_for_a_step(run: Path, process: subprocess.Popen[str]) -> None:
+    wait_for(run / "metrics.jsonl", process)
+    deadline = time.monotonic() + 60
+    while not lines(run):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def resumes(run: Path, launcher: list[object], trained: Path) -> None:
+    """A run that two ranks saved continues with the same command, to the same bits."""
+    assert int((run / "INTERRUPTED").read_text().split()[1]) < STEPS
+    assert "lease.json" not in {path.name for path in run.iterdir()}
+    result = launch(*launcher)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "going on after step" in result.stdout and not (run / "INTERRUPTED").exists()
+    assert tensors(run, STEPS) == tensors(trained / "2x8-long", STEPS)
+    assert lines(run) == lines(trained / "2x8-long")
+
+
+def test_ranks_whose_torchrun_was_killed_save_and_the_same_command_resumes(
+    trained: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    launcher = torchrun("-m", "pipeline.train", *arguments(run, **LONG))
+    with started(*launcher) as process:
+        wait_for_a_step(run, process)
+        ranks = children(process.pid)
+        assert sorted(map(rank_of, ranks)) == ["0", "1"]
+        process.kill()
+        wait_for_end(*ranks)
+        output, errors = process.communicate(timeout=60)
+    warning = f"warning: the launcher (process {process.pid}) is gone; saving and stopping\n"
+    assert errors.count(warning) == 1 and "Traceback" not in errors, errors
+    assert "saved; run the same command again" in output
+    resumes(run, launcher, trained)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", ["deepspeed", "deepspeed.launcher.launch"])
+def test_ranks_whose_deepspeed_was_killed_save_and_the_same_command_resumes(
+    killed: str, trained: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    """Nobody reads what they say: `deepspeed ... | tee log`, and tee is killed too."""
+    run = tmp_path / "run"
+    deepspeed = Path(sys.executable).with_name("deepspeed")
+    parts = ["--num_gpus", 2, "--module", "pipeline.train", *arguments(run, **LONG)]
+    with started(deepspeed, *parts) as process:
+        wait_for_a_step(run, process)
+        (launch_process,) = children(process.pid)
+        ranks = children(launch_process)
+        assert sorted(map(rank_of, ranks)) == ["0", "1"]
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        process.stderr.close()
+        os.kill(process.pid if killed == "deepspeed" else launch_process, signal.SIGKILL)
+        wait_for_end(*ranks, launch_process)
+    resumes(run, [deepspeed, *parts], trained)
+
+
+def test_a_run_started_alone_outlives_its_shell(arguments: Arguments, tmp_path: Path) -> None:
+    run, log = tmp_path / "run", tmp_path / "log"
+    in_background = 'nohup "$@" >"$0" 2>&1 & echo $!; wait'
+    with started("sh", "-c", in_background, log, *command(arguments(run))) as shell:
+        assert shell.stdout
+        process = int(shell.stdout.readline())
+        wait_for(run / "ready", shell)
+        shell.kill()
+        wait_for_end(process)
+    assert len(tensors(run, STEPS)) == 2, log.read_text()
+    assert not (run / "INTERRUPTED").exists() and not (run / "lease.json").exists()
 
 
 def damage(directory: Path, sequences: int, step: int) -> Path:
@@ -335,9 +420,7 @@ def test_a_rank_that_hangs_ends_the_job(arguments: Arguments, tmp_path: Path) ->
     run = tmp_path / "run"
     settings = LONG | {"steps": 1_000_000, "logging__hang_seconds": 5}
     with started(*torchrun("-m", "pipeline.train", *arguments(run, **settings))) as process:
-        wait_for(run / "metrics.jsonl", process)
-        while not lines(run):  # before the first step nobody watches
-            time.sleep(0.01)
+        wait_for_a_step(run, process)  # before that nobody watches
         (second,) = [child for child in children(process.pid) if rank_of(child) == "1"]
         os.kill(second, signal.SIGSTOP)
         # ten times as long as the start took, see PATIENCE
