@@ -119,7 +119,10 @@ def test_without_a_tokenizer_a_small_one_serves(command: Command, tmp_path: Path
         TENFOLD_ROOT=str(tmp_path / "root"),
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert "tokenizer: none at" in result.stdout and "about 200 documents" in result.stdout
+    assert (
+        "this estimate uses one of a small sample" in result.stdout
+        and "about 200 documents" in result.stdout
+    )
     assert contents(tmp_path) == before and not (tmp_path / "root").exists()
 
 
