@@ -1,0 +1,89 @@
+"""Record what this version makes: `python -m tests.golden.record PART...`, see `recording.py`.
+
+A recorded value changes only by this command. Columns, losses and exports are compared with those
+of versions before, so record again only what is meant to change, and say why in the commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pipeline import export, train_tokenizer
+from pipeline.errors import run_command
+from tests.golden import recording
+from tests.golden.recording import CELLS, EXPORTS, FAMILIES, GOLDEN, RUNS, SAVED, TOKENIZERS
+
+PARTS = ("tokenizers", "columns", "runs", "exports")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="+", choices=PARTS, help="what to record again")
+    chosen = parser.parse_args().parts
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        if "tokenizers" in chosen:
+            record_tokenizers()
+        for cell in CELLS if set(chosen) - {"tokenizers"} else ():
+            recording.prepared(cell, work / cell)
+        if "columns" in chosen:
+            write("columns", {cell: recording.described(work / cell) for cell in CELLS})
+        if "runs" in chosen:
+            record_runs(work)
+        if "exports" in chosen:
+            record_exports(work)
+
+
+def record_tokenizers() -> None:
+    """TOKENIZERS, trained on the sample."""
+    shutil.rmtree(TOKENIZERS, ignore_errors=True)
+    for name, recipe in recording.TRAINED.items():
+        recording.call(
+            train_tokenizer.main, "--corpus", "sample", "--recipe", recipe,
+            "--vocab-size", recording.VOCAB_SIZE, "--output", TOKENIZERS / name,
+        )  # fmt: skip
+
+
+def record_runs(work: Path) -> None:
+    """RUNS, as they are after SAVED steps, and the losses of all steps."""
+    jobs: dict[str, list[list[str]]] = {"saved": [], "whole": []}
+    for family in FAMILIES:
+        shards = recording.lesson(work / family)
+        for name, extra in (("saved", ("--stop-at", SAVED)), ("whole", ())):
+            output = work / name / family
+            jobs[name].append(recording.run_arguments(family, shards, output, *extra))
+    recording.train(jobs["saved"] + jobs["whole"], work / "jobs.json")
+    shutil.rmtree(RUNS, ignore_errors=True)
+    for family in FAMILIES:
+        run = work / "saved" / family
+        shutil.copytree(run / "checkpoints", RUNS / family / "checkpoints")
+        shutil.copy(run / "metrics.jsonl", RUNS / family)
+        content = json.loads((run / "run.json").read_bytes())
+        content["data"][0]["directory"] = f"shards/{family}"
+        (RUNS / family / "run.json").write_text(json.dumps(content, indent=1))
+    write("losses", {family: recording.losses(work / "whole" / family) for family in FAMILIES})
+
+
+def record_exports(work: Path) -> None:
+    """EXPORTS of RUNS, and their logits."""
+    shutil.rmtree(EXPORTS, ignore_errors=True)
+    EXPORTS.mkdir()
+    for family in FAMILIES:
+        recording.call(
+            export.main, RUNS / family, "--data", work / family, "--output", EXPORTS / family
+        )
+    write("logits", {family: recording.logits(EXPORTS / family) for family in FAMILIES})
+
+
+def write(name: str, values: dict[str, Any]) -> None:
+    """Put recorded values in their file."""
+    (GOLDEN / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    run_command(main, at_once=True)

@@ -1,0 +1,222 @@
+"""What is recorded of this version's shards, runs and exports, and how it is measured.
+
+`record.py` writes the recorded values and fixtures, `test_recorded.py` compares with them:
+
+    columns.json    hashes of the columns of shards by cell, and their fingerprints
+    losses.json     metrics of 20 steps by family
+    logits.json     what transformers computes with the exports
+    tokenizers/     four small ones of the sample
+    runs/           a run of each family, saved after ten steps
+    exports/        the same, as folders of transformers
+
+Only commands and public readers are used, so that moving a module does not touch this file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import torch
+import transformers
+
+from pipeline import prepare
+from tests.pipeline.conftest import WORKER, hold_out_less, launch
+
+GOLDEN = Path(__file__).parent
+TOKENIZERS, RUNS, EXPORTS = GOLDEN / "tokenizers", GOLDEN / "runs", GOLDEN / "exports"
+VOCAB_SIZE = 512
+
+TRAINED = {
+    "byte-bpe": "roberta_tiny", "wordpiece-cased": "spanbert_tiny",
+    "wordpiece-uncased": "bert_tiny", "unigram": "albert_tiny",
+}  # fmt: skip
+"""Tokenizers, and a recipe that trains each."""
+
+CELLS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "roberta": ("roberta_tiny", "byte-bpe", ()),
+    "bert": ("bert_tiny", "wordpiece-uncased", ()),
+    "albert": ("albert_tiny", "unigram", ()),
+    "electra": (
+        "electra_tiny", "wordpiece-uncased",
+        ("data.mask_mode=per-epoch", "data.duplicates=0"),
+    ),
+    "spanbert": ("spanbert_tiny", "wordpiece-cased", ()),
+    "doc_sentences": (
+        "roberta_tiny", "byte-bpe",
+        ("data.format=doc_sentences", "data.masking=whole_word", "data.mask_mode=static",
+         "data.duplicates=1"),
+    ),
+    "sentence_pair": (
+        "bert_tiny", "wordpiece-cased",
+        ("data.format=sentence_pair", "data.segments.draws=2", "data.masking=ngram",
+         "data.lower_case=false"),
+    ),
+}  # fmt: skip
+"""Recipe, tokenizer and settings of some shards. Every row format, mask scheme and kind of
+tokenizer is in at least one; the first five are what the families train on."""
+
+FAMILIES = ("roberta", "bert", "albert", "electra", "spanbert")
+STEPS, SAVED = 20, 10
+SETTINGS: dict[str, object] = {
+    "encoder.layers": 2, "encoder.width": 16, "encoder.heads": 2, "encoder.feed_forward": 32,
+    "encoder.dropout": 0.1, "encoder.initializer_range": 0.2,
+    "optimizer.kind": "lamb", "optimizer.peak_lr": 0.02,
+    "batch.sequences": 16, "batch.per_device": 8, "steps": STEPS, "schedule.warmup_steps": 2,
+    "validation.every": STEPS, "checkpoint.every": SAVED, "logging.every": 1,
+}  # fmt: skip
+"""Of a run of a second or two whose checkpoint is small."""
+FAMILY_SETTINGS: dict[str, dict[str, object]] = {
+    "albert": {"encoder.embedding_width": 8},
+    "electra": {
+        "encoder.embedding_width": 8,
+        "objective.generator.layers": 0.5,
+        "objective.generator.width": 0.5,
+    },
+}
+
+COUNTS = ("sequences", "tokens", "predictions")
+"""Metrics that are recorded beside losses."""
+
+
+def call(main: Callable[[], None], *arguments: object) -> None:
+    """A command in this process."""
+    before = sys.argv
+    sys.argv = ["command", *map(str, arguments)]
+    try:
+        main()
+    finally:
+        sys.argv = before
+
+
+def prepared(cell: str, output: Path) -> Path:
+    """The sample as the shards of a cell."""
+    recipe, tokenizer, settings = CELLS[cell]
+    sizes = (f"data.vocab_size={VOCAB_SIZE}", "data.duplicates=2")
+    changes = [word for text in (*sizes, *settings) for word in ("--set", text)]
+    call(
+        prepare.main, "--corpus", "sample", "--recipe", recipe, "--workers", 1,
+        "--tokenizer", TOKENIZERS / tokenizer, "--output", output, *changes,
+    )  # fmt: skip
+    return output
+
+
+def files(directory: Path, manifest: dict[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Files of shards in order, each with what it holds: split, then rows or which mask.
+
+    The only function that knows where shards lie.
+    """
+    for shard in manifest["shards"]:
+        yield f"{shard['split']} rows", directory / shard["file"]
+        for number, mask in enumerate(shard["masks"]):
+            yield f"{shard['split']} mask-{number}", directory / mask["file"]
+
+
+def described(directory: Path) -> dict[str, Any]:
+    """What is recorded of shards: fingerprint, versions, rows of each shard, hashes of columns."""
+    manifest = json.loads((directory / "manifest.json").read_bytes())
+    tables: dict[str, list[pa.Table]] = {}
+    for name, path in files(directory, manifest):
+        with pa.memory_map(str(path)) as source:
+            tables.setdefault(name, []).append(pa.ipc.open_file(source).read_all())
+    found = {
+        f"{name} {column}": _hash(pa.chunked_array([c for t in parts for c in t[column].chunks]))
+        for name, parts in tables.items()
+        for column in parts[0].column_names
+    }
+    documents = pq.read_table(directory / "documents.parquet")
+    found |= {f"documents {name}": _hash(documents[name]) for name in documents.column_names}
+    return {
+        "fingerprint": manifest["fingerprint"],
+        "versions": {name: manifest["engine"][name] for name in manifest["engine"]},
+        "tokenizer": manifest["tokenizer"]["sha256"],
+        "rows": {
+            name: [len(part) for part in parts] for name, parts in tables.items() if "rows" in name
+        },
+        "columns": found,
+    }
+
+
+def _hash(column: pa.ChunkedArray) -> str:
+    """The type of a column, and a hash of its values, whatever chunks they are in."""
+    digest = hashlib.sha256()
+    _feed(digest, column.combine_chunks())
+    return f"{column.type} {digest.hexdigest()[:32]}"
+
+
+def _feed(digest: Any, array: pa.Array) -> None:
+    """Put the values of an array, and the lengths of those that have any, in a hash."""
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    digest.update(array.is_valid().to_numpy(zero_copy_only=False).tobytes())
+    array = array.drop_null()
+    if pa.types.is_list(array.type):
+        _feed(digest, array.value_lengths())
+        _feed(digest, array.flatten())
+    elif pa.types.is_binary(array.type) or pa.types.is_string(array.type):
+        _feed(digest, pc.binary_length(array))
+        digest.update(b"".join(value.as_buffer() for value in array))
+    else:
+        digest.update(np.ascontiguousarray(array.to_numpy(zero_copy_only=False)).tobytes())
+
+
+def run_arguments(family: str, shards: Path, output: Path, *extra: object) -> list[str]:
+    """The arguments of pipeline.train for the run of a family."""
+    parts = [CELLS[family][0], "--data", shards, "--output", output, *extra]
+    sizes = {"data.vocab_size": VOCAB_SIZE, "data.duplicates": 2}
+    changes = [f"{name}={value}" for name, value in (sizes | SETTINGS).items()]
+    changes += CELLS[family][2]
+    changes += [f"{name}={value}" for name, value in FAMILY_SETTINGS.get(family, {}).items()]
+    return [*map(str, parts), *(word for text in changes for word in ("--set", text))]
+
+
+def lesson(shards: Path) -> Path:
+    """The same shards for runs: with little held out, so that validation takes no time."""
+    return hold_out_less(shards, shards.with_name(f"{shards.name}-lesson"))
+
+
+def train(jobs: list[list[str]], file: Path) -> None:
+    """Runs one after the other in one process of one thread; file: for their arguments."""
+    file.write_text(json.dumps(jobs))
+    result = launch(sys.executable, WORKER, file)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def losses(run: Path) -> dict[str, dict[str, float]]:
+    """Losses of a run by step, of training and of all that is held out, and what they count."""
+    found: dict[str, dict[str, float]] = {}
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        values = json.loads(line)
+        found.setdefault(str(values["step"]), {}).update(
+            (name, value)
+            for name, value in values.items()
+            if name in COUNTS or (name.endswith("loss") and value is not None)
+        )
+    return found
+
+
+def logits(folder: Path) -> dict[str, list[list[float]]]:
+    """A few of what transformers computes for one row of ids with the models of an export."""
+    ids = torch.arange(5, VOCAB_SIZE, 37)[None]
+    found = {}
+    for config in sorted(folder.rglob("config.json")):
+        kind = getattr(transformers, json.loads(config.read_bytes())["architectures"][0])
+        model, report = kind.from_pretrained(config.parent, output_loading_info=True)
+        assert not any(report.values()), report
+        with torch.no_grad():
+            outputs = model.eval()(ids)
+        for name, values in outputs.items():
+            values = values.reshape(-1, values.shape[-1])[:, :6]
+            found[f"{kind.__name__} {name}"] = values.double().tolist()
+    return found

@@ -1,0 +1,121 @@
+"""Shards, runs and exports are those of the version that recorded them, see `recording.py`.
+
+A difference means that users' shards, runs or folders changed: fix the code. Where a change is
+wanted, record again with `python -m tests.golden.record`, and say so in the commit.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from pipeline import export
+from tests.golden import recording
+from tests.golden.recording import CELLS, EXPORTS, FAMILIES, GOLDEN, RUNS, SAVED, STEPS
+
+FROM_OUTSIDE = ("ids", "unicode")
+"""Versions in a manifest that are not of our rules: of `tokenizers` and of Python."""
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """The content of a file of recorded values."""
+    values: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_bytes())
+    return values
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the shards of every cell."""
+    folder = tmp_path_factory.mktemp("cells")
+    for cell in CELLS:
+        recording.prepared(cell, folder / cell)
+    return folder
+
+
+def same_from_outside(shards: Path, cell: str) -> bool:
+    """Whether `tokenizers` and Python are those of the recording, as far as fingerprints know."""
+    found = json.loads((shards / cell / "manifest.json").read_bytes())["engine"]
+    expected = recorded("columns")[cell]["versions"]
+    return all(found[name] == expected[name] for name in FROM_OUTSIDE)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_columns(shards: Path, cell: str) -> None:
+    """Rows, masks and documents, to the bit."""
+    expected, found = recorded("columns")[cell], recording.described(shards / cell)
+    if not same_from_outside(shards, cell):  # another fingerprint, and still the same columns
+        for values in (expected, found):
+            values["fingerprint"] = ""
+            values["versions"] |= dict.fromkeys(FROM_OUTSIDE, "")
+    assert found == expected
+
+
+def test_every_format_scheme_and_tokenizer_is_recorded(shards: Path) -> None:
+    found = [json.loads((shards / cell / "manifest.json").read_bytes())["data"] for cell in CELLS]
+    assert {data["format"] for data in found} == {
+        "full_sentences", "doc_sentences", "segment_pair", "sentence_pair", "single_segment",
+    }  # fmt: skip
+    assert {data["masking"] for data in found} == {
+        "token", "whole_word", "ngram", "span", "electra",
+    }  # fmt: skip
+    assert {(data["tokenizer"], data["lower_case"]) for data in found} == {
+        ("byte-bpe", False), ("wordpiece", False), ("wordpiece", True), ("unigram", True),
+    }  # fmt: skip
+    labels = {data.get("segments.label") for data in found if data["format"] == "segment_pair"}
+    assert labels == {"none", "next", "order"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, shards: Path) -> Path:
+    """A folder of runs: `new` ones, and `resumed`, which continue those that were recorded."""
+    folder = tmp_path_factory.mktemp("runs")
+    jobs = []
+    for family in FAMILIES:
+        lesson = recording.lesson(shards / family)
+        shutil.copytree(RUNS / family, folder / "resumed" / family)
+        for name in ("new", "resumed") if same_from_outside(shards, family) else ("new",):
+            jobs.append(recording.run_arguments(family, lesson, folder / name / family))
+    recording.train(jobs, folder / "jobs.json")
+    return folder
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", ["new", "resumed"])
+def test_losses(runs: Path, shards: Path, name: str, family: str) -> None:
+    """Losses of a run, and of the rest of a run that was saved by the version that recorded it."""
+    if name == "resumed" and not same_from_outside(shards, family):
+        pytest.skip("shards have another fingerprint with these versions of tokenizers and Python")
+    expected, found = recorded("losses")[family], recording.losses(runs / name / family)
+    assert list(found) == [str(step) for step in range(1, STEPS + 1)]
+    for step in range(1 if name == "new" else SAVED + 1, STEPS + 1):
+        assert found[str(step)] == pytest.approx(expected[str(step)], rel=1e-5), step
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_saved_run_opens(shards: Path, tmp_path: Path, family: str) -> None:
+    """Its export has the recorded weights, to the bit."""
+    run, folder = tmp_path / "run", tmp_path / "export"
+    shutil.copytree(RUNS / family, run)
+    recording.call(export.main, run, "--data", shards / family, "--output", folder)
+    expected = {path.relative_to(EXPORTS / family) for path in (EXPORTS / family).rglob("*.*")}
+    assert {path.relative_to(folder) for path in folder.rglob("*.*")} == expected
+    for path in expected:
+        if path.suffix == ".safetensors":
+            weights, theirs = load_file(folder / path), load_file(EXPORTS / family / path)
+            assert weights.keys() == theirs.keys()
+            for name, weight in weights.items():
+                assert weight.equal(theirs[name]), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_export_loads_in_transformers(family: str) -> None:
+    expected, found = recorded("logits")[family], recording.logits(EXPORTS / family)
+    assert found.keys() == expected.keys()
+    for name, values in found.items():
+        for row, theirs in zip(values, expected[name], strict=True):
+            assert row == pytest.approx(theirs, rel=1e-5, abs=1e-5), name
