@@ -57,7 +57,8 @@ def record_runs(work: Path) -> None:
         for name, extra in (("saved", ("--stop-at", SAVED)), ("whole", ())):
             output = work / name / family
             jobs[name].append(recording.run_arguments(family, shards, output, *extra))
-    recording.train(jobs["saved"] + jobs["whole"], work / "jobs.json")
+    failure = recording.train(jobs["saved"] + jobs["whole"], work / "jobs.json")
+    assert not failure, failure
     shutil.rmtree(RUNS, ignore_errors=True)
     for family in FAMILIES:
         run = work / "saved" / family
