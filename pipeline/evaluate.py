@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from model.hugging_face import Model
-from pipeline.command import Parser
+from pipeline.command_line import Parser
 from pipeline.data.reading import Dataset, check_datasets
 from pipeline.data.shards import VALIDATION
 from pipeline.data.tokenizer_folders import read_vocabulary

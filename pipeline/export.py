@@ -10,7 +10,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from pipeline.command import Parser
+from pipeline.command_line import Parser
 from pipeline.data.reading import Dataset
 from pipeline.data.shards import VALIDATION
 from pipeline.errors import CheckpointError, ConfigError, run_command

@@ -17,20 +17,22 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pipeline.command import Parser
+from pipeline.command_line import Parser
 from pipeline.data import shards
-from pipeline.data.corpora import describe_cut
+from pipeline.data.corpora import corpus_sources, describe_cut
 from pipeline.data.masking import KEPT, MASK, RANDOM
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
 from pipeline.data.statistics import Drawn, Ragged, Statistics, measure, read_masks
+from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_json import UNIGRAM
 from pipeline.data.verification import verify
 from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.vocabulary_report import report
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.inspect_documents import holds_documents, inspect_documents
-from pipeline.train_tokenizer import print_tokenizer
+from pipeline.train_tokenizer import REPORT_BYTES, sample_texts
 
 _CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}
 _PAIRS = {
@@ -329,3 +331,13 @@ def _parse() -> argparse.Namespace:
 if __name__ == "__main__":
     run_command(main)
     sys.exit(0)
+
+
+def print_tokenizer(directory: Path) -> None:
+    """What a tokenizer folder does to the text that comes with the code."""
+    vocabulary = read_vocabulary(directory)
+    _, sources = corpus_sources("sample", [])
+    case = "uncased" if vocabulary.lower_case else "cased"
+    print(f"{directory}: {vocabulary.kind}, {case}, {vocabulary.size:,} ids; on the sample corpus:")
+    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, Counts())):
+        print(f"  {line}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from pipeline.command import cores, data_root
+from pipeline.command_line import cores, data_root
 from pipeline.data.corpora import corpus_sources, describe_input
 from pipeline.data.decided import Decided, newest
 from pipeline.data.document_page import page
@@ -16,9 +16,9 @@ from pipeline.data.document_report import report
 from pipeline.data.document_statistics import Decide, DocumentStatistics, find, keep_all
 from pipeline.data.documents import cut
 from pipeline.data.extraction import extracted
-from pipeline.data.files import write_whole
 from pipeline.data.records import Source
 from pipeline.data.workers import local_team
+from pipeline.files import write_whole
 
 _PIECE_BYTES = 8 << 20
 _NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}

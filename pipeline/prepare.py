@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.command import chosen_recipe, cores, data_root, downloads
+from pipeline.command_line import chosen_recipe, cores, data_root, downloads
 from pipeline.data import assembly, shards, splits
 from pipeline.data.corpora import corpus_sources, describe_cut, describe_input, limit_sites
 from pipeline.data.dedup import decide, plan_selection
@@ -23,7 +23,6 @@ from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.estimate import describe, estimate
 from pipeline.data.explanation import explain
 from pipeline.data.extraction import extracted
-from pipeline.data.files import remove_temporaries
 from pipeline.data.fitness import require_fit
 from pipeline.data.groups import most_text, require_size
 from pipeline.data.identity import engine_versions, shard_identity
@@ -42,6 +41,7 @@ from pipeline.data.validation import validation_thresholds
 from pipeline.data.work import WORK, WorkDirectory, work_directory
 from pipeline.data.workers import Team, do_tasks, local_team, share, unfinished
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import remove_temporaries
 from pipeline.prepare_arguments import prepare_arguments
 from pipeline.prepare_tokenizer import ChosenTokenizer, Places, find_tokenizer, read_existing
 from pipeline.run import Data, Run, max_predictions, shard_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pipeline.command import Parser, add_input_arguments, add_recipe_arguments
+from pipeline.command_line import Parser, add_input_arguments, add_recipe_arguments
 from pipeline.data.dedup import DEDUP
 from pipeline.data.groups import group_of
 from pipeline.data.source_table import GROUPS

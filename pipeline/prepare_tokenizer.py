@@ -21,16 +21,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.command import data_root
+from pipeline.command_line import data_root
 from pipeline.data.corpora import SAMPLE, describe_corpus, is_named
-from pipeline.data.files import make_directory, remove_temporaries, sync_directory
 from pipeline.data.identity import file_identity
 from pipeline.data.records import Source
 from pipeline.data.source_table import CORPORA
 from pipeline.data.tokenizer_folders import read_vocabulary, trained_on
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.data.work import one_at_a_time
 from pipeline.errors import ConfigError
+from pipeline.files import make_directory, one_at_a_time, remove_temporaries, sync_directory
 from pipeline.run import Data
 from pipeline.settings import fingerprint
 from pipeline.train_tokenizer import SAMPLE_BYTES, train_tokenizer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from pipeline.command import (
+from pipeline.command_line import (
     Parser,
     add_input_arguments,
     add_recipe_arguments,
@@ -30,7 +30,7 @@ from pipeline.data.records import Source
 from pipeline.data.remote import local_inputs
 from pipeline.data.splits import cut_tasks
 from pipeline.data.text_batches import Counts, read_batches
-from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
+from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_json import SPECIALS
 from pipeline.data.tokenizer_training import train
 from pipeline.data.vocabulary import Vocabulary
@@ -100,16 +100,6 @@ def sample_texts(sources: list[Source], sample_bytes: int, counts: Counts) -> It
                     break
             if taken >= quota:
                 break
-
-
-def print_tokenizer(directory: Path) -> None:
-    """What a tokenizer folder does to the text that comes with the code."""
-    vocabulary = read_vocabulary(directory)
-    _, sources = corpus_sources("sample", [])
-    case = "uncased" if vocabulary.lower_case else "cased"
-    print(f"{directory}: {vocabulary.kind}, {case}, {vocabulary.size:,} ids; on the sample corpus:")
-    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, Counts())):
-        print(f"  {line}")
 
 
 def main() -> None:

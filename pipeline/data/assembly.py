@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 
 from pipeline.data import shards
 from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
-from pipeline.data.files import sync_directory, whole_file, write_whole
 from pipeline.data.masking import Masking
 from pipeline.data.shards import MaskFile, Shard
 from pipeline.data.splits import Job, Task, part_marker, task_marker
 from pipeline.data.text_batches import Counts
 from pipeline.errors import DataError
+from pipeline.files import sync_directory, whole_file, write_whole
 
 VALIDATION_ROWS = 32_768
 """Rows of a validation shard: splits hold few each, so theirs are put together."""

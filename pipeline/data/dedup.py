@@ -30,16 +30,15 @@ from pipeline.data.contamination import Evaluation
 from pipeline.data.decisions import SCHEMA
 from pipeline.data.document_filters import Filters
 from pipeline.data.documents import READING_VERSION
-from pipeline.data.files import make_directory, sync_directory, whole_file
 from pipeline.data.identity import file_identity
 from pipeline.data.likeness import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers, find_roots
 from pipeline.data.records import Source
 from pipeline.data.shingles import SHINGLES_VERSION
 from pipeline.data.splits import Task
 from pipeline.data.survey import SURVEY_VERSION, Rules, Survey, SurveyTask, signed_documents
-from pipeline.data.work import one_at_a_time
 from pipeline.data.workers import Team, do_tasks, share
 from pipeline.errors import DataError
+from pipeline.files import make_directory, one_at_a_time, sync_directory, whole_file
 from pipeline.settings import fingerprint
 
 DEDUP: dict[str, Likeness | None] = {"none": None, "exact": EXACT, "near": NEAR}

@@ -20,7 +20,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.files import make_directory
 from pipeline.data.identity import file_ends
 from pipeline.data.mediawiki import read_articles
 from pipeline.data.raw_parquet import EXTRACTION_MARK
@@ -28,8 +27,8 @@ from pipeline.data.records import EXTRACTED, BadRecord, Extract, Format, Source
 from pipeline.data.tar_archives import TAR_VERSION, read_tar
 from pipeline.data.web import WEB_VERSION, read_pages, read_web
 from pipeline.data.wikitext import WIKITEXT_VERSION
-from pipeline.data.work import only_once
 from pipeline.data.workers import Team, do_tasks
+from pipeline.files import make_directory, only_once
 from pipeline.settings import fingerprint
 
 SCHEMA = pa.schema(

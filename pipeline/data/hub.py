@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from pipeline.data.files import remove_temporaries, whole_file, write_whole
 from pipeline.data.source_table import Hub
-from pipeline.data.work import one_at_a_time
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import one_at_a_time, remove_temporaries, whole_file, write_whole
 
 MARKER = ".fetched.json"
 """Appears last: what the directory holds; hidden, so that it is not read as text."""

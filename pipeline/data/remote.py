@@ -27,9 +27,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from pipeline.data.files import remove_temporaries, whole_file
-from pipeline.data.work import one_at_a_time
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import one_at_a_time, remove_temporaries, whole_file
 from pipeline.settings import fingerprint
 
 _AT_ONCE = 4

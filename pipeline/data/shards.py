@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.ipc
 import xxhash
 
-from pipeline.data.files import whole_file, write_whole
 from pipeline.data.masking import Masking, Masks
 from pipeline.data.sequences import Rows
 from pipeline.errors import DataError
+from pipeline.files import whole_file, write_whole
 
 SCHEMA_VERSION = 1
 BATCH_ROWS = 1024

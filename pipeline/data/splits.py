@@ -23,7 +23,6 @@ from pipeline.data import shards
 from pipeline.data.byte_level import return_memory
 from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
 from pipeline.data.documents import cut
-from pipeline.data.files import write_whole
 from pipeline.data.masking import Masking
 from pipeline.data.packing import count_tokens, pack
 from pipeline.data.records import Piece, Source
@@ -34,6 +33,7 @@ from pipeline.data.text_batches import Batch, Counts, add_counts, read_kept
 from pipeline.data.tokens import CHECKED_SHARE, Encoder
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
+from pipeline.files import write_whole
 from pipeline.run import Data
 
 SPLITS_VERSION = 1

@@ -21,7 +21,7 @@ from pipeline.data.likeness import EXACT, Likeness
 from pipeline.data.shingles import Words, have_run, signatures, word_hashes
 from pipeline.data.splits import Task
 from pipeline.data.text_batches import Batch, Counts, read_batches
-from pipeline.data.work import only_once
+from pipeline.files import only_once
 
 SURVEY_VERSION = 1
 """Goes up when the same documents come out differently."""

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.data.files import write_whole
 from pipeline.data.tokenizer_json import (
     BYTE_BPE,
     CONTINUATION,
@@ -28,6 +27,7 @@ from pipeline.data.tokenizer_json import (
 )
 from pipeline.data.vocabulary import Vocabulary, vocabulary
 from pipeline.errors import DataError
+from pipeline.files import write_whole
 
 ROBERTA_SIZE = 50_265
 LAYOUTS = (

@@ -11,13 +11,13 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from pipeline.data.files import whole_file, write_whole
 from pipeline.errors import DataError
+from pipeline.files import one_at_a_time, write_whole
 
 WORK = ".work"
 _LOCK = "lock"
@@ -129,26 +129,3 @@ def _check_plan(directory: Path, content: dict[str, Any]) -> None:
                 f"{directory.parent} holds unfinished work of another recipe, input, tokenizer or "
                 f"version; remove {directory} to begin anew, or name another --output"
             )
-
-
-@contextmanager
-def one_at_a_time(path: Path) -> Iterator[None]:
-    """Wait until this process alone holds the file `path`; on a file system without locks, hope."""
-    with path.open("w") as lock:
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def only_once(target: Path) -> Iterator[Path | None]:
-    """A temporary path, which becomes `target` as `files.whole_file` says; None when it is there.
-
-    Of several that want the same file one makes it, and the others wait.
-    """
-    with one_at_a_time(target.with_name(f".{target.stem}.lock")):
-        if target.exists():
-            yield None
-            return
-        with whole_file(target) as temporary:
-            yield temporary

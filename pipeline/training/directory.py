@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.data.files import write_whole
 from pipeline.errors import CheckpointError
+from pipeline.files import write_whole
 from pipeline.training.checkpoint import CHECKPOINTS, saved_steps
 from pipeline.training.file_system import check_renames
 from pipeline.training.lease import LEASE, hold

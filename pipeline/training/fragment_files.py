@@ -24,8 +24,8 @@ from typing import Any, BinaryIO
 import torch
 import xxhash
 
-from pipeline.data.files import sync_directory
 from pipeline.errors import CheckpointError
+from pipeline.files import sync_directory
 from pipeline.training.optim import FragmentState
 
 KINDS = ("weight", "exp_avg", "exp_avg_sq")

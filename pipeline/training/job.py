@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.command import Parser, chosen_recipe
+from pipeline.command_line import Parser, chosen_recipe
 from pipeline.errors import ConfigError
 from pipeline.recipes import RECIPES
 from pipeline.run import Run

@@ -28,8 +28,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.data.files import write_whole
 from pipeline.errors import EXIT_USER_ERROR, CheckpointError
+from pipeline.files import write_whole
 from pipeline.training.processes import started
 
 LEASE = "lease.json"

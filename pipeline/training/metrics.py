@@ -47,8 +47,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from pipeline.data.files import write_whole
 from pipeline.errors import CheckpointError, DataError
+from pipeline.files import write_whole
 
 METRICS = "metrics.jsonl"
 CURVE = "loss.png"

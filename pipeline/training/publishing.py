@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from pipeline.data.files import sync_directory, write_whole
 from pipeline.errors import CheckpointError, PipelineError
+from pipeline.files import sync_directory, write_whole
 from pipeline.training.checkpoint import (
     CHECKPOINTS,
     FORMAT,

@@ -30,10 +30,10 @@ from model.hugging_face import (
 )
 from model.objectives import MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
-from pipeline.data.files import sync_directory, write_whole
 from pipeline.data.loader import Loader
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.errors import CheckpointError
+from pipeline.files import sync_directory, write_whole
 from pipeline.run import Run
 from pipeline.settings import from_dict
 from pipeline.training.checkpoint import Checkpoint, choose_from, open_checkpoint

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import torch
 
-from pipeline.data.files import write_whole
 from pipeline.errors import DataError
+from pipeline.files import write_whole
 from pipeline.training.directory import SLOW_NODES
 
 SLOW = 1.2

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.files import write_whole
 from pipeline.errors import DataError
+from pipeline.files import write_whole
 
 
 @pytest.mark.parametrize("lasting", [True, False])
@@ -25,7 +25,7 @@ def test_a_failed_write_leaves_the_old_file(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pipeline.data.files.os.fsync", full)
+    monkeypatch.setattr("pipeline.files.os.fsync", full)
     with pytest.raises(DataError, match="No space left on device"):
         write_whole(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"old"

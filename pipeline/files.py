@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.errors import DataError
@@ -74,3 +75,26 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Wait until this process alone holds the file `path`; on a file system without locks, hope."""
+    with path.open("w") as lock:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def only_once(target: Path) -> Iterator[Path | None]:
+    """A temporary path, which becomes `target` as `files.whole_file` says; None when it is there.
+
+    Of several that want the same file one makes it, and the others wait.
+    """
+    with one_at_a_time(target.with_name(f".{target.stem}.lock")):
+        if target.exists():
+            yield None
+            return
+        with whole_file(target) as temporary:
+            yield temporary
