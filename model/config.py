@@ -11,7 +11,7 @@ VOCABULARY_MULTIPLE = 128
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncoderConfig:
-    """Sizes of the encoder; the fields of `pipeline.run.Encoder`, and the vocabulary's size."""
+    """Sizes of the encoder; the fields of `config.run.Encoder`, and the vocabulary's size."""
 
     vocab_size: int
     """Ids of the vocabulary, special tokens included."""

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
+from pipeline.config.run import Run
+from pipeline.config.settings import override
 from pipeline.errors import ConfigError
 from pipeline.recipes import RECIPES, recipe
-from pipeline.run import Run
-from pipeline.settings import override
 
 DEFAULT_RECIPE = "roberta_base"
 

@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 
 from pipeline.command_line import chosen_recipe, cores, data_root, downloads
+from pipeline.config.run import Data, Run, max_predictions, shard_settings
+from pipeline.config.settings import fingerprint
 from pipeline.data import assembly, shards, splits
 from pipeline.data.corpora import corpus_sources, describe_cut, describe_input, limit_sites
 from pipeline.data.dedup import decide, plan_selection
@@ -44,8 +46,6 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.files import remove_temporaries
 from pipeline.prepare_arguments import prepare_arguments
 from pipeline.prepare_tokenizer import ChosenTokenizer, Places, find_tokenizer, read_existing
-from pipeline.run import Data, Run, max_predictions, shard_settings
-from pipeline.settings import fingerprint
 from pipeline.train_tokenizer import sample_texts
 
 

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.command_line import data_root
+from pipeline.config.run import Data
+from pipeline.config.settings import fingerprint
 from pipeline.data.corpora import SAMPLE, describe_corpus, is_named
 from pipeline.data.identity import file_identity
 from pipeline.data.records import Source
@@ -30,8 +32,6 @@ from pipeline.data.tokenizer_folders import read_vocabulary, trained_on
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import ConfigError
 from pipeline.files import make_directory, one_at_a_time, remove_temporaries, sync_directory
-from pipeline.run import Data
-from pipeline.settings import fingerprint
 from pipeline.train_tokenizer import SAMPLE_BYTES, train_tokenizer
 
 ENOUGH_IDS = 0.98

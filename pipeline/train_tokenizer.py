@@ -22,6 +22,7 @@ from pipeline.command_line import (
     data_root,
     downloads,
 )
+from pipeline.config.run import Data
 from pipeline.data.corpora import corpus_sources, describe_corpus, limit_sites
 from pipeline.data.extraction import extracted
 from pipeline.data.fitness import require_fit
@@ -37,7 +38,6 @@ from pipeline.data.vocabulary import Vocabulary
 from pipeline.data.vocabulary_report import report
 from pipeline.data.workers import local_team
 from pipeline.errors import ConfigError, DataError, run_command
-from pipeline.run import Data
 
 SAMPLE_BYTES = 1 << 30
 """Of cleaned text. 50,265 tokens are settled well before; `tokenizers` needs about 5 GB for it."""

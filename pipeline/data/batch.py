@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from pipeline.config.formats import PAIR_FORMATS, SEPARATORS
 from pipeline.data import batches
 from pipeline.data.bijection import IntArray
 from pipeline.data.boundaries import boundary_targets
 from pipeline.data.draws import draws
 from pipeline.data.order import Located
 from pipeline.data.shards import Manifest
-from pipeline.formats import PAIR_FORMATS, SEPARATORS
 
 
 class Counts(NamedTuple):

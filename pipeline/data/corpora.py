@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from pipeline.config.settings import nearest
 from pipeline.data.documents import sniff
 from pipeline.data.groups import group_of, member_inputs, require_members
 from pipeline.data.records import FORMAT_NAMES, PlainText, Source
 from pipeline.data.source_table import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.errors import ConfigError, DataError
-from pipeline.settings import nearest
 
 SAMPLE = "sample"
 _SAMPLE_FILES = Path(__file__).parent / "sample"

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.config.settings import fingerprint
 from pipeline.data.cleaning import CLEANING_VERSION
 from pipeline.data.contamination import Evaluation
 from pipeline.data.decisions import SCHEMA
@@ -39,7 +40,6 @@ from pipeline.data.survey import SURVEY_VERSION, Rules, Survey, SurveyTask, sign
 from pipeline.data.workers import Team, do_tasks, share
 from pipeline.errors import DataError
 from pipeline.files import make_directory, one_at_a_time, sync_directory, whole_file
-from pipeline.settings import fingerprint
 
 DEDUP: dict[str, Likeness | None] = {"none": None, "exact": EXACT, "near": NEAR}
 """By their names on the command line."""

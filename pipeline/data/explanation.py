@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
+from pipeline.config.settings import nearest
 from pipeline.data.source_table import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus, Group, Hub
 from pipeline.errors import ConfigError
-from pipeline.settings import nearest
 
 SAMPLE = "sample"
 _LABEL = 18

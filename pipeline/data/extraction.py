@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.config.settings import fingerprint
 from pipeline.data.identity import file_ends
 from pipeline.data.mediawiki import read_articles
 from pipeline.data.raw_parquet import EXTRACTION_MARK
@@ -29,7 +30,6 @@ from pipeline.data.web import WEB_VERSION, read_pages, read_web
 from pipeline.data.wikitext import WIKITEXT_VERSION
 from pipeline.data.workers import Team, do_tasks
 from pipeline.files import make_directory, only_once
-from pipeline.settings import fingerprint
 
 SCHEMA = pa.schema(
     [

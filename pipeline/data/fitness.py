@@ -12,12 +12,12 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipeline.config.run import Data
 from pipeline.data.documents import cut, read
 from pipeline.data.extraction import FORMATS
 from pipeline.data.records import Record, Source
 from pipeline.data.source_table import CORPORA, Hub
 from pipeline.errors import ConfigError
-from pipeline.run import Data
 
 LETTERS = 20_000
 """Looked at in the first file of a corpus; of fewer than a quarter nothing is said."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import xxhash
 
+from pipeline.config.run import Data, shard_settings
 from pipeline.data import shards
 from pipeline.data.cleaning import CLEANING_VERSION
 from pipeline.data.documents import READERS, READING_VERSION
@@ -21,7 +22,6 @@ from pipeline.data.splits import SPLITS_VERSION
 from pipeline.data.tokens import fast_engine
 from pipeline.data.validation import VALIDATION_VERSION
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.run import Data, shard_settings
 
 _EDGE_BYTES = 1 << 16
 

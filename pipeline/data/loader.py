@@ -20,6 +20,7 @@ from typing import Literal
 
 import numpy as np
 
+from pipeline.config.formats import Attention
 from pipeline.data import batches
 from pipeline.data.background import in_background
 from pipeline.data.batch import NO_EXTRAS, Batch, Counts, Extras, Form
@@ -29,7 +30,6 @@ from pipeline.data.order import Located, Order, Share
 from pipeline.data.reading import READ_THREADS, Dataset
 from pipeline.data.shards import BATCH_ROWS
 from pipeline.errors import ConfigError, DataError
-from pipeline.formats import Attention
 
 READ_AHEAD = 1 / 4
 """Share of a window whose record batches are read ahead, and two steps at least."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.config.run import Data
 from pipeline.data.fitness import require_fit_of_hub
 from pipeline.data.groups import member_inputs, require_members, require_size
 from pipeline.data.hub import fetch, fetched_directory, is_fetched
 from pipeline.data.source_table import CORPORA, GROUPS, Hub
 from pipeline.errors import ConfigError
-from pipeline.run import Data
 
 
 def obtained(

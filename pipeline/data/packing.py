@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from pipeline.config.formats import PAIR_FORMATS, SEGMENT_FIELDS, SEPARATORS
+from pipeline.config.run import Data
 from pipeline.data.pairs import (
     IN_ORDER,
     NEXT,
@@ -19,8 +21,6 @@ from pipeline.data.pairs import (
 )
 from pipeline.data.sequences import PACKING_VERSION, Frame, Rows, Tokens, pack_sentences
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.formats import PAIR_FORMATS, SEGMENT_FIELDS, SEPARATORS
-from pipeline.run import Data
 
 _LABELS = {"none": NO_LABEL, "next": NEXT, "order": ORDER}
 

@@ -339,7 +339,7 @@ def check_datasets(
 ) -> None:
     """DataError unless every dataset was prepared with the run's settings and one tokenizer.
 
-    settings: `pipeline.run.shard_settings` of the run's data section; tokenizer_sha256: of the
+    settings: `config.run.shard_settings` of the run's data section; tokenizer_sha256: of the
     tokenizer that the run began with, "" for a new run, which takes the first dataset's.
     """
     expected = tokenizer_sha256 or datasets[0].manifest.tokenizer["sha256"]

@@ -27,9 +27,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from pipeline.config.settings import fingerprint
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import one_at_a_time, remove_temporaries, whole_file
-from pipeline.settings import fingerprint
 
 _AT_ONCE = 4
 """Files that are copied at a time, where the service's package can do that."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.config.run import Data
 from pipeline.data import shards
 from pipeline.data.byte_level import return_memory
 from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
@@ -34,7 +35,6 @@ from pipeline.data.tokens import CHECKED_SHARE, Encoder
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
 from pipeline.files import write_whole
-from pipeline.run import Data
 
 SPLITS_VERSION = 1
 """Goes into the fingerprint: where splits and parts end decides the rows and their ids."""

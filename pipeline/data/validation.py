@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.config.run import Data
 from pipeline.data.splits import Task
 from pipeline.data.text_batches import Counts, read_kept
 from pipeline.errors import DataError
-from pipeline.run import Data
 
 MINIMUM_DOCUMENTS = 10
 """Held out of a corpus with ten times as many; a smaller one gives a tenth, at least one."""

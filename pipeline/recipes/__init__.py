@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pipeline.config.run import Run
+from pipeline.config.settings import nearest
 from pipeline.errors import ConfigError
 from pipeline.recipes import albert, bert, electra, roberta, spanbert
-from pipeline.run import Run
-from pipeline.settings import nearest
 
 RECIPES: dict[str, Callable[[], Run]] = {
     function.__name__: function

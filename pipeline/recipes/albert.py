@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.config.run import Run
 from pipeline.recipes.bert import bert_base, bert_tiny, with_adam
-from pipeline.run import Run
 
 
 def albert_base() -> Run:

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.config.run import EarlierPhase, Run
 from pipeline.recipes.roberta import roberta_base, roberta_large, roberta_tiny
-from pipeline.run import EarlierPhase, Run
 
 
 def bert_base() -> Run:

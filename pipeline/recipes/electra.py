@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.config.run import Generator, Objective, Run
 from pipeline.recipes.bert import bert_base, bert_large, bert_tiny, with_adam
-from pipeline.run import Generator, Objective, Run
 
 
 def electra_base() -> Run:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.run import (
+from pipeline.config.run import (
     Batch,
     Checkpoint,
     Data,

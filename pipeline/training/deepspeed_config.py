@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.config.run import Run
 from pipeline.errors import ConfigError
-from pipeline.run import Run
 
 FOLDER = Path(__file__).parents[2] / "ds_configs"
 

@@ -26,8 +26,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from pipeline.config.run import Run
 from pipeline.errors import ConfigError
-from pipeline.run import Run
 from pipeline.training.deepspeed_config import DeepSpeedFile, deepspeed_dict
 from pipeline.training.fragments import LogicalParameter, check_logical, cut, read_layout, verify
 from pipeline.training.meeting import fresh_store

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.command_line import Parser, chosen_recipe
+from pipeline.config.run import Run
+from pipeline.config.settings import override
 from pipeline.errors import ConfigError
 from pipeline.recipes import RECIPES
-from pipeline.run import Run
-from pipeline.settings import override
 from pipeline.training.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.initial_weights import NEW
 from pipeline.training.record import read_run

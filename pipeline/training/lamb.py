@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.run import Optimizer
+from pipeline.config.run import Optimizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ import torch
 from tqdm import tqdm
 
 from model.objectives import LossPart, Sums
+from pipeline.config.run import Run
 from pipeline.data.batch import Counts
 from pipeline.data.loader import NO_STEP, Step
 from pipeline.errors import CheckpointError, DataError
-from pipeline.run import Run
 from pipeline.training import loss_parts
 from pipeline.training.checkpoint import State, open_from
 from pipeline.training.cluster import Cluster, StopRequest, spoken_once

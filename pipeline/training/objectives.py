@@ -8,7 +8,7 @@ from model.config import EncoderConfig
 from model.hugging_face import Model
 from model.objectives import MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
-from pipeline.run import Run
+from pipeline.config.run import Run
 from pipeline.training.plan import encoder_config, generator_config
 
 

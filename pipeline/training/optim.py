@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from pipeline.run import Optimizer
+from pipeline.config.run import Optimizer
 from pipeline.training.foreach import ForeachUpdate
 from pipeline.training.fragments import Fragment, Layout, LogicalParameter, view
 from pipeline.training.kernels import CompiledUpdate

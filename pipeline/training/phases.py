@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pipeline.config.run import EarlierPhase, Run, shard_settings
 from pipeline.data.reading import Dataset, check_datasets
 from pipeline.errors import ConfigError
-from pipeline.run import EarlierPhase, Run, shard_settings
 from pipeline.training.plan import Plan, make_plan
 
 

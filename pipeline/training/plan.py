@@ -23,11 +23,11 @@ from model.flops import (
     parameter_count,
     step_flops,
 )
+from pipeline.config.rules import generator_sizes
+from pipeline.config.run import Batch, Run
 from pipeline.data.lines import expected_lines
 from pipeline.data.reading import Dataset
 from pipeline.errors import ConfigError
-from pipeline.legality import generator_sizes
-from pipeline.run import Batch, Run
 from pipeline.training.schedule import sequences_until, sized
 
 

@@ -15,12 +15,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from pipeline.config.run import Run
+from pipeline.config.settings import from_dict, setting_types, to_dict
 from pipeline.data.order import ORDER_VERSION
 from pipeline.data.reading import Dataset
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import write_whole
-from pipeline.run import Run
-from pipeline.settings import from_dict, setting_types, to_dict
 from pipeline.training.checkpoint import State
 
 RECORD = "run.json"

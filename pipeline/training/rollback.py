@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.config.run import Spikes
 from pipeline.data.order import places_of
-from pipeline.run import Spikes
 from pipeline.training.checkpoint import State, saved_steps
 from pipeline.training.readings import Readings, reading_of, with_reading
 

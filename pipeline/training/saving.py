@@ -79,7 +79,7 @@ class Saver:
         before_publishing: Callable[[], None] = lambda: None,
         tell: Callable[[str], None] = print,
     ) -> None:
-        """keep, keep_every: see `pipeline.run.Checkpoint`; saved_step: that is there already.
+        """keep, keep_every: see `config.run.Checkpoint`; saved_step: that is there already.
 
         parameters: of the model, from which the time for the first checkpoint is estimated.
         before_publishing, tell: on rank 0, from its writer's thread.

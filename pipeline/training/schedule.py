@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import sqrt
 
-from pipeline.run import Batch, Run
+from pipeline.config.run import Batch, Run
 
 
 def learning_rate(run: Run, step: int) -> float:

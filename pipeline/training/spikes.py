@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pipeline.run import Spikes
+from pipeline.config.run import Spikes
 
 UNITS = 1 << 16
 """Of a nat: a step's loss, up to 1e8 nats, stays an exact float64 also as a sum over ranks."""

@@ -21,9 +21,9 @@ from model.flops import detection_flops, step_flops
 from model.hugging_face import Model
 from model.objectives import Inputs, MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
+from pipeline.config.run import prediction_count
 from pipeline.data.batch import Counts
 from pipeline.recipes import recipe
-from pipeline.run import prediction_count
 from pipeline.training.loss_parts import loss_sum
 from pipeline.training.plan import encoder_config, generator_config
 from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds

@@ -33,12 +33,12 @@ import pyarrow as pa
 import torch
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling, PreTrainedTokenizerBase
 
+from pipeline.config.settings import override
 from pipeline.data.corpora import corpus_sources
 from pipeline.data.masking import Masking
 from pipeline.data.splits import SPLIT_BYTES, Job, Worker, cut_tasks
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.recipes import recipe
-from pipeline.settings import override
 from tests.benchmarks.text import write_jsonl
 from tests.benchmarks.vocabulary import bench_vocabulary
 

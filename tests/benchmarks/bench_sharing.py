@@ -23,10 +23,10 @@ import torch
 
 from model.hugging_face import logical_parameters
 from model.objectives import Inputs
+from pipeline.config.run import Run
 from pipeline.data.batch import Counts
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
-from pipeline.run import Run
 from pipeline.training import engine as engines
 from pipeline.training.deepspeed_config import read_deepspeed_file
 from pipeline.training.loss_parts import first_count, loss_sum

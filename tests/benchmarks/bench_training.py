@@ -37,9 +37,9 @@ from transformers import DataCollatorForLanguageModeling
 
 from model.hugging_face import logical_parameters, to_hugging_face
 from model.objectives import Inputs, MaskedLanguageModel
+from pipeline.config.run import Run
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
-from pipeline.run import Run
 from pipeline.training import engine as engines
 from pipeline.training.deepspeed_config import read_deepspeed_file
 from pipeline.training.plan import encoder_config

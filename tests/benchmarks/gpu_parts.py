@@ -17,8 +17,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from model.flops import step_flops
 from model.hugging_face import logical_parameters
 from model.objectives import Inputs, MaskedLanguageModel
+from pipeline.config.run import Run, max_predictions
 from pipeline.recipes import recipe
-from pipeline.run import Run, max_predictions
 from pipeline.training.fragments import cut, read_layout
 from pipeline.training.metrics import peak_flops
 from pipeline.training.optim import LogicalOptimizer

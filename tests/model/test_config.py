@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 import pytest
 
 from model.config import EncoderConfig
+from pipeline.config.run import Encoder
 from pipeline.recipes.roberta import roberta_base
-from pipeline.run import Encoder
 from pipeline.training.plan import encoder_config
 from tests.model.conftest import TOY
 

@@ -17,12 +17,12 @@ import pytest
 import torch
 
 from pipeline import prepare
+from pipeline.config.settings import override
 from pipeline.data import shards
 from pipeline.data.order import Order
 from pipeline.data.reading import Dataset
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
-from pipeline.settings import override
 from pipeline.training.job import Job, parse, read_job
 from pipeline.training.objectives import build_model
 from pipeline.training.saved import write_folder

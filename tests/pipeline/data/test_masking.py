@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pipeline.config.run import prediction_count
 from pipeline.data.masking import KEPT, MASK, RANDOM, Masking, Masks, corpus_root, stream_keys
-from pipeline.run import prediction_count
 
 VOCABULARY = 1000
 SPECIAL = np.zeros(VOCABULARY, np.bool_)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline.config.run import Data
+from pipeline.config.settings import override
 from pipeline.data.packing import count_tokens, pack
 from pipeline.data.sequences import Rows, Tokens
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
-from pipeline.run import Data
-from pipeline.settings import override
 
 SIZE = 300
 BOS, PAD, EOS, UNK, MASK = range(5)

@@ -9,7 +9,7 @@ import torch
 
 from model import objectives, replaced_tokens
 from model.hugging_face import logical_parameters
-from pipeline.run import Run
+from pipeline.config.run import Run
 from pipeline.training.objectives import build_model
 
 

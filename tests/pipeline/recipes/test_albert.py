@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from model.flops import parameter_count
+from pipeline.config.settings import override
 from pipeline.recipes import recipe
-from pipeline.settings import override
 from pipeline.training.plan import encoder_config, has_pairs
 from tests.pipeline.recipes.on_meta import sizes
 

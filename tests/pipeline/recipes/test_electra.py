@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.config.settings import override
 from pipeline.recipes import recipe
-from pipeline.settings import override
 from pipeline.training.objectives import build_model
 from pipeline.training.plan import encoder_config, generator_config, parameters_of
 from tests.pipeline.recipes.on_meta import sizes

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import recipes
+from pipeline.config.run import Run
+from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.errors import ConfigError
 from pipeline.recipes import RECIPES, recipe
-from pipeline.run import Run
-from pipeline.settings import from_dict, override, to_dict
 
 RECIPE_FILES = sorted(Path(recipes.__file__).parent.glob("*.py"))
 

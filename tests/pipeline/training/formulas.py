@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from pipeline.run import Optimizer
+from pipeline.config.run import Optimizer
 
 
 class Weight(NamedTuple):

@@ -26,11 +26,11 @@ import torch.distributed as dist
 from model.hugging_face import Model, logical_parameters
 from model.objectives import Inputs
 from model.span_boundary import boundaries
+from pipeline.config.run import Run
+from pipeline.config.settings import override
 from pipeline.data.batch import Counts
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
-from pipeline.run import Run
-from pipeline.settings import override
 from pipeline.training.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.engine import Engine, init_distributed, initialize
 from pipeline.training.loss_parts import first_count, loss_sum

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import nn
 
-from pipeline.run import Run
+from pipeline.config.run import Run
 from pipeline.training.fragments import LogicalParameter
 from pipeline.training.schedule import learning_rate
 from tests.pipeline.training.formulas import Weight, formula_of

@@ -17,12 +17,12 @@ from tokenizers import Tokenizer
 
 from model.hugging_face import Model
 from model.warm_start import Rows
+from pipeline.config.settings import override
 from pipeline.data.reading import Dataset
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.recipes import recipe
-from pipeline.settings import override
 from pipeline.training import initial_weights
 from pipeline.training.evaluation import evaluate, validation_loader
 from pipeline.training.initial_weights import begin_with, check_beginning

@@ -8,10 +8,10 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from pipeline.config.run import Optimizer
+from pipeline.config.settings import override
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
-from pipeline.run import Optimizer
-from pipeline.settings import override
 from pipeline.training.lamb import ADAMW, VARIANTS, rule_of
 from tests.pipeline.training.formulas import FORMULAS
 

@@ -15,12 +15,12 @@ import torch
 
 from model import encoder
 from model.hugging_face import logical_parameters
+from pipeline.config.run import Run
+from pipeline.config.settings import override
 from pipeline.data.reading import Dataset
 from pipeline.data.shards import MANIFEST, read_manifest
 from pipeline.errors import CheckpointError
 from pipeline.recipes import recipe
-from pipeline.run import Run
-from pipeline.settings import override
 from pipeline.training.checkpoint import Alone, open_latest
 from pipeline.training.cluster import StopRequest
 from pipeline.training.feed import Feed

@@ -4,9 +4,9 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from pipeline.config.run import Objective
+from pipeline.config.settings import override
 from pipeline.recipes import recipe
-from pipeline.run import Objective
-from pipeline.settings import override
 from pipeline.training.objectives import OBJECTIVES, build_model
 from pipeline.training.plan import encoder_config
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config.run import Run
+from pipeline.config.settings import override
 from pipeline.data.reading import Dataset
 from pipeline.errors import ConfigError, DataError
 from pipeline.recipes import recipe
-from pipeline.run import Run
-from pipeline.settings import override
 from pipeline.training.phases import as_read, check_lengths, check_shards, runs_of
 
 BERT = recipe("bert_base_published")

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from pipeline.config.settings import override, to_dict
 from pipeline.data.reading import Dataset
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.recipes import recipe
-from pipeline.settings import override, to_dict
 from pipeline.training.record import (
     FREE_SETTINGS,
     Record,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.config.run import Run
+from pipeline.config.settings import override
 from pipeline.data.order import Order, Share
 from pipeline.recipes import recipe
-from pipeline.run import Run
-from pipeline.settings import override
 from pipeline.training.checkpoint import step_name
 from pipeline.training.readings import Reading
 from pipeline.training.rollback import checkpoint_before, skipped_around

@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, RobertaForMaskedLM
 
 from model.objectives import MaskedLanguageModel
+from pipeline.config.settings import override
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.recipes import recipe
-from pipeline.settings import override
 from pipeline.training.plan import encoder_config
 from pipeline.training.saved import load_folder, load_run, write_folder
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.config.run import Run
 from pipeline.data.order import Share
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
-from pipeline.run import Run
 from pipeline.training.schedule import batch_advice, growth, learning_rate, sequences_until
 
 

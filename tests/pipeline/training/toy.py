@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from pipeline.config.run import Run
 from pipeline.recipes import recipe
-from pipeline.run import Run
 from pipeline.training.lamb import VARIANTS
 from tests.pipeline.training import plain
 from tests.pipeline.training.plain import wide

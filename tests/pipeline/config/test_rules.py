@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.config.rules import INTERVALS
+from pipeline.config.run import Run
+from pipeline.config.settings import override, setting_types
 from pipeline.errors import ConfigError
-from pipeline.legality import INTERVALS
 from pipeline.recipes import recipe
-from pipeline.run import Run
-from pipeline.settings import override, setting_types
 
 RUN = recipe("roberta_base")
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from pipeline.config.formats import PAIR_FORMATS, SEPARATORS
+from pipeline.config.settings import inside, parts_per_million
 from pipeline.errors import ConfigError
-from pipeline.formats import PAIR_FORMATS, SEPARATORS
-from pipeline.settings import inside, parts_per_million
 
 if TYPE_CHECKING:
-    from pipeline.run import Data, Encoder, Run
+    from pipeline.config.run import Data, Encoder, Run
 
 INTERVALS = {
     "seed": "[0, 2**63)",

@@ -8,8 +8,15 @@ from typing import Any, Literal
 
 import pytest
 
+from pipeline.config.settings import (
+    fingerprint,
+    from_dict,
+    nearest,
+    override,
+    setting_types,
+    to_dict,
+)
 from pipeline.errors import ConfigError
-from pipeline.settings import fingerprint, from_dict, nearest, override, setting_types, to_dict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

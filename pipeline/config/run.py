@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from pipeline.formats import SEGMENT_FIELDS
-from pipeline.legality import check
-from pipeline.settings import parts_per_million
+from pipeline.config.formats import SEGMENT_FIELDS
+from pipeline.config.rules import check
+from pipeline.config.settings import parts_per_million
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

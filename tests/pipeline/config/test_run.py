@@ -8,9 +8,8 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
-import pipeline.run
-from pipeline.recipes import recipe
-from pipeline.run import (
+import pipeline.config.run
+from pipeline.config.run import (
     READ_TIME_FIELDS,
     Data,
     Run,
@@ -19,10 +18,11 @@ from pipeline.run import (
     prediction_count,
     shard_settings,
 )
-from pipeline.settings import fingerprint, override, setting_types
+from pipeline.config.settings import fingerprint, override, setting_types
+from pipeline.recipes import recipe
 
 RUN = recipe("roberta_base")
-CLASSES = [value for value in vars(pipeline.run).values() if is_dataclass(value)]
+CLASSES = [value for value in vars(pipeline.config.run).values() if is_dataclass(value)]
 
 
 def test_top_level_is_the_contract() -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from pipeline import inspect, prepare
+from pipeline.config.formats import SEPARATORS
 from pipeline.data import shards
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.errors import run_command
-from pipeline.formats import SEPARATORS
 from tests.pipeline.preparing import MPIEXEC, Call, contents, finish, rewrite, tiny, write_jsonl
 
 FORMATS = {

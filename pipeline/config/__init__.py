@@ -1,0 +1,1 @@
+"""A run's settings: recipes and --set come in, one checked `Run` goes out."""
