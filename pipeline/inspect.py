@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from pipeline.command_line import Parser
 from pipeline.data import shards
-from pipeline.data.corpora import corpus_sources, describe_cut
+from pipeline.data.corpora.sources import corpus_sources, describe_cut
 from pipeline.data.masking import KEPT, MASK, RANDOM
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard

@@ -9,7 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from pipeline.command_line import cores, data_root
-from pipeline.data.corpora import corpus_sources, describe_input
+from pipeline.data.corpora.sources import corpus_sources, describe_input
 from pipeline.data.decided import Decided, newest
 from pipeline.data.document_page import page
 from pipeline.data.document_report import report

@@ -19,22 +19,22 @@ from pipeline.command_line import chosen_recipe, cores, data_root, downloads
 from pipeline.config.run import Data, Run, max_predictions, shard_settings
 from pipeline.config.settings import fingerprint
 from pipeline.data import assembly, shards, splits
-from pipeline.data.corpora import corpus_sources, describe_cut, describe_input, limit_sites
+from pipeline.data.corpora.catalogue import GROUPS
+from pipeline.data.corpora.download import obtained
+from pipeline.data.corpora.explain import explain
+from pipeline.data.corpora.groups import most_text, require_size
+from pipeline.data.corpora.sources import corpus_sources, describe_cut, describe_input, limit_sites
+from pipeline.data.corpora.suitability import require_fit
+from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.dedup import decide, plan_selection
 from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.estimate import describe, estimate
-from pipeline.data.explanation import explain
 from pipeline.data.extraction import extracted
-from pipeline.data.fitness import require_fit
-from pipeline.data.groups import most_text, require_size
 from pipeline.data.identity import engine_versions, shard_identity
 from pipeline.data.masking import Masking
-from pipeline.data.obtaining import obtained
 from pipeline.data.preparation import Preparation
 from pipeline.data.ranks import join, run_together
 from pipeline.data.records import Source
-from pipeline.data.remote import local_inputs
-from pipeline.data.source_table import GROUPS
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_training import train

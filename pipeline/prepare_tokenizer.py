@@ -24,10 +24,10 @@ from pathlib import Path
 from pipeline.command_line import data_root
 from pipeline.config.run import Data
 from pipeline.config.settings import fingerprint
-from pipeline.data.corpora import SAMPLE, describe_corpus, is_named
+from pipeline.data.corpora.catalogue import CORPORA
+from pipeline.data.corpora.sources import SAMPLE, describe_corpus, is_named
 from pipeline.data.identity import file_identity
 from pipeline.data.records import Source
-from pipeline.data.source_table import CORPORA
 from pipeline.data.tokenizer_folders import read_vocabulary, trained_on
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import ConfigError

@@ -23,12 +23,12 @@ from pipeline.command_line import (
     downloads,
 )
 from pipeline.config.run import Data
-from pipeline.data.corpora import corpus_sources, describe_corpus, limit_sites
+from pipeline.data.corpora.download import obtained
+from pipeline.data.corpora.sources import corpus_sources, describe_corpus, limit_sites
+from pipeline.data.corpora.suitability import require_fit
+from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.extraction import extracted
-from pipeline.data.fitness import require_fit
-from pipeline.data.obtaining import obtained
 from pipeline.data.records import Source
-from pipeline.data.remote import local_inputs
 from pipeline.data.splits import cut_tasks
 from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import save_vocabulary

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_training import train

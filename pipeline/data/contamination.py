@@ -30,7 +30,7 @@ import numpy as np
 import xxhash
 
 from pipeline.data.cleaning import clean
-from pipeline.data.corpora import files_of
+from pipeline.data.corpora.sources import files_of
 from pipeline.data.documents import MARKS
 from pipeline.data.raw_bytes import (
     BOM,

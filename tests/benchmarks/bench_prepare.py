@@ -34,7 +34,7 @@ import torch
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling, PreTrainedTokenizerBase
 
 from pipeline.config.settings import override
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.masking import Masking
 from pipeline.data.splits import SPLIT_BYTES, Job, Worker, cut_tasks
 from pipeline.data.tokenizer_folders import read_vocabulary

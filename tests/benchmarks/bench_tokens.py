@@ -21,7 +21,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from pipeline.data.cleaning import CleanText, clean
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.sentences import sentence_starts
 from pipeline.data.splits import SPLIT_BYTES, Job, Worker, cut_tasks
 from pipeline.data.tokenizer_folders import read_vocabulary

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe

@@ -28,7 +28,7 @@ from transformers import AutoTokenizer
 
 from pipeline import inspect, prepare
 from pipeline.data import batches, shards
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.reading import Dataset
 from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.splits import cut_tasks

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import inspect, prepare
-from pipeline.data import corpora, groups, shards
-from pipeline.data.source_table import CORPORA, GROUPS
+from pipeline.data import shards
+from pipeline.data.corpora import groups, sources
+from pipeline.data.corpora.catalogue import CORPORA, GROUPS
 from tests.conftest import Command
 from tests.pipeline.preparing import Said, tiny, write_jsonl
 
@@ -43,7 +44,7 @@ def test_a_group_has_the_rows_of_its_members(
     """The sample's five folders, called what they stand for."""
     members = GROUPS["160gb"].members
     books = replace(CORPORA["bookcorpus"], plain_text="file")  # as the sample reads its own
-    monkeypatch.setattr(corpora, "CORPORA", CORPORA | {"bookcorpus": books})
+    monkeypatch.setattr(sources, "CORPORA", CORPORA | {"bookcorpus": books})
     (tmp_path / "in").mkdir()
     for member, folder in zip(members, FOLDERS, strict=True):
         (tmp_path / "in" / member).symlink_to(SAMPLE / folder)

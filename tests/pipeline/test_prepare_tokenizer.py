@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import prepare, prepare_tokenizer
 from pipeline.data import shards
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.prepare_tokenizer import ChosenTokenizer

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.train_tokenizer import sample_texts

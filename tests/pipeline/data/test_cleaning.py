@@ -5,13 +5,12 @@ import random
 import re
 import sys
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline.data import cleaning
 from pipeline.data.cleaning import BYTE_KINDS, PLAIN, clean
+from pipeline.data.corpora.sources import SAMPLE_FILES
 
 CASES = {
     "nothing": ("", ""),
@@ -180,7 +179,7 @@ def test_cleaning_twice_changes_nothing() -> None:
 
 
 def test_cleaning_real_text_twice_changes_nothing() -> None:
-    sample = Path(cleaning.__file__).parent / "sample"
+    sample = SAMPLE_FILES
     texts = [path.read_bytes().decode() for path in sorted(sample.glob("books/*"))]
     texts += [
         json.loads(line)[field]

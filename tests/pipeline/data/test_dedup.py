@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.dedup import Selection, decide, plan_selection
 from pipeline.data.splits import cut_tasks
 from pipeline.data.text_batches import Counts, read_kept

@@ -15,7 +15,7 @@ import zstandard
 
 from pipeline.data import estimate as module
 from pipeline.data import shards
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.estimate import Estimate, describe, estimate
 from pipeline.data.splits import SPLIT_BYTES, Job
 from pipeline.data.vocabulary import Vocabulary

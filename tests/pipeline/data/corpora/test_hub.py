@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data import hub as hub_module
-from pipeline.data.corpora import corpus_sources
+from pipeline.data.corpora import hub as hub_module
+from pipeline.data.corpora.catalogue import Hub
+from pipeline.data.corpora.hub import MARKER, fetch, fetched_directory, is_fetched
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents import cut, read
-from pipeline.data.hub import MARKER, fetch, fetched_directory, is_fetched
 from pipeline.data.records import Record
-from pipeline.data.source_table import Hub
 from pipeline.errors import DataError
 from tests.pipeline.data.small_hub import NAME, REVISION, small_hub
 
@@ -72,8 +72,8 @@ def test_every_request_names_the_revision_and_the_second_time_there_is_none(
     """Over HTTP, in a process of its own, since `datasets` reads the address when it is loaded."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from pipeline.data.hub import fetch\n"
-        "from tests.pipeline.data.test_hub import HUB\n"
+        "from pipeline.data.corpora.hub import fetch\n"
+        "from tests.pipeline.data.corpora.test_hub import HUB\n"
         "print(fetch('cc-news', HUB, Path(sys.argv[1])))\n"
     )
     with small_hub(repository) as (address, asked):

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.corpora import corpus_sources
-from pipeline.data.fitness import holds_sentences, is_lower_cased, require_fit, require_fit_of_hub
-from pipeline.data.source_table import CORPORA
+from pipeline.data.corpora.catalogue import CORPORA
+from pipeline.data.corpora.sources import SAMPLE_FILES, corpus_sources
+from pipeline.data.corpora.suitability import (
+    holds_sentences,
+    is_lower_cased,
+    require_fit,
+    require_fit_of_hub,
+)
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 
@@ -47,8 +52,7 @@ def test_cased_sentences_are_no_books_either(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("corpus", "folder"), [("bookcorpus", "books"), ("wikipedia", "articles")])
 def test_real_text_is_taken(corpus: str, folder: str) -> None:
-    home = Path(__file__).parents[3] / "pipeline" / "data" / "sample"
-    _, sources = corpus_sources(corpus, [str(home / folder)])
+    _, sources = corpus_sources(corpus, [str(SAMPLE_FILES / folder)])
     for name in ("roberta_base", "bert_base", "spanbert_base"):
         require_fit(sources, recipe(name).data)
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from pipeline.data.explanation import explain
-from pipeline.data.source_table import CORPORA, GROUPS
+from pipeline.data.corpora.catalogue import CORPORA, GROUPS
+from pipeline.data.corpora.explain import explain
 from pipeline.errors import ConfigError
 
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from pipeline.data.groups import SHORT_SHARE
-from pipeline.data.source_table import CORPORA, GROUPS
+from pipeline.data.corpora.catalogue import CORPORA, GROUPS
+from pipeline.data.corpora.groups import SHORT_SHARE
 
 
 @pytest.mark.parametrize("name", CORPORA)

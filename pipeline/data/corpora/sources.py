@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import get_args
 
 from pipeline.config.settings import nearest
+from pipeline.data.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
+from pipeline.data.corpora.groups import group_of, member_inputs, require_members
 from pipeline.data.documents import sniff
-from pipeline.data.groups import group_of, member_inputs, require_members
 from pipeline.data.records import FORMAT_NAMES, PlainText, Source
-from pipeline.data.source_table import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.errors import ConfigError, DataError
 
 SAMPLE = "sample"
-_SAMPLE_FILES = Path(__file__).parent / "sample"
+SAMPLE_FILES = Path(__file__).parent / "sample"
+"""Texts that come with the code; see CREDITS.md there."""
 
 
 def corpus_sources(
@@ -37,7 +38,7 @@ def corpus_sources(
             raise ConfigError("--corpus sample brings its own files; drop --input")
         sources: list[Source] = []
         for name, member in SAMPLE_CORPORA.items():
-            found = _expand([str(_SAMPLE_FILES / name)])
+            found = _expand([str(SAMPLE_FILES / name)])
             sources += _sources(name, member, found, text_field, plain_text)
         return corpus, sources
     if "" in inputs or not corpus:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import prepare
-from pipeline.data import remote
-from pipeline.data.corpora import corpus_sources
-from pipeline.data.remote import is_url, local_inputs
+from pipeline.data.corpora import urls
+from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.corpora.urls import is_url, local_inputs
 from pipeline.errors import ConfigError, DataError
 from tests.pipeline.preparing import contents, tiny
 
@@ -73,7 +73,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(remote, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(urls, "_PAUSE_SECONDS", 0)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"127.0.0.1:{server.server_port}"
@@ -138,23 +138,21 @@ def test_a_restart_copies_what_is_missing(
     for number in range(6):
         bucket(f"many/{number}.jsonl", LINE * (number + 1))
     copied: list[str] = []
-    copy = remote._copy
+    copy = urls._copy
 
-    def dies(files: list[remote.RemoteFile], places: list[Path]) -> None:
+    def dies(files: list[urls.RemoteFile], places: list[Path]) -> None:
         if len(copied) >= 4:
             places[0].write_bytes(b"half")
             raise KeyboardInterrupt
         copy(files, places)
         copied.extend(file.label for file in files)
 
-    monkeypatch.setattr(remote, "_AT_ONCE", 2)
-    monkeypatch.setattr(remote, "_copy", dies)
+    monkeypatch.setattr(urls, "_AT_ONCE", 2)
+    monkeypatch.setattr(urls, "_copy", dies)
     with pytest.raises(KeyboardInterrupt):
         local_inputs(["s3://texts/many/*"], tmp_path)
     assert len(list(tmp_path.glob("*/*.jsonl"))) == 4 and not list(tmp_path.glob("*/.*.tmp"))
-    monkeypatch.setattr(
-        remote, "_copy", lambda f, p: (copied.extend(x.label for x in f), copy(f, p))
-    )
+    monkeypatch.setattr(urls, "_copy", lambda f, p: (copied.extend(x.label for x in f), copy(f, p)))
     paths = local_inputs(["s3://texts/many/*"], tmp_path)
     assert copied == [f"{number}.jsonl" for number in range(6)]
     assert [Path(path).read_bytes() for path in paths] == [LINE * (n + 1) for n in range(6)]
@@ -244,9 +242,9 @@ def test_shards_of_urls_are_those_of_files_and_hold_no_secret(
     (tmp_path / "page.jsonl").write_bytes(LINE)
     (tmp_path / "more.jsonl").write_bytes(LINE.replace(b"rain", b"snow") * 30)
     bucket("end/more.jsonl", (tmp_path / "more.jsonl").read_bytes())
-    urls = [f"http://{web}/page.jsonl?sig={SECRETS[1]}", "s3://texts/end/*"]
+    addresses = [f"http://{web}/page.jsonl?sig={SECRETS[1]}", "s3://texts/end/*"]
     outputs = {}
-    for name, inputs in (("local", [*tmp_path.glob("*.jsonl")]), ("urls", urls)):
+    for name, inputs in (("local", [*tmp_path.glob("*.jsonl")]), ("urls", addresses)):
         outputs[name] = tmp_path / name / "out"
         command = ["--corpus", "own", "--workers", 1, *tiny(tiny_tokenizer, outputs[name])]
         monkeypatch.setattr(sys, "argv", list(map(str, ["prepare", *command, "--input", *inputs])))

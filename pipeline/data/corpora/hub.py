@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from pipeline.data.source_table import Hub
+from pipeline.data.corpora.catalogue import Hub
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import one_at_a_time, remove_temporaries, whole_file, write_whole
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.config.run import Data
-from pipeline.data.fitness import require_fit_of_hub
-from pipeline.data.groups import member_inputs, require_members, require_size
-from pipeline.data.hub import fetch, fetched_directory, is_fetched
-from pipeline.data.source_table import CORPORA, GROUPS, Hub
+from pipeline.data.corpora.catalogue import CORPORA, GROUPS, Hub
+from pipeline.data.corpora.groups import member_inputs, require_members, require_size
+from pipeline.data.corpora.hub import fetch, fetched_directory, is_fetched
+from pipeline.data.corpora.suitability import require_fit_of_hub
 from pipeline.errors import ConfigError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from pipeline.config.settings import nearest
-from pipeline.data.source_table import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus, Group, Hub
+from pipeline.data.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus, Group, Hub
 from pipeline.errors import ConfigError
 
 SAMPLE = "sample"

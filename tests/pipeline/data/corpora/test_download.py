@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import prepare
-from pipeline.data.hub import MARKER, fetched_directory
-from pipeline.data.obtaining import obtained
-from pipeline.data.source_table import CORPORA, GROUPS
+from pipeline.data.corpora.catalogue import CORPORA, GROUPS
+from pipeline.data.corpora.download import obtained
+from pipeline.data.corpora.hub import MARKER, fetched_directory
 from pipeline.errors import ConfigError, DataError
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import tiny
@@ -41,7 +41,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(corpus: str, *_: object) -> None:
         raise AssertionError(f"{corpus} would be fetched")
 
-    monkeypatch.setattr("pipeline.data.hub._fetch", fetch)
+    monkeypatch.setattr("pipeline.data.corpora.hub._fetch", fetch)
 
 
 def test_files_that_are_given_are_all(tmp_path: Path) -> None:

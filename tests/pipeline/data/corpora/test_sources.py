@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.corpora import corpus_sources, describe_input, limit_sites
-from pipeline.data.source_table import SAMPLE_CORPORA
+from pipeline.data.corpora.catalogue import SAMPLE_CORPORA
+from pipeline.data.corpora.sources import corpus_sources, describe_input, limit_sites
 from pipeline.errors import ConfigError, DataError
 
 LINE = '{"text": "One. Two."}\n'

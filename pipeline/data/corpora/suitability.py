@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.config.run import Data
+from pipeline.data.corpora.catalogue import CORPORA, Hub
 from pipeline.data.documents import cut, read
 from pipeline.data.extraction import FORMATS
 from pipeline.data.records import Record, Source
-from pipeline.data.source_table import CORPORA, Hub
 from pipeline.errors import ConfigError
 
 LETTERS = 20_000

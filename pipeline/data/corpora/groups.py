@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline.data.corpora.catalogue import CORPORA, GROUPS, Group
 from pipeline.data.records import Source
-from pipeline.data.source_table import CORPORA, GROUPS, Group
 from pipeline.errors import ConfigError, DataError
 
 SHORT_SHARE = 0.1

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.corpora import corpus_sources
-from pipeline.data.groups import member_inputs, most_text, require_members, require_size
-from pipeline.data.source_table import GROUPS
+from pipeline.data.corpora.catalogue import GROUPS
+from pipeline.data.corpora.groups import member_inputs, most_text, require_members, require_size
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.errors import ConfigError, DataError
 
 LINE = '{"text": "One. Two."}\n'
