@@ -14,9 +14,9 @@ from pipeline.data.decided import Decided, newest
 from pipeline.data.document_page import page
 from pipeline.data.document_report import report
 from pipeline.data.document_statistics import Decide, DocumentStatistics, find, keep_all
-from pipeline.data.documents import cut
+from pipeline.data.documents.read import cut
+from pipeline.data.documents.records import Source
 from pipeline.data.extraction import extracted
-from pipeline.data.records import Source
 from pipeline.data.workers import local_team
 from pipeline.files import write_whole
 

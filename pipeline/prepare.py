@@ -28,13 +28,13 @@ from pipeline.data.corpora.suitability import require_fit
 from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.dedup import decide, plan_selection
 from pipeline.data.document_index import DOCUMENTS_SCHEMA
+from pipeline.data.documents.records import Source
 from pipeline.data.estimate import describe, estimate
 from pipeline.data.extraction import extracted
 from pipeline.data.identity import engine_versions, shard_identity
 from pipeline.data.masking import Masking
 from pipeline.data.preparation import Preparation
 from pipeline.data.ranks import join, run_together
-from pipeline.data.records import Source
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_training import train

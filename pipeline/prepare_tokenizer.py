@@ -26,8 +26,8 @@ from pipeline.config.run import Data
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.catalogue import CORPORA
 from pipeline.data.corpora.sources import SAMPLE, describe_corpus, is_named
-from pipeline.data.identity import file_identity
-from pipeline.data.records import Source
+from pipeline.data.documents.file_identity import file_identity
+from pipeline.data.documents.records import Source
 from pipeline.data.tokenizer_folders import read_vocabulary, trained_on
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import ConfigError

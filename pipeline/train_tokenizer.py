@@ -27,8 +27,8 @@ from pipeline.data.corpora.download import obtained
 from pipeline.data.corpora.sources import corpus_sources, describe_corpus, limit_sites
 from pipeline.data.corpora.suitability import require_fit
 from pipeline.data.corpora.urls import local_inputs
+from pipeline.data.documents.records import Source
 from pipeline.data.extraction import extracted
-from pipeline.data.records import Source
 from pipeline.data.splits import cut_tasks
 from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import save_vocabulary

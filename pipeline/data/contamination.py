@@ -31,23 +31,25 @@ import xxhash
 
 from pipeline.data.cleaning import clean
 from pipeline.data.corpora.sources import files_of
-from pipeline.data.documents import MARKS
-from pipeline.data.raw_bytes import (
+from pipeline.data.documents.byte_blocks import (
     BOM,
-    DATA_NAME,
-    JSON_ARRAY,
-    UNREADABLE,
     compression_of,
     parse_again,
     read_blocks,
-    read_head,
-    require_regular,
     sniff_compression,
 )
-from pipeline.data.raw_parquet import read_strings, table_format
-from pipeline.data.records import Format
+from pipeline.data.documents.parquet import read_strings, table_format
+from pipeline.data.documents.records import Format
+from pipeline.data.documents.sniff import (
+    DATA_NAME,
+    JSON_ARRAY,
+    MARKS,
+    UNREADABLE,
+    is_tar,
+    read_head,
+    require_regular,
+)
 from pipeline.data.shingles import Words, run_table, runs
-from pipeline.data.tar_archives import is_tar
 from pipeline.errors import DataError
 
 RUN_WORDS = 13

@@ -30,10 +30,10 @@ from pipeline.data.cleaning import CLEANING_VERSION
 from pipeline.data.contamination import Evaluation
 from pipeline.data.decisions import SCHEMA
 from pipeline.data.document_filters import Filters
-from pipeline.data.documents import READING_VERSION
-from pipeline.data.identity import file_identity
+from pipeline.data.documents.file_identity import file_identity
+from pipeline.data.documents.read import READING_VERSION
+from pipeline.data.documents.records import Source
 from pipeline.data.likeness import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers, find_roots
-from pipeline.data.records import Source
 from pipeline.data.shingles import SHINGLES_VERSION
 from pipeline.data.splits import Task
 from pipeline.data.survey import SURVEY_VERSION, Rules, Survey, SurveyTask, signed_documents

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import xxhash
 
-from pipeline.data.documents import read
-from pipeline.data.raw_parquet import read_rows
-from pipeline.data.records import EXTRACTED, BadRecord, Dropped, Piece, Record, Source
+from pipeline.data.documents.parquet import read_rows
+from pipeline.data.documents.read import read
+from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Piece, Record, Source
 
 KEPT = ""
 """The reason of documents that stay."""

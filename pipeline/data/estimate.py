@@ -24,10 +24,11 @@ import zstandard
 from fastwarc.stream_io import Lz4Reader
 
 from pipeline.data.assembly import read_parts
-from pipeline.data.documents import read, read_whole, sniff
+from pipeline.data.documents.byte_blocks import Compression
+from pipeline.data.documents.read import read, read_whole
+from pipeline.data.documents.records import EXTRACTED, Extract, Piece, Record, Source
+from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction import FORMATS
-from pipeline.data.raw_bytes import Compression
-from pipeline.data.records import EXTRACTED, Extract, Piece, Record, Source
 from pipeline.data.splits import SPLIT_BYTES, Job, Task, Worker, cut_tasks
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError

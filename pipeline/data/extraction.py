@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config.settings import fingerprint
-from pipeline.data.identity import file_ends
+from pipeline.data.documents.file_identity import file_ends
+from pipeline.data.documents.parquet import EXTRACTION_MARK
+from pipeline.data.documents.records import EXTRACTED, BadRecord, Extract, Format, Source
 from pipeline.data.mediawiki import read_articles
-from pipeline.data.raw_parquet import EXTRACTION_MARK
-from pipeline.data.records import EXTRACTED, BadRecord, Extract, Format, Source
 from pipeline.data.tar_archives import TAR_VERSION, read_tar
 from pipeline.data.web import WEB_VERSION, read_pages, read_web
 from pipeline.data.wikitext import WIKITEXT_VERSION

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import unicodedata
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
-
-import xxhash
 
 from pipeline.config.run import Data, shard_settings
 from pipeline.data import shards
 from pipeline.data.cleaning import CLEANING_VERSION
-from pipeline.data.documents import READERS, READING_VERSION
+from pipeline.data.documents.file_identity import file_identity
+from pipeline.data.documents.read import READING_VERSION
+from pipeline.data.documents.records import Source
 from pipeline.data.masking import GENERATOR_VERSION
 from pipeline.data.packing import packing_version
-from pipeline.data.raw_parquet import extraction_mark
-from pipeline.data.records import EXTRACTED, Source
 from pipeline.data.sentences import SENTENCES_VERSION
 from pipeline.data.splits import SPLITS_VERSION
 from pipeline.data.tokens import fast_engine
 from pipeline.data.validation import VALIDATION_VERSION
 from pipeline.data.vocabulary import Vocabulary
-
-_EDGE_BYTES = 1 << 16
 
 
 def shard_identity(
@@ -62,26 +57,3 @@ def engine_versions(data: Data, engine: str) -> dict[str, Any]:
         "packing": packing_version(data),
         "masks": GENERATOR_VERSION,
     }
-
-
-def file_identity(source: Source) -> list[Any]:
-    """How a file is read, its size and a hash of its ends: to read 160 GB twice would be too much.
-
-    A change in the middle that keeps the size goes unseen here; `plan.json` of unfinished work has
-    the time of change too.
-    """
-    if source.format == EXTRACTED:
-        return [source.corpus, source.name, source.licence, extraction_mark(source.path)]
-    reading: list[Any] = [source.corpus, source.name, source.licence]
-    reading += [source.text_field, source.plain_text]
-    if source.format in READERS:
-        reading += [source.format, READERS[source.format]]
-    return [*reading, source.size, file_ends(source.path)]
-
-
-def file_ends(path: str) -> str:
-    """A hash of a file's first and last 64 KiB."""
-    with Path(path).open("rb") as file:
-        head = file.read(_EDGE_BYTES)
-        file.seek(max(0, Path(path).stat().st_size - _EDGE_BYTES))
-        return xxhash.xxh3_64_hexdigest(head + file.read())

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 
 from mwparserfromhell.parser import ParserError
 
-from pipeline.data.raw_bytes import Compression, read_blocks
-from pipeline.data.records import Extract, Source
+from pipeline.data.documents.byte_blocks import Compression, read_blocks
+from pipeline.data.documents.records import Extract, Source
 from pipeline.data.wikitext import is_disambiguation, prose
 from pipeline.errors import DataError
 

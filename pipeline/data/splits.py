@@ -23,10 +23,10 @@ from pipeline.config.run import Data
 from pipeline.data import shards
 from pipeline.data.byte_level import return_memory
 from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
-from pipeline.data.documents import cut
+from pipeline.data.documents.read import cut
+from pipeline.data.documents.records import Piece, Source
 from pipeline.data.masking import Masking
 from pipeline.data.packing import count_tokens, pack
-from pipeline.data.records import Piece, Source
 from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.sentences import sentence_starts
 from pipeline.data.sequences import Tokens, join, select

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-from pipeline.data.raw_bytes import (
+from pipeline.data.documents.byte_blocks import (
     BLOCK_BYTES,
     BOM,
     compression_of,
@@ -24,30 +24,17 @@ from pipeline.data.raw_bytes import (
     naming,
     read_blocks,
 )
-from pipeline.data.records import MAX_DOCUMENT_BYTES, BadRecord, Extract, Source
+from pipeline.data.documents.records import MAX_DOCUMENT_BYTES, BadRecord, Extract, Source
+from pipeline.data.documents.sniff import _BLOCK, is_tar
 from pipeline.errors import DataError
 
 TAR_VERSION = 1
 """Goes up when the same archive gives other documents."""
 
-_BLOCK = 512
-_CHECKSUM = slice(148, 156)  # of a header, in octal digits
 _MOST_NAME_BYTES = 1 << 20  # of a long name or a pax header
 _DEPTH = 4
 _NULS_IN_TEXT = 0.1  # more are UTF-16, or no text
 _EDGES = b"\0 \t\r\n\f\v"
-
-
-def is_tar(head: bytes) -> bool:
-    """Whether a file that begins so is a tar archive; head: 512 bytes and more."""
-    block = head.lstrip(b"\0")[:_BLOCK]
-    if not block[_CHECKSUM].strip(b" \0").isdigit():  # half of the time goes without this look
-        return False
-    try:
-        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-    except tarfile.HeaderError:
-        return False
-    return True
 
 
 def read_tar(source: Source) -> Iterator[Extract | BadRecord]:

@@ -13,8 +13,8 @@ import xxhash
 
 from pipeline.data.cleaning import clean
 from pipeline.data.decisions import Decisions
-from pipeline.data.documents import read
-from pipeline.data.records import BadRecord, Dropped, Piece, Record
+from pipeline.data.documents.read import read
+from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
 
 BATCH_CHARACTERS = 1 << 22
 """Text handled at a time: large enough for the kernels, small beside a worker's memory."""

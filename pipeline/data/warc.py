@@ -21,8 +21,8 @@ from typing import BinaryIO
 
 from fastwarc.stream_io import BrotliReader
 
-from pipeline.data.raw_bytes import BLOCK_BYTES, read_blocks
-from pipeline.data.records import Source
+from pipeline.data.documents.byte_blocks import BLOCK_BYTES, read_blocks
+from pipeline.data.documents.records import Source
 from pipeline.errors import DataError
 
 MAX_BLOCK_BYTES = 4 << 20

@@ -28,8 +28,8 @@ import xxhash
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
 from resiliparse.parse.lang import detect_fast
 
+from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.main_text import Page, is_enough, read_page, read_plain
-from pipeline.data.records import BadRecord, Extract, Source
 from pipeline.data.warc import MAX_BLOCK_BYTES, Torn, WarcRecord, parse_response, read_records
 from pipeline.errors import DataError
 

@@ -17,7 +17,7 @@ import mwparserfromhell
 from mwparserfromhell import nodes
 from mwparserfromhell.wikicode import Wikicode
 
-from pipeline.data.holes import close_holes
+from pipeline.data.documents.wikiextractor import close_holes
 
 WIKITEXT_VERSION = 3
 """Goes up when the same wikitext comes out differently."""

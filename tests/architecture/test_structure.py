@@ -150,6 +150,8 @@ def test_test_files_mirror_sources(path: Path) -> None:
 
 
 COVERED_ELSEWHERE = {
+    "pipeline/data/documents/sniff.py", "pipeline/data/documents/json_lines.py",
+    "pipeline/data/documents/file_identity.py",
     "pipeline/command_line.py", "pipeline/prepare_arguments.py", "pipeline/data/assembly.py",
     "pipeline/data/splits.py", "pipeline/data/validation.py",
     "pipeline/data/text_batches.py",
@@ -159,7 +161,7 @@ COVERED_ELSEWHERE = {
     "pipeline/data/word_table.py",  # tests/pipeline/data/test_words.py
     "pipeline/data/word_matching.py",  # tests/pipeline/data/test_words.py
     "pipeline/data/bits.py",  # tests/pipeline/data/test_masking.py
-    "pipeline/data/plain_text.py",  # tests/pipeline/data/test_documents.py
+    "pipeline/data/documents/plain_text.py",  # tests/pipeline/data/documents/test_read.py
     "pipeline/data/batch.py", "pipeline/data/batches.py", "pipeline/data/background.py",
     "pipeline/data/columns.py", "pipeline/data/reading.py",  # tests/pipeline/data/test_loader.py
     "pipeline/training/validating.py",  # tests/pipeline/training/test_loop.py

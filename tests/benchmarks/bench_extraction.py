@@ -30,7 +30,7 @@ from typing import Any
 import mwparserfromhell
 
 from pipeline.data import mediawiki
-from pipeline.data.documents import sniff
+from pipeline.data.documents.sniff import sniff
 from pipeline.data.wikitext import prose
 from tests.benchmarks.bench_web import scores
 

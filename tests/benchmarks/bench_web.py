@@ -33,8 +33,8 @@ from pathlib import Path
 
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
-from pipeline.data.documents import sniff
-from pipeline.data.records import Extract
+from pipeline.data.documents.records import Extract
+from pipeline.data.documents.sniff import sniff
 from pipeline.data.warc import WarcRecord, parse_response, read_records
 from pipeline.data.web import read_web
 

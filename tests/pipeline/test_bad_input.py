@@ -1,6 +1,6 @@
 """Bad input by its name, through the command: records skipped and counted, files one clear line.
 
-More of it: damaged compressions, JSON and Parquet in data/test_documents.py, dumps in
+More of it: damaged compressions, JSON and Parquet in data/documents/test_read.py, dumps in
 data/test_extraction.py, archives in data/test_tar_archives.py, services in data/test_remote.py.
 """
 
@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data import documents, raw_bytes, shards
-from pipeline.data.documents import cut, read, sniff
-from pipeline.data.records import BadRecord, Record
+from pipeline.data import shards
+from pipeline.data.documents import byte_blocks, json_lines
+from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.records import BadRecord, Record
+from pipeline.data.documents.sniff import sniff
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.preparing import Prepare, contents, many_documents, tiny
 
@@ -87,9 +89,9 @@ def test_a_line_of_200_mb(tmp_path: Path, prepare: Prepare) -> None:
 def test_lines_that_are_too_long_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, piece_bytes: int, end: bytes
 ) -> None:
-    monkeypatch.setattr(raw_bytes, "BLOCK_BYTES", block)
-    monkeypatch.setattr(raw_bytes, "OVERRUN_BYTES", block)
-    monkeypatch.setattr(documents, "MAX_LINE_BYTES", 40)
+    monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", block)
+    monkeypatch.setattr(byte_blocks, "OVERRUN_BYTES", block)
+    monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 40)
     texts = ["a" * size for size in (1, 28, 29, 30, 90, 29, 200, 200, 3)]
     lines = [b'{"text": "%s"}' % text.encode() for text in texts]
     path = write(tmp_path / "in", b"\n".join(lines) + end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.data.records import PlainText
+from pipeline.data.documents.records import PlainText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

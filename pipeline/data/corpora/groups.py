@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, Group
-from pipeline.data.records import Source
+from pipeline.data.documents.records import Source
 from pipeline.errors import ConfigError, DataError
 
 SHORT_SHARE = 0.1

@@ -15,8 +15,8 @@ from typing import get_args
 from pipeline.config.settings import nearest
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.data.corpora.groups import group_of, member_inputs, require_members
-from pipeline.data.documents import sniff
-from pipeline.data.records import FORMAT_NAMES, PlainText, Source
+from pipeline.data.documents.records import FORMAT_NAMES, PlainText, Source
+from pipeline.data.documents.sniff import sniff
 from pipeline.errors import ConfigError, DataError
 
 SAMPLE = "sample"

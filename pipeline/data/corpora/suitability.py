@@ -14,9 +14,9 @@ from pathlib import Path
 
 from pipeline.config.run import Data
 from pipeline.data.corpora.catalogue import CORPORA, Hub
-from pipeline.data.documents import cut, read
+from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.records import Record, Source
 from pipeline.data.extraction import FORMATS
-from pipeline.data.records import Record, Source
 from pipeline.errors import ConfigError
 
 LETTERS = 20_000

@@ -12,7 +12,8 @@ import pytest
 
 from pipeline.data import document_statistics
 from pipeline.data.document_statistics import KEPT, DocumentStatistics, Found, find
-from pipeline.data.documents import cut, sniff
+from pipeline.data.documents.read import cut
+from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction import extracted
 from pipeline.data.workers import local_team
 from tests.pipeline.data.dump import small_dump

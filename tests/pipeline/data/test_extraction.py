@@ -10,9 +10,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data.documents import cut, read, sniff
+from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
+from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction import FORMATS, SlowFormat, extracted
-from pipeline.data.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.data.workers import local_team
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.preparing import MPIEXEC, contents, finish, tiny

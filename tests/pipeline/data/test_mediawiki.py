@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents import sniff
+from pipeline.data.documents.records import Extract
+from pipeline.data.documents.sniff import sniff
 from pipeline.data.mediawiki import read_articles
-from pipeline.data.records import Extract
 from pipeline.errors import DataError
 from tests.pipeline.data.dump import PROSE, dump, page, small_dump
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.data.documents.records import Source
 from pipeline.data.preparation import Preparation
-from pipeline.data.records import Source
 from pipeline.data.splits import Job, Task, task_marker
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.workers import Setup, unfinished

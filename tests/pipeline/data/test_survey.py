@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pipeline.data.cleaning import clean
 from pipeline.data.contamination import Evaluation
 from pipeline.data.document_filters import Filters
-from pipeline.data.documents import sniff
+from pipeline.data.documents.sniff import sniff
 from pipeline.data.likeness import EXACT, NEAR, Likeness
 from pipeline.data.shingles import signatures, word_hashes
 from pipeline.data.splits import cut_tasks

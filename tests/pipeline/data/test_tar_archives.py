@@ -14,10 +14,12 @@ import pytest
 import zstandard
 from fastwarc.stream_io import Lz4Writer
 
-from pipeline.data import raw_bytes, tar_archives
-from pipeline.data.documents import cut, read, sniff
+from pipeline.data import tar_archives
+from pipeline.data.documents import byte_blocks
+from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.records import BadRecord, Extract, Record
+from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction import extracted
-from pipeline.data.records import BadRecord, Extract, Record
 from pipeline.data.tar_archives import read_tar
 from pipeline.data.workers import local_team
 from pipeline.errors import DataError
@@ -96,7 +98,7 @@ def test_openwebtext_as_published(
     names = [*PAGES]
     parts = [{name: PAGES[name] for name in names[start::3]} for start in range(3)]
     path = write(tmp_path, published(parts))
-    monkeypatch.setattr(raw_bytes, "BLOCK_BYTES", block)
+    monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", block)
     assert list(texts(path).items()) == [
         (f"openwebtext/urlsf_subset{number:02}-1_data.xz/{name}", text.decode().strip())
         for number, pages in enumerate(parts)

@@ -13,7 +13,7 @@ from fastwarc.stream_io import BrotliWriter
 from fastwarc.warc import ArchiveIterator
 
 from pipeline.data import warc
-from pipeline.data.documents import sniff
+from pipeline.data.documents.sniff import sniff
 from pipeline.data.warc import Torn, WarcRecord, parse_response, read_records
 from tests.pipeline.data.web_archive import lz4, members, page, record, response
 

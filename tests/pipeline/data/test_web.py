@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.data import web
-from pipeline.data.documents import sniff
+from pipeline.data.documents.records import BadRecord, Extract, Source
+from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction import extracted
-from pipeline.data.records import BadRecord, Extract, Source
 from pipeline.data.splits import cut_tasks
 from pipeline.data.validation import validation_thresholds
 from pipeline.data.web import PAGES_WITH_LINE, read_pages, read_web

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.data.records import Piece, Source
+from pipeline.data.documents.records import Piece, Source
 from pipeline.data.splits import Task
 from pipeline.data.workers import share
 

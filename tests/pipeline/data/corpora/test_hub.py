@@ -20,8 +20,8 @@ from pipeline.data.corpora import hub as hub_module
 from pipeline.data.corpora.catalogue import Hub
 from pipeline.data.corpora.hub import MARKER, fetch, fetched_directory, is_fetched
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.documents import cut, read
-from pipeline.data.records import Record
+from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.records import Record
 from pipeline.errors import DataError
 from tests.pipeline.data.small_hub import NAME, REVISION, small_hub
 

@@ -6,8 +6,12 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.data.raw_bytes import Compression, count_lines
+from pipeline.data.documents.byte_blocks import Compression, count_lines
 from pipeline.errors import DataError
+
+TEXT_FIELDS = ("text", "body", "content")
+
+ORIGIN_FIELDS = ("url", "path", "id")
 
 Format = Literal[
     "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc", "mediawiki", "warc", "tar",
@@ -149,3 +153,8 @@ def check_length(source: Source, size: int) -> None:
             f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; if it "
             "holds many documents, have blank lines between them and say so"
         )
+
+
+def text_fields(source: Source) -> tuple[str, ...]:
+    """Fields whose first string is a record's text."""
+    return (source.text_field,) if source.text_field else TEXT_FIELDS

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents import sniff
-from pipeline.data.records import MAX_DOCUMENT_BYTES, Piece, Where, check_length, end_of
+from pipeline.data.documents.records import MAX_DOCUMENT_BYTES, Piece, Where, check_length, end_of
+from pipeline.data.documents.sniff import sniff
 from pipeline.errors import DataError
 
 

@@ -10,9 +10,10 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from pipeline.data import raw_bytes
-from pipeline.data.documents import cut, read, sniff
-from pipeline.data.records import BadRecord, Dropped, Record
+from pipeline.data.documents import byte_blocks
+from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.records import BadRecord, Dropped, Record
+from pipeline.data.documents.sniff import sniff
 from pipeline.errors import DataError
 
 NOVEL = """<?xml version="1.0" encoding="UTF-8"?>
@@ -56,7 +57,7 @@ def test_the_body_is_the_text(
     content = content.replace("<tei:TEI xmlns=", "<tei:TEI xmlns:tei=")
     (tmp_path / "novel.xml").write_text(content)
     source = sniff(tmp_path / "novel.xml", "bookcorpus", "novel.xml")
-    monkeypatch.setattr(raw_bytes, "BLOCK_BYTES", block)
+    monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", block)
     [record] = read(cut(source, 10)[0])
     assert isinstance(record, Record)
     assert record.text == TEXT

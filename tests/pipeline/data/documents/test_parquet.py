@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.raw_parquet import (
+from pipeline.data.documents.parquet import (
     group_bytes,
     read_rows,
     read_strings,

@@ -21,8 +21,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from pipeline.data.plain_text import whole_content
-from pipeline.data.records import BadRecord, Piece, Record
+from pipeline.data.documents.plain_text import whole_content
+from pipeline.data.documents.records import BadRecord, Piece, Record
 
 BOOK_VERSION = 1
 """Part of a file's identity: goes up when the same book comes out differently."""

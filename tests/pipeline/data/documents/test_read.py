@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from pipeline.data import documents
-from pipeline.data.documents import cut, read, sniff
-from pipeline.data.records import BadRecord, Piece, Record, Source
+from pipeline.data.corpora.sources import SAMPLE_FILES
+from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.records import BadRecord, Piece, Record, Source
+from pipeline.data.documents.sniff import sniff
 from pipeline.errors import DataError
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -221,7 +222,7 @@ def test_json_over_several_lines(tmp_path: Path, size: int, indent: int) -> None
 def test_head_is_cut_anywhere_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = json.dumps({"a": [1.5e3, True, None, "\u00e9\n\\"], "b": {"c": "d"}}, indent=1)
     for size in range(12, len(content)):
-        monkeypatch.setattr("pipeline.data.raw_bytes.HEAD_BYTES", size)
+        monkeypatch.setattr("pipeline.data.documents.sniff.HEAD_BYTES", size)
         with pytest.raises(DataError, match="one JSON object over several lines"):
             source(tmp_path, content.encode())
 
@@ -366,8 +367,8 @@ def test_ranges_give_each_record_once(
     whole = records(found)
     texts = [record.text for record in whole if isinstance(record, Record)]
     assert [text.split()[0].strip(".,") for text in texts] == ["One", "Two", "Three"]
-    monkeypatch.setattr("pipeline.data.raw_bytes.BLOCK_BYTES", block)
-    monkeypatch.setattr("pipeline.data.raw_bytes.OVERRUN_BYTES", min(block, 4))
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", block)
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.OVERRUN_BYTES", min(block, 4))
     for piece_bytes in range(1, found.size + 2):
         assert records(found, piece_bytes) == whole
     for record in whole:  # and it is the piece in which the record begins
@@ -485,8 +486,8 @@ def test_latin1_text_is_a_bad_record_not_a_bad_file(tmp_path: Path) -> None:
 
 
 def test_a_document_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.data.records.MAX_DOCUMENT_BYTES", 1 << 10)
-    monkeypatch.setattr("pipeline.data.raw_bytes.BLOCK_BYTES", 1 << 8)
+    monkeypatch.setattr("pipeline.data.documents.records.MAX_DOCUMENT_BYTES", 1 << 10)
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", 1 << 8)
     for plain_text in ("file", "blank_lines"):
         found = source(tmp_path, b"word " * 1000, plain_text=plain_text)
         with pytest.raises(DataError, match="blank lines between them"):
@@ -497,7 +498,7 @@ def test_a_document_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_sample_reads_without_a_bad_record() -> None:
-    folder = Path(documents.__file__).parent / "sample"
+    folder = SAMPLE_FILES
     counts = {}
     for corpus in ("articles", "books", "news", "stories", "web"):
         found = [
@@ -512,7 +513,7 @@ def test_sample_reads_without_a_bad_record() -> None:
 
 
 def test_credits_name_every_sample_file() -> None:
-    folder = Path(documents.__file__).parent / "sample"
+    folder = SAMPLE_FILES
     credits = (folder / "CREDITS.md").read_text()
     files = [path.relative_to(folder).as_posix() for path in folder.glob("*/*")]
     assert len(files) >= 5

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from html.entities import html5
 from xml.parsers import expat
 
-from pipeline.data.books import HYPHENS
-from pipeline.data.raw_bytes import read_blocks
-from pipeline.data.records import BadRecord, Dropped, Piece, Record, Source, check_length
+from pipeline.data.documents.books import HYPHENS
+from pipeline.data.documents.byte_blocks import read_blocks
+from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, Source, check_length
 from pipeline.errors import DataError
 
 TEI_VERSION = 2

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data import raw_bytes
-from pipeline.data.raw_bytes import (
+from pipeline.data.documents import byte_blocks, sniff
+from pipeline.data.documents.byte_blocks import (
     count_lines,
     first_line_start,
     follows_blank_line,
     parse_again,
     read_blocks,
-    read_head,
 )
+from pipeline.data.documents.sniff import read_head
 from pipeline.errors import DataError
 
 
@@ -24,8 +24,8 @@ def write(folder: Path, content: bytes) -> str:
 
 @pytest.fixture(autouse=True, params=[1, 2, 1 << 16])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_bytes, "BLOCK_BYTES", request.param)
-    monkeypatch.setattr(raw_bytes, "OVERRUN_BYTES", request.param)
+    monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", request.param)
+    monkeypatch.setattr(byte_blocks, "OVERRUN_BYTES", request.param)
 
 
 def test_blocks_end_at_the_wanted_position(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_follows_blank_line(tmp_path: Path, before: bytes, blank: bool) -> None:
 
 
 def test_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_bytes, "HEAD_BYTES", 4)
+    monkeypatch.setattr(sniff, "HEAD_BYTES", 4)
     for content, head in (
         (b"", b""),
         (b"0123", b"0123"),
@@ -74,7 +74,7 @@ ONE, TWO = lzma.compress(b"One.\n" * 50), lzma.compress(b"Two.\n")
 
 @pytest.fixture(params=[1, 3, 1 << 20])
 def xz_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_bytes, "XZ_BYTES", request.param)
+    monkeypatch.setattr(byte_blocks, "XZ_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("xz_bytes")
@@ -85,7 +85,7 @@ def test_xz_streams(tmp_path: Path, padding: int) -> None:
     blocks = list(read_blocks(path, "xz", 0, 0))
     assert b"".join(blocks) == b"One.\n" * 50 + b"Two.\n"
     assert all(blocks)
-    assert max(map(len, blocks)) <= raw_bytes.BLOCK_BYTES
+    assert max(map(len, blocks)) <= byte_blocks.BLOCK_BYTES
 
 
 @pytest.mark.usefixtures("xz_bytes")

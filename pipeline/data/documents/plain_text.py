@@ -6,8 +6,13 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from pipeline.data.raw_bytes import BOM, first_line_start, follows_blank_line, read_blocks
-from pipeline.data.records import BadRecord, Piece, Record, Where, check_length, end_of
+from pipeline.data.documents.byte_blocks import (
+    BOM,
+    first_line_start,
+    follows_blank_line,
+    read_blocks,
+)
+from pipeline.data.documents.records import BadRecord, Piece, Record, Where, check_length, end_of
 
 # The end of a line and the blank lines behind it; blank lines before a document.
 _GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.books import CREDITS, HYPHENS, LICENCE, NOTES, PAGES, trimmed
-from pipeline.data.documents import cut, read, sniff
-from pipeline.data.records import BadRecord, Record
+from pipeline.data.documents.books import CREDITS, HYPHENS, LICENCE, NOTES, PAGES, trimmed
+from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.records import BadRecord, Record
+from pipeline.data.documents.sniff import sniff
 
 BOOK = "CHAPTER I\n\nIt was a dark night.\n\nThe End"
 

@@ -1,0 +1,37 @@
+"""What identifies an input file: its size and the hash of both ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from pipeline.data.documents.parquet import extraction_mark
+from pipeline.data.documents.read import READERS
+from pipeline.data.documents.records import EXTRACTED, Source
+
+_EDGE_BYTES = 1 << 16
+
+
+def file_identity(source: Source) -> list[Any]:
+    """How a file is read, its size and a hash of its ends: to read 160 GB twice would be too much.
+
+    A change in the middle that keeps the size goes unseen here; `plan.json` of unfinished work has
+    the time of change too.
+    """
+    if source.format == EXTRACTED:
+        return [source.corpus, source.name, source.licence, extraction_mark(source.path)]
+    reading: list[Any] = [source.corpus, source.name, source.licence]
+    reading += [source.text_field, source.plain_text]
+    if source.format in READERS:
+        reading += [source.format, READERS[source.format]]
+    return [*reading, source.size, file_ends(source.path)]
+
+
+def file_ends(path: str) -> str:
+    """A hash of a file's first and last 64 KiB."""
+    with Path(path).open("rb") as file:
+        head = file.read(_EDGE_BYTES)
+        file.seek(max(0, Path(path).stat().st_size - _EDGE_BYTES))
+        return xxhash.xxh3_64_hexdigest(head + file.read())

@@ -1,0 +1,131 @@
+"""JSON lines -> records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from pipeline.data.documents.byte_blocks import BOM, first_line_start, parse_again, read_blocks
+from pipeline.data.documents.records import BadRecord, Piece, Record, Where, end_of, text_fields
+from pipeline.data.documents.wikiextractor import mend
+
+MAX_LINE_BYTES = 1 << 26
+"""Of JSON lines: a longer one is no document, and would take a dozen times its size."""
+
+TOO_LONG = b"too long"
+
+
+def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
+    """Yield the records of lines that begin in a piece; a line that is no record is a BadRecord."""
+    source = piece.source
+    start = first_line_start(source.path, piece.start)
+    name, loads, where = source.name, orjson.loads, Where(source, start)
+    mends = source.format == "wiki_jsonl"
+    names = text_fields(source)
+    for position, number, lines in _line_blocks(piece, start):
+        for line in lines:
+            at, number = position, number + 1
+            position += len(line) + 1
+            if line is TOO_LONG:
+                reason = f"a line of over {MAX_LINE_BYTES >> 20} MiB, not one object a line"
+                yield BadRecord(where(number), reason)
+                continue
+            try:
+                fields = loads(line)
+            except orjson.JSONDecodeError:
+                if not line.removeprefix(BOM).strip():
+                    continue
+                try:
+                    fields = parse_again(line)
+                except ValueError:
+                    reason = "invalid JSON" if _is_utf8(line) else "invalid UTF-8"
+                    yield BadRecord(where(number), reason)
+                    continue
+            text = _text(fields, names)
+            if text is None:
+                yield BadRecord(where(number), _why_no_text(fields, names))
+            else:
+                text = mend(text) if mends else text
+                yield Record(f"{name}@{at}", _origin(fields) or name, text)
+
+
+def _text(fields: Any, names: tuple[str, ...]) -> str | None:
+    """The first named field that is a string."""
+    if isinstance(fields, dict):
+        for name in names:
+            text = fields.get(name)
+            if isinstance(text, str):
+                return text
+    return None
+
+
+def _why_no_text(fields: Any, names: tuple[str, ...]) -> str:
+    if not isinstance(fields, dict):
+        return "not a JSON object"
+    found = [fields[name] for name in names if name in fields]
+    if not found:
+        return "no text field"
+    return "null text" if found[0] is None else "text is not a string"
+
+
+def _origin(fields: dict[str, Any]) -> str:
+    """The url, metadata.url (Dolma's place for it), path or id of a document, or nothing."""
+    if origin := fields.get("url"):
+        return str(origin)
+    metadata = fields.get("metadata")
+    if isinstance(metadata, dict) and (origin := metadata.get("url")):
+        return str(origin)
+    return str(fields.get("path") or fields.get("id") or "")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes]]]:
+    """Lines that begin in [start, end of piece): position of the first, lines before it, lines.
+
+    A line that is too long is not held: TOO_LONG stands for it, alone.
+    """
+    source, end = piece.source, end_of(piece)
+    if start >= end:
+        return
+    position, lines_read, read_to = start, 0, start
+    parts: list[bytes] = []  # of a line that goes on in the next block
+    held = 0  # bytes of it
+    for block in read_blocks(source.path, source.compression, start, end):
+        # Behind the end only the line that began before it is wanted.
+        lines = block.split(b"\n", -1 if read_to < end else 1)
+        read_to += len(block)
+        held += len(lines[0])
+        if held > MAX_LINE_BYTES:
+            parts.clear()
+        else:
+            parts.append(lines[0])
+        if len(lines) == 1:
+            continue
+        if held > MAX_LINE_BYTES:
+            yield position, lines_read, [TOO_LONG]
+            lines_read += 1
+            position += held + 1
+            del lines[0]
+        else:
+            lines[0] = b"".join(parts)
+        parts = [lines.pop()]
+        held = len(parts[0])
+        if lines:
+            yield position, lines_read, lines
+        lines_read += len(lines)
+        position = read_to - held
+        if position >= end:
+            return
+    if held > MAX_LINE_BYTES:
+        yield position, lines_read, [TOO_LONG]
+    elif held:
+        yield position, lines_read, [b"".join(parts)]

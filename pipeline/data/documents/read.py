@@ -1,0 +1,125 @@
+"""Raw files to documents: JSON lines, Parquet, plain text, wikiextractor mark-up, cut in pieces.
+
+`sniff` tells from the content of a file what it is, `cut` divides it into pieces that can be read
+apart, `read` yields a piece's records. A record belongs to the piece in which it begins, so the
+pieces of a file together give each record once, wherever the cuts fall. A record that cannot be
+used is yielded as a BadRecord and reading goes on; one that is no document is yielded as Dropped,
+with the reason; a file that cannot be used is a DataError.
+Memory is bounded by one block and one document, whatever the size of the file.
+
+Ids are "name@position": for JSON lines and text the position in bytes (after decompression) at
+which the record begins, for Parquet the row. Dumps of wikis, WARC files and archives, slow to
+read, are read as Parquet, see `extraction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pipeline.data.documents.books import BOOK_VERSION, read_book
+from pipeline.data.documents.json_lines import read_json_lines
+from pipeline.data.documents.parquet import group_bytes, read_rows, text_column
+from pipeline.data.documents.plain_text import read_blank_line_documents, read_whole_file
+from pipeline.data.documents.records import (
+    EXTRACTED,
+    ORIGIN_FIELDS,
+    BadRecord,
+    Dropped,
+    Format,
+    Piece,
+    Record,
+    Source,
+    text_fields,
+)
+from pipeline.data.documents.tei import TEI_VERSION, read_tei
+from pipeline.data.documents.wikiextractor import HOLES_VERSION, read_doc_markup
+
+READING_VERSION = 2
+"""Part of every shard's fingerprint: which records a file gives, in which order, with which ids."""
+READERS: dict[Format, int] = {
+    "book": BOOK_VERSION,
+    "tei": TEI_VERSION,
+    "wiki_jsonl": HOLES_VERSION,
+    "doc": HOLES_VERSION,
+}
+"""The same of files of one format alone."""
+
+
+def cut(source: Source, piece_bytes: int) -> list[Piece]:
+    """Divide a file into pieces of about `piece_bytes`; some kinds of file are always one."""
+    if piece_bytes < 1:
+        raise ValueError(f"piece_bytes must be positive, not {piece_bytes}")
+    if source.format in ("parquet", EXTRACTED):
+        return _cut_parquet(source, piece_bytes)
+    if read_whole(source):
+        return [Piece(source, 0, source.size, source.size)]
+    starts = range(0, source.size, piece_bytes)
+    stops = (min(start + piece_bytes, source.size) for start in starts)
+    return [Piece(source, start, stop, stop - start) for start, stop in zip(starts, stops)]
+
+
+def read_whole(source: Source) -> bool:
+    """Whether a file that is not Parquet can only be read from its beginning to its end."""
+    by_lines = source.format in ("jsonl", "wiki_jsonl") or (
+        source.format == "text" and source.plain_text == "blank_lines"
+    )
+    return bool(source.compression) or not by_lines
+
+
+def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
+    """Yield the records that begin in a piece; DataError if the file is damaged or truncated."""
+    readers: dict[Format, Callable[[Piece], Iterator[Record | Dropped | BadRecord]]] = {
+        "parquet": _read_parquet,
+        "jsonl": read_json_lines,
+        "wiki_jsonl": read_json_lines,
+        "doc": read_doc_markup,
+        "book": read_book,
+        "tei": read_tei,
+        EXTRACTED: _read_extracted,
+    }
+    if piece.source.format in readers:
+        return readers[piece.source.format](piece)
+    if piece.source.plain_text == "file":
+        return read_whole_file(piece)
+    return read_blank_line_documents(piece)
+
+
+# --- Parquet
+
+
+def _cut_parquet(source: Source, piece_bytes: int) -> list[Piece]:
+    pieces, start, before, read_to = [], 0, 0, 0
+    groups = group_bytes(source.path)
+    total = max(sum(groups), 1)
+    for group, size in enumerate(groups):
+        read_to += size
+        if read_to - before >= piece_bytes or group == len(groups) - 1:
+            weight = source.size * read_to // total - source.size * before // total
+            pieces.append(Piece(source, start, group + 1, weight))
+            start, before = group + 1, read_to
+    return pieces
+
+
+def _read_parquet(piece: Piece) -> Iterator[Record | BadRecord]:
+    source, groups = piece.source, range(piece.start, piece.stop)
+    column = text_column(source.path, text_fields(source))
+    for row, text, origins in read_rows(source.path, groups, column, ORIGIN_FIELDS):
+        if isinstance(text, str):
+            origin = next((str(value) for value in origins if value), source.name)
+            yield Record(f"{source.name}@{row}", origin, text)
+        else:
+            reason = "null text" if text is None else "invalid UTF-8"
+            yield BadRecord(f"{source.name}:{row + 1}", reason)
+
+
+def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
+    source, groups = piece.source, range(piece.start, piece.stop)
+    columns = ("id", "url", "dropped", "bad")
+    for row, text, (id, url, dropped, bad) in read_rows(source.path, groups, "text", columns):
+        name = f"{source.name}@{row}"
+        if bad:
+            yield BadRecord(id, bad)
+        elif dropped:
+            yield Dropped(name, dropped)
+        else:
+            yield Record(name, url or f"{source.name}/{id}", text)

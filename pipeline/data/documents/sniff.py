@@ -1,0 +1,242 @@
+"""The format of a file, detected from its first 64 KiB."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import re
+import stat
+import tarfile
+import zlib
+from pathlib import Path
+from typing import Literal
+
+from pipeline.data.documents.books import is_gutenberg
+from pipeline.data.documents.byte_blocks import (
+    BOM,
+    Compression,
+    parse_again,
+    read_blocks,
+    sniff_compression,
+)
+from pipeline.data.documents.parquet import extraction_mark, text_column
+from pipeline.data.documents.records import EXTRACTED, Format, PlainText, Source, text_fields
+from pipeline.errors import DataError
+
+HEAD_BYTES = 1 << 16  # looked at to tell what a file is
+
+# What is recognised only to say so.
+JSON_ARRAY = "one JSON array, not one JSON object a line"
+
+UNREADABLE = {
+    rb"PK\x03\x04": "a zip archive",
+    rb"ARROW1": "an Arrow file",
+    rb"\xff\xfe|\xfe\xff|(?:[ -~]\0){4}|(?:\0[ -~]){4}": "UTF-16 text, not UTF-8",
+    rb"\s*\[\s*\{": JSON_ARRAY,
+}
+
+# A line that was meant to be an object, whole or not; `{{` and `{|` begin wiki text.
+OBJECT = re.compile(r"""\s*\{\s*(?:["'}]|\w+\s*:)""")
+
+DATA_NAME = re.compile(r"\.(json|jsonl|ndjson|csv|tsv)(?:\.(?:gz|zst|xz|bz2))*$", re.IGNORECASE)
+
+MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
+    (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
+    (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
+    (re.compile(rb"WARC/\d"), "warc"),
+    (
+        re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:\w+:)?(?:TEI|teiCorpus)[\s.>]"),
+        "tei",
+    ),
+)
+
+# An object of wikiextractor --json; its url has the page's number, its text can be of any length.
+WIKI_OBJECT = re.compile(
+    rb'\s*\{\s*(?:"(?:id|revid|title)":\s*"[^"]*",\s*)*"url":\s*"https?://[^"]*[?&]curid=\d+"'
+)
+
+_BLOCK = 512
+
+_CHECKSUM = slice(148, 156)  # of a header, in octal digits
+
+
+def is_tar(head: bytes) -> bool:
+    """Whether a file that begins so is a tar archive; head: 512 bytes and more."""
+    block = head.lstrip(b"\0")[:_BLOCK]
+    if not block[_CHECKSUM].strip(b" \0").isdigit():  # half of the time goes without this look
+        return False
+    try:
+        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def sniff(
+    path: str | Path,
+    corpus: str,
+    name: str,
+    *,
+    text_field: str = "",
+    plain_text: PlainText = "file",
+    forced_text: bool = False,
+    licence: str = "",
+) -> Source:
+    """Tell what a file is from its content; DataError if it is missing, empty or unreadable.
+
+    forced_text: the user gave `plain_text`, so text that seems to be other data is still text.
+    """
+    path = Path(path).absolute()
+    require_regular(path)
+
+    def source(format: Format, compression: Compression) -> Source:
+        size = path.stat().st_size
+        return Source(
+            corpus, str(path), name, size, format, compression, text_field, plain_text, licence
+        )
+
+    compression = sniff_compression(str(path))
+    head = read_head(str(path), compression)
+    if not head:
+        raise DataError(f"{path} is empty; leave it out or fetch it again")
+    if head.startswith(b"PAR1") and not compression:
+        found = source(EXTRACTED if extraction_mark(str(path)) else "parquet", "")
+        text_column(found.path, text_fields(found))
+        return found
+    if is_tar(head):
+        return source("tar", compression)
+    if not forced_text:
+        for beginning, format in MARKS:
+            if beginning.match(head):
+                return source(format, compression)
+    kind: Format = sniff_text(path, name, head, forced_text)
+    if kind == "text" and (
+        plain_text == "book" or (not forced_text and is_gutenberg(head.decode(errors="replace")))
+    ):
+        kind = "book"
+    if kind == "jsonl" and WIKI_OBJECT.match(head.removeprefix(BOM)):
+        kind = "wiki_jsonl"
+    return source(kind, compression)
+
+
+def require_regular(path: Path) -> None:
+    """DataError if there is no file, or if it is a directory, a device or a pipe."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        problem = "does not exist"
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+        if error.errno == errno.ELOOP:
+            problem = "is a symbolic link that leads back to itself"
+    else:
+        if stat.S_ISREG(mode):
+            return
+        problem = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+    raise DataError(f"{path} {problem}; give files of JSON lines, Parquet or plain text")
+
+
+def read_head(path: str, compression: Compression) -> bytes:
+    """The first HEAD_BYTES after decompression, and one more if that is not all there is."""
+    head = b""
+    try:
+        for block in read_blocks(path, compression, 0, HEAD_BYTES + 1):
+            head += block
+            if len(head) > HEAD_BYTES:
+                break
+    except DataError:
+        # A WARC's records can be read though the file is damaged further on.
+        head = _first_member(path) if compression == "gz" else head
+        if not head.startswith(b"WARC/"):
+            raise
+    return head[: HEAD_BYTES + 1]
+
+
+def _first_member(path: str) -> bytes:
+    """What can be read of the beginning of a gzip file."""
+    with Path(path).open("rb") as file, contextlib.suppress(zlib.error):
+        return zlib.decompressobj(31).decompress(file.read(HEAD_BYTES), HEAD_BYTES)
+    return b""
+
+
+def sniff_text(path: Path, name: str, head: bytes, forced: bool) -> Literal["jsonl", "text"]:
+    """JSON lines or plain text, by what `read_head` gave; DataError if it is something else.
+
+    forced: what is not clearly JSON is text because the user says so, whatever it seems to be.
+    """
+    whole = len(head) <= HEAD_BYTES
+    head = head.removeprefix(BOM)
+    for pattern, shape in UNREADABLE.items():
+        if re.match(pattern, head):
+            raise _unreadable(path, shape)
+    text = head.decode(errors="replace").lstrip("\ufeff \t\r\n")
+    if b"\0" in head or text.count("\ufffd") * 10 > len(head) * 3:
+        raise DataError(f"{path} is binary; give JSON lines, Parquet or UTF-8 text")
+    value = _first_value(text, whole)
+    over_lines = "\n" in value
+    cut_off = bool(value) and len(value) == len(text) and not whole
+    if value.startswith("[") and (over_lines or cut_off):
+        raise _unreadable(path, JSON_ARRAY)
+    *lines, last = text[len(value) if over_lines else 0 :].split("\n")
+    kinds = [_kind(line) for line in (*lines, last if whole else "") if line.strip()]
+    objects = kinds.count("object")
+    if over_lines and not objects:
+        raise _unreadable(path, "one JSON object over several lines, not one a line")
+    if objects and not (forced and objects * 2 < len(kinds)):
+        return "jsonl"
+    if OBJECT.match(text) or (OBJECT.match(last) and not whole):
+        return "jsonl"
+    if not forced:
+        _refuse_other_data(path, name, kinds)
+    return "text"
+
+
+def _unreadable(path: Path, shape: str) -> DataError:
+    return DataError(
+        f"{path} is {shape}, which cannot be read; convert it to JSON lines, Parquet or "
+        "UTF-8 text (JSON lines and text may be .gz, .zst, .xz or .bz2)"
+    )
+
+
+def _first_value(text: str, whole: bool) -> str:
+    """The JSON object or array that `text` begins with, or its beginning if the head cuts it."""
+    if not text.startswith(("{", "[")):
+        return ""
+    try:
+        return text[: json.JSONDecoder().raw_decode(text)[1]]
+    except json.JSONDecodeError as error:
+        # Right up to the cut, which can be inside a string, an escape or a word such as `false`.
+        cut = error.msg.startswith("Unterminated string") or error.pos > len(text) - 8
+        return text if cut and not whole else ""
+    except (ValueError, RecursionError):  # an integer too long for Python; nested too deeply
+        return ""
+
+
+def _kind(line: str) -> str:
+    try:
+        value = parse_again(line.strip().encode())
+    except ValueError:
+        return "other"
+    if isinstance(value, dict) and value:
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    return "string" if isinstance(value, str) else "other"
+
+
+def _refuse_other_data(path: Path, name: str, kinds: list[str]) -> None:
+    """DataError if plain text seems to be data, by its lines or by its name."""
+    advice = (
+        "convert it to JSON lines, one object with a text field a line, or if it is plain text "
+        "say so with --plain-text"
+    )
+    # Most lines of a novel can be strings, for such is speech in quotes, but hardly all of them.
+    arrays = kinds.count("array")
+    if arrays * 2 > len(kinds) or (arrays + kinds.count("string")) * 20 > len(kinds) * 19:
+        raise DataError(f"{path} seems to be JSON lines of arrays or strings; {advice}")
+    # The path can be where a link led, and the name what the user called it.
+    if found := DATA_NAME.search(name) or DATA_NAME.search(path.name):
+        kind = found[1].lower()
+        problem = "JSON, but no line is an object" if "json" in kind else "a table"
+        raise DataError(f"{path} seems to be {problem} (it is a .{kind} file); {advice}")

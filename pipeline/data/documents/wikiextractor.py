@@ -1,0 +1,102 @@
+"""Text that wikiextractor wrote: its mark-up, and the holes that templates leave in prose.
+
+`<doc id="12" url="..." title="Anarchism">`, text, `</doc>` becomes a record. Where a template or a
+formula stood, "( ; born 1809)" is closed to "(born 1809)".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pipeline.data.documents.byte_blocks import read_blocks
+from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, Where, check_length
+
+HOLES_VERSION = 1
+"""Part of the identity of files in which holes are closed: goes up when they come out otherwise."""
+
+_BEGIN = re.compile(rb"<doc\b([^\n]*)>\r?\n?")
+_END = re.compile(rb"^</doc>[ \t\r]*(?:\n|\Z)", re.MULTILINE)
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+
+_HOLES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), by)
+    for pattern, by in (
+        (r"[ \t\u00a0]+", " "),
+        # inside brackets: separators that have nothing before or behind them
+        (r"\(\s*[;,:]\s*(?:(?:[;,:]|\bor\b|\band\b)\s*)*", "("),
+        (r"(?<=[\w\"”’)])(?:\s*[;,:])+\s*\)", ")"),
+        (r"([;,])(?:\s*[;,])+", r"\1"),
+        (r"(?: |(?<!\w))\(\s*\)", ""),  # not those of main()
+        (r" ?\[\s*\]", ""),
+        # the same in full width, for Chinese and Japanese
+        (r"（\s*[；，：、;,:]\s*(?:[；，：、;,:]\s*)*", "（"),
+        (r"(?:\s*[；，：、;,:])+\s*）", "）"),
+        (r" ?（\s*）", ""),
+        # and outside
+        (r" +([,;.:!?])(?=[\s\"”’]|$)", r"\1"),
+        (r" +\)", ")"),
+        (r"\( +", "("),
+        (r",(?=[.;:])", ""),
+        (r"[ ]+", " "),
+    )
+)
+
+
+def close_holes(text: str) -> str:
+    """Mend what is left of a sentence around something that was taken out of it."""
+    for pattern, by in _HOLES:
+        text = pattern.sub(by, text)
+    return text
+
+
+_BRACKET = re.compile(r"[(（]\s*[;,:；，：、]|(?<!\w)\(\s*\)|（\s*）|[;,]\s*\)|[；，：、]\s*）")
+"""A bracket with nothing in it, or nothing before or behind a separator."""
+
+
+def mend(text: str) -> str:
+    """Close the holes of those paragraphs, a line each, that have one in brackets.
+
+    For text that others took out of wikis: what only could be a hole is left as they wrote it.
+    """
+    if not _BRACKET.search(text):
+        return text
+    return "\n".join(
+        close_holes(line) if _BRACKET.search(line) else line for line in text.split("\n")
+    )
+
+
+def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
+    """Every document of a whole file; the title is its first line, and alone it is none."""
+    source = piece.source
+    where, position, lines, buffer = Where(source, 0), 0, 0, b""
+    for block in read_blocks(source.path, source.compression, 0, piece.stop):
+        buffer += block
+        begin = 0
+        while end := _END.search(buffer, begin):
+            yield _document(buffer[begin : end.start()], position + begin, lines, where)
+            lines += buffer.count(b"\n", begin, end.end())
+            begin = end.end()
+        position += begin
+        buffer = buffer[begin:]
+        check_length(source, len(buffer))
+    if buffer.strip():
+        yield BadRecord(where(lines + 1), "no </doc>")
+
+
+def _document(
+    content: bytes, position: int, lines: int, where: Where
+) -> Record | Dropped | BadRecord:
+    number = lines + content[: len(content) - len(content.lstrip())].count(b"\n") + 1
+    begin = _BEGIN.match(content.lstrip())
+    if begin is None:
+        return BadRecord(where(number), "no <doc>")
+    try:
+        attributes = dict(_ATTRIBUTE.findall(begin[1].decode()))
+        text = content.lstrip()[begin.end() :].decode().strip()
+    except UnicodeDecodeError:
+        return BadRecord(where(number), "invalid UTF-8")
+    name = f"{where.source.name}@{position}"
+    if text in ("", attributes.get("title", "").strip()):
+        return Dropped(name, "title only")
+    return Record(name, attributes.get("url") or where.source.name, mend(text))
