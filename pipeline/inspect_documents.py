@@ -16,8 +16,8 @@ from pipeline.data.document_report import report
 from pipeline.data.document_statistics import Decide, DocumentStatistics, find, keep_all
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import Source
+from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction import extracted
-from pipeline.data.workers import local_team
 from pipeline.files import write_whole
 
 _PIECE_BYTES = 8 << 20

@@ -30,18 +30,19 @@ from pipeline.data.dedup import decide, plan_selection
 from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.documents.records import Source
 from pipeline.data.estimate import describe, estimate
+from pipeline.data.execution.mpi import join, run_together
+from pipeline.data.execution.tasks import SPLIT_BYTES, Task, cut_tasks
+from pipeline.data.execution.work_directory import WORK, WorkDirectory, work_directory
+from pipeline.data.execution.workers import Team, do_tasks, local_team, share, unfinished
 from pipeline.data.extraction import extracted
 from pipeline.data.identity import engine_versions, shard_identity
 from pipeline.data.masking import Masking
 from pipeline.data.preparation import Preparation
-from pipeline.data.ranks import join, run_together
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import fast_engine
 from pipeline.data.validation import validation_thresholds
-from pipeline.data.work import WORK, WorkDirectory, work_directory
-from pipeline.data.workers import Team, do_tasks, local_team, share, unfinished
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import remove_temporaries
 from pipeline.prepare_arguments import prepare_arguments
@@ -93,7 +94,7 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     part, in_log = arguments.part, in_log or arguments.part is not None
     place = data_root() / "documents"
     sources = extracted(sources, place, team, part[0] if part else 1, in_log=in_log)
-    tasks = splits.cut_tasks(sources, splits.SPLIT_BYTES)
+    tasks = cut_tasks(sources, SPLIT_BYTES)
     chosen = plan_selection(
         tasks, arguments.dedup, arguments.filter, arguments.decontaminate, place
     )
@@ -124,7 +125,7 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
             data=run.data,
             corpora=tuple(thresholds),
             thresholds=thresholds,
-            split_bytes=splits.SPLIT_BYTES,
+            split_bytes=SPLIT_BYTES,
             compression=arguments.compression,
             engine=arguments.engine,
         )
@@ -158,7 +159,7 @@ def _find_sources(
 
 
 def _is_last(
-    part: tuple[int, int], work: WorkDirectory, setup: Preparation, tasks: list[splits.Task]
+    part: tuple[int, int], work: WorkDirectory, setup: Preparation, tasks: list[Task]
 ) -> bool:
     """Whether all parts are finished and it falls to this one to put them together."""
     name = f"part {part[0]}/{part[1]} is finished"
@@ -275,7 +276,7 @@ def _estimate(
         data=data,
         corpora=tuple(dict.fromkeys(source.corpus for source in sources)),
         thresholds={},
-        split_bytes=splits.SPLIT_BYTES,
+        split_bytes=SPLIT_BYTES,
         compression=arguments.compression,
         engine=arguments.engine,
     )

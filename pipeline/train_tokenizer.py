@@ -28,15 +28,15 @@ from pipeline.data.corpora.sources import corpus_sources, describe_corpus, limit
 from pipeline.data.corpora.suitability import require_fit
 from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.documents.records import Source
+from pipeline.data.execution.tasks import cut_tasks
+from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction import extracted
-from pipeline.data.splits import cut_tasks
 from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_json import SPECIALS
 from pipeline.data.tokenizer_training import train
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.data.vocabulary_report import report
-from pipeline.data.workers import local_team
 from pipeline.errors import ConfigError, DataError, run_command
 
 SAMPLE_BYTES = 1 << 30

@@ -33,11 +33,11 @@ from pipeline.data.document_filters import Filters
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.read import READING_VERSION
 from pipeline.data.documents.records import Source
+from pipeline.data.execution.tasks import Task
+from pipeline.data.execution.workers import Team, do_tasks, share
 from pipeline.data.likeness import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers, find_roots
 from pipeline.data.shingles import SHINGLES_VERSION
-from pipeline.data.splits import Task
 from pipeline.data.survey import SURVEY_VERSION, Rules, Survey, SurveyTask, signed_documents
-from pipeline.data.workers import Team, do_tasks, share
 from pipeline.errors import DataError
 from pipeline.files import make_directory, one_at_a_time, sync_directory, whole_file
 

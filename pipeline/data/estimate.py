@@ -28,8 +28,9 @@ from pipeline.data.documents.byte_blocks import Compression
 from pipeline.data.documents.read import read, read_whole
 from pipeline.data.documents.records import EXTRACTED, Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
+from pipeline.data.execution.tasks import SPLIT_BYTES, Task, cut_tasks
 from pipeline.data.extraction import FORMATS
-from pipeline.data.splits import SPLIT_BYTES, Job, Task, Worker, cut_tasks
+from pipeline.data.splits import Job, Worker
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
 

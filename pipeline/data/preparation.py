@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.data.splits import Job, Task, Worker, task_marker
+from pipeline.data.execution.tasks import Task
+from pipeline.data.splits import Job, Worker, task_marker
 from pipeline.data.vocabulary import Vocabulary
 
 

@@ -23,8 +23,7 @@ from pipeline.config.run import Data
 from pipeline.data import shards
 from pipeline.data.byte_level import return_memory
 from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
-from pipeline.data.documents.read import cut
-from pipeline.data.documents.records import Piece, Source
+from pipeline.data.execution.tasks import Task
 from pipeline.data.masking import Masking
 from pipeline.data.packing import count_tokens, pack
 from pipeline.data.reference_ids import EngineMismatch
@@ -38,34 +37,7 @@ from pipeline.files import write_whole
 
 SPLITS_VERSION = 1
 """Goes into the fingerprint: where splits and parts end decides the rows and their ids."""
-SPLIT_BYTES = 32 << 20
-"""Of text in a part: memory of a worker and size of a shard follow from it."""
 _MOST_PARTS = 1 << 15  # 1 TB of text in one compressed file
-_MOST_TASKS = 1 << 16  # 2 TB of text
-_EXPANSION = {"gz": 3, "zst": 3, "xz": 4, "bz2": 4, "parquet": 2, "extracted": 3}
-"""Bytes of text expected from a byte of file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Pieces of one corpus, done by one worker."""
-
-    number: int
-    corpus: str
-    pieces: tuple[Piece, ...]
-    decisions: Path | None = None
-    """Of the group stage, see `decisions`; None: every document stays."""
-
-    @property
-    def weight(self) -> int:
-        """Bytes of text it is expected to hold."""
-        return sum(piece_weight(piece) for piece in self.pieces)
-
-    @property
-    def name(self) -> str:
-        """What it is, for logs."""
-        first = self.pieces[0]
-        return f"task {self.number}, {first.source.name} from {first.start}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,33 +55,6 @@ class Job:
     compression: shards.Compression
     engine: str
     """fast, checked against `tokenizers`, or tokenizers."""
-
-
-def piece_weight(piece: Piece) -> int:
-    """Bytes of text a piece is expected to hold."""
-    packed = piece.source.compression or piece.source.format
-    return piece.weight * _EXPANSION.get(packed, 1)
-
-
-def cut_tasks(sources: list[Source], split_bytes: int = SPLIT_BYTES) -> list[Task]:
-    """Every source in tasks of about `split_bytes`; small files share one, corpora never do."""
-    tasks: list[Task] = []
-    pending: list[Piece] = []
-    weight = 0
-    for source in sources:
-        for piece in cut(source, split_bytes):
-            weight += piece_weight(piece)
-            if pending and (pending[0].source.corpus != source.corpus or weight > split_bytes):
-                tasks.append(Task(len(tasks), pending[0].source.corpus, tuple(pending)))
-                pending, weight = [], piece_weight(piece)
-            pending.append(piece)
-    if pending:
-        tasks.append(Task(len(tasks), pending[0].source.corpus, tuple(pending)))
-    if len(tasks) > _MOST_TASKS:
-        raise DataError(
-            f"{len(tasks):,} tasks, at most {_MOST_TASKS:,}; prepare the corpus in pieces"
-        )
-    return tasks
 
 
 def sequence_base(task: int, part: int, validation: bool) -> int:

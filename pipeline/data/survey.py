@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from pipeline.data.contamination import RUN_WORDS, Evaluation
 from pipeline.data.document_filters import Filters
+from pipeline.data.execution.tasks import Task
 from pipeline.data.likeness import EXACT, Likeness
 from pipeline.data.shingles import Words, have_run, signatures, word_hashes
-from pipeline.data.splits import Task
 from pipeline.data.text_batches import Batch, Counts, read_batches
 from pipeline.files import only_once
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config.run import Data
-from pipeline.data.splits import Task
+from pipeline.data.execution.tasks import Task
 from pipeline.data.text_batches import Counts, read_kept
 from pipeline.errors import DataError
 

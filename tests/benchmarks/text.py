@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.splits import cut_tasks
+from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.text_batches import Counts, read_batches
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"

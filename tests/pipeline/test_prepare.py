@@ -29,9 +29,9 @@ from transformers import AutoTokenizer
 from pipeline import inspect, prepare
 from pipeline.data import batches, shards
 from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.reading import Dataset
 from pipeline.data.reference_ids import EngineMismatch
-from pipeline.data.splits import cut_tasks
 from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokens import Encoder
@@ -308,7 +308,7 @@ def test_many_splits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Splits of 8 KB: byte ranges of a plain file, parts in a row of a compressed one."""
-    monkeypatch.setattr("pipeline.data.splits.SPLIT_BYTES", 1 << 13)
+    monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 13)
     monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 11)
     texts = [f"Document {i} begins. " + f"It says {i} again. " * (i % 50) for i in range(400)]
     lines = [json.dumps({"text": text}) for text in texts]
@@ -335,7 +335,7 @@ def test_many_splits(
     for marker in sorted(work.glob("task-*.json")) + sorted(work.glob("part-*.json"))[1::2]:
         marker.unlink()
     monkeypatch.undo()
-    monkeypatch.setattr("pipeline.data.splits.SPLIT_BYTES", 1 << 13)
+    monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 13)
     monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 11)
     monkeypatch.setattr(
         sys,
@@ -496,7 +496,7 @@ def test_a_mismatch_is_remembered_over_a_restart(
     tiny_tokenizer: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once gigatoken was wrong in a split, no part of it is ever made with gigatoken again."""
-    monkeypatch.setattr("pipeline.data.splits.SPLIT_BYTES", 1 << 11)
+    monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 11)
     monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 9)
     path = tmp_path / "in.jsonl.gz"
     text = "".join(json.dumps({"text": f"Text {i}. " * 20}) + "\n" for i in range(40))

@@ -14,8 +14,8 @@ from pipeline.data import document_statistics
 from pipeline.data.document_statistics import KEPT, DocumentStatistics, Found, find
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.sniff import sniff
+from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction import extracted
-from pipeline.data.workers import local_team
 from tests.pipeline.data.dump import small_dump
 
 

@@ -17,7 +17,8 @@ from pipeline.data import estimate as module
 from pipeline.data import shards
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.estimate import Estimate, describe, estimate
-from pipeline.data.splits import SPLIT_BYTES, Job
+from pipeline.data.execution.tasks import SPLIT_BYTES
+from pipeline.data.splits import Job
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.conftest import Command

@@ -13,8 +13,8 @@ import pytest
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
+from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction import FORMATS, SlowFormat, extracted
-from pipeline.data.workers import local_team
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.preparing import MPIEXEC, contents, finish, tiny
 

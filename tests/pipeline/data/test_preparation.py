@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.data.documents.records import Source
+from pipeline.data.execution.tasks import Task
+from pipeline.data.execution.workers import Setup, unfinished
 from pipeline.data.preparation import Preparation
-from pipeline.data.splits import Job, Task, task_marker
+from pipeline.data.splits import Job, task_marker
 from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.data.workers import Setup, unfinished
 from pipeline.recipes import recipe
 
 

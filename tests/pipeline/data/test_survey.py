@@ -11,9 +11,9 @@ from pipeline.data.cleaning import clean
 from pipeline.data.contamination import Evaluation
 from pipeline.data.document_filters import Filters
 from pipeline.data.documents.sniff import sniff
+from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.likeness import EXACT, NEAR, Likeness
 from pipeline.data.shingles import signatures, word_hashes
-from pipeline.data.splits import cut_tasks
 from pipeline.data.survey import Rules, Survey, SurveyTask, signed_documents
 from tests.pipeline.preparing import write_jsonl
 

@@ -19,9 +19,9 @@ from pipeline.data.documents import byte_blocks
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Extract, Record
 from pipeline.data.documents.sniff import sniff
+from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction import extracted
 from pipeline.data.tar_archives import read_tar
-from pipeline.data.workers import local_team
 from pipeline.errors import DataError
 
 Content = dict[str, bytes]

@@ -15,11 +15,11 @@ import pytest
 from pipeline.data import web
 from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.documents.sniff import sniff
+from pipeline.data.execution.tasks import cut_tasks
+from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction import extracted
-from pipeline.data.splits import cut_tasks
 from pipeline.data.validation import validation_thresholds
 from pipeline.data.web import PAGES_WITH_LINE, read_pages, read_web
-from pipeline.data.workers import local_team
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.data.progress import progress_line, with_progress
+from pipeline.data.execution.progress import progress_line, with_progress
 
 
 def test_the_line_says_rate_and_time_left() -> None:

@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from pipeline.data.workers import AnyWork, Doer, Setup, Work
+from pipeline.data.execution.workers import AnyWork, Doer, Setup, Work
 from pipeline.errors import (
     EXIT_BY_USER,
     EXIT_USER_ERROR,

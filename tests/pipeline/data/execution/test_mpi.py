@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.ranks import announced_size
+from pipeline.data.execution.mpi import announced_size
 from tests.conftest import Command
 from tests.pipeline.preparing import (
     MPIEXEC,
@@ -144,7 +144,7 @@ def test_a_users_mistake_is_one_line(arguments: list[str], message: str) -> None
 def test_our_own_mistakes_end_all_ranks() -> None:
     """A traceback, once, and no rank that waits for ever."""
     code = (
-        "from pipeline import prepare; from pipeline.data.ranks import run_together\n"
+        "from pipeline import prepare; from pipeline.data.execution.mpi import run_together\n"
         "def fail(*_, **__): raise ZeroDivisionError('made up')\n"
         "prepare.prepare = fail\n"
         "run_together(prepare.main)"
@@ -202,7 +202,7 @@ def test_a_launcher_of_another_mpi_is_refused(
 def test_without_mpi4py_a_launcher_is_refused() -> None:
     code = (
         "import sys; sys.modules['mpi4py'] = None\n"
-        "from pipeline import prepare; from pipeline.data.ranks import run_together\n"
+        "from pipeline import prepare; from pipeline.data.execution.mpi import run_together\n"
         "run_together(prepare.main)"
     )
     told = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}
@@ -217,7 +217,7 @@ def test_without_a_launcher_there_is_no_mpi(
     """A batch script is one process, however many tasks Slurm gave room for."""
     code = (
         "import sys; sys.modules['mpi4py'] = None\n"
-        "from pipeline import prepare; from pipeline.data.ranks import run_together\n"
+        "from pipeline import prepare; from pipeline.data.execution.mpi import run_together\n"
         "run_together(prepare.main)"
     )
     batch = {"SLURM_JOB_ID": "5", "SLURM_NTASKS": "8", "SLURM_PROCID": "0"}

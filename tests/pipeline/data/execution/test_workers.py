@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pipeline.data.documents.records import Piece, Source
-from pipeline.data.splits import Task
-from pipeline.data.workers import share
+from pipeline.data.execution.tasks import Task
+from pipeline.data.execution.workers import share
 
 
 def tasks(*weights: int) -> list[Task]:

@@ -14,7 +14,7 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from pipeline.data.progress import with_progress
+from pipeline.data.execution.progress import with_progress
 from pipeline.errors import DataError
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.work import WORK, work_directory
+from pipeline.data.execution.work_directory import WORK, work_directory
 from pipeline.errors import DataError
 
 PLAN = {"tasks": 3}

@@ -1,0 +1,1 @@
+"""Tasks come in, each done once by this machine's workers or MPI ranks."""
