@@ -17,7 +17,7 @@ from pipeline.data.document_statistics import Decide, DocumentStatistics, find, 
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.workers import local_team
-from pipeline.data.extraction import extracted
+from pipeline.data.extraction.extract import extracted
 from pipeline.files import write_whole
 
 _PIECE_BYTES = 8 << 20

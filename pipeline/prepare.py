@@ -34,7 +34,7 @@ from pipeline.data.execution.mpi import join, run_together
 from pipeline.data.execution.tasks import SPLIT_BYTES, Task, cut_tasks
 from pipeline.data.execution.work_directory import WORK, WorkDirectory, work_directory
 from pipeline.data.execution.workers import Team, do_tasks, local_team, share, unfinished
-from pipeline.data.extraction import extracted
+from pipeline.data.extraction.extract import extracted
 from pipeline.data.identity import engine_versions, shard_identity
 from pipeline.data.masking import Masking
 from pipeline.data.preparation import Preparation

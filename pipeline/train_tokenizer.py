@@ -30,7 +30,7 @@ from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.execution.workers import local_team
-from pipeline.data.extraction import extracted
+from pipeline.data.extraction.extract import extracted
 from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_json import SPECIALS

@@ -29,7 +29,7 @@ from pipeline.data.documents.read import read, read_whole
 from pipeline.data.documents.records import EXTRACTED, Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import SPLIT_BYTES, Task, cut_tasks
-from pipeline.data.extraction import FORMATS
+from pipeline.data.extraction.extract import FORMATS
 from pipeline.data.splits import Job, Worker
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError

@@ -29,9 +29,9 @@ from typing import Any
 
 import mwparserfromhell
 
-from pipeline.data import mediawiki
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.wikitext import prose
+from pipeline.data.extraction import mediawiki
+from pipeline.data.extraction.wikitext import prose
 from tests.benchmarks.bench_web import scores
 
 ROUNDS = 3

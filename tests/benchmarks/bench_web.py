@@ -35,8 +35,8 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
 from pipeline.data.documents.records import Extract
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.warc import WarcRecord, parse_response, read_records
-from pipeline.data.web import read_web
+from pipeline.data.extraction.warc import WarcRecord, parse_response, read_records
+from pipeline.data.extraction.web_pages import read_web
 
 ROUNDS = 5
 PEER = """

@@ -15,7 +15,7 @@ from pipeline.data.document_statistics import KEPT, DocumentStatistics, Found, f
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.workers import local_team
-from pipeline.data.extraction import extracted
+from pipeline.data.extraction.extract import extracted
 from tests.pipeline.data.dump import small_dump
 
 

@@ -14,7 +14,7 @@ from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.workers import local_team
-from pipeline.data.extraction import FORMATS, SlowFormat, extracted
+from pipeline.data.extraction.extract import FORMATS, SlowFormat, extracted
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.preparing import MPIEXEC, contents, finish, tiny
 

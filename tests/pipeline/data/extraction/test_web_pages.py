@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data import web
 from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.execution.workers import local_team
-from pipeline.data.extraction import extracted
+from pipeline.data.extraction import web_pages
+from pipeline.data.extraction.extract import extracted
+from pipeline.data.extraction.web_pages import PAGES_WITH_LINE, read_pages, read_web
 from pipeline.data.validation import validation_thresholds
-from pipeline.data.web import PAGES_WITH_LINE, read_pages, read_web
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import (
@@ -150,7 +150,7 @@ def test_pages_put_aside_in_a_file_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = read(tmp_path / "x", *articles(30))
-    monkeypatch.setattr(web, "_IN_MEMORY", 1000)
+    monkeypatch.setattr(web_pages, "_IN_MEMORY", 1000)
     assert read(tmp_path / "x", *articles(30)) == expected
 
 

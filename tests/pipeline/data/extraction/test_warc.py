@@ -12,9 +12,9 @@ import pytest
 from fastwarc.stream_io import BrotliWriter
 from fastwarc.warc import ArchiveIterator
 
-from pipeline.data import warc
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.warc import Torn, WarcRecord, parse_response, read_records
+from pipeline.data.extraction import warc
+from pipeline.data.extraction.warc import Torn, WarcRecord, parse_response, read_records
 from tests.pipeline.data.web_archive import lz4, members, page, record, response
 
 RECORDS = [response(page(f"Title {number}"), number=number) for number in range(6)]

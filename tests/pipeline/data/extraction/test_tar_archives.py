@@ -14,14 +14,14 @@ import pytest
 import zstandard
 from fastwarc.stream_io import Lz4Writer
 
-from pipeline.data import tar_archives
 from pipeline.data.documents import byte_blocks
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Extract, Record
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.workers import local_team
-from pipeline.data.extraction import extracted
-from pipeline.data.tar_archives import read_tar
+from pipeline.data.extraction import tar_archives
+from pipeline.data.extraction.extract import extracted
+from pipeline.data.extraction.tar_archives import read_tar
 from pipeline.errors import DataError
 
 Content = dict[str, bytes]

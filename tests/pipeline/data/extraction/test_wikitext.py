@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.data.wikitext import is_disambiguation, prose
+from pipeline.data.extraction.wikitext import is_disambiguation, prose
 from tests.pipeline.data.dump import ARTICLE, PROSE
 
 

@@ -16,7 +16,7 @@ from mwparserfromhell.parser import ParserError
 
 from pipeline.data.documents.byte_blocks import Compression, read_blocks
 from pipeline.data.documents.records import Extract, Source
-from pipeline.data.wikitext import is_disambiguation, prose
+from pipeline.data.extraction.wikitext import is_disambiguation, prose
 from pipeline.errors import DataError
 
 _PART_BYTES = 1 << 16

@@ -29,8 +29,14 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encodi
 from resiliparse.parse.lang import detect_fast
 
 from pipeline.data.documents.records import BadRecord, Extract, Source
-from pipeline.data.main_text import Page, is_enough, read_page, read_plain
-from pipeline.data.warc import MAX_BLOCK_BYTES, Torn, WarcRecord, parse_response, read_records
+from pipeline.data.extraction.main_text import Page, is_enough, read_page, read_plain
+from pipeline.data.extraction.warc import (
+    MAX_BLOCK_BYTES,
+    Torn,
+    WarcRecord,
+    parse_response,
+    read_records,
+)
 from pipeline.errors import DataError
 
 WEB_VERSION = 1

@@ -25,10 +25,10 @@ from pipeline.data.documents.file_identity import file_ends
 from pipeline.data.documents.parquet import EXTRACTION_MARK
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Extract, Format, Source
 from pipeline.data.execution.workers import Team, do_tasks
-from pipeline.data.mediawiki import read_articles
-from pipeline.data.tar_archives import TAR_VERSION, read_tar
-from pipeline.data.web import WEB_VERSION, read_pages, read_web
-from pipeline.data.wikitext import WIKITEXT_VERSION
+from pipeline.data.extraction.mediawiki import read_articles
+from pipeline.data.extraction.tar_archives import TAR_VERSION, read_tar
+from pipeline.data.extraction.web_pages import WEB_VERSION, read_pages, read_web
+from pipeline.data.extraction.wikitext import WIKITEXT_VERSION
 from pipeline.files import make_directory, only_once
 
 SCHEMA = pa.schema(

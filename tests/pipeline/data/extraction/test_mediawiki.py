@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.data.documents.records import Extract
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.mediawiki import read_articles
+from pipeline.data.extraction.mediawiki import read_articles
 from pipeline.errors import DataError
 from tests.pipeline.data.dump import PROSE, dump, page, small_dump
 

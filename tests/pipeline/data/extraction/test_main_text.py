@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.data.main_text import read_page, read_plain
+from pipeline.data.extraction.main_text import read_page, read_plain
 from tests.pipeline.data.web_archive import NAVIGATION, SENTENCES, page
 
 
