@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from pipeline.command_line import Parser
 from pipeline.data import shards
 from pipeline.data.corpora.sources import corpus_sources, describe_cut
+from pipeline.data.inspection.documents import holds_documents, inspect_documents
 from pipeline.data.masking import KEPT, MASK, RANDOM
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
@@ -31,7 +32,6 @@ from pipeline.data.verification import verify
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.data.vocabulary_report import report
 from pipeline.errors import ConfigError, DataError, run_command
-from pipeline.inspect_documents import holds_documents, inspect_documents
 from pipeline.train_tokenizer import REPORT_BYTES, sample_texts
 
 _CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pipeline.data.document_page import page
-from pipeline.data.document_statistics import KEPT, DocumentStatistics, Found
+from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found
+from pipeline.data.inspection.html_report import page
 
 EVIL = "<script>alert(1)</script><img src=http://x/y.png onerror=z>&amp;\"'"
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from html import escape
 
 from pipeline.data.decided import Decided, Pair
-from pipeline.data.document_report import (
+from pipeline.data.inspection.document_statistics import DocumentStatistics, Sample
+from pipeline.data.inspection.text_report import (
     MOST_LANGUAGES_SHOWN,
     MOST_SITES_SHOWN,
     clusters_in_words,
     dates_in_words,
     reasons_in_order,
 )
-from pipeline.data.document_statistics import DocumentStatistics, Sample
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1f24; --soft: #667; --paper: #fff; --line: #dde;

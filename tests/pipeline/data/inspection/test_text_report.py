@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from pipeline.data.document_report import reasons_in_order, report
-from pipeline.data.document_statistics import KEPT, DocumentStatistics, Found
+from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found
+from pipeline.data.inspection.text_report import reasons_in_order, report
 
 URL = "https://example.org/" + "a" * 40
 

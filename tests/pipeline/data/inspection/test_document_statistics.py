@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data import document_statistics
-from pipeline.data.document_statistics import KEPT, DocumentStatistics, Found, find
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction.extract import extracted
+from pipeline.data.inspection import document_statistics
+from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found, find
 from tests.pipeline.data.dump import small_dump
 
 

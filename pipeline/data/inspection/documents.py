@@ -11,13 +11,13 @@ from tqdm import tqdm
 from pipeline.command_line import cores, data_root
 from pipeline.data.corpora.sources import corpus_sources, describe_input
 from pipeline.data.decided import Decided, newest
-from pipeline.data.document_page import page
-from pipeline.data.document_report import report
-from pipeline.data.document_statistics import Decide, DocumentStatistics, find, keep_all
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction.extract import extracted
+from pipeline.data.inspection.document_statistics import Decide, DocumentStatistics, find, keep_all
+from pipeline.data.inspection.html_report import page
+from pipeline.data.inspection.text_report import report
 from pipeline.files import write_whole
 
 _PIECE_BYTES = 8 << 20

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 
 from pipeline.data.decided import Decided
-from pipeline.data.document_statistics import KEPT, DocumentStatistics, Sample
+from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Sample
 
 MOST_SITES_SHOWN = 15
 MOST_LANGUAGES_SHOWN = 10
