@@ -14,9 +14,9 @@ import torch
 
 from pipeline.config.formats import PAIR_FORMATS, SEPARATORS
 from pipeline.data import batches
-from pipeline.data.bijection import IntArray
 from pipeline.data.boundaries import boundary_targets
 from pipeline.data.draws import draws
+from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.order import Located
 from pipeline.data.shards import Manifest
 

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import carray  # type: ignore[attr-defined]
 
-from pipeline.data.bits import popcount, trailing_zeros
-from pipeline.data.memory import (
+from pipeline.data.kernels.addresses import (
     fetch,
     load_int8,
     load_int32,
@@ -26,6 +25,7 @@ from pipeline.data.memory import (
     uint16_pointer,
     uint32_pointer,
 )
+from pipeline.data.kernels.bits import popcount, trailing_zeros
 
 IntArray = npt.NDArray[np.int64]
 

@@ -10,8 +10,8 @@ import numba
 import numpy as np
 
 from pipeline.data import batches
-from pipeline.data.bijection import IntArray
-from pipeline.data.memory import load_uint8, load_uint16, load_uint32
+from pipeline.data.kernels.addresses import load_uint8, load_uint16, load_uint32
+from pipeline.data.kernels.permutation import IntArray
 
 _IDS, _TOKENS, _BITMAP = batches.IDS, batches.TOKENS, batches.BITMAP
 

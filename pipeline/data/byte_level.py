@@ -20,7 +20,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bits import EVERY_HIGH_BIT, Bytes, U, word_at
+from pipeline.data.kernels.bits import EVERY_HIGH_BIT, Bytes, U, word_at
 from pipeline.data.reference_ids import EngineMismatch, id_type
 from pipeline.data.sequences import Tokens, token_positions
 from pipeline.data.vocabulary import Vocabulary

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import carray  # type: ignore[attr-defined]
 
-from pipeline.data.bits import (
+from pipeline.data.kernels.addresses import fetch, part, uint16_pointer, uint32_pointer
+from pipeline.data.kernels.bits import (
     GOLDEN,
     add_range,
     all_in,
@@ -28,7 +29,6 @@ from pipeline.data.bits import (
     set_range,
     trailing_zeros,
 )
-from pipeline.data.memory import fetch, part, uint16_pointer, uint32_pointer
 
 _AHEAD = 2
 """Rows between asking for a row's bytes and their use."""

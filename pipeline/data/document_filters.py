@@ -26,8 +26,8 @@ import numpy.typing as npt
 from resiliparse.parse.lang import detect_fast, supported_langs
 
 from pipeline.config.settings import nearest
-from pipeline.data.bits import Bytes
 from pipeline.data.cleaning import Offsets
+from pipeline.data.kernels.bits import Bytes
 from pipeline.data.shingles import count_words
 from pipeline.errors import ConfigError
 

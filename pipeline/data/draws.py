@@ -10,8 +10,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from pipeline.data.bijection import IntArray
-from pipeline.data.bits import GOLDEN, mix
+from pipeline.data.kernels.bits import GOLDEN, mix
+from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.order import Located
 
 

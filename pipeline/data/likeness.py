@@ -28,7 +28,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bits import GOLDEN, U, mix
+from pipeline.data.kernels.bits import GOLDEN, U, mix
 from pipeline.data.shingles import ORDERS, Words, equal_parts
 from pipeline.errors import DataError
 

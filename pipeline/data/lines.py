@@ -19,7 +19,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bijection import IntArray
+from pipeline.data.kernels.permutation import IntArray
 
 DRAWS = 32
 """Lots of rows that `expected_lines` lays out."""

@@ -24,7 +24,7 @@ from pipeline.config.formats import Attention
 from pipeline.data import batches
 from pipeline.data.background import in_background
 from pipeline.data.batch import NO_EXTRAS, Batch, Counts, Extras, Form
-from pipeline.data.bijection import IntArray
+from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.lines import Laid, one_a_line, packed
 from pipeline.data.order import Located, Order, Share
 from pipeline.data.reading import READ_THREADS, Dataset

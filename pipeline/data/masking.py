@@ -51,9 +51,9 @@ import xxhash
 from pipeline.config.run import Data
 from pipeline.config.settings import parts_per_million
 from pipeline.data import choosing
-from pipeline.data.bits import GOLDEN, mix
 from pipeline.data.choosing import Flags, Memory, Text, Words
 from pipeline.data.drawing import NGRAMS, SPANS, TOKENS, Law, draw
+from pipeline.data.kernels.bits import GOLDEN, mix
 
 GENERATOR_VERSION = 1
 """Goes into the manifest: the same version draws the same masks for ever."""

@@ -21,7 +21,7 @@ from typing import Literal
 import numba
 import numpy as np
 
-from pipeline.data.bijection import MAX_COUNT, ROUNDS, IntArray, image, round_keys, sides
+from pipeline.data.kernels.permutation import MAX_COUNT, ROUNDS, IntArray, image, round_keys, sides
 from pipeline.data.shards import BATCH_ROWS
 from pipeline.errors import ConfigError
 

@@ -43,9 +43,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bits import GOLDEN, U, mix
 from pipeline.data.choosing import scale
-from pipeline.data.memory import part
+from pipeline.data.kernels.addresses import part
+from pipeline.data.kernels.bits import GOLDEN, U, mix
 from pipeline.data.sequences import LOOK_BACK, Frame, Rows, Tokens, cut_sentence
 
 PAIRS_VERSION = 1

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pipeline.data.bits import Bytes
+from pipeline.data.kernels.bits import Bytes
 from pipeline.data.masking import Ids
 from pipeline.data.sequences import Tokens
 from pipeline.data.tokenizer_json import BYTE_BPE

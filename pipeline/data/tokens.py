@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bits import Bytes
 from pipeline.data.byte_level import GigatokenEngine, gigatoken_version
 from pipeline.data.cleaning import clean
+from pipeline.data.kernels.bits import Bytes
 from pipeline.data.reference_ids import EngineMismatch, Reference
 from pipeline.data.sentences import sentence_starts
 from pipeline.data.sequences import Tokens, join

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bits import Bytes, U, mix
+from pipeline.data.kernels.bits import Bytes, U, mix
 from pipeline.data.word_table import Numbers, Table, decode
 
 LONGEST = 8

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bits import (
+from pipeline.data.kernels.bits import (
     EVERY_BIT,
     EVERY_HIGH_BIT,
     EVERY_ONE,

@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bits import Bytes
+from pipeline.data.kernels.bits import Bytes
 from pipeline.data.reference_ids import Reference, id_type
 from pipeline.data.sequences import Tokens
 from pipeline.data.tokenizer_json import CONTINUATION, UNIGRAM, WORD_MARK, WORDPIECE

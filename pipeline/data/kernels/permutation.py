@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.bits import GOLDEN, mix
+from pipeline.data.kernels.bits import GOLDEN, mix
 
 IntArray = npt.NDArray[np.int64]
 

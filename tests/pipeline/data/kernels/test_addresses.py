@@ -7,26 +7,26 @@ import numpy as np
 import numpy.typing as npt
 from numba import carray
 
-from pipeline.data import memory
+from pipeline.data.kernels import addresses
 
 
 @numba.njit
 def read(address: int) -> tuple[int, int, int, int, int, int]:
-    memory.fetch(address + 64)
+    addresses.fetch(address + 64)
     return (
-        memory.load_int8(address),
-        memory.load_uint8(address),
-        memory.load_uint16(address),
-        memory.load_int32(address),
-        memory.load_uint32(address),
-        memory.load_uint64(address),
+        addresses.load_int8(address),
+        addresses.load_uint8(address),
+        addresses.load_uint16(address),
+        addresses.load_int32(address),
+        addresses.load_uint32(address),
+        addresses.load_uint64(address),
     )
 
 
 @numba.njit
 def total(address: int, count: int) -> tuple[int, int]:
-    small = carray(memory.uint16_pointer(address), count)
-    large = carray(memory.uint32_pointer(address), count // 2)
+    small = carray(addresses.uint16_pointer(address), count)
+    large = carray(addresses.uint32_pointer(address), count // 2)
     return small.sum(), large.sum()
 
 
@@ -48,8 +48,8 @@ def test_an_address_becomes_an_array() -> None:
 def test_a_fetch_of_nothing_is_harmless() -> None:
     @numba.njit
     def fetch() -> None:
-        memory.fetch(0)
-        memory.fetch(1)
+        addresses.fetch(0)
+        addresses.fetch(1)
 
     fetch()
 
@@ -57,7 +57,7 @@ def test_a_fetch_of_nothing_is_harmless() -> None:
 def test_a_part_of_an_array_is_its_items() -> None:
     @numba.njit
     def put(array: npt.NDArray[np.uint16], start: int, stop: int) -> int:
-        found = memory.part(array, start, stop)
+        found = addresses.part(array, start, stop)
         found[0] = 7
         return len(found)
 

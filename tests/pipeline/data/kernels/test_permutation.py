@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pipeline.data.bijection import MAX_COUNT, bijection
+from pipeline.data.kernels.permutation import MAX_COUNT, bijection
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**62 + 11])

@@ -1,0 +1,1 @@
+"""Small compiled tools that the other rooms share: bits, addresses, a keyed permutation."""
