@@ -245,7 +245,7 @@ set_caches() {
   export TORCH_EXTENSIONS_DIR=$TENFOLD_LOCAL/torch_extensions
   export TRITON_CACHE_DIR=$TENFOLD_LOCAL/triton
   export TORCHINDUCTOR_CACHE_DIR=$TENFOLD_LOCAL/inductor
-  # numba's kernels too: pipeline.data keeps them here under a hash of its code. NUMBA_CACHE_DIR
+  # numba's kernels too: pipeline.kernel_cache keeps them here under a hash of its code. NUMBA_CACHE_DIR
   # would put them into one place for all versions, where an update could run old code.
   export XDG_CACHE_HOME=$TENFOLD_LOCAL/cache
   unset NUMBA_CACHE_DIR

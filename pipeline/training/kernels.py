@@ -22,7 +22,6 @@ import numba
 import numpy as np
 import torch
 
-import pipeline.data  # noqa: F401  says where compiled kernels are kept
 from pipeline.training.fragments import Fragment, limited
 from pipeline.training.lamb import AdamStep
 
