@@ -23,6 +23,7 @@ from pipeline.data.corpora.sources import corpus_sources, describe_cut
 from pipeline.data.inspection.documents import holds_documents, inspect_documents
 from pipeline.data.masking import KEPT, MASK, RANDOM
 from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
+from pipeline.data.preparation.tokenizer import REPORT_BYTES, sample_texts
 from pipeline.data.shards import Manifest, Shard
 from pipeline.data.statistics import Drawn, Ragged, Statistics, measure, read_masks
 from pipeline.data.text_batches import Counts
@@ -32,7 +33,6 @@ from pipeline.data.verification import verify
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.data.vocabulary_report import report
 from pipeline.errors import ConfigError, DataError, run_command
-from pipeline.train_tokenizer import REPORT_BYTES, sample_texts
 
 _CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}
 _PAIRS = {

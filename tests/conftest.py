@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.preparation.tokenizer import sample_texts, train_tokenizer
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_training import train
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
-from pipeline.train_tokenizer import sample_texts, train_tokenizer
 
 LONG = (
     "test_zero", "test_readme", "test_train", "test_faults", "test_layouts", "test_families",

@@ -18,6 +18,8 @@ TOP_LEVEL = {
 SOURCES = sorted(
     path for room in ("pipeline", "model") for path in (ROOT / room).rglob("*.py") if path.exists()
 )
+SHARED = {"__init__", "command_line", "errors", "files", "kernel_cache"}
+"""Files of pipeline/ that are no commands."""
 MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
 
 
@@ -58,7 +60,7 @@ def test_layers(path: Path) -> None:
         assert not uses(path, "torch.distributed")
     elif module.startswith("pipeline/data/"):
         commands = {f"pipeline.{p.stem}" for p in (ROOT / "pipeline").glob("*.py")}
-        shared = {"pipeline.errors", "pipeline.files", "pipeline.__init__"}
+        shared = {f"pipeline.{name}" for name in SHARED}
         assert not any(uses(path, command) for command in commands - shared)
     may_use_torch = module in LOADER or module.startswith(("model/", "pipeline/training/"))
     assert may_use_torch or not uses(path, "torch"), f"{module} imports torch"
@@ -153,10 +155,11 @@ COVERED_ELSEWHERE = {
     "pipeline/data/execution/tasks.py",
     "pipeline/data/documents/sniff.py", "pipeline/data/documents/json_lines.py",
     "pipeline/data/documents/file_identity.py",
-    "pipeline/command_line.py", "pipeline/prepare_arguments.py", "pipeline/data/assembly.py",
-    "pipeline/data/splits.py", "pipeline/data/validation.py",
+    "pipeline/command_line.py", "pipeline/data/preparation/arguments.py",
+    "pipeline/data/preparation/prepare.py",
+    "pipeline/data/preparation/holdout.py",
     "pipeline/data/text_batches.py",
-    "pipeline/data/identity.py",  # all of them: tests/pipeline/test_prepare.py
+    "pipeline/data/preparation/fingerprint.py",  # all of them: tests/pipeline/test_prepare.py
     "pipeline/data/verification.py",  # tests/pipeline/test_inspect.py
     "pipeline/data/tokenizer_json.py",  # tests/pipeline/data/test_tokenizer_folders.py
     "pipeline/data/word_table.py",  # tests/pipeline/data/test_words.py

@@ -37,7 +37,7 @@ from pipeline.config.settings import override
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.masking import Masking
-from pipeline.data.splits import Job, Worker
+from pipeline.data.preparation.worker import Job, Worker
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.recipes import recipe
 from tests.benchmarks.text import write_jsonl

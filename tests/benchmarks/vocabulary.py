@@ -12,10 +12,10 @@ import numpy.typing as npt
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.preparation.tokenizer import train_tokenizer
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
-from pipeline.train_tokenizer import train_tokenizer
 
 
 def bench_vocabulary(directory: Path) -> Vocabulary:

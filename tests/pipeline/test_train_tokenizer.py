@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.preparation.tokenizer import sample_texts
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.train_tokenizer import sample_texts
 
 
 def test_the_command(tmp_path: Path, command: Callable[..., object]) -> None:

@@ -17,8 +17,8 @@ from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.dedup import Selection, decide, plan_selection
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.execution.workers import local_team
+from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.text_batches import Counts, read_kept
-from pipeline.data.validation import validation_thresholds
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard

@@ -19,7 +19,7 @@ from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction import web_pages
 from pipeline.data.extraction.extract import extracted
 from pipeline.data.extraction.web_pages import PAGES_WITH_LINE, read_pages, read_web
-from pipeline.data.validation import validation_thresholds
+from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import (

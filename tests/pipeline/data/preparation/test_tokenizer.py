@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import prepare, prepare_tokenizer
 from pipeline.data import shards
 from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.preparation import prepare, tokenizer
+from pipeline.data.preparation.tokenizer import ChosenTokenizer
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.prepare_tokenizer import ChosenTokenizer
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import articles, members
 from tests.pipeline.preparing import Prepare, contents, write_jsonl
@@ -161,7 +161,7 @@ def test_98_percent_of_the_ids_are_enough(
     size: int, enough: bool, tiny_vocabulary: Vocabulary
 ) -> None:
     data = replace(recipe("roberta_tiny").data, vocab_size=10_000)
-    assert prepare_tokenizer._has_enough_ids(replace(tiny_vocabulary, size=size), data) == enough
+    assert tokenizer._has_enough_ids(replace(tiny_vocabulary, size=size), data) == enough
 
 
 def test_two_prepares_of_the_same_files_publish_once(
@@ -202,14 +202,14 @@ def test_one_published_during_the_training_is_taken(
     root: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be too late to notice when the shards are complete."""
-    train = prepare_tokenizer.train_tokenizer
+    train = tokenizer.train_tokenizer
 
     def train_beside_another(*given: Any) -> None:
-        monkeypatch.setattr(prepare_tokenizer, "train_tokenizer", train)
+        monkeypatch.setattr(tokenizer, "train_tokenizer", train)
         train(*given)
         run("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
 
-    monkeypatch.setattr(prepare_tokenizer, "train_tokenizer", train_beside_another)
+    monkeypatch.setattr(tokenizer, "train_tokenizer", train_beside_another)
     run("--corpus", "wikipedia", "--input", text_of(tmp_path / "w.jsonl", "cat"), *FEW)
     assert published(root) == [NAME] and sha256_of(root, "wikipedia") == sha256_of(root, "cc-news")
 

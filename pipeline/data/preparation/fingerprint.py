@@ -14,10 +14,10 @@ from pipeline.data.documents.read import READING_VERSION
 from pipeline.data.documents.records import Source
 from pipeline.data.masking import GENERATOR_VERSION
 from pipeline.data.packing import packing_version
+from pipeline.data.preparation.holdout import VALIDATION_VERSION
+from pipeline.data.preparation.worker import SPLITS_VERSION
 from pipeline.data.sentences import SENTENCES_VERSION
-from pipeline.data.splits import SPLITS_VERSION
 from pipeline.data.tokens import fast_engine
-from pipeline.data.validation import VALIDATION_VERSION
 from pipeline.data.vocabulary import Vocabulary
 
 

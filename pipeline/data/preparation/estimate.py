@@ -23,14 +23,14 @@ import pyarrow.parquet as pq
 import zstandard
 from fastwarc.stream_io import Lz4Reader
 
-from pipeline.data.assembly import read_parts
 from pipeline.data.documents.byte_blocks import Compression
 from pipeline.data.documents.read import read, read_whole
 from pipeline.data.documents.records import EXTRACTED, Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import SPLIT_BYTES, Task, cut_tasks
 from pipeline.data.extraction.extract import FORMATS
-from pipeline.data.splits import Job, Worker
+from pipeline.data.preparation.assemble import read_parts
+from pipeline.data.preparation.worker import Job, Worker
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
 

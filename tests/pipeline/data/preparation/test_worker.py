@@ -8,8 +8,7 @@ from pathlib import Path
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import Task
 from pipeline.data.execution.workers import Setup, unfinished
-from pipeline.data.preparation import Preparation
-from pipeline.data.splits import Job, task_marker
+from pipeline.data.preparation.worker import Job, Preparation, task_marker
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.recipes import recipe
 

@@ -13,6 +13,7 @@ others could take.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import shutil
@@ -21,6 +22,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tqdm import tqdm
+
 from pipeline.command_line import data_root
 from pipeline.config.run import Data
 from pipeline.config.settings import fingerprint
@@ -28,11 +31,20 @@ from pipeline.data.corpora.catalogue import CORPORA
 from pipeline.data.corpora.sources import SAMPLE, describe_corpus, is_named
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.records import Source
-from pipeline.data.tokenizer_folders import read_vocabulary, trained_on
+from pipeline.data.execution.tasks import cut_tasks
+from pipeline.data.text_batches import Counts, read_batches
+from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
+from pipeline.data.tokenizer_training import train
 from pipeline.data.vocabulary import Vocabulary
-from pipeline.errors import ConfigError
+from pipeline.data.vocabulary_report import report
+from pipeline.errors import ConfigError, DataError
 from pipeline.files import make_directory, one_at_a_time, remove_temporaries, sync_directory
-from pipeline.train_tokenizer import SAMPLE_BYTES, train_tokenizer
+
+SAMPLE_BYTES = 1 << 30
+"""Of cleaned text. 50,265 tokens are settled well before; `tokenizers` needs about 5 GB for it."""
+
+REPORT_BYTES = 1 << 20
+"""Of cleaned text, to try the vocabulary on."""
 
 ENOUGH_IDS = 0.98
 """Share of `data.vocab_size` below which a tokenizer had too little text to be shared."""
@@ -273,3 +285,59 @@ def _describe(folder: Path) -> str:
 
 def _case(lower_case: bool) -> str:
     return "lower-cased" if lower_case else "cased"
+
+
+def train_tokenizer(
+    sources: list[Source],
+    data: Data,
+    directory: Path,
+    corpus: str = "the sample",
+    sample_bytes: int = SAMPLE_BYTES,
+) -> Vocabulary:
+    """Train what `data` asks for on a sample of `sources`; DataError when there is no text.
+
+    corpus: what the sources are, see `corpora.describe_corpus`; kept in the folder.
+    """
+    counts = Counts()
+
+    def texts() -> Iterator[str]:
+        nonlocal counts
+        counts = Counts()
+        return sample_texts(sources, sample_bytes, counts)
+
+    vocabulary = train(data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case)
+    if counts.documents == 0:
+        example = f" (first bad record: {counts.bad_example})" if counts.bad else ""
+        raise DataError(f"the input holds no text to train a tokenizer on{example}")
+    text = f"{corpus}: {counts.documents:,} documents, {counts.bytes / 1e6:,.1f} MB"
+    save_vocabulary(vocabulary, directory, data.sequence_length, trained_on=text)
+    print(
+        f"tokenizer: trained {vocabulary.kind} with {vocabulary.size:,} tokens on {text} -> "
+        f"{directory}"
+    )
+    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, Counts())):
+        print(f"tokenizer: {line}")
+    if counts.bad:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.bad.items())
+        print(f"tokenizer: left out {reasons}, first {counts.bad_example}")
+    return vocabulary
+
+
+def sample_texts(sources: list[Source], sample_bytes: int, counts: Counts) -> Iterator[str]:
+    """Cleaned documents from the start of every split, `sample_bytes` in all; counts: filled."""
+    tasks = cut_tasks(sources)
+    total = sum(task.weight for task in tasks)
+    for task in tqdm(tasks, desc="reading text to train on", unit="split", disable=None):
+        quota = max(1, sample_bytes * task.weight // max(total, 1))
+        taken = 0
+        for batch in read_batches(task.pieces, 0, counts):
+            bounds = batch.offsets.tolist()
+            for start, stop in itertools.pairwise(bounds):
+                counts.documents += 1
+                counts.bytes += stop - start - 1
+                taken += stop - start - 1
+                yield batch.buffer[start : stop - 1].tobytes().decode()
+                if taken >= quota:
+                    break
+            if taken >= quota:
+                break

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.data import assembly, shards
-from pipeline.data.assembly import Part, merge_validation_shards
+from pipeline.data import shards
 from pipeline.data.masking import Masking
+from pipeline.data.preparation import assemble
+from pipeline.data.preparation.assemble import Part, merge_validation_shards
+from pipeline.data.preparation.worker import Job
 from pipeline.data.sequences import Rows
-from pipeline.data.splits import Job
 from pipeline.data.text_batches import Counts
 from pipeline.recipes import recipe
 
@@ -36,7 +37,7 @@ def test_merged_shards_are_those_of_all_rows_at_once(
     compression: shards.Compression, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows and masks, in a corpus with one shard and one with two."""
-    monkeypatch.setattr(assembly, "VALIDATION_ROWS", 3000)
+    monkeypatch.setattr(assemble, "VALIDATION_ROWS", 3000)
     data = replace(recipe("roberta_tiny").data, duplicates=2)
     masking = Masking.of(data, SPECIAL, np.ones(2048, np.bool_))
     work, output = tmp_path / "work", tmp_path / "out"

@@ -21,8 +21,8 @@ from pipeline.data import shards
 from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
 from pipeline.data.execution.tasks import Task
 from pipeline.data.masking import Masking
+from pipeline.data.preparation.worker import Job, part_marker, task_marker
 from pipeline.data.shards import MaskFile, Shard
-from pipeline.data.splits import Job, part_marker, task_marker
 from pipeline.data.text_batches import Counts
 from pipeline.errors import DataError
 from pipeline.files import sync_directory, whole_file, write_whole

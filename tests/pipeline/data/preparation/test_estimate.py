@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from pipeline.data import estimate as module
 from pipeline.data import shards
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.estimate import Estimate, describe, estimate
 from pipeline.data.execution.tasks import SPLIT_BYTES
-from pipeline.data.splits import Job
+from pipeline.data.preparation import estimate as module
+from pipeline.data.preparation.estimate import Estimate, describe, estimate
+from pipeline.data.preparation.worker import Job
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.conftest import Command

@@ -224,6 +224,27 @@ class Worker:
         return part_marker(self.job.directory, task.number, part)
 
 
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """Documents to parts of shards: the job, and the vocabulary that every worker needs."""
+
+    job: Job
+    vocabulary: Vocabulary
+
+    @property
+    def directory(self) -> Path:
+        """Where parts and logs go."""
+        return self.job.directory
+
+    def worker(self) -> Worker:
+        """A process's tools."""
+        return Worker.create(self.job, self.vocabulary)
+
+    def is_done(self, names: set[str], task: Task) -> bool:
+        """Whether a task's marker is among `names`."""
+        return task_marker(self.directory, task.number).name in names
+
+
 def task_marker(directory: Path, task: int) -> Path:
     """Exists when all parts of a task do; holds how many."""
     return directory / f"task-{task:06d}.json"
