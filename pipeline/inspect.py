@@ -21,9 +21,9 @@ from pipeline.command_line import Parser
 from pipeline.data import shards
 from pipeline.data.corpora.sources import corpus_sources, describe_cut
 from pipeline.data.inspection.documents import holds_documents, inspect_documents
-from pipeline.data.masking import KEPT, MASK, RANDOM
-from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.preparation.tokenizer import REPORT_BYTES, sample_texts
+from pipeline.data.rows.masks import KEPT, MASK, RANDOM
+from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
 from pipeline.data.statistics import Drawn, Ragged, Statistics, measure, read_masks
 from pipeline.data.text_batches import Counts

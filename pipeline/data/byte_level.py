@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from pipeline.data.kernels.bits import EVERY_HIGH_BIT, Bytes, U, word_at
 from pipeline.data.reference_ids import EngineMismatch, id_type
-from pipeline.data.sequences import Tokens, token_positions
+from pipeline.data.rows.sentence_rows import Tokens, token_positions
 from pipeline.data.vocabulary import Vocabulary
 
 CACHE_BYTES = 64 << 20

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.sequences import Rows
+from pipeline.data.rows.sentence_rows import Rows
 from pipeline.errors import DataError
 
 DOCUMENTS = "documents.parquet"

@@ -23,9 +23,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.data import batches
-from pipeline.data.choosing import Memory
 from pipeline.data.columns import Columns, Layout
-from pipeline.data.masking import Masking, corpus_root, stream_keys
+from pipeline.data.rows.mask_positions import Memory
+from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
 from pipeline.data.shards import (
     BATCH_ROWS,
     TRAIN,

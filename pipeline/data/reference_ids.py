@@ -12,8 +12,8 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pipeline.data.kernels.bits import Bytes
-from pipeline.data.masking import Ids
-from pipeline.data.sequences import Tokens
+from pipeline.data.rows.masks import Ids
+from pipeline.data.rows.sentence_rows import Tokens
 from pipeline.data.tokenizer_json import BYTE_BPE
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError

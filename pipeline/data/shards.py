@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.ipc
 import xxhash
 
-from pipeline.data.masking import Masking, Masks
-from pipeline.data.sequences import Rows
+from pipeline.data.rows.masks import Masking, Masks
+from pipeline.data.rows.sentence_rows import Rows
 from pipeline.errors import DataError
 from pipeline.files import whole_file, write_whole
 

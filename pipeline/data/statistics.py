@@ -11,8 +11,8 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from pipeline.data import shards
-from pipeline.data.masking import MASK
-from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
+from pipeline.data.rows.masks import MASK
+from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
 from pipeline.data.verification import masking_of
 from pipeline.data.vocabulary import Vocabulary

@@ -18,8 +18,8 @@ from pipeline.data.byte_level import GigatokenEngine, gigatoken_version
 from pipeline.data.cleaning import clean
 from pipeline.data.kernels.bits import Bytes
 from pipeline.data.reference_ids import EngineMismatch, Reference
+from pipeline.data.rows.sentence_rows import Tokens, join
 from pipeline.data.sentences import sentence_starts
-from pipeline.data.sequences import Tokens, join
 from pipeline.data.tokenizer_json import BYTE_BPE
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.data.words import WORDS_VERSION, WordEngine

@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from pipeline.data import shards
 from pipeline.data.document_index import verify_documents
-from pipeline.data.masking import GENERATOR_VERSION, Masking, Masks
-from pipeline.data.pairs import IN_ORDER, RANDOM_NEXT, UNLABELLED
+from pipeline.data.rows.masks import GENERATOR_VERSION, Masking, Masks
+from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import Manifest, Shard
 from pipeline.data.tokenizer_json import BYTE_BPE
 from pipeline.data.vocabulary import Vocabulary

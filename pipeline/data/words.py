@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from pipeline.data.kernels.bits import Bytes
 from pipeline.data.reference_ids import Reference, id_type
-from pipeline.data.sequences import Tokens
+from pipeline.data.rows.sentence_rows import Tokens
 from pipeline.data.tokenizer_json import CONTINUATION, UNIGRAM, WORD_MARK, WORDPIECE
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.data.word_matching import (

@@ -164,7 +164,7 @@ COVERED_ELSEWHERE = {
     "pipeline/data/tokenizer_json.py",  # tests/pipeline/data/test_tokenizer_folders.py
     "pipeline/data/word_table.py",  # tests/pipeline/data/test_words.py
     "pipeline/data/word_matching.py",  # tests/pipeline/data/test_words.py
-    "pipeline/data/kernels/bits.py",  # tests/pipeline/data/test_masking.py
+    "pipeline/data/kernels/bits.py",  # tests/pipeline/data/rows/test_masks.py
     "pipeline/data/documents/plain_text.py",  # tests/pipeline/data/documents/test_read.py
     "pipeline/data/batch.py", "pipeline/data/batches.py", "pipeline/data/background.py",
     "pipeline/data/columns.py", "pipeline/data/reading.py",  # tests/pipeline/data/test_loader.py

@@ -35,10 +35,10 @@ from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFas
 
 from pipeline.data import shards
 from pipeline.data.loader import Loader
-from pipeline.data.masking import Masking
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
-from pipeline.data.sequences import Rows
+from pipeline.data.rows.masks import Masking
+from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.verification import masking_of
 

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from transformers import DataCollatorForLanguageModeling
 
-from pipeline.data.masking import Masking
-from pipeline.data.sequences import Rows
+from pipeline.data.rows.masks import Masking
+from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import encode_masks, encode_rows
 from tests.benchmarks.vocabulary import gpt2_sized
 

@@ -36,8 +36,8 @@ from transformers import AutoTokenizer, DataCollatorForLanguageModeling, PreTrai
 from pipeline.config.settings import override
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
-from pipeline.data.masking import Masking
 from pipeline.data.preparation.worker import Job, Worker
+from pipeline.data.rows.masks import Masking
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.recipes import recipe
 from tests.benchmarks.text import write_jsonl

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from pipeline.data import shards
 from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
 from pipeline.data.execution.tasks import Task
-from pipeline.data.masking import Masking
 from pipeline.data.preparation.worker import Job, part_marker, task_marker
+from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import MaskFile, Shard
 from pipeline.data.text_batches import Counts
 from pipeline.errors import DataError

@@ -12,10 +12,10 @@ from pipeline.data.cleaning import CLEANING_VERSION
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.read import READING_VERSION
 from pipeline.data.documents.records import Source
-from pipeline.data.masking import GENERATOR_VERSION
-from pipeline.data.packing import packing_version
 from pipeline.data.preparation.holdout import VALIDATION_VERSION
 from pipeline.data.preparation.worker import SPLITS_VERSION
+from pipeline.data.rows.masks import GENERATOR_VERSION
+from pipeline.data.rows.pack import packing_version
 from pipeline.data.sentences import SENTENCES_VERSION
 from pipeline.data.tokens import fast_engine
 from pipeline.data.vocabulary import Vocabulary

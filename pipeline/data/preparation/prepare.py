@@ -16,7 +16,6 @@ from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import SPLIT_BYTES, Task
 from pipeline.data.execution.work_directory import WORK, WorkDirectory
 from pipeline.data.execution.workers import unfinished
-from pipeline.data.masking import Masking
 from pipeline.data.preparation.assemble import (
     Part,
     corpus_counts,
@@ -31,6 +30,7 @@ from pipeline.data.preparation.estimate import describe, estimate
 from pipeline.data.preparation.fingerprint import engine_versions
 from pipeline.data.preparation.tokenizer import ChosenTokenizer, Places, read_existing, sample_texts
 from pipeline.data.preparation.worker import Job, Preparation
+from pipeline.data.rows.masks import Masking
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_training import train

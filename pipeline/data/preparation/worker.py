@@ -24,11 +24,11 @@ from pipeline.data import shards
 from pipeline.data.byte_level import return_memory
 from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
 from pipeline.data.execution.tasks import Task
-from pipeline.data.masking import Masking
-from pipeline.data.packing import count_tokens, pack
 from pipeline.data.reference_ids import EngineMismatch
+from pipeline.data.rows.masks import Masking
+from pipeline.data.rows.pack import count_tokens, pack
+from pipeline.data.rows.sentence_rows import Tokens, join, select
 from pipeline.data.sentences import sentence_starts
-from pipeline.data.sequences import Tokens, join, select
 from pipeline.data.text_batches import Batch, Counts, add_counts, read_kept
 from pipeline.data.tokens import CHECKED_SHARE, Encoder
 from pipeline.data.vocabulary import Vocabulary

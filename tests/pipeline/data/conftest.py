@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pipeline.data import shards
-from pipeline.data.masking import Masking
-from pipeline.data.sequences import Rows
+from pipeline.data.rows.masks import Masking
+from pipeline.data.rows.sentence_rows import Rows
 
 LENGTH, SLOTS = 70, 10  # round(0.15 x 68)
 BOS, PAD, EOS, MASK = 0, 1, 2, 4

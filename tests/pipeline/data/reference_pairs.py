@@ -1,4 +1,4 @@
-"""The rules of `pipeline.data.pairs`, slow and obvious, for comparison with ours.
+"""The rules of `pipeline.data.rows.segment_rows`, slow and obvious, for comparison with ours.
 
 A document is a list of sentences, a sentence a list of ids; what is left of a document is such a
 list too. Random numbers are ours (splitmix64), so rows must be equal, not only alike.

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.data.document_index import DOCUMENTS, document_table, verify_documents
-from pipeline.data.packing import pack
-from pipeline.data.sequences import Tokens
+from pipeline.data.rows.pack import pack
+from pipeline.data.rows.sentence_rows import Tokens
 from pipeline.errors import DataError
-from tests.pipeline.data.test_packing import BOS, EOS, FORMATS, VOCABULARY, data
+from tests.pipeline.data.rows.test_pack import BOS, EOS, FORMATS, VOCABULARY, data
 
 COUNT = 30
 FIRST_ID = 10

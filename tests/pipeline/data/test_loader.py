@@ -17,9 +17,9 @@ import torch
 from pipeline.data import shards
 from pipeline.data.batch import Batch
 from pipeline.data.loader import Loader
-from pipeline.data.masking import Masking
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset, check_datasets
+from pipeline.data.rows.masks import Masking
 from pipeline.errors import ConfigError, DataError
 from tests.pipeline.preparing import rewrite
 

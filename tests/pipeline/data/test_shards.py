@@ -12,8 +12,8 @@ import pytest
 import xxhash
 
 from pipeline.data import shards
-from pipeline.data.masking import Masking
-from pipeline.data.sequences import Rows
+from pipeline.data.rows.masks import Masking
+from pipeline.data.rows.sentence_rows import Rows
 from pipeline.errors import DataError
 
 SPECIAL = np.zeros(50_265, np.bool_)

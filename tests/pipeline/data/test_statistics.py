@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.data import shards
-from pipeline.data.masking import KEPT, MASK, RANDOM
+from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.statistics import measure
 from pipeline.data.tokenizer_folders import read_vocabulary
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.data.reference_ids import EngineMismatch
+from pipeline.data.rows.sentence_rows import Tokens
 from pipeline.data.sentences import sentence_starts
-from pipeline.data.sequences import Tokens
 from pipeline.data.tokens import Encoder, Engine
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError

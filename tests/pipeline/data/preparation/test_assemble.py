@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from pipeline.data import shards
-from pipeline.data.masking import Masking
 from pipeline.data.preparation import assemble
 from pipeline.data.preparation.assemble import Part, merge_validation_shards
 from pipeline.data.preparation.worker import Job
-from pipeline.data.sequences import Rows
+from pipeline.data.rows.masks import Masking
+from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.text_batches import Counts
 from pipeline.recipes import recipe
 

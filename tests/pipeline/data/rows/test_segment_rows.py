@@ -8,7 +8,7 @@ from math import erfc, sqrt
 import numpy as np
 import pytest
 
-from pipeline.data.pairs import (
+from pipeline.data.rows.segment_rows import (
     IN_ORDER,
     NEXT,
     NO_LABEL,
@@ -19,7 +19,7 @@ from pipeline.data.pairs import (
     pack_pairs,
     share_of_draws,
 )
-from pipeline.data.sequences import Frame, Rows, Tokens
+from pipeline.data.rows.sentence_rows import Frame, Rows, Tokens
 from tests.pipeline.data import reference_pairs as reference
 
 BOS, EOS = 0, 2

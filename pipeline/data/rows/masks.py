@@ -50,10 +50,10 @@ import xxhash
 
 from pipeline.config.run import Data
 from pipeline.config.settings import parts_per_million
-from pipeline.data import choosing
-from pipeline.data.choosing import Flags, Memory, Text, Words
-from pipeline.data.drawing import NGRAMS, SPANS, TOKENS, Law, draw
 from pipeline.data.kernels.bits import GOLDEN, mix
+from pipeline.data.rows import mask_positions
+from pipeline.data.rows.mask_kernel import NGRAMS, SPANS, TOKENS, Law, draw
+from pipeline.data.rows.mask_positions import Flags, Memory, Text, Words
 
 GENERATOR_VERSION = 1
 """Goes into the manifest: the same version draws the same masks for ever."""
@@ -211,9 +211,13 @@ class Masking:
         """
         flags, law = self._tables
         upwards = law.choice == SPANS
-        text = choosing.find_text(memory, flags, parts_per_million(self.rate), upwards)
+        text = mask_positions.find_text(memory, flags, parts_per_million(self.rate), upwards)
         by_words = law.choice != TOKENS
-        words = choosing.find_words(memory, flags, text) if by_words else choosing.no_words()
+        words = (
+            mask_positions.find_words(memory, flags, text)
+            if by_words
+            else mask_positions.no_words()
+        )
         for duplicate in duplicates:
             masks = _draw_masks(memory, text, words, law, keys, duplicate)
             yield replace(masks, swapped=_toss(keys, np.uint64(duplicate))) if self.swaps else masks

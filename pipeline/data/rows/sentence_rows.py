@@ -21,7 +21,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.masking import Ids
+from pipeline.data.rows.masks import Ids
 
 PACKING_VERSION = 1
 LOOK_BACK = 32

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 import xxhash
 
-from pipeline.data.masking import KEPT, MASK, RANDOM, Masking, Masks
+from pipeline.data.rows.masks import KEPT, MASK, RANDOM, Masking, Masks
 
 SPECIAL = np.arange(1000) < 10
 STARTS = np.arange(1000) % 3 > 0

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.data.choosing import Flags, Memory, draw_length, find_text, find_words
-from pipeline.data.masking import Masking
+from pipeline.data.rows.mask_positions import Flags, Memory, draw_length, find_text, find_words
+from pipeline.data.rows.masks import Masking
 from pipeline.data.vocabulary import Vocabulary
 from tests.pipeline.data import reference_masking
 

@@ -43,10 +43,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.choosing import scale
 from pipeline.data.kernels.addresses import part
 from pipeline.data.kernels.bits import GOLDEN, U, mix
-from pipeline.data.sequences import LOOK_BACK, Frame, Rows, Tokens, cut_sentence
+from pipeline.data.rows.mask_positions import scale
+from pipeline.data.rows.sentence_rows import LOOK_BACK, Frame, Rows, Tokens, cut_sentence
 
 PAIRS_VERSION = 1
 NO_LABEL, NEXT, ORDER = range(3)

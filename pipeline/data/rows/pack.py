@@ -8,7 +8,7 @@ import xxhash
 
 from pipeline.config.formats import PAIR_FORMATS, SEGMENT_FIELDS, SEPARATORS
 from pipeline.config.run import Data
-from pipeline.data.pairs import (
+from pipeline.data.rows.segment_rows import (
     IN_ORDER,
     NEXT,
     NO_LABEL,
@@ -19,7 +19,7 @@ from pipeline.data.pairs import (
     pack_pairs,
     share_of_draws,
 )
-from pipeline.data.sequences import PACKING_VERSION, Frame, Rows, Tokens, pack_sentences
+from pipeline.data.rows.sentence_rows import PACKING_VERSION, Frame, Rows, Tokens, pack_sentences
 from pipeline.data.vocabulary import Vocabulary
 
 _LABELS = {"none": NO_LABEL, "next": NEXT, "order": ORDER}

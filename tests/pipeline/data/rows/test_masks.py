@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.config.run import prediction_count
-from pipeline.data.masking import KEPT, MASK, RANDOM, Masking, Masks, corpus_root, stream_keys
+from pipeline.data.rows.masks import KEPT, MASK, RANDOM, Masking, Masks, corpus_root, stream_keys
 
 VOCABULARY = 1000
 SPECIAL = np.zeros(VOCABULARY, np.bool_)

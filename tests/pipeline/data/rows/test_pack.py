@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.config.run import Data
 from pipeline.config.settings import override
-from pipeline.data.packing import count_tokens, pack
-from pipeline.data.sequences import Rows, Tokens
+from pipeline.data.rows.pack import count_tokens, pack
+from pipeline.data.rows.sentence_rows import Rows, Tokens
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 

@@ -9,7 +9,7 @@ import operator
 import numpy as np
 import pytest
 
-from pipeline.data.sequences import (
+from pipeline.data.rows.sentence_rows import (
     Frame,
     Rows,
     Tokens,

@@ -1,0 +1,1 @@
+"""Token ids of documents come in, rows and their masks go out."""
