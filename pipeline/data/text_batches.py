@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
 from pipeline.data.cleaning import clean
-from pipeline.data.decisions import Decisions
 from pipeline.data.documents.read import read
 from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
 
@@ -116,29 +114,6 @@ def read_batches(pieces: tuple[Piece, ...], seed: int, counts: Counts) -> Iterat
                 yield from _batch(records, licences, seed, counts)
                 records, licences, size = [], [], 0
     yield from _batch(records, licences, seed, counts)
-
-
-def read_kept(
-    pieces: tuple[Piece, ...], decisions: Path | None, seed: int, counts: Counts
-) -> Iterator[Batch]:
-    """`read_batches` without what the group stage left out, which is counted, too.
-
-    decisions: about the documents of just these pieces; None: all of them stay.
-    """
-    batches = read_batches(pieces, seed, counts)
-    if decisions is None:
-        yield from batches
-        return
-    with Decisions.open(decisions) as decided:
-        for batch in batches:
-            reasons = decided.of_next(batch.ids)
-            for reason in filter(None, reasons):
-                counts.drop(reason)
-            kept = np.array([reason is None for reason in reasons])
-            counts.left_out += int((np.diff(batch.offsets) - 1)[~kept].sum())
-            if kept.any():
-                yield batch.only(kept)
-        decided.check_end()
 
 
 def _batch(

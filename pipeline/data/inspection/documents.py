@@ -10,7 +10,6 @@ from tqdm import tqdm
 
 from pipeline.command_line import cores, data_root
 from pipeline.data.corpora.sources import corpus_sources, describe_input
-from pipeline.data.decided import Decided, newest
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.workers import local_team
@@ -18,6 +17,7 @@ from pipeline.data.extraction.extract import extracted
 from pipeline.data.inspection.document_statistics import Decide, DocumentStatistics, find, keep_all
 from pipeline.data.inspection.html_report import page
 from pipeline.data.inspection.text_report import report
+from pipeline.data.selection.decision_summary import Decided, newest
 from pipeline.files import write_whole
 
 _PIECE_BYTES = 8 << 20

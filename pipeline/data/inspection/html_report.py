@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable
 from html import escape
 
-from pipeline.data.decided import Decided, Pair
 from pipeline.data.inspection.document_statistics import DocumentStatistics, Sample
 from pipeline.data.inspection.text_report import (
     MOST_LANGUAGES_SHOWN,
@@ -15,6 +14,7 @@ from pipeline.data.inspection.text_report import (
     dates_in_words,
     reasons_in_order,
 )
+from pipeline.data.selection.decision_summary import Decided, Pair
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1f24; --soft: #667; --paper: #fff; --line: #dde;

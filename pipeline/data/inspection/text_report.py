@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 
-from pipeline.data.decided import Decided
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Sample
+from pipeline.data.selection.decision_summary import Decided
 
 MOST_SITES_SHOWN = 15
 MOST_LANGUAGES_SHOWN = 10

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.command_line import Parser, add_input_arguments, add_recipe_arguments
 from pipeline.data.corpora.catalogue import GROUPS
 from pipeline.data.corpora.groups import group_of
-from pipeline.data.dedup import DEDUP
+from pipeline.data.selection.select import DEDUP
 from pipeline.errors import ConfigError
 
 

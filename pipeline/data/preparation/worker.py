@@ -28,8 +28,9 @@ from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_tokens, pack
 from pipeline.data.rows.sentence_rows import Tokens, join, select
+from pipeline.data.selection.decisions import read_kept
 from pipeline.data.sentences import sentence_starts
-from pipeline.data.text_batches import Batch, Counts, add_counts, read_kept
+from pipeline.data.text_batches import Batch, Counts, add_counts
 from pipeline.data.tokens import CHECKED_SHARE, Encoder
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import inspect, prepare
 from tests.pipeline.data.dump import small_dump
-from tests.pipeline.data.test_decided import write
+from tests.pipeline.data.selection.test_decision_summary import write
 from tests.pipeline.preparing import Call
 
 SAMPLE = Path(prepare.__file__).parent / "data" / "sample"

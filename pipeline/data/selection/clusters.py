@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.kernels.bits import GOLDEN, U, mix
-from pipeline.data.shingles import ORDERS, Words, equal_parts
+from pipeline.data.selection.minhash import ORDERS, Words, equal_parts
 from pipeline.errors import DataError
 
 LIKENESS_VERSION = 1

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data.decided import Decided, newest
+from pipeline.data.selection.decision_summary import Decided, newest
 from pipeline.errors import DataError
 
 SCHEMA = pa.schema(

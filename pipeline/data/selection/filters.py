@@ -28,7 +28,7 @@ from resiliparse.parse.lang import detect_fast, supported_langs
 from pipeline.config.settings import nearest
 from pipeline.data.cleaning import Offsets
 from pipeline.data.kernels.bits import Bytes
-from pipeline.data.shingles import count_words
+from pipeline.data.selection.minhash import count_words
 from pipeline.errors import ConfigError
 
 Reasons = Iterator[tuple[str, npt.NDArray[np.bool_]]]

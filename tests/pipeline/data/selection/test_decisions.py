@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data.decisions import SCHEMA, Decisions
+from pipeline.data.selection.decisions import SCHEMA, Decisions
 from pipeline.errors import DataError
 
 IDS = [f"a@{number}" for number in range(40_000)]

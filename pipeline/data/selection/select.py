@@ -27,17 +27,30 @@ import pyarrow.parquet as pq
 
 from pipeline.config.settings import fingerprint
 from pipeline.data.cleaning import CLEANING_VERSION
-from pipeline.data.contamination import Evaluation
-from pipeline.data.decisions import SCHEMA
-from pipeline.data.document_filters import Filters
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.read import READING_VERSION
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import Task
 from pipeline.data.execution.workers import Team, do_tasks, share
-from pipeline.data.likeness import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers, find_roots
-from pipeline.data.shingles import SHINGLES_VERSION
-from pipeline.data.survey import SURVEY_VERSION, Rules, Survey, SurveyTask, signed_documents
+from pipeline.data.selection.clusters import (
+    EXACT,
+    LIKENESS_VERSION,
+    NEAR,
+    Likeness,
+    Numbers,
+    find_roots,
+)
+from pipeline.data.selection.contamination import Evaluation
+from pipeline.data.selection.decisions import SCHEMA
+from pipeline.data.selection.filters import Filters
+from pipeline.data.selection.minhash import SHINGLES_VERSION
+from pipeline.data.selection.survey import (
+    SURVEY_VERSION,
+    Rules,
+    Survey,
+    SurveyTask,
+    signed_documents,
+)
 from pipeline.errors import DataError
 from pipeline.files import make_directory, one_at_a_time, sync_directory, whole_file
 

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.contamination import RUN_WORDS, Evaluation
-from pipeline.data.document_filters import Filters
 from pipeline.data.execution.tasks import Task
-from pipeline.data.likeness import EXACT, Likeness
-from pipeline.data.shingles import Words, have_run, signatures, word_hashes
+from pipeline.data.selection.clusters import EXACT, Likeness
+from pipeline.data.selection.contamination import RUN_WORDS, Evaluation
+from pipeline.data.selection.filters import Filters
+from pipeline.data.selection.minhash import Words, have_run, signatures, word_hashes
 from pipeline.data.text_batches import Batch, Counts, read_batches
 from pipeline.files import only_once
 

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.dedup import Selection, decide, plan_selection
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.execution.workers import local_team
 from pipeline.data.preparation.holdout import validation_thresholds
-from pipeline.data.text_batches import Counts, read_kept
+from pipeline.data.selection.decisions import read_kept
+from pipeline.data.selection.select import Selection, decide, plan_selection
+from pipeline.data.text_batches import Counts
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard
@@ -166,7 +167,10 @@ def test_killed_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ("pipeline.data.dedup._table", "pipeline.data.survey.Surveyor._table"):
+    for place in (
+        "pipeline.data.selection.select._table",
+        "pipeline.data.selection.survey.Surveyor._table",
+    ):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(place, die)
             decide(decided, local_team(1))
@@ -242,7 +246,7 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
     for number in range(4):
         write_jsonl(folder / f"{number}.jsonl", texts[number::4])
     (tmp_path / "dev.tsv").write_text(f"1\t{texts[17]}\n")
-    small = str(Path(__file__).parents[2] / "end_to_end" / "small_splits.py")
+    small = str(Path(__file__).parents[3] / "end_to_end" / "small_splits.py")
     outputs: dict[str, Path] = {}
     asked = ["--dedup", "near", "--decontaminate", tmp_path / "dev.tsv", "--filter", "min-words=10",
              "--set", "data.duplicates=1"]  # fmt: skip

@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.data.documents.records import Piece
+from pipeline.data.text_batches import Batch, Counts, read_batches
 from pipeline.errors import DataError
 
 SCHEMA = pa.schema(
@@ -72,3 +75,26 @@ def _stale(path: Path) -> DataError:
     return DataError(
         f"{path} is not about the documents that are there now; remove {path.parent} and run again"
     )
+
+
+def read_kept(
+    pieces: tuple[Piece, ...], decisions: Path | None, seed: int, counts: Counts
+) -> Iterator[Batch]:
+    """`read_batches` without what the group stage left out, which is counted, too.
+
+    decisions: about the documents of just these pieces; None: all of them stay.
+    """
+    batches = read_batches(pieces, seed, counts)
+    if decisions is None:
+        yield from batches
+        return
+    with Decisions.open(decisions) as decided:
+        for batch in batches:
+            reasons = decided.of_next(batch.ids)
+            for reason in filter(None, reasons):
+                counts.drop(reason)
+            kept = np.array([reason is None for reason in reasons])
+            counts.left_out += int((np.diff(batch.offsets) - 1)[~kept].sum())
+            if kept.any():
+                yield batch.only(kept)
+        decided.check_end()

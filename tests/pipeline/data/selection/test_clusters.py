@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.data.cleaning import clean
-from pipeline.data.likeness import EXACT, NEAR, Likeness, find_roots
-from pipeline.data.shingles import equal_parts, signatures, word_hashes
+from pipeline.data.selection.clusters import EXACT, NEAR, Likeness, find_roots
+from pipeline.data.selection.minhash import equal_parts, signatures, word_hashes
 from tests.benchmarks.planted import copy_of, document, jaccard
 
 

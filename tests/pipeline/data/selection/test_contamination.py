@@ -21,8 +21,8 @@ import pytest
 import zstandard
 
 from pipeline.data.cleaning import clean
-from pipeline.data.contamination import CHUNK_CHARACTERS, RUN_WORDS, Evaluation
-from pipeline.data.shingles import have_run, runs
+from pipeline.data.selection.contamination import CHUNK_CHARACTERS, RUN_WORDS, Evaluation
+from pipeline.data.selection.minhash import have_run, runs
 from pipeline.errors import DataError
 from tests.benchmarks.planted import document
 from tests.pipeline.preparing import Prepare, tiny, write_jsonl
@@ -182,7 +182,7 @@ def test_an_arrow_stream_of_unusual_columns(tmp_path: Path) -> None:
 
 def test_strings_are_cleaned_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert CHUNK_CHARACTERS > 1 << 20
-    monkeypatch.setattr("pipeline.data.contamination.CHUNK_CHARACTERS", 300)
+    monkeypatch.setattr("pipeline.data.selection.contamination.CHUNK_CHARACTERS", 300)
     (tmp_path / "dev").write_bytes(parquet(PLANTED))
     assert Evaluation.read([str(tmp_path / "dev")]).mark == EXPECTED
 

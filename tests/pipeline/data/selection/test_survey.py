@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from pipeline.data.cleaning import clean
-from pipeline.data.contamination import Evaluation
-from pipeline.data.document_filters import Filters
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.likeness import EXACT, NEAR, Likeness
-from pipeline.data.shingles import signatures, word_hashes
-from pipeline.data.survey import Rules, Survey, SurveyTask, signed_documents
+from pipeline.data.selection.clusters import EXACT, NEAR, Likeness
+from pipeline.data.selection.contamination import Evaluation
+from pipeline.data.selection.filters import Filters
+from pipeline.data.selection.minhash import signatures, word_hashes
+from pipeline.data.selection.survey import Rules, Survey, SurveyTask, signed_documents
 from tests.pipeline.preparing import write_jsonl
 
 EVALUATION = "a b c d e f g h i j k l m"

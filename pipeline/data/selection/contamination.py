@@ -49,7 +49,7 @@ from pipeline.data.documents.sniff import (
     read_head,
     require_regular,
 )
-from pipeline.data.shingles import Words, run_table, runs
+from pipeline.data.selection.minhash import Words, run_table, runs
 from pipeline.errors import DataError
 
 RUN_WORDS = 13

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.data.cleaning import clean
-from pipeline.data.document_filters import Filters
+from pipeline.data.selection.filters import Filters
 from pipeline.errors import ConfigError
 
 TEXTS = ["one two three four", "one 2 3 4", "one\ntwo\none\none", "one", "... 5"]

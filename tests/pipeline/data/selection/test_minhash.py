@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from pipeline.data import shingles
 from pipeline.data.cleaning import clean
+from pipeline.data.selection import minhash
 from tests.benchmarks.planted import copy_of, document, jaccard
 
 WORD = re.compile(
@@ -29,7 +29,7 @@ def runs(text: str, count: int) -> set[tuple[str, ...]]:
 
 def made(texts: list[str], function: str, *more: object) -> np.ndarray:
     text = clean(texts)
-    result: np.ndarray = getattr(shingles, function)(text.buffer, text.offsets, *more)
+    result: np.ndarray = getattr(minhash, function)(text.buffer, text.offsets, *more)
     return result
 
 
@@ -68,7 +68,7 @@ def test_documents_that_have_a_run(sample_text: list[str]) -> None:
     """Also when it is the first or the last one, and none over the end of a document."""
     texts = [document_text.lower() for document_text in sample_text[:40]]
     wanted = [" ".join(words(text)[-13:]).upper() for text in texts[::3]]
-    table = shingles.run_table(made(wanted, "runs", 13))
+    table = minhash.run_table(made(wanted, "runs", 13))
     known = set().union(*(runs(text.lower(), 13) for text in wanted))
     expected = [bool(runs(text, 13) & known) for text in clean(texts).texts()]
     assert made(texts, "have_run", 13, table).tolist() == expected
@@ -91,7 +91,7 @@ def test_signatures_estimate_the_jaccard_index() -> None:
     others = [copy_of(words, rng.uniform(0.2, 0.98), rng) for words in ones]
     texts = [" ".join(words) for words in ones + others]
     signed = made(texts, "signatures")
-    equal = np.array([shingles.equal_parts(*pair) for pair in zip(signed[:1500], signed[1500:])])
+    equal = np.array([minhash.equal_parts(*pair) for pair in zip(signed[:1500], signed[1500:])])
     estimated = (equal / 256 - 1 / 256) / (1 - 1 / 256)
     index = np.array([jaccard(*pair) for pair in zip(texts[:1500], texts[1500:])])
     open_ = (index > 0.01) & (index < 0.99)
@@ -107,7 +107,7 @@ def test_signatures_of_long_and_of_hardly_any_text() -> None:
     long = " ".join(document(rng, 5000))
     twice, short = f"{long} {long}", ["one two", "one two three", "...", "* * *", "One. Two!"]
     signed = made([long, twice, *short], "signatures")
-    assert shingles.equal_parts(signed[0], signed[1]) > 250
+    assert minhash.equal_parts(signed[0], signed[1]) > 250
     assert (signed[2] == signed[6]).all()
     assert len({row.tobytes() for row in signed[2:]}) == 4
 
@@ -117,4 +117,4 @@ def test_equal_parts() -> None:
     one = rng.integers(0, 256, (50, 256), np.uint8)
     other = np.where(rng.random((50, 256)) < 0.7, one, rng.integers(0, 256, (50, 256), np.uint8))
     for a, b in zip(one, other):
-        assert shingles.equal_parts(a.view(np.uint64), b.view(np.uint64)) == (a == b).sum()
+        assert minhash.equal_parts(a.view(np.uint64), b.view(np.uint64)) == (a == b).sum()

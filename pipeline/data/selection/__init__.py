@@ -1,0 +1,1 @@
+"""Records come in, decisions which documents to keep go out: duplicates, filters, test sets."""
