@@ -17,7 +17,7 @@ from model.hugging_face import Model
 from pipeline.command_line import Parser
 from pipeline.config.formats import Attention
 from pipeline.data.reading import Dataset, check_datasets
-from pipeline.data.shards import VALIDATION
+from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.training.evaluation import (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pipeline.command_line import Parser
 from pipeline.data.reading import Dataset
-from pipeline.data.shards import VALIDATION
+from pipeline.data.shards.manifest import VALIDATION
 from pipeline.errors import CheckpointError, ConfigError, run_command
 from pipeline.training.evaluation import validation_loader
 from pipeline.training.phases import check_shards

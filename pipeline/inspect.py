@@ -18,18 +18,25 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pipeline.command_line import Parser
-from pipeline.data import shards
 from pipeline.data.corpora.sources import corpus_sources, describe_cut
 from pipeline.data.inspection.documents import holds_documents, inspect_documents
 from pipeline.data.preparation.tokenizer import REPORT_BYTES, sample_texts
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
-from pipeline.data.shards import Manifest, Shard
-from pipeline.data.statistics import Drawn, Ragged, Statistics, measure, read_masks
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import (
+    TRAIN,
+    VALIDATION,
+    Manifest,
+    Shard,
+    check_size,
+    read_manifest,
+)
+from pipeline.data.shards.statistics import Drawn, Ragged, Statistics, measure, read_masks
+from pipeline.data.shards.verify import verify
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_json import UNIGRAM
-from pipeline.data.verification import verify
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.data.vocabulary_report import report
 from pipeline.errors import ConfigError, DataError, run_command
@@ -56,12 +63,12 @@ def main() -> None:
     if (directory / "word_starts.bin").exists():
         print_tokenizer(directory)
         return
-    manifest = shards.read_manifest(directory)
+    manifest = read_manifest(directory)
     shard, row = _locate(manifest, arguments.split, arguments.sequence)
     for name, entry in manifest.files.items():
-        shards.check_size(directory, name, entry["bytes"])
+        check_size(directory, name, entry["bytes"])
     for file in (file for member in manifest.shards for file in member.files()):
-        shards.check_size(directory, file.file, file.bytes)
+        check_size(directory, file.file, file.bytes)
     vocabulary = read_vocabulary(directory / "tokenizer")
     if vocabulary.sha256 != manifest.tokenizer["sha256"]:
         content = (directory / "tokenizer" / "tokenizer.json").read_bytes()
@@ -185,7 +192,7 @@ def print_sequence(
     limit: int,
 ) -> None:
     """One row: its text, and token by token what each duplicate does with it; limit 0: all."""
-    table = shards.read_table(directory / shard.file).slice(row, 1)
+    table = arrow_files.read_table(directory / shard.file).slice(row, 1)
     ids = np.array(table["input_ids"][0].as_py())
     starts = table["document_starts"][0].as_py()
     second = table["second_segment"][0].as_py()
@@ -278,8 +285,8 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--split",
-        choices=[shards.TRAIN, shards.VALIDATION],
-        default=shards.TRAIN,
+        choices=[TRAIN, VALIDATION],
+        default=TRAIN,
         help="of which split (default: train)",
     )
     parser.add_argument(

@@ -22,7 +22,6 @@ from pipeline.data.corpora.download import obtained
 from pipeline.data.corpora.explain import explain
 from pipeline.data.corpora.groups import require_size
 from pipeline.data.corpora.urls import local_inputs
-from pipeline.data.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.execution.mpi import join, run_together
 from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.execution.work_directory import work_directory
@@ -50,6 +49,7 @@ from pipeline.data.preparation.tokenizer import (
 )
 from pipeline.data.preparation.worker import Job, Preparation
 from pipeline.data.selection.select import decide, plan_selection
+from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.errors import ConfigError
 
 

@@ -18,9 +18,9 @@ from tqdm import tqdm
 
 from model.hugging_face import logical_parameters
 from pipeline.data.bus_error import announce_bus_errors
-from pipeline.data.held_out import check_held_out
 from pipeline.data.reading import Dataset
-from pipeline.data.shards import TRAIN, VALIDATION
+from pipeline.data.shards.held_out import check_held_out
+from pipeline.data.shards.manifest import TRAIN, VALIDATION
 from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
 from pipeline.training.checkpoint import Checkpoint, open_from, open_latest
 from pipeline.training.cluster import (

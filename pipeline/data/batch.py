@@ -18,7 +18,7 @@ from pipeline.data.boundaries import boundary_targets
 from pipeline.data.draws import draws
 from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.order import Located
-from pipeline.data.shards import Manifest
+from pipeline.data.shards.manifest import Manifest
 
 
 class Counts(NamedTuple):

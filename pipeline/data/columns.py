@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from pipeline.data import batches
-from pipeline.data.shards import BATCH_ROWS, check_size
+from pipeline.data.shards.arrow_files import BATCH_ROWS
+from pipeline.data.shards.manifest import check_size
 from pipeline.errors import DataError
 
 IntArray = npt.NDArray[np.int64]

@@ -28,7 +28,7 @@ from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.lines import Laid, one_a_line, packed
 from pipeline.data.order import Located, Order, Share
 from pipeline.data.reading import READ_THREADS, Dataset
-from pipeline.data.shards import BATCH_ROWS
+from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.errors import ConfigError, DataError
 
 READ_AHEAD = 1 / 4

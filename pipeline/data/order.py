@@ -22,7 +22,7 @@ import numba
 import numpy as np
 
 from pipeline.data.kernels.permutation import MAX_COUNT, ROUNDS, IntArray, image, round_keys, sides
-from pipeline.data.shards import BATCH_ROWS
+from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.errors import ConfigError
 
 ORDER_VERSION = 1

@@ -26,19 +26,10 @@ from pipeline.data import batches
 from pipeline.data.columns import Columns, Layout
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
-from pipeline.data.shards import (
-    BATCH_ROWS,
-    TRAIN,
-    Manifest,
-    Shard,
-    check_size,
-    corpus_of,
-    masks_schema,
-    read_manifest,
-    rows_schema,
-)
+from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
+from pipeline.data.shards.manifest import TRAIN, Manifest, Shard, check_size, read_manifest
+from pipeline.data.shards.verify import masking_of
 from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.data.verification import masking_of
 from pipeline.errors import DataError
 
 IntArray = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import xxhash
 
-from pipeline.data.shards import MANIFEST, TRAIN, check_size, read_manifest
+from pipeline.data.shards.manifest import MANIFEST, TRAIN, check_size, read_manifest
 from pipeline.errors import DataError
 
 _CHUNK = 1 << 22

@@ -152,6 +152,7 @@ def test_test_files_mirror_sources(path: Path) -> None:
 
 
 COVERED_ELSEWHERE = {
+    "pipeline/data/shards/manifest.py",
     "pipeline/data/execution/tasks.py",
     "pipeline/data/documents/sniff.py", "pipeline/data/documents/json_lines.py",
     "pipeline/data/documents/file_identity.py",
@@ -160,7 +161,7 @@ COVERED_ELSEWHERE = {
     "pipeline/data/preparation/holdout.py",
     "pipeline/data/text_batches.py",
     "pipeline/data/preparation/fingerprint.py",  # all of them: tests/pipeline/test_prepare.py
-    "pipeline/data/verification.py",  # tests/pipeline/test_inspect.py
+    "pipeline/data/shards/verify.py",  # tests/pipeline/test_inspect.py
     "pipeline/data/tokenizer_json.py",  # tests/pipeline/data/test_tokenizer_folders.py
     "pipeline/data/word_table.py",  # tests/pipeline/data/test_words.py
     "pipeline/data/word_matching.py",  # tests/pipeline/data/test_words.py

@@ -33,14 +33,15 @@ from tokenizers import Tokenizer, models
 from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
-from pipeline.data import shards
 from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import MANIFEST, SCHEMA_VERSION, Manifest, MaskFile, Shard
+from pipeline.data.shards.verify import masking_of
 from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.data.verification import masking_of
 
 ROWS, LENGTH, VOCABULARY, BATCH, STEP = 32_768, 512, 50_265, 64, 8192
 SPECIAL = 5
@@ -76,15 +77,15 @@ def random_shards(directory: Path) -> None:
             pair_label=np.full(count, -1, np.int8),
         )
         name = f"train-{number:05}"
-        content = shards.encode_rows(rows, "x", ["x"], sequences, "none")
+        content = arrow_files.encode_rows(rows, "x", ["x"], sequences, "none")
         (directory / f"{name}.arrow").write_bytes(content)
         masks = []
         drawn = list(masking.draw_duplicates(ids.ravel(), offsets, "x", sequences, range(2)))
         for duplicate, mask in enumerate(drawn):
-            encoded = shards.encode_masks(mask, "none")
+            encoded = arrow_files.encode_masks(mask, "none")
             (directory / f"{name}.mask-{duplicate}.arrow").write_bytes(encoded)
             masks.append(
-                shards.MaskFile(
+                MaskFile(
                     file=f"{name}.mask-{duplicate}.arrow",
                     predictions=mask.predictions,
                     bytes=encoded.size,
@@ -92,7 +93,7 @@ def random_shards(directory: Path) -> None:
                 )
             )
         described.append(
-            shards.Shard(
+            Shard(
                 file=f"{name}.arrow",
                 split="train",
                 sequences=count,
@@ -104,8 +105,8 @@ def random_shards(directory: Path) -> None:
         )
     names = ("bos", "pad", "eos", "unk", "mask")
     special = {name: number for number, name in enumerate(names)}
-    manifest = shards.Manifest(
-        schema_version=shards.SCHEMA_VERSION,
+    manifest = Manifest(
+        schema_version=SCHEMA_VERSION,
         fingerprint="",
         data={},
         masking=masking.describe(),
@@ -121,7 +122,7 @@ def random_shards(directory: Path) -> None:
         files={},
         shards=tuple(described),
     )
-    (directory / shards.MANIFEST).write_bytes(manifest.to_json())
+    (directory / MANIFEST).write_bytes(manifest.to_json())
 
 
 def with_drawn_masks(dataset: Dataset) -> Dataset:
@@ -141,7 +142,9 @@ def padded_rows(dataset: Dataset) -> npt.NDArray[np.uint16]:
     out = np.full((min(ROWS, int(dataset.shard_rows.sum())), LENGTH), 1, np.uint16)
     row = 0
     for shard in dataset.shards:
-        ids, offsets = shards.ragged(shards.read_table(dataset.directory / shard.file)["input_ids"])
+        ids, offsets = arrow_files.ragged(
+            arrow_files.read_table(dataset.directory / shard.file)["input_ids"]
+        )
         for start, stop in itertools.pairwise(offsets):
             if row == len(out):
                 return out

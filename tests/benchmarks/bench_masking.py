@@ -17,7 +17,7 @@ from transformers import DataCollatorForLanguageModeling
 
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
-from pipeline.data.shards import encode_masks, encode_rows
+from pipeline.data.shards.arrow_files import encode_masks, encode_rows
 from tests.benchmarks.vocabulary import gpt2_sized
 
 ROWS, LENGTH, ROUNDS = 8192, 512, 7

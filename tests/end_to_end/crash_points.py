@@ -19,7 +19,7 @@ from typing import Any
 import xxhash
 
 from pipeline import prepare
-from pipeline.data import shards
+from pipeline.data.shards.manifest import MANIFEST
 
 INPUT, TOKENIZER, WORK = (Path(argument) for argument in sys.argv[1:])
 POINT = -1
@@ -120,7 +120,7 @@ def main() -> None:
     for number in range(points):
         code = in_child(output, number)
         assert code == 137, f"point {number}: exit code {code}"
-        if (output / shards.MANIFEST).exists():
+        if (output / MANIFEST).exists():
             found = {k: v for k, v in contents(output).items() if not k.startswith(".work/")}
             assert found == expected, f"point {number}: published before it was whole"
         assert in_child(output, -1) <= 0, f"point {number}: the second run failed"

@@ -18,9 +18,9 @@ import torch
 
 from pipeline import prepare
 from pipeline.config.settings import override
-from pipeline.data import shards
 from pipeline.data.order import Order
 from pipeline.data.reading import Dataset
+from pipeline.data.shards import arrow_files
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
 from pipeline.training.job import Job, parse, read_job
@@ -91,7 +91,7 @@ def poison(directory: Path, positions: range, seed: int = 0) -> None:
         shard = int(np.searchsorted(ends, row, side="right"))
         inside = int(row - ends[shard] + dataset.shard_rows[shard])
         path = directory / dataset.shards[shard].file
-        ids = shards.read_table(path)["input_ids"][inside].values.to_numpy()
+        ids = arrow_files.read_table(path)["input_ids"][inside].values.to_numpy()
         content = bytearray(path.read_bytes())
         place = content.index(ids.tobytes()) + ids.itemsize
         damaged = rng.integers(200, 260, ids.size - 2).astype(ids.dtype).tobytes()

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from pipeline.data import shards
+from pipeline.data.shards import arrow_files
 
 ROOT = Path(__file__).parents[2]
 SMALL_SPLITS = ROOT / "tests" / "end_to_end" / "small_splits.py"
@@ -44,7 +44,7 @@ def tiny(tokenizer: Path, output: Path) -> list[object]:
 
 def rewrite(path: Path, table: pa.Table) -> dict[str, Any]:
     """Put other rows in a shard file; returns the manifest's entry."""
-    return shards.write_tables(path, table.schema, shards.cut_anew([table]), "none")
+    return arrow_files.write_tables(path, table.schema, arrow_files.cut_anew([table]), "none")
 
 
 def write_jsonl(path: Path, texts: Sequence[object]) -> Path:

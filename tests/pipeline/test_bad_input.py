@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data import shards
 from pipeline.data.documents import byte_blocks, json_lines
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Record
 from pipeline.data.documents.sniff import sniff
+from pipeline.data.shards.manifest import MANIFEST
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.preparing import Prepare, contents, many_documents, tiny
 
@@ -35,7 +35,7 @@ def prepare(run: Prepare, tiny_tokenizer: Path, tmp_path: Path) -> Prepare:
         said = run(*arguments, "--input", *inputs, code=code)
         if code:
             assert said.startswith("error: ") and said.count("\n") == 1, said
-            assert not (tmp_path / "out" / shards.MANIFEST).exists()
+            assert not (tmp_path / "out" / MANIFEST).exists()
         return said
 
     return prepare

@@ -22,9 +22,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.data import batches, shards
+from pipeline.data import batches
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
+from pipeline.data.shards import arrow_files
 from pipeline.training import processes
 from pipeline.training.checkpoint import Alone, open_checkpoint, step_name, verify
 from pipeline.training.optim import FragmentState
@@ -197,12 +198,12 @@ def damage(directory: Path, sequences: int, step: int) -> Path:
     for row in order.locate(share.positions((step - 1) * sequences, sequences)).row:
         shard = int(np.searchsorted(ends, row, side="right"))
         block, inside = divmod(
-            int(row - ends[shard] + dataset.shard_rows[shard]), shards.BATCH_ROWS
+            int(row - ends[shard] + dataset.shard_rows[shard]), arrow_files.BATCH_ROWS
         )
         if inside and not np.isin([row - 1, row], used).any():
             break
     path = directory / dataset.shards[shard].masks[0].file
-    offsets = shards.read_table(path).column(2).chunk(block).buffers()[1].to_pybytes()
+    offsets = arrow_files.read_table(path).column(2).chunk(block).buffers()[1].to_pybytes()
     content = bytearray(path.read_bytes())
     place = content.index(offsets[:2000]) + 4 * inside
     content[place : place + 4] = (2**30).to_bytes(4, "little")

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline import inspect
-from pipeline.data import shards
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.vocabulary import Vocabulary
 from tests.conftest import Command
@@ -35,14 +36,14 @@ def copy(prepared: Path, tmp_path: Path) -> Path:
 
 def test_the_grid_shows_the_ten_masks(prepared: Path, show: Inspect) -> None:
     out = show(prepared, "--sequence", 3, "--tokens", 0)
-    shard = shards.read_manifest(prepared).of("train")[0]
-    row = shards.read_table(prepared / shard.file).slice(3, 1).to_pylist()[0]
+    shard = read_manifest(prepared).of("train")[0]
+    row = arrow_files.read_table(prepared / shard.file).slice(3, 1).to_pylist()[0]
     lines = [line for line in out.splitlines() if line[:7].strip().isdigit() and "'" in line]
     grid = [line.rsplit("'", 1)[1].split() for line in lines[-len(row["input_ids"]) :]]
     assert len(grid) == len(row["input_ids"]) and all(len(cells) == 10 for cells in grid)
     assert set(grid[0]) == {"·"} == set(grid[-1]), "<s> and </s> are never predicted"
     for duplicate, mask in enumerate(shard.masks):
-        stored = shards.read_table(prepared / mask.file).slice(3, 1).to_pylist()[0]
+        stored = arrow_files.read_table(prepared / mask.file).slice(3, 1).to_pylist()[0]
         bitmap = np.unpackbits(np.frombuffer(stored["positions"], np.uint8), bitorder="little")
         assert [cells[duplicate] != "·" for cells in grid] == bitmap[: len(grid)].astype(
             bool
@@ -52,20 +53,20 @@ def test_the_grid_shows_the_ten_masks(prepared: Path, show: Inspect) -> None:
 
 def test_statistics_are_counted_from_the_files(prepared: Path, show: Inspect) -> None:
     out = show(prepared)
-    manifest = shards.read_manifest(prepared)
+    manifest = read_manifest(prepared)
     assert f"{manifest.totals['documents']:,} documents" in out
     predictions = sum(mask.predictions for shard in manifest.shards for mask in shard.masks)
     text = 0
     for shard in manifest.shards:
-        for row in shards.read_table(prepared / shard.file).to_pylist():
+        for row in arrow_files.read_table(prepared / shard.file).to_pylist():
             text += len(row["input_ids"]) - 1 - len(row["document_starts"])
     assert f"predicted    {predictions / text / 10:.4%} of text tokens" in out
 
 
 def test_document_ends_are_shown(prepared: Path, show: Inspect) -> None:
-    shard = shards.read_manifest(prepared).of("train")[2]  # news: short documents
-    first = sum(s.sequences for s in shards.read_manifest(prepared).of("train")[:2])
-    marks = shards.read_table(prepared / shard.file)["document_starts"].to_pylist()
+    shard = read_manifest(prepared).of("train")[2]  # news: short documents
+    first = sum(s.sequences for s in read_manifest(prepared).of("train")[:2])
+    marks = arrow_files.read_table(prepared / shard.file)["document_starts"].to_pylist()
     crossing = next(row for row, starts in enumerate(marks) if len(starts) > 1)
     out = show(prepared, "--sequence", first + crossing, "--tokens", 0)
     assert "document 1:" in out
@@ -116,7 +117,7 @@ def test_a_mask_that_was_not_drawn_is_found_although_its_hash_is_right(
 ) -> None:
     """Somebody else's generator: whole files, right hashes, wrong masks."""
     path = copy / "train-00000.mask-2.arrow"
-    table = shards.read_table(path)
+    table = arrow_files.read_table(path)
     values = table[column].to_pylist()
     row = next(index for index, value in enumerate(values) if value)
     if column == "random_ids":
@@ -127,9 +128,9 @@ def test_a_mask_that_was_not_drawn_is_found_although_its_hash_is_right(
     field = table.schema.field(index)
     table = table.set_column(index, field, pa.array(values, field.type))
     entry = rewrite(path, table)
-    manifest = json.loads((copy / shards.MANIFEST).read_bytes())
+    manifest = json.loads((copy / MANIFEST).read_bytes())
     manifest["shards"][0]["masks"][2] |= entry
-    (copy / shards.MANIFEST).write_text(json.dumps(manifest))
+    (copy / MANIFEST).write_text(json.dumps(manifest))
     error = show(copy, "--verify", code=2)
     assert f"train-00000.mask-2.arrow: {column} are not what its key draws" in error
 

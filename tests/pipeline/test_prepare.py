@@ -27,15 +27,17 @@ import zstandard
 from transformers import AutoTokenizer
 
 from pipeline import inspect, prepare
-from pipeline.data import batches, shards
+from pipeline.data import batches
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.reading import Dataset
 from pipeline.data.reference_ids import EngineMismatch
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from pipeline.data.shards.verify import verify_files, verify_shard
 from pipeline.data.text_batches import Counts, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokens import Encoder
-from pipeline.data.verification import verify_files, verify_shard
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError, run_command
 from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
@@ -52,7 +54,7 @@ def test_the_same_bytes_for_any_number_of_workers(
 
 
 def test_every_mask_derives_again(prepared: Path) -> None:
-    manifest = shards.read_manifest(prepared)
+    manifest = read_manifest(prepared)
     vocabulary = read_vocabulary(prepared / "tokenizer")
     assert len(manifest.of("train")) == 5 and len(manifest.of("validation")) == 5
     verify_files(prepared, manifest)
@@ -84,7 +86,7 @@ def test_every_scheme_stored_or_drawn(
     source = write_jsonl(tmp_path / "in.jsonl", texts)
     output = tmp_path / "out"
     run("--corpus", "news", "--input", source, *tiny(tiny_tokenizer, output), *given)
-    manifest = shards.read_manifest(output)
+    manifest = read_manifest(output)
     assert manifest.masking["scheme"] == scheme and manifest.duplicates == stored
     assert [len(shard.masks) for shard in manifest.of("train")] == [stored]
     assert [len(shard.masks) for shard in manifest.of("validation")] == [max(1, stored)]
@@ -110,19 +112,19 @@ def test_the_columns_are_those_of_version_one(prepared: Path) -> None:
     When it is meant to change, raise that part's version, which is in every fingerprint.
     """
     digest = xxhash.xxh3_64()
-    manifest = shards.read_manifest(prepared)
+    manifest = read_manifest(prepared)
     for shard in manifest.shards:
-        table = shards.read_table(prepared / shard.file)
+        table = arrow_files.read_table(prepared / shard.file)
         for name in ("input_ids", "document_starts"):
-            for buffer in shards.ragged(table[name]):
+            for buffer in arrow_files.ragged(table[name]):
                 digest.update(np.ascontiguousarray(buffer))
         for name in ("second_segment", "pair_label", "sequence"):
             digest.update(np.ascontiguousarray(table[name].to_numpy()))
         digest.update(json.dumps(table["corpus"].to_pylist()).encode())
         for mask in shard.masks:
-            table = shards.read_table(prepared / mask.file)
+            table = arrow_files.read_table(prepared / mask.file)
             for name in ("positions", "actions", "random_ids"):
-                for buffer in shards.ragged(table[name]):
+                for buffer in arrow_files.ragged(table[name]):
                     digest.update(np.ascontiguousarray(buffer))
     assert digest.hexdigest() == "6de4c7765689cc93"
 
@@ -139,7 +141,7 @@ def test_every_document_is_recovered(prepared: Path, tiny_vocabulary: Vocabulary
                 expected[task.corpus, name] = batch.buffer[start:stop].tobytes()
     found = recover(prepared, tiny_vocabulary)
     assert found == expected
-    manifest = shards.read_manifest(prepared)
+    manifest = read_manifest(prepared)
     assert manifest.totals["documents"] == len(expected)
     for name, corpus in manifest.corpora.items():
         mine = [text for (owner, _), text in expected.items() if owner == name]
@@ -162,8 +164,8 @@ def recover(directory: Path, vocabulary: Vocabulary) -> dict[tuple[str, str], by
         begins.setdefault(document["first_sequence"], []).append(key)
     texts: dict[tuple[str, str], list[bytes]] = {(d["corpus"], d["id"]): [] for d in documents}
     current = ("", "")
-    for shard in shards.read_manifest(directory).shards:
-        table = shards.read_table(directory / shard.file)
+    for shard in read_manifest(directory).shards:
+        table = arrow_files.read_table(directory / shard.file)
         for row in table.to_pylist():
             new = list(begins.get(row["sequence"], []))
             ids, marks = row["input_ids"], row["document_starts"]
@@ -187,7 +189,7 @@ def _byte_symbols() -> list[str]:
 
 
 def test_documents_are_held_out_whole_and_from_every_corpus(prepared: Path) -> None:
-    manifest = shards.read_manifest(prepared)
+    manifest = read_manifest(prepared)
     for name, corpus in manifest.corpora.items():
         assert 0 < corpus["validation_sequences"] < corpus["sequences"], name
     table = pq.read_table(prepared / "documents.parquet")
@@ -215,7 +217,7 @@ def test_shards_open_with_datasets(prepared: Path, tmp_path: Path) -> None:
         "arrow", data_files=str(prepared / "train-00000.arrow"), split="train",
         cache_dir=str(tmp_path),
     )  # fmt: skip
-    shard = shards.read_manifest(prepared).shards[0]
+    shard = read_manifest(prepared).shards[0]
     assert len(loaded) == shard.sequences
     assert sum(map(len, loaded["input_ids"])) == shard.tokens
     masks = datasets.load_dataset(
@@ -226,7 +228,7 @@ def test_shards_open_with_datasets(prepared: Path, tmp_path: Path) -> None:
 
 
 def test_record_batches_are_1024_rows(prepared: Path) -> None:
-    for shard in shards.read_manifest(prepared).shards:
+    for shard in read_manifest(prepared).shards:
         for file in (shard.file, shard.masks[0].file):
             reader = pa.ipc.open_file(prepared / file)
             sizes = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
@@ -238,11 +240,11 @@ def test_zstd_holds_the_same_columns(
     prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
 ) -> None:
     run("--corpus", "sample", "--compression", "zstd", *tiny(tiny_tokenizer, tmp_path / "out"))
-    small, plain = shards.read_manifest(tmp_path / "out"), shards.read_manifest(prepared)
+    small, plain = read_manifest(tmp_path / "out"), read_manifest(prepared)
     for left, right in zip(small.shards, plain.shards):
         for a, b in zip((left, *left.masks), (right, *right.masks)):
-            assert shards.read_table(tmp_path / "out" / a.file).equals(
-                shards.read_table(prepared / b.file)
+            assert arrow_files.read_table(tmp_path / "out" / a.file).equals(
+                arrow_files.read_table(prepared / b.file)
             )
         assert sum(mask.bytes for mask in left.masks) < sum(mask.bytes for mask in right.masks)
 
@@ -294,7 +296,7 @@ def test_every_format_gives_the_same_rows(
     for out, given in (("out", tmp_path / "in" / name), ("ref", tmp_path / "reference.jsonl")):
         run("--corpus", "news", "--input", given, *tiny(tiny_tokenizer, tmp_path / out))
     for file in ("train-00000.arrow", "train-00000.mask-3.arrow", "validation-00000.arrow"):
-        left, right = (shards.read_table(tmp_path / out / file) for out in ("out", "ref"))
+        left, right = (arrow_files.read_table(tmp_path / out / file) for out in ("out", "ref"))
         assert left.equals(right), file
 
 
@@ -316,7 +318,7 @@ def test_many_splits(
     FORMATS[name](tmp_path / name, "\n".join(lines))
     arguments = ["--corpus", "news", "--input", tmp_path / name, "--workers", 1]
     run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
-    manifest = shards.read_manifest(tmp_path / "out")
+    manifest = read_manifest(tmp_path / "out")
     assert len(manifest.of("train")) > 10
     assert manifest.corpora["news"]["dropped"] == {"empty": 7}, "in whichever part they are"
     found = sorted(recover(tmp_path / "out", tiny_vocabulary).values())
@@ -324,7 +326,7 @@ def test_many_splits(
     keys = [
         key
         for shard in manifest.shards
-        for key in shards.read_table(tmp_path / "out" / shard.file)["sequence"].to_pylist()
+        for key in arrow_files.read_table(tmp_path / "out" / shard.file)["sequence"].to_pylist()
     ]
     assert len(set(keys)) == len(keys) == manifest.totals["sequences"]
     # a run that was stopped between two parts of a file goes on behind the first
@@ -360,7 +362,7 @@ def test_single_bad_records_are_skipped_and_counted(
     path.write_text("\n".join(lines))
     out = run("--corpus", path, *tiny(tiny_tokenizer, tmp_path / "out"))
     assert "left out 1 empty, 1 " in out
-    counted = shards.read_manifest(tmp_path / "out").corpora["in"]
+    counted = read_manifest(tmp_path / "out").corpora["in"]
     assert counted["documents"] == 298 and sum(counted["bad"].values()) == 1
 
 
@@ -404,7 +406,7 @@ def test_bad_input_is_one_line_and_no_manifest(
         code=2,
     )
     assert error.startswith("error: ") and error.count("\n") == 1 and named in error
-    assert not (tmp_path / "out" / shards.MANIFEST).exists()
+    assert not (tmp_path / "out" / MANIFEST).exists()
 
 
 @pytest.mark.parametrize(
@@ -452,7 +454,7 @@ def test_a_tokenizer_saved_with_truncation_loses_no_text(
     saved = json.loads((folder / "tokenizer.json").read_bytes())
     assert saved["truncation"] and saved["padding"]
     run("--corpus", "sample", *tiny(folder, tmp_path / "out"))
-    tokens = [shards.read_manifest(each).totals for each in (tmp_path / "out", prepared)]
+    tokens = [read_manifest(each).totals for each in (tmp_path / "out", prepared)]
     assert tokens[0] == tokens[1]
     damaged = tmp_path / "out"
     (damaged / "tokenizer" / "tokenizer.json").write_text(json.dumps(saved))
@@ -520,11 +522,11 @@ def test_a_mismatch_is_remembered_over_a_restart(
     monkeypatch.setattr(Encoder, "encode", encode)
     out = run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
     assert "gigatoken differed from tokenizers" in out and "made up" in out
-    manifest = shards.read_manifest(tmp_path / "out")
+    manifest = read_manifest(tmp_path / "out")
     assert manifest.engine["mismatches"] == ["in.jsonl.gz: made up"]
     run(*arguments, "--engine", "tokenizers", *tiny(tiny_tokenizer, tmp_path / "slow"))
     for shard in manifest.shards:
-        mine, other = (shards.read_table(tmp_path / d / shard.file) for d in ("out", "slow"))
+        mine, other = (arrow_files.read_table(tmp_path / d / shard.file) for d in ("out", "slow"))
         assert mine.equals(other)
 
 
@@ -579,7 +581,7 @@ def test_validation_never_takes_everything(
     path = write_jsonl(tmp_path / "in.jsonl", ["One. A.", "Two. B.", "Three. C."])
     setting = ["--set", "data.validation_fraction=0.5"]
     run("--corpus", path, *setting, *tiny(tiny_tokenizer, tmp_path / "out"))
-    manifest = shards.read_manifest(tmp_path / "out")
+    manifest = read_manifest(tmp_path / "out")
     assert manifest.of("train") and manifest.of("validation")
 
 

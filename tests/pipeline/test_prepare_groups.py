@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import inspect, prepare
-from pipeline.data import shards
 from pipeline.data.corpora import groups, sources
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from tests.conftest import Command
 from tests.pipeline.preparing import Said, tiny, write_jsonl
 
@@ -29,8 +30,8 @@ def run(said: Said) -> Said:
 
 
 def rows(directory: Path) -> list[tuple[str, list[int]]]:
-    manifest = shards.read_manifest(directory)
-    tables = [shards.read_table(directory / shard.file) for shard in manifest.shards]
+    manifest = read_manifest(directory)
+    tables = [arrow_files.read_table(directory / shard.file) for shard in manifest.shards]
     return [
         (str(corpus), ids)
         for table in tables
@@ -55,8 +56,8 @@ def test_a_group_has_the_rows_of_its_members(
     assert code == 0, said
     names = dict(zip(FOLDERS, members))
     assert rows(tmp_path / "out") == [(names[corpus], ids) for corpus, ids in rows(prepared)]
-    ours = json.loads((tmp_path / "out" / shards.MANIFEST).read_bytes())["corpora"]
-    theirs = json.loads((prepared / shards.MANIFEST).read_bytes())["corpora"]
+    ours = json.loads((tmp_path / "out" / MANIFEST).read_bytes())["corpora"]
+    theirs = json.loads((prepared / MANIFEST).read_bytes())["corpora"]
     assert list(ours) == list(members)
     for folder, member in names.items():
         assert ours[member] | {"licence": ""} == theirs[folder] | {"licence": ""}
@@ -101,7 +102,7 @@ def test_one_that_comes_out_too_short_stops_before_it_is_put_together(
     assert code == 2 and said.count("\n") == 1, said
     assert said.startswith("error: 16gb comes out short of text: bookcorpus has 0.0 MB of 0.0 MB, ")
     assert "in all has" in said and "wikipedia" not in said
-    assert not (tmp_path / "out" / shards.MANIFEST).exists()
+    assert not (tmp_path / "out" / MANIFEST).exists()
     assert [*(tmp_path / "out" / ".work").glob("part-*.json")]
     code, said = run(*arguments, "--allow-short")
     assert code == 0 and "prepared 100 documents" in said
@@ -125,7 +126,7 @@ def test_copies_stay_with_the_first_member_and_inspect_shows_them(
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
     code, said = run(*files, *tiny(tiny_tokenizer, tmp_path / "out"))
     assert code == 0, said
-    counts = shards.read_manifest(tmp_path / "out").corpora
+    counts = read_manifest(tmp_path / "out").corpora
     assert list(counts) == ["wikipedia", "cc-news"] and counts["wikipedia"]["dropped"] == {}
     assert counts["cc-news"]["dropped"] == {"near-duplicate of one in wikipedia": 5}
     assert counts["cc-news"]["documents"] == 30
@@ -155,7 +156,7 @@ def test_miniatures_of_real_text(
         *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    manifest = shards.read_manifest(tmp_path / "out")
+    manifest = read_manifest(tmp_path / "out")
     assert list(manifest.corpora) == list(GROUPS[name].members)
     for corpus in manifest.corpora.values():
         assert corpus["documents"] > 10 and corpus["validation_sequences"] > 0

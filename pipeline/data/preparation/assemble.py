@@ -17,12 +17,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data import shards
-from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
 from pipeline.data.execution.tasks import Task
 from pipeline.data.preparation.worker import Job, part_marker, task_marker
 from pipeline.data.rows.masks import Masking
-from pipeline.data.shards import MaskFile, Shard
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
+from pipeline.data.shards.manifest import (
+    MANIFEST,
+    TRAIN,
+    VALIDATION,
+    Manifest,
+    MaskFile,
+    Shard,
+    hash_file,
+    stored_masks,
+)
 from pipeline.data.text_batches import Counts
 from pipeline.errors import DataError
 from pipeline.files import sync_directory, whole_file, write_whole
@@ -75,7 +84,7 @@ def check_bad_records(parts: list[Part], most: float) -> None:
             f"{total.bad_example} ({bad:,} of {records:,} records cannot be used, more than "
             f"--max-bad-fraction {most}); mend the input or allow more"
         )
-    if not any(part.of(shards.TRAIN) for part in parts):
+    if not any(part.of(TRAIN) for part in parts):
         raise DataError("the input holds no text to train on; give more documents")
 
 
@@ -83,8 +92,8 @@ def place_train_shards(work: Path, output: Path, parts: list[Part]) -> list[Shar
     """Rename the parts' train files to their final, consecutive names."""
     placed: list[Shard] = []
     for part in parts:
-        for entry in part.of(shards.TRAIN):
-            stem = f"{shards.TRAIN}-{len(placed):05d}"
+        for entry in part.of(TRAIN):
+            stem = f"{TRAIN}-{len(placed):05d}"
             masks = []
             for duplicate, mask in enumerate(entry["masks"]):
                 name = f"{stem}.mask-{duplicate}.arrow"
@@ -102,12 +111,12 @@ def merge_validation_shards(
     """Put the parts' validation rows together, in order, in shards of one corpus each."""
     merged: list[Shard] = []
     for group in _groups(parts):
-        stem = f"{shards.VALIDATION}-{len(merged):05d}"
+        stem = f"{VALIDATION}-{len(merged):05d}"
         paths = [work / entry["file"] for entry in group]
         merged.append(
             Shard(
                 **_merge_rows(paths, output / f"{stem}.arrow", job.compression),
-                split=shards.VALIDATION,
+                split=VALIDATION,
                 sequences=sum(entry["sequences"] for entry in group),
                 tokens=sum(entry["tokens"] for entry in group),
                 masks=tuple(
@@ -118,19 +127,21 @@ def merge_validation_shards(
                         duplicate,
                         job.compression,
                     )
-                    for duplicate in range(
-                        shards.stored_masks(job.data.duplicates, shards.VALIDATION)
-                    )
+                    for duplicate in range(stored_masks(job.data.duplicates, VALIDATION))
                 ),
             )
         )
     return merged
 
 
-def _merge_rows(paths: list[Path], target: Path, compression: shards.Compression) -> dict[str, Any]:
+def _merge_rows(
+    paths: list[Path], target: Path, compression: arrow_files.Compression
+) -> dict[str, Any]:
     """The rows of all `paths` in one file; returns the manifest's entry."""
-    tables = shards.cut_anew(map(shards.read_table, paths))
-    return shards.write_tables(target, shards.read_table(paths[0]).schema, tables, compression)
+    tables = arrow_files.cut_anew(map(arrow_files.read_table, paths))
+    return arrow_files.write_tables(
+        target, arrow_files.read_table(paths[0]).schema, tables, compression
+    )
 
 
 def _merge_masks(
@@ -138,22 +149,22 @@ def _merge_masks(
     target: Path,
     masking: Masking,
     duplicate: int,
-    compression: shards.Compression,
+    compression: arrow_files.Compression,
 ) -> MaskFile:
     """One duplicate of the masks of the same rows."""
     predictions: list[int] = []
 
     def tables() -> Iterator[pa.Table]:
-        for rows in shards.cut_anew(map(shards.read_table, paths)):
-            ids, offsets = shards.ragged(rows["input_ids"])
+        for rows in arrow_files.cut_anew(map(arrow_files.read_table, paths)):
+            ids, offsets = arrow_files.ragged(rows["input_ids"])
             sequences = rows["sequence"].to_numpy()
             masks = masking.draw(ids, offsets, str(rows["corpus"][0]), sequences, duplicate)
             predictions.append(masks.predictions)
-            yield shards.mask_table(masks)
+            yield arrow_files.mask_table(masks)
 
-    ids_type = shards.read_table(paths[0]).schema.field("input_ids").type.value_type
-    schema = shards.masks_schema(np.dtype(ids_type.to_pandas_dtype()), masking.swaps)
-    written = shards.write_tables(target, schema, tables(), compression)
+    ids_type = arrow_files.read_table(paths[0]).schema.field("input_ids").type.value_type
+    schema = arrow_files.masks_schema(np.dtype(ids_type.to_pandas_dtype()), masking.swaps)
+    written = arrow_files.write_tables(target, schema, tables(), compression)
     return MaskFile(**written, predictions=sum(predictions))
 
 
@@ -178,7 +189,7 @@ def other_files(output: Path) -> dict[str, dict[str, Any]]:
     return {
         path.relative_to(output).as_posix(): {
             "bytes": path.stat().st_size,
-            "xxh3_64": shards.hash_file(path),
+            "xxh3_64": hash_file(path),
         }
         for path in paths
     }
@@ -204,7 +215,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
         entries = [entry for part in mine for entry in part.shards]
         counts[corpus] = {
             "documents": total.documents,
-            "validation_sequences": _sum(entries, shards.VALIDATION, "sequences"),
+            "validation_sequences": _sum(entries, VALIDATION, "sequences"),
             "sequences": sum(entry["sequences"] for entry in entries),
             "tokens": sum(entry["tokens"] for entry in entries),
             "bytes": total.bytes,
@@ -218,9 +229,9 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
     return counts
 
 
-def publish(output: Path, manifest: shards.Manifest, work: Path) -> None:
+def publish(output: Path, manifest: Manifest, work: Path) -> None:
     """Write the manifest, which makes the directory whole, then remove what was only for work."""
-    write_whole(output / shards.MANIFEST, manifest.to_json())
+    write_whole(output / MANIFEST, manifest.to_json())
     shutil.rmtree(work, ignore_errors=True)
 
 
@@ -233,7 +244,7 @@ def _groups(parts: list[Part]) -> Iterator[list[dict[str, Any]]]:
     group: list[dict[str, Any]] = []
     corpus = ""
     for part in parts:
-        for entry in part.of(shards.VALIDATION):
+        for entry in part.of(VALIDATION):
             rows = sum(member["sequences"] for member in group) + entry["sequences"]
             if group and (part.corpus != corpus or rows > VALIDATION_ROWS):
                 yield group

@@ -7,7 +7,6 @@ from importlib.metadata import version
 from typing import Any
 
 from pipeline.config.run import Data, shard_settings
-from pipeline.data import shards
 from pipeline.data.cleaning import CLEANING_VERSION
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.read import READING_VERSION
@@ -17,6 +16,7 @@ from pipeline.data.preparation.worker import SPLITS_VERSION
 from pipeline.data.rows.masks import GENERATOR_VERSION
 from pipeline.data.rows.pack import packing_version
 from pipeline.data.sentences import SENTENCES_VERSION
+from pipeline.data.shards.manifest import SCHEMA_VERSION
 from pipeline.data.tokens import fast_engine
 from pipeline.data.vocabulary import Vocabulary
 
@@ -34,7 +34,7 @@ def shard_identity(
     selection: of the group stage; empty when every document stays.
     """
     return ({"selection": selection} if selection else {}) | {
-        "schema": shards.SCHEMA_VERSION,
+        "schema": SCHEMA_VERSION,
         "data": shard_settings(data),
         "tokenizer": vocabulary.sha256,
         "engine": engine_versions(data, engine),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pipeline.command_line import cores, data_root
 from pipeline.config.run import Data, Run, max_predictions, shard_settings
-from pipeline.data import shards
 from pipeline.data.corpora.groups import most_text, require_size
 from pipeline.data.corpora.sources import corpus_sources, describe_cut, describe_input, limit_sites
 from pipeline.data.corpora.suitability import require_fit
@@ -31,6 +30,13 @@ from pipeline.data.preparation.fingerprint import engine_versions
 from pipeline.data.preparation.tokenizer import ChosenTokenizer, Places, read_existing, sample_texts
 from pipeline.data.preparation.worker import Job, Preparation
 from pipeline.data.rows.masks import Masking
+from pipeline.data.shards.manifest import (
+    MANIFEST,
+    SCHEMA_VERSION,
+    VALIDATION,
+    Manifest,
+    read_manifest,
+)
 from pipeline.data.text_batches import Counts
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_training import train
@@ -72,9 +78,9 @@ def is_last_part(
 
 def is_complete(output: Path, mark: str) -> bool:
     """Whether `output` holds these very shards; DataError when it holds others."""
-    if not (output / shards.MANIFEST).exists():
+    if not (output / MANIFEST).exists():
         return False
-    found = shards.read_manifest(output).fingerprint
+    found = read_manifest(output).fingerprint
     if found != mark:
         raise DataError(
             f"{output} was made by another recipe, input or tokenizer (fingerprint {found}, now "
@@ -93,7 +99,7 @@ def assemble(
     tokenizer: ChosenTokenizer,
     sources: list[Source],
     mark: str,
-) -> shards.Manifest:
+) -> Manifest:
     """Turn finished parts into the published directory."""
     data, work, vocabulary = run.data, job.directory, tokenizer.vocabulary
     for directory in (output, output / "tokenizer"):
@@ -104,8 +110,8 @@ def assemble(
     write_documents(work, output, parts)
     save_vocabulary(vocabulary, output / "tokenizer", data.sequence_length, tokenizer.trained_on)
     engine = {"recipe": run.name, "mismatches": mismatches(work)}
-    manifest = shards.Manifest(
-        schema_version=shards.SCHEMA_VERSION,
+    manifest = Manifest(
+        schema_version=SCHEMA_VERSION,
         fingerprint=mark,
         data=shard_settings(data),
         masking=masking.describe(),
@@ -129,11 +135,11 @@ def assemble(
     return manifest
 
 
-def report_result(output: Path, manifest: shards.Manifest, seconds: float) -> None:
+def report_result(output: Path, manifest: Manifest, seconds: float) -> None:
     text = sum(corpus["bytes"] for corpus in manifest.corpora.values())
     totals = manifest.totals
     fill = totals["tokens"] / (totals["sequences"] * manifest.sequence_length)
-    held_out = sum(shard.sequences for shard in manifest.of(shards.VALIDATION))
+    held_out = sum(shard.sequences for shard in manifest.of(VALIDATION))
     print(
         f"prepared {totals['documents']:,} documents, {text / 1e6:,.1f} MB of text -> "
         f"{totals['sequences']:,} sequences ({held_out:,} for validation), "

@@ -20,9 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config.run import Data
-from pipeline.data import shards
 from pipeline.data.byte_level import return_memory
-from pipeline.data.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
 from pipeline.data.execution.tasks import Task
 from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.rows.masks import Masking
@@ -30,6 +28,9 @@ from pipeline.data.rows.pack import count_tokens, pack
 from pipeline.data.rows.sentence_rows import Tokens, join, select
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.sentences import sentence_starts
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
+from pipeline.data.shards.manifest import TRAIN, VALIDATION, stored_masks
 from pipeline.data.text_batches import Batch, Counts, add_counts
 from pipeline.data.tokens import CHECKED_SHARE, Encoder
 from pipeline.data.vocabulary import Vocabulary
@@ -53,7 +54,7 @@ class Job:
     thresholds: dict[str, int]
     """Per corpus: a document whose 64-bit hash is below goes to validation."""
     split_bytes: int
-    compression: shards.Compression
+    compression: arrow_files.Compression
     engine: str
     """fast, checked against `tokenizers`, or tokenizers."""
 
@@ -165,7 +166,7 @@ class Worker:
             if not side.tokens:
                 continue
             base = sequence_base(task.number, part, bool(validation))
-            split = shards.VALIDATION if validation else shards.TRAIN
+            split = VALIDATION if validation else TRAIN
             entry, documents, packed = self._write(
                 side, task.corpus, base, split, f"{stem}.{split}"
             )
@@ -196,28 +197,22 @@ class Worker:
         data, vocabulary, compression = self.job.data, self.vocabulary, self.job.compression
         tokens = join(side.tokens)
         side.tokens.clear()  # a part is held once at a time
-        draws = data.segments.draws if split == shards.TRAIN else 1
+        draws = data.segments.draws if split == TRAIN else 1
         rows = pack(data, tokens, vocabulary, corpus, base, draws)
         packed = count_tokens(data, tokens, rows, draws)
         del tokens
         sequences = np.arange(base, base + len(rows), dtype=np.uint64)
-        entry = shards.write_file(
+        entry = arrow_files.write_file(
             self.job.directory / f"{stem}.arrow",
-            shards.encode_rows(rows, corpus, list(self.job.corpora), sequences, compression),
+            arrow_files.encode_rows(rows, corpus, list(self.job.corpora), sequences, compression),
         )
         entry |= {"split": split, "sequences": len(rows), "tokens": len(rows.ids), "masks": []}
-        if split == shards.TRAIN:
-            entry["masks"] = shards.write_masks(
-                self.job.directory,
-                stem,
-                self.masking,
-                range(shards.stored_masks(data.duplicates, split)),
-                rows.ids,
-                rows.offsets,
-                corpus,
-                sequences,
-                compression,
+        if split == TRAIN:
+            duplicates = range(stored_masks(data.duplicates, split))
+            masks = self.masking.draw_duplicates(
+                rows.ids, rows.offsets, corpus, sequences, duplicates
             )
+            entry["masks"] = arrow_files.write_masks(self.job.directory, stem, masks, compression)
         hashes = np.concatenate(side.hashes)
         return entry, document_table(corpus, side.documents, hashes, rows, sequences), packed
 

@@ -10,7 +10,8 @@ import pytest
 
 from pipeline import inspect, prepare
 from pipeline.config.formats import SEPARATORS
-from pipeline.data import shards
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import MANIFEST, hash_file, read_manifest
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.errors import run_command
 from tests.pipeline.preparing import MPIEXEC, Call, contents, finish, rewrite, tiny, write_jsonl
@@ -58,8 +59,8 @@ def text_of(directory: Path, split: str) -> list[int]:
     """The documents' own ids, row after row: what is not special and not a random next."""
     special = read_vocabulary(directory / "tokenizer").special
     found: list[int] = []
-    for shard in shards.read_manifest(directory).of(split):
-        for row in shards.read_table(directory / shard.file).to_pylist():
+    for shard in read_manifest(directory).of(split):
+        for row in arrow_files.read_table(directory / shard.file).to_pylist():
             own = row["second_segment"] if row["pair_label"] == 1 else len(row["input_ids"])
             found += [token for token in row["input_ids"][:own] if not special[token]]
     return found
@@ -85,7 +86,7 @@ def test_every_format_with_every_mask(
         draws = 2 if name == "sentence_pair next" else 1
         assert text_of(output, "train") == draws * text_of(whole, "train")
         assert text_of(output, "validation") == text_of(whole, "validation")
-    packed = shards.read_manifest(output).corpora["news"]["packed"]
+    packed = read_manifest(output).corpora["news"]["packed"]
     assert packed["text_tokens"] > 1000 and packed["dropped_tokens"] == 0
 
 
@@ -122,8 +123,8 @@ def test_inspect_shows_a_pair(
         output = tmp_path / label
         given = ["--corpus", "news", "--input", stories, *tiny(tiny_tokenizer, output)]
         call(prepare.main, *given, *settings(f"segment_pair {label}"))
-        shard = shards.read_manifest(output).of("train")[0]
-        table = shards.read_table(output / shard.file)
+        shard = read_manifest(output).of("train")[0]
+        table = arrow_files.read_table(output / shard.file)
         wanted = 1 if label == "next" else 0
         row = next(
             number
@@ -140,7 +141,7 @@ def test_inspect_shows_a_pair(
         assert any(line.startswith("  segment B: ") for line in lines)
         assert any(line.split()[:2] == [str(second), "|"] for line in lines)
         coins = [
-            shards.read_table(output / mask.file)["swapped"][row].as_py()
+            arrow_files.read_table(output / mask.file)["swapped"][row].as_py()
             for mask in shard.masks
             if label == "order"
         ]
@@ -167,18 +168,18 @@ def test_wrong_pairs_are_found_although_the_hash_is_right(
     output = tmp_path / "out"
     given = ["--corpus", "news", "--input", stories, *tiny(tiny_tokenizer, output)]
     call(prepare.main, *given, *settings("segment_pair order"))
-    manifest = shards.read_manifest(output)
+    manifest = read_manifest(output)
     path = output / manifest.of("train")[0].file
-    table = shards.read_table(path)
+    table = arrow_files.read_table(path)
     row = int(np.argmax(table["second_segment"].to_numpy() > 8))
     values = table[column].to_numpy().copy()
     values[row] = wrong
     index = table.schema.get_field_index(column)
     changed = table.set_column(index, table.schema.field(index), [values])
-    old = shards.hash_file(path)
+    old = hash_file(path)
     new = rewrite(path, changed)["xxh3_64"]
-    text = (output / shards.MANIFEST).read_text().replace(old, new)
-    (output / shards.MANIFEST).write_text(text)
+    text = (output / MANIFEST).read_text().replace(old, new)
+    (output / MANIFEST).write_text(text)
     monkeypatch.setattr(sys, "argv", ["inspect", str(output), "--verify"])
     with pytest.raises(SystemExit):
         run_command(inspect.main)

@@ -9,9 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data import shards
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import (
+    MANIFEST,
+    SCHEMA_VERSION,
+    Manifest,
+    MaskFile,
+    Shard,
+    hash_file,
+)
 
 LENGTH, SLOTS = 70, 10  # round(0.15 x 68)
 BOS, PAD, EOS, MASK = 0, 1, 2, 4
@@ -43,7 +51,7 @@ def prepare_directory(
     *,
     duplicates: int = 10,
     vocabulary: int = 1000,
-    compression: shards.Compression = "none",
+    compression: arrow_files.Compression = "none",
     seed: int = 0,
     tokenizer: str = "aa" * 32,
     label: str = "",
@@ -66,7 +74,7 @@ def prepare_directory(
         sequences = np.arange(first, first + count, dtype=np.uint64)
         first += count
         name = f"train-{number:05}"
-        content = shards.encode_rows(rows, "news", ["news"], sequences, compression)
+        content = arrow_files.encode_rows(rows, "news", ["news"], sequences, compression)
         bytes_, digest = write(directory / f"{name}.arrow", content)
         masks = []
         drawn = list(
@@ -74,12 +82,12 @@ def prepare_directory(
         )
         for duplicate, mask in enumerate(drawn):
             file = f"{name}.mask-{duplicate}.arrow"
-            size, hash_ = write(directory / file, shards.encode_masks(mask, compression))
+            size, hash_ = write(directory / file, arrow_files.encode_masks(mask, compression))
             masks.append(
-                shards.MaskFile(file=file, predictions=mask.predictions, bytes=size, xxh3_64=hash_)
+                MaskFile(file=file, predictions=mask.predictions, bytes=size, xxh3_64=hash_)
             )
         described.append(
-            shards.Shard(
+            Shard(
                 file=f"{name}.arrow",
                 split="train",
                 sequences=count,
@@ -89,8 +97,8 @@ def prepare_directory(
                 masks=tuple(masks),
             )
         )
-    manifest = shards.Manifest(
-        schema_version=shards.SCHEMA_VERSION,
+    manifest = Manifest(
+        schema_version=SCHEMA_VERSION,
         fingerprint="0",
         data={
             "format": "segment_pair" if label else "full_sentences",
@@ -119,7 +127,7 @@ def prepare_directory(
         files={},
         shards=tuple(described),
     )
-    (directory / shards.MANIFEST).write_bytes(manifest.to_json())
+    (directory / MANIFEST).write_bytes(manifest.to_json())
     return directory
 
 
@@ -156,4 +164,4 @@ def random_rows(
 
 def write(path: Path, content: Any) -> tuple[int, str]:
     path.write_bytes(content)
-    return content.size, shards.hash_file(path)
+    return content.size, hash_file(path)

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline.data import shards
 from pipeline.data.batch import Batch
 from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset, check_datasets
 from pipeline.data.rows.masks import Masking
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import read_manifest
 from pipeline.errors import ConfigError, DataError
 from tests.pipeline.preparing import rewrite
 
@@ -65,13 +66,15 @@ def take(source: Loader, count: int, consumed: int = 0, number: int = 0) -> list
 
 def slow_decode(directory: Path, row: int, duplicate: int) -> tuple[list[int], dict[int, int]]:
     """What the encoder sees of a row, and its labels by position: one Python step a token."""
-    manifest = shards.read_manifest(directory)
+    manifest = read_manifest(directory)
     for shard in manifest.shards:
         if row < shard.sequences:
             break
         row -= shard.sequences
-    rows = shards.read_table(directory / shard.file).slice(row, 1).to_pylist()[0]
-    masks = shards.read_table(directory / shard.masks[duplicate].file).slice(row, 1).to_pylist()[0]
+    rows = arrow_files.read_table(directory / shard.file).slice(row, 1).to_pylist()[0]
+    masks = (
+        arrow_files.read_table(directory / shard.masks[duplicate].file).slice(row, 1).to_pylist()[0]
+    )
     seen, labels = list(rows["input_ids"]), {}
     randoms = iter(masks["random_ids"])
     for position in range(len(seen)):
@@ -333,9 +336,9 @@ def test_thousands_of_files_stay_few_open_ones(random_shards: Path) -> None:
 
 def stored_pair(directory: Path, row: int, duplicate: int) -> tuple[int, int, bool]:
     """Second segment, label and coin of a row of the only shard."""
-    shard = shards.read_manifest(directory).shards[0]
-    rows = shards.read_table(directory / shard.file)
-    masks = shards.read_table(directory / shard.masks[duplicate].file)
+    shard = read_manifest(directory).shards[0]
+    rows = arrow_files.read_table(directory / shard.file)
+    masks = arrow_files.read_table(directory / shard.masks[duplicate].file)
     coin = "swapped" in masks.column_names and masks["swapped"][row].as_py()
     return rows["second_segment"][row].as_py(), rows["pair_label"][row].as_py(), coin
 
@@ -392,7 +395,7 @@ def test_drawn_coins_are_those_of_stored_duplicates(prepare: Prepare, tmp_path: 
 def test_a_second_segment_that_cannot_be_is_named(prepare: Prepare, tmp_path: Path) -> None:
     directory = prepare(tmp_path / "pairs", (100,), label="order")
     path = directory / "train-00000.arrow"
-    table = shards.read_table(path)
+    table = arrow_files.read_table(path)
     wrong = [length - 1 for length in map(len, table["input_ids"].to_pylist())]
     index = table.schema.get_field_index("second_segment")
     field = table.schema.field(index)
@@ -467,7 +470,7 @@ def test_offsets_that_point_elsewhere_end_in_an_error(random_shards: Path, tmp_p
     """No wild read: every row is checked against the size of its buffers."""
     for name, column in (("train-00000.arrow", 0), ("train-00000.mask-0.arrow", 2)):
         directory = Path(shutil.copytree(random_shards, tmp_path / name))
-        table = shards.read_table(random_shards / name)
+        table = arrow_files.read_table(random_shards / name)
         offsets = table.column(column).chunk(0).buffers()[1].to_pybytes()
         content = (directory / name).read_bytes()
         place = content.index(offsets[:400])

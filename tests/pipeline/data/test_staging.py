@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.data import batches, shards
+from pipeline.data import batches
 from pipeline.data.reading import Dataset
+from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.staging import stage
 from pipeline.errors import DataError
 
@@ -60,6 +61,6 @@ def test_staging_refuses_what_is_not_the_same(random_shards: Path, tmp_path: Pat
     with pytest.raises(DataError, match=r"train-00002\.arrow is damaged"):
         stage(damaged, tmp_path / "to", duplicates=[0])
     assert not (tmp_path / "to" / "news" / "train-00002.arrow").exists()
-    assert not (tmp_path / "to" / "news" / shards.MANIFEST).exists()
+    assert not (tmp_path / "to" / "news" / MANIFEST).exists()
     with pytest.raises(DataError, match="duplicates 0 to 9"):
         stage(random_shards, tmp_path / "to", duplicates=[10])

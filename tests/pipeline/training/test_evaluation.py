@@ -12,7 +12,7 @@ import torch
 from model.objectives import LossPart, MaskedLanguageModel
 from pipeline.data.batch import Counts
 from pipeline.data.reading import Dataset
-from pipeline.data.shards import read_table
+from pipeline.data.shards.arrow_files import read_table
 from pipeline.recipes import recipe
 from pipeline.training.evaluation import (
     Scores,

@@ -18,7 +18,7 @@ from model.hugging_face import logical_parameters
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.data.reading import Dataset
-from pipeline.data.shards import MANIFEST, read_manifest
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.errors import CheckpointError
 from pipeline.recipes import recipe
 from pipeline.training.checkpoint import Alone, open_latest

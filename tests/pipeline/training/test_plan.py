@@ -9,7 +9,7 @@ import pytest
 from pipeline.data.loader import Loader
 from pipeline.data.order import Order, Share
 from pipeline.data.reading import Dataset
-from pipeline.data.shards import read_table
+from pipeline.data.shards.arrow_files import read_table
 from pipeline.errors import ConfigError, DataError
 from pipeline.recipes import recipe
 from pipeline.training.plan import attention_name, encoder_config, make_plan, micro_batches

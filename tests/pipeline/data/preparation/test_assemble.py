@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.data import shards
 from pipeline.data.preparation import assemble
 from pipeline.data.preparation.assemble import Part, merge_validation_shards
 from pipeline.data.preparation.worker import Job
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
+from pipeline.data.shards import arrow_files
 from pipeline.data.text_batches import Counts
 from pipeline.recipes import recipe
 
@@ -34,7 +34,7 @@ def rows_of(lengths: np.ndarray) -> Rows:
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_merged_shards_are_those_of_all_rows_at_once(
-    compression: shards.Compression, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compression: arrow_files.Compression, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows and masks, in a corpus with one shard and one with two."""
     monkeypatch.setattr(assemble, "VALIDATION_ROWS", 3000)
@@ -50,31 +50,31 @@ def test_merged_shards_are_those_of_all_rows_at_once(
         rows = rows_of(rng.integers(8, 60, count))
         sequences = np.arange(number << 32, (number << 32) + count, dtype=np.uint64)
         path = work / f"{number}.arrow"
-        path.write_bytes(shards.encode_rows(rows, corpus, ["a", "b"], sequences, compression))
+        path.write_bytes(arrow_files.encode_rows(rows, corpus, ["a", "b"], sequences, compression))
         entry = {
             "file": path.name, "split": "validation", "sequences": count,
             "tokens": len(rows.ids), "masks": [],
         }  # fmt: skip
         parts.append(Part(str(number), corpus, [entry], Counts()))
-        tables.append(shards.read_table(path))
+        tables.append(arrow_files.read_table(path))
     job = Job(work, data, ("a", "b"), {}, 1 << 20, compression, "fast")
     merged = merge_validation_shards(work, output, parts, job, masking)
     assert [shard.sequences for shard in merged] == [2203, 3000, 1024]
     for shard, group in zip(merged, ([0, 1, 2], [3, 4], [5])):
         whole = pa.concat_tables([tables[number] for number in group]).combine_chunks()
         assert shard.tokens == sum(map(len, whole["input_ids"].to_pylist()))
-        found = shards.read_table(output / shard.file)
+        found = arrow_files.read_table(output / shard.file)
         assert found.equals(whole) and found.schema == whole.schema
         assert [len(batch) for batch in found.to_batches()] == [
             len(batch) for batch in whole.to_batches(max_chunksize=1024)
         ]
-        ids, offsets = shards.ragged(whole["input_ids"])
+        ids, offsets = arrow_files.ragged(whole["input_ids"])
         sequences = whole["sequence"].to_numpy()
         corpus = str(whole["corpus"][0])
         for duplicate, file in enumerate(shard.masks):
             drawn = masking.draw(ids, offsets, corpus, sequences, duplicate)
-            expected = pa.ipc.open_file(shards.encode_masks(drawn, compression)).read_all()
-            written = shards.read_table(output / file.file)
+            expected = pa.ipc.open_file(arrow_files.encode_masks(drawn, compression)).read_all()
+            written = arrow_files.read_table(output / file.file)
             assert written.equals(expected) and written.schema == expected.schema
             assert [len(batch) for batch in written.to_batches()] == [
                 len(batch) for batch in found.to_batches()

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from pipeline.data import shards
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import SPLIT_BYTES
 from pipeline.data.preparation import estimate as module
 from pipeline.data.preparation.estimate import Estimate, describe, estimate
 from pipeline.data.preparation.worker import Job
+from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.conftest import Command
@@ -102,7 +102,7 @@ def test_the_command_says_it_and_writes_nothing(
         *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    totals = shards.read_manifest(prepared).totals
+    totals = read_manifest(prepared).totals
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("in all:"))
     words = line.replace(",", "").split()
     assert int(words[words.index("documents") - 1]) == totals["documents"]

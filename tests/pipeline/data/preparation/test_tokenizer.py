@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.data import shards
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation import prepare, tokenizer
 from pipeline.data.preparation.tokenizer import ChosenTokenizer
+from pipeline.data.shards.manifest import Manifest, read_manifest
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.recipes import recipe
@@ -42,7 +42,7 @@ def published(root: Path) -> list[str]:
 
 def sha256_of(root: Path, corpus: str) -> str:
     (output,) = (root / "shards").glob(f"{corpus}-*")
-    return str(shards.read_manifest(output).tokenizer["sha256"])
+    return str(read_manifest(output).tokenizer["sha256"])
 
 
 def test_a_prepare_that_fails_publishes_no_tokenizer(
@@ -103,7 +103,7 @@ def test_a_corpus_of_ones_own_has_its_own_tokenizer(
     assert "complete already" in again and "(trained on your corpus mine: 30 documents" in again
     taken = run("--corpus", mine, *FEW, "--tokenizer", folder, "--output", tmp_path / "taken")
     assert f"tokenizer: {folder} (trained on the sample: " in taken
-    manifest = shards.read_manifest(tmp_path / "taken")
+    manifest = read_manifest(tmp_path / "taken")
     assert manifest.tokenizer["sha256"] == read_vocabulary(folder).sha256
     assert "trained on the sample" in run(  # the shards' own copy says it as well
         "--corpus", mine, *FEW, "--tokenizer", tmp_path / "taken" / "tokenizer", "--dry-run"
@@ -171,7 +171,7 @@ def test_two_prepares_of_the_same_files_publish_once(
     command = ("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
     assemble, said = prepare.assemble, []
 
-    def assemble_after_another(*given: Any) -> shards.Manifest:
+    def assemble_after_another(*given: Any) -> Manifest:
         monkeypatch.setattr(prepare, "assemble", assemble)
         said.append(run(*command, "--set", "data.sequence_length=16"))
         return assemble(*given)

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from pipeline.data import shards
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import MANIFEST, check_size, read_manifest
 from pipeline.errors import DataError
 
 SPECIAL = np.zeros(50_265, np.bool_)
@@ -38,15 +39,15 @@ def make_rows(count: int, length: int, dtype: type = np.uint16) -> Rows:
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
 def test_rows_and_masks_come_back(
-    compression: shards.Compression, dtype: type, tmp_path: Path
+    compression: arrow_files.Compression, dtype: type, tmp_path: Path
 ) -> None:
     rows = make_rows(1500, 60, dtype)
     sequences = np.arange(7 << 32, (7 << 32) + 1500, dtype=np.uint64)
     (tmp_path / "rows").write_bytes(
-        shards.encode_rows(rows, "b", ["a", "b"], sequences, compression)
+        arrow_files.encode_rows(rows, "b", ["a", "b"], sequences, compression)
     )
-    table = shards.read_table(tmp_path / "rows")
-    ids, offsets = shards.ragged(table["input_ids"])
+    table = arrow_files.read_table(tmp_path / "rows")
+    ids, offsets = arrow_files.ragged(table["input_ids"])
     assert np.array_equal(ids, rows.ids) and ids.dtype == dtype
     assert np.array_equal(offsets, rows.offsets)
     assert table["sequence"].to_pylist() == sequences.tolist()
@@ -54,33 +55,35 @@ def test_rows_and_masks_come_back(
         -1
     }
     masks = MASKING.draw(rows.ids, rows.offsets, "b", sequences, 0)
-    (tmp_path / "masks").write_bytes(shards.encode_masks(masks, compression))
-    table = shards.read_table(tmp_path / "masks")
+    (tmp_path / "masks").write_bytes(arrow_files.encode_masks(masks, compression))
+    table = arrow_files.read_table(tmp_path / "masks")
     for column, values, offsets in (
         ("positions", masks.positions, masks.position_offsets),
         ("actions", masks.actions, masks.action_offsets),
         ("random_ids", masks.random_ids, masks.random_offsets),
     ):
-        found, found_offsets = shards.ragged(table[column])
+        found, found_offsets = arrow_files.ragged(table[column])
         assert np.array_equal(found, values) and np.array_equal(found_offsets, offsets)
 
 
 @pytest.mark.parametrize(("compression", "most"), [("none", 2.2), ("zstd", 1.45)])
-def test_ten_masks_cost_what_was_promised(compression: shards.Compression, most: float) -> None:
+def test_ten_masks_cost_what_was_promised(
+    compression: arrow_files.Compression, most: float
+) -> None:
     """Bytes a token at 512, everything counted."""
     rows = make_rows(4096, 512)
     sequences = np.arange(4096, dtype=np.uint64)
     drawn = list(MASKING.draw_duplicates(rows.ids, rows.offsets, "a", sequences, range(10)))
-    size = sum(len(shards.encode_masks(masks, compression)) for masks in drawn)
+    size = sum(len(arrow_files.encode_masks(masks, compression)) for masks in drawn)
     assert size / len(rows.ids) <= most
 
 
 def test_a_slice_of_a_table_is_read_from_its_own_rows(tmp_path: Path) -> None:
     rows = make_rows(1500, 60)
     sequences = np.arange(1500, dtype=np.uint64)
-    (tmp_path / "rows").write_bytes(shards.encode_rows(rows, "a", ["a"], sequences, "none"))
-    table = shards.read_table(tmp_path / "rows")
-    ids, offsets = shards.ragged(table.slice(1000, 100)["input_ids"])
+    (tmp_path / "rows").write_bytes(arrow_files.encode_rows(rows, "a", ["a"], sequences, "none"))
+    table = arrow_files.read_table(tmp_path / "rows")
+    ids, offsets = arrow_files.ragged(table.slice(1000, 100)["input_ids"])
     assert np.array_equal(ids, rows.ids[60_000:66_000]) and offsets[-1] == 6000
 
 
@@ -90,14 +93,16 @@ def test_tables_of_any_length_make_batches_of_1024(counts: tuple[int, ...], tmp_
     for number, count in enumerate(counts):
         sequences = np.arange(count, dtype=np.uint64)
         corpus = "ab"[number % 2]
-        content = shards.encode_rows(make_rows(count, 60), corpus, ["a", "b"], sequences, "none")
+        content = arrow_files.encode_rows(
+            make_rows(count, 60), corpus, ["a", "b"], sequences, "none"
+        )
         pieces.append(pa.ipc.open_file(content).read_all())
-    tables = shards.cut_anew(pieces)
-    entry = shards.write_tables(tmp_path / "all", pieces[0].schema, tables, "none")
+    tables = arrow_files.cut_anew(pieces)
+    entry = arrow_files.write_tables(tmp_path / "all", pieces[0].schema, tables, "none")
     file = pa.ipc.open_file(tmp_path / "all")
     lengths = [len(file.get_batch(number)) for number in range(file.num_record_batches)]
     assert lengths[:-1] == [1024] * (len(lengths) - 1) and 0 < lengths[-1] <= 1024
-    assert shards.read_table(tmp_path / "all").equals(pa.concat_tables(pieces))
+    assert arrow_files.read_table(tmp_path / "all").equals(pa.concat_tables(pieces))
     content = (tmp_path / "all").read_bytes()
     assert entry == {
         "file": "all", "bytes": len(content), "xxh3_64": xxhash.xxh3_64_hexdigest(content),
@@ -105,32 +110,32 @@ def test_tables_of_any_length_make_batches_of_1024(counts: tuple[int, ...], tmp_
 
 
 def test_the_manifest_comes_back(prepared: Path) -> None:
-    manifest = shards.read_manifest(prepared)
-    assert json.loads(manifest.to_json()) == json.loads((prepared / shards.MANIFEST).read_bytes())
+    manifest = read_manifest(prepared)
+    assert json.loads(manifest.to_json()) == json.loads((prepared / MANIFEST).read_bytes())
     assert manifest.sequence_length == 32 and manifest.duplicates == 10
     assert manifest.totals["sequences"] == sum(shard.sequences for shard in manifest.shards)
 
 
 def test_damage_is_named(prepared: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such directory"):
-        shards.read_manifest(tmp_path / "nothing")
+        read_manifest(tmp_path / "nothing")
     with pytest.raises(DataError, match="has not finished"):
-        shards.read_manifest(tmp_path)
+        read_manifest(tmp_path)
     copy = tmp_path / "copy"
     shutil.copytree(prepared, copy)
-    text = (copy / shards.MANIFEST).read_text()
-    (copy / shards.MANIFEST).write_text(text[:500])
+    text = (copy / MANIFEST).read_text()
+    (copy / MANIFEST).write_text(text[:500])
     with pytest.raises(DataError, match=r"manifest\.json is damaged"):
-        shards.read_manifest(copy)
-    (copy / shards.MANIFEST).write_text(text.replace('"schema_version": 1', '"schema_version": 9'))
+        read_manifest(copy)
+    (copy / MANIFEST).write_text(text.replace('"schema_version": 1', '"schema_version": 9'))
     with pytest.raises(DataError, match="schema version 9"):
-        shards.read_manifest(copy)
-    file = shards.read_manifest(prepared).shards[0].file
+        read_manifest(copy)
+    file = read_manifest(prepared).shards[0].file
     (copy / file).write_bytes((copy / file).read_bytes()[:1000])
     with pytest.raises(DataError, match=rf"{file} is damaged: 1,000 bytes"):
-        shards.check_size(copy, file, (prepared / file).stat().st_size)
+        check_size(copy, file, (prepared / file).stat().st_size)
     with pytest.raises(DataError, match=f"{file} is damaged"):
-        shards.read_table(copy / file)
+        arrow_files.read_table(copy / file)
     (copy / file).unlink()
     with pytest.raises(DataError, match=f"{file} is missing"):
-        shards.check_size(copy, file, 1)
+        check_size(copy, file, 1)

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.data.document_index import DOCUMENTS, is_held_out
-from pipeline.data.shards import Manifest
+from pipeline.data.shards.document_index import DOCUMENTS, is_held_out
+from pipeline.data.shards.manifest import Manifest
 from pipeline.errors import DataError
 
 Hashes = npt.NDArray[np.uint64]

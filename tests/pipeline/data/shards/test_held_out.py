@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import train
-from pipeline.data.document_index import DOCUMENTS
-from pipeline.data.held_out import check_held_out
-from pipeline.data.shards import read_manifest
+from pipeline.data.shards.document_index import DOCUMENTS
+from pipeline.data.shards.held_out import check_held_out
+from pipeline.data.shards.manifest import read_manifest
 from pipeline.errors import DataError
 from tests.conftest import Command
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl

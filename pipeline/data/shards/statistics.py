@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from pipeline.data import shards
 from pipeline.data.rows.masks import MASK
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
-from pipeline.data.shards import Manifest, Shard
-from pipeline.data.verification import masking_of
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import Manifest, Shard
+from pipeline.data.shards.verify import masking_of
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
@@ -70,12 +70,12 @@ def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Stat
     code_counts = np.stack([(codes == code).sum(1) for code in range(4)], 1)
     bar = tqdm(manifest.shards, desc="reading", unit="shard", disable=None, leave=False)
     for shard in bar:
-        table = shards.read_table(directory / shard.file)
-        ids, offsets = shards.ragged(table["input_ids"])
+        table = arrow_files.read_table(directory / shard.file)
+        ids, offsets = arrow_files.ragged(table["input_ids"])
         if ids.max(initial=0) >= vocabulary.size:
             raise DataError(f"{directory / shard.file} is damaged: id {ids.max()}; copy it again")
         lengths.append(np.diff(offsets))
-        documents.append(np.diff(shards.ragged(table["document_starts"])[1]))
+        documents.append(np.diff(arrow_files.ragged(table["document_starts"])[1]))
         text_tokens += int(np.count_nonzero(~vocabulary.special[ids]))
         paired = table["second_segment"].to_numpy() > 0
         for label in pairs:
@@ -110,14 +110,16 @@ def read_masks(
     """A shard's duplicates: stored, or of the first epochs when not."""
     if manifest.duplicates:
         for mask in shard.masks:
-            table = shards.read_table(directory / mask.file)
+            table = arrow_files.read_table(directory / mask.file)
             coins = table["swapped"].to_numpy() if "swapped" in table.column_names else None
-            positions, actions = (shards.ragged(table[name]) for name in ("positions", "actions"))
+            positions, actions = (
+                arrow_files.ragged(table[name]) for name in ("positions", "actions")
+            )
             yield Drawn(positions, actions, coins)
         return
-    table = shards.read_table(directory / shard.file)
+    table = arrow_files.read_table(directory / shard.file)
     drawn = masking_of(directory, manifest, vocabulary).draw_duplicates(
-        *shards.ragged(table["input_ids"]),
+        *arrow_files.ragged(table["input_ids"]),
         str(table["corpus"][0]),
         table["sequence"].to_numpy(),
         range(DRAWN_EPOCHS),

@@ -6,24 +6,25 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.data import shards
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
-from pipeline.data.statistics import measure
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.shards.statistics import measure
 from pipeline.data.tokenizer_folders import read_vocabulary
 
 
 def test_counts_are_those_of_the_rows(prepared: Path) -> None:
-    manifest, vocabulary = shards.read_manifest(prepared), read_vocabulary(prepared / "tokenizer")
+    manifest, vocabulary = read_manifest(prepared), read_vocabulary(prepared / "tokenizer")
     found = measure(prepared, manifest, vocabulary)
     lengths, documents, text, runs = [], [], 0, 0
     actions = np.zeros((manifest.duplicates, 3), np.int64)
     for shard in manifest.shards:
-        rows = shards.read_table(prepared / shard.file).to_pylist()
+        rows = arrow_files.read_table(prepared / shard.file).to_pylist()
         lengths += [len(row["input_ids"]) for row in rows]
         documents += [len(row["document_starts"]) for row in rows]
         text += sum(not vocabulary.special[token] for row in rows for token in row["input_ids"])
         for duplicate, file in enumerate(shard.masks):
-            for mask in shards.read_table(prepared / file.file).to_pylist():
+            for mask in arrow_files.read_table(prepared / file.file).to_pylist():
                 packed = np.frombuffer(mask["positions"], np.uint8)
                 bits = "".join(map(str, np.unpackbits(packed, bitorder="little")))
                 runs += len(bits.replace("0", " ").split())

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from tqdm import tqdm
 
-from pipeline.data import shards
-from pipeline.data.document_index import verify_documents
 from pipeline.data.rows.masks import GENERATOR_VERSION, Masking, Masks
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
-from pipeline.data.shards import Manifest, Shard
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.document_index import verify_documents
+from pipeline.data.shards.manifest import Manifest, Shard, check_size, hash_file, stored_masks
 from pipeline.data.tokenizer_json import BYTE_BPE
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError
@@ -31,15 +31,15 @@ def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
 def verify_files(directory: Path, manifest: Manifest) -> None:
     """DataError naming the first file beside the shards that is not as the manifest says."""
     for name, entry in manifest.files.items():
-        _verify_hash(shards.check_size(directory, name, entry["bytes"]), entry["xxh3_64"])
+        _verify_hash(check_size(directory, name, entry["bytes"]), entry["xxh3_64"])
 
 
 def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: Vocabulary) -> None:
     """DataError naming the file when a hash, a row or a mask of `shard` is not as it must be."""
     for file in shard.files():
-        _verify_hash(shards.check_size(directory, file.file, file.bytes), file.xxh3_64)
-    table = shards.read_table(directory / shard.file)
-    ids, offsets = shards.ragged(table["input_ids"])
+        _verify_hash(check_size(directory, file.file, file.bytes), file.xxh3_64)
+    table = arrow_files.read_table(directory / shard.file)
+    ids, offsets = arrow_files.ragged(table["input_ids"])
     wrong = (
         _wrong_rows(manifest, shard, vocabulary, ids, offsets)
         or _wrong_columns(table, ids)
@@ -48,7 +48,7 @@ def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: 
     if wrong:
         raise DataError(f"{directory / shard.file}: {wrong}; run pipeline.prepare again")
     verify_documents(directory, shard.file, table)
-    stored = shards.stored_masks(manifest.duplicates, shard.split)
+    stored = stored_masks(manifest.duplicates, shard.split)
     if len(shard.masks) != stored:
         raise DataError(
             f"{directory / shard.file} has {len(shard.masks)} masks, the manifest says {stored}; "
@@ -62,7 +62,9 @@ def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: 
             raise DataError(
                 f"{directory / mask.file}: the manifest's count of predictions is wrong"
             )
-        _verify_masks(directory / mask.file, shards.read_table(directory / mask.file), expected)
+        _verify_masks(
+            directory / mask.file, arrow_files.read_table(directory / mask.file), expected
+        )
 
 
 def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Masking:
@@ -78,7 +80,7 @@ def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> M
 
 
 def _verify_hash(path: Path, expected: str) -> None:
-    found = shards.hash_file(path)
+    found = hash_file(path)
     if found != expected:
         raise DataError(
             f"{path} is damaged: xxh3_64 {found}, the manifest says {expected}; copy it again"
@@ -121,8 +123,8 @@ def _wrong_columns(table: pa.Table, ids: npt.NDArray[Any]) -> str:
     sequences = table["sequence"].to_numpy()
     if (sequences[1:] <= sequences[:-1]).any():
         return "sequence ids do not ascend"
-    starts, mark_offsets = shards.ragged(table["document_starts"])
-    _, offsets = shards.ragged(table["input_ids"])
+    starts, mark_offsets = arrow_files.ragged(table["document_starts"])
+    _, offsets = arrow_files.ragged(table["input_ids"])
     if (starts[mark_offsets[:-1]] != 0).any():
         return "a row's first document does not begin at 0"
     inner = np.delete(np.arange(len(starts)), mark_offsets[:-1])
@@ -164,7 +166,7 @@ def _verify_masks(path: Path, stored: pa.Table, expected: Masks) -> None:
         "random_ids": (expected.random_ids, expected.random_offsets),
     }
     for name, (values, offsets) in columns.items():
-        found, found_offsets = shards.ragged(stored[name])
+        found, found_offsets = arrow_files.ragged(stored[name])
         if not (np.array_equal(found, values) and np.array_equal(found_offsets, offsets)):
             raise DataError(
                 f"{path}: {name} are not what its key draws; run pipeline.prepare again"

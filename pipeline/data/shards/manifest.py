@@ -1,0 +1,145 @@
+"""manifest.json: what a directory of shards holds, checked when it is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import xxhash
+
+from pipeline.errors import DataError
+
+SCHEMA_VERSION = 1
+
+MANIFEST = "manifest.json"
+
+TRAIN: Literal["train"] = "train"
+
+VALIDATION: Literal["validation"] = "validation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskFile:
+    """One duplicate of one shard's masks."""
+
+    file: str
+    predictions: int
+    bytes: int
+    xxh3_64: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One file of rows and its mask files, duplicate 0 first."""
+
+    file: str
+    split: str
+    """train or validation."""
+    sequences: int
+    tokens: int
+    """Positions of all rows, special tokens included."""
+    bytes: int
+    xxh3_64: str
+    masks: tuple[MaskFile, ...]
+
+    def files(self) -> tuple[Shard | MaskFile, ...]:
+        """The file of rows, then those of masks."""
+        return (self, *self.masks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The whole description of a prepared directory."""
+
+    schema_version: int
+    fingerprint: str
+    """Of everything that decides the bytes of the columns."""
+    data: dict[str, Any]
+    """The recipe's data section, as prepared."""
+    masking: dict[str, Any]
+    """As `Masking.describe` says: scheme, rate, 80/10/10 split, generator version."""
+    sequence_length: int
+    max_predictions: int
+    duplicates: int
+    """Masks stored with each train row; 0 when the loader draws them."""
+    seed: int
+    compression: str
+    engine: dict[str, Any]
+    """The recipe's name, and versions of what made ids, sentences, rows and masks."""
+    tokenizer: dict[str, Any]
+    """sha256 of tokenizer.json, kind, size and the five special ids."""
+    corpora: dict[str, Any]
+    """Per corpus: documents, sequences, tokens, bytes, drop reasons, bad records, licence, and what
+    became of text tokens in packing."""
+    totals: dict[str, int]
+    files: dict[str, dict[str, Any]]
+    """Every other file by its path: bytes and xxh3_64."""
+    shards: tuple[Shard, ...]
+
+    def of(self, split: str) -> tuple[Shard, ...]:
+        """The shards of one split, in order."""
+        return tuple(shard for shard in self.shards if shard.split == split)
+
+    def to_json(self) -> bytes:
+        """The text of manifest.json."""
+        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False).encode()
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a finished directory; DataError when there is none or it is not ours."""
+    path = directory / MANIFEST
+    if not path.exists():
+        why = (
+            "pipeline.prepare has not finished there" if directory.is_dir() else "no such directory"
+        )
+        raise DataError(f"{directory} holds no {MANIFEST}: {why}; run pipeline.prepare")
+    try:
+        content = json.loads(path.read_bytes())
+        version = content["schema_version"]
+        if version != SCHEMA_VERSION:
+            raise DataError(
+                f"{path}: schema version {version}, this version reads {SCHEMA_VERSION}"
+            )
+        shards = tuple(
+            Shard(**(shard | {"masks": tuple(MaskFile(**mask) for mask in shard["masks"])}))
+            for shard in content.pop("shards")
+        )
+        return Manifest(**content, shards=shards)
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(f"{path} is damaged ({error}); run pipeline.prepare again") from error
+
+
+def stored_masks(duplicates: int, split: str) -> int:
+    """Mask files of a shard; duplicates: of the recipe.
+
+    Validation rows have one even when the masks of train are drawn as they are read, so that all
+    evaluations see the same.
+    """
+    return max(1, duplicates) if split == VALIDATION else duplicates
+
+
+def check_size(directory: Path, file: str, size: int) -> Path:
+    """The path of a shard file; DataError when it is missing or of another size."""
+    path = directory / file
+    if not path.exists():
+        raise DataError(
+            f"{path} is missing; copy it again or run pipeline.prepare into a new directory", path
+        )
+    actual = path.stat().st_size
+    if actual != size:
+        raise DataError(
+            f"{path} is damaged: {actual:,} bytes, the manifest says {size:,}; copy it again", path
+        )
+    return path
+
+
+def hash_file(path: Path) -> str:
+    """xxh3_64 of a file's bytes, 16 hex digits."""
+    digest = xxhash.xxh3_64()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 22):
+            digest.update(chunk)
+    return digest.hexdigest()
