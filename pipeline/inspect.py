@@ -34,7 +34,7 @@ from pipeline.data.shards.manifest import (
 )
 from pipeline.data.shards.statistics import Drawn, Ragged, Statistics, measure, read_masks
 from pipeline.data.shards.verify import verify
-from pipeline.data.text_batches import Counts
+from pipeline.data.text.documents import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_json import UNIGRAM
 from pipeline.data.vocabulary import Vocabulary

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer import sample_texts, train_tokenizer
-from pipeline.data.text_batches import Counts
+from pipeline.data.text.documents import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_training import train
 from pipeline.data.vocabulary import Vocabulary

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.byte_level import GigatokenEngine, gigatoken_version
-from pipeline.data.cleaning import clean
 from pipeline.data.kernels.bits import Bytes
 from pipeline.data.reference_ids import EngineMismatch, Reference
 from pipeline.data.rows.sentence_rows import Tokens, join
-from pipeline.data.sentences import sentence_starts
+from pipeline.data.text.clean import clean
+from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizer_json import BYTE_BPE
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.data.words import WORDS_VERSION, WordEngine

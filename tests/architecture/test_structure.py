@@ -159,7 +159,7 @@ COVERED_ELSEWHERE = {
     "pipeline/command_line.py", "pipeline/data/preparation/arguments.py",
     "pipeline/data/preparation/prepare.py",
     "pipeline/data/preparation/holdout.py",
-    "pipeline/data/text_batches.py",
+    "pipeline/data/text/documents.py",
     "pipeline/data/preparation/fingerprint.py",  # all of them: tests/pipeline/test_prepare.py
     "pipeline/data/shards/verify.py",  # tests/pipeline/test_inspect.py
     "pipeline/data/tokenizer_json.py",  # tests/pipeline/data/test_tokenizer_folders.py

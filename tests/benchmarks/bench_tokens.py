@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from pipeline.data.cleaning import CleanText, clean
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.preparation.worker import Job, Worker
-from pipeline.data.sentences import sentence_starts
+from pipeline.data.text.clean import CleanText, clean
+from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import CHECKED_SHARE, Encoder

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.text_batches import Counts, read_batches
+from pipeline.data.text.documents import Counts, read_batches
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pipeline import prepare
-from pipeline.data import text_batches
 from pipeline.data.execution.mpi import run_together
+from pipeline.data.text.documents import BATCH_CHARACTERS
 
 if __name__ == "__main__":
     prepare.SPLIT_BYTES = 1 << 13
-    text_batches.BATCH_CHARACTERS = 1 << 11
+    BATCH_CHARACTERS = 1 << 11
     run_together(prepare.main)

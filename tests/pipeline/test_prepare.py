@@ -35,7 +35,7 @@ from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.shards.verify import verify_files, verify_shard
-from pipeline.data.text_batches import Counts, read_batches
+from pipeline.data.text.documents import Counts, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokens import Encoder
 from pipeline.data.vocabulary import Vocabulary
@@ -311,7 +311,7 @@ def test_many_splits(
 ) -> None:
     """Splits of 8 KB: byte ranges of a plain file, parts in a row of a compressed one."""
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 13)
-    monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 11)
+    monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 11)
     texts = [f"Document {i} begins. " + f"It says {i} again. " * (i % 50) for i in range(400)]
     lines = [json.dumps({"text": text}) for text in texts]
     lines[50::50] = [f'{{"text": " "}}\n{line}' for line in lines[50::50]]
@@ -338,7 +338,7 @@ def test_many_splits(
         marker.unlink()
     monkeypatch.undo()
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 13)
-    monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 11)
+    monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 11)
     monkeypatch.setattr(
         sys,
         "argv",
@@ -499,7 +499,7 @@ def test_a_mismatch_is_remembered_over_a_restart(
 ) -> None:
     """Once gigatoken was wrong in a split, no part of it is ever made with gigatoken again."""
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 11)
-    monkeypatch.setattr("pipeline.data.text_batches.BATCH_CHARACTERS", 1 << 9)
+    monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 9)
     path = tmp_path / "in.jsonl.gz"
     text = "".join(json.dumps({"text": f"Text {i}. " * 20}) + "\n" for i in range(40))
     path.write_bytes(gzip.compress(text.encode()))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer import sample_texts
-from pipeline.data.text_batches import Counts
+from pipeline.data.text.documents import Counts
 from pipeline.data.tokenizer_folders import read_vocabulary
 
 

@@ -32,7 +32,7 @@ from pipeline.data.shards.manifest import (
     hash_file,
     stored_masks,
 )
-from pipeline.data.text_batches import Counts
+from pipeline.data.text.documents import Counts
 from pipeline.errors import DataError
 from pipeline.files import sync_directory, whole_file, write_whole
 

@@ -7,7 +7,6 @@ from importlib.metadata import version
 from typing import Any
 
 from pipeline.config.run import Data, shard_settings
-from pipeline.data.cleaning import CLEANING_VERSION
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.read import READING_VERSION
 from pipeline.data.documents.records import Source
@@ -15,8 +14,9 @@ from pipeline.data.preparation.holdout import VALIDATION_VERSION
 from pipeline.data.preparation.worker import SPLITS_VERSION
 from pipeline.data.rows.masks import GENERATOR_VERSION
 from pipeline.data.rows.pack import packing_version
-from pipeline.data.sentences import SENTENCES_VERSION
 from pipeline.data.shards.manifest import SCHEMA_VERSION
+from pipeline.data.text.clean import CLEANING_VERSION
+from pipeline.data.text.sentences import SENTENCES_VERSION
 from pipeline.data.tokens import fast_engine
 from pipeline.data.vocabulary import Vocabulary
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pipeline.config.run import Data
 from pipeline.data.execution.tasks import Task
 from pipeline.data.selection.decisions import read_kept
-from pipeline.data.text_batches import Counts
+from pipeline.data.text.documents import Counts
 from pipeline.errors import DataError
 
 MINIMUM_DOCUMENTS = 10

@@ -37,7 +37,7 @@ from pipeline.data.shards.manifest import (
     Manifest,
     read_manifest,
 )
-from pipeline.data.text_batches import Counts
+from pipeline.data.text.documents import Counts
 from pipeline.data.tokenizer_folders import save_vocabulary
 from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import fast_engine

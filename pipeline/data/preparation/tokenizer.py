@@ -32,7 +32,7 @@ from pipeline.data.corpora.sources import SAMPLE, describe_corpus, is_named
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.text_batches import Counts, read_batches
+from pipeline.data.text.documents import Counts, read_batches
 from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizer_training import train
 from pipeline.data.vocabulary import Vocabulary

@@ -27,11 +27,11 @@ from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_tokens, pack
 from pipeline.data.rows.sentence_rows import Tokens, join, select
 from pipeline.data.selection.decisions import read_kept
-from pipeline.data.sentences import sentence_starts
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
 from pipeline.data.shards.manifest import TRAIN, VALIDATION, stored_masks
-from pipeline.data.text_batches import Batch, Counts, add_counts
+from pipeline.data.text.documents import Batch, Counts, add_counts
+from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokens import CHECKED_SHARE, Encoder
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError

@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from pipeline.data.cleaning import clean
 from pipeline.data.corpora.sources import files_of
 from pipeline.data.documents.byte_blocks import (
     BOM,
@@ -50,6 +49,7 @@ from pipeline.data.documents.sniff import (
     require_regular,
 )
 from pipeline.data.selection.minhash import Words, run_table, runs
+from pipeline.data.text.clean import clean
 from pipeline.errors import DataError
 
 RUN_WORDS = 13

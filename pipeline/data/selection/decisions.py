@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.data.documents.records import Piece
-from pipeline.data.text_batches import Batch, Counts, read_batches
+from pipeline.data.text.documents import Batch, Counts, read_batches
 from pipeline.errors import DataError
 
 SCHEMA = pa.schema(

@@ -26,9 +26,9 @@ import numpy.typing as npt
 from resiliparse.parse.lang import detect_fast, supported_langs
 
 from pipeline.config.settings import nearest
-from pipeline.data.cleaning import Offsets
 from pipeline.data.kernels.bits import Bytes
 from pipeline.data.selection.minhash import count_words
+from pipeline.data.text.clean import Offsets
 from pipeline.errors import ConfigError
 
 Reasons = Iterator[tuple[str, npt.NDArray[np.bool_]]]

@@ -19,8 +19,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.cleaning import Offsets
 from pipeline.data.kernels.bits import GOLDEN, Bytes, U, mix, popcount
+from pipeline.data.text.clean import Offsets
 
 Words = npt.NDArray[np.uint64]
 

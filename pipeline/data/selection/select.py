@@ -26,7 +26,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config.settings import fingerprint
-from pipeline.data.cleaning import CLEANING_VERSION
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.read import READING_VERSION
 from pipeline.data.documents.records import Source
@@ -51,6 +50,7 @@ from pipeline.data.selection.survey import (
     SurveyTask,
     signed_documents,
 )
+from pipeline.data.text.clean import CLEANING_VERSION
 from pipeline.errors import DataError
 from pipeline.files import make_directory, one_at_a_time, sync_directory, whole_file
 

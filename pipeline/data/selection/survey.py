@@ -20,7 +20,7 @@ from pipeline.data.selection.clusters import EXACT, Likeness
 from pipeline.data.selection.contamination import RUN_WORDS, Evaluation
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import Words, have_run, signatures, word_hashes
-from pipeline.data.text_batches import Batch, Counts, read_batches
+from pipeline.data.text.documents import Batch, Counts, read_batches
 from pipeline.files import only_once
 
 SURVEY_VERSION = 1

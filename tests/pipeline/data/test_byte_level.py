@@ -11,7 +11,7 @@ import pytest
 from pipeline.data.byte_level import CACHE_BYTES, DIFFERING, GigatokenEngine
 from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.rows.sentence_rows import Tokens
-from pipeline.data.sentences import sentence_starts
+from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokens import Encoder
 from pipeline.data.vocabulary import Vocabulary
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.data.reference_ids import Reference
 from pipeline.data.rows.sentence_rows import Tokens
-from pipeline.data.sentences import sentence_starts
+from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.vocabulary import Vocabulary
 
 KINDS = ["byte-bpe", "wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]

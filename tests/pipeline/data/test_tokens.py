@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.rows.sentence_rows import Tokens
-from pipeline.data.sentences import sentence_starts
+from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokens import Encoder, Engine
 from pipeline.data.vocabulary import Vocabulary
 from pipeline.errors import DataError

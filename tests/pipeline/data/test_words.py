@@ -12,10 +12,10 @@ import pytest
 from tokenizers import Regex, Tokenizer, normalizers
 
 from pipeline.data import words as module
-from pipeline.data.cleaning import clean
 from pipeline.data.reference_ids import Reference
 from pipeline.data.rows.sentence_rows import Tokens
-from pipeline.data.sentences import sentence_starts
+from pipeline.data.text.clean import clean
+from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizer_folders import read_vocabulary
 from pipeline.data.tokenizer_training import train
 from pipeline.data.tokens import Encoder

@@ -15,7 +15,7 @@ from pipeline.data.preparation.worker import Job
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
-from pipeline.data.text_batches import Counts
+from pipeline.data.text.documents import Counts
 from pipeline.recipes import recipe
 
 SPECIAL = np.arange(2048) < 5

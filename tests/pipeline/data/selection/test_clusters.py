@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.cleaning import clean
 from pipeline.data.selection.clusters import EXACT, NEAR, Likeness, find_roots
 from pipeline.data.selection.minhash import equal_parts, signatures, word_hashes
+from pipeline.data.text.clean import clean
 from tests.benchmarks.planted import copy_of, document, jaccard
 
 

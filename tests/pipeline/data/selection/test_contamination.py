@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from pipeline.data.cleaning import clean
 from pipeline.data.selection.contamination import CHUNK_CHARACTERS, RUN_WORDS, Evaluation
 from pipeline.data.selection.minhash import have_run, runs
+from pipeline.data.text.clean import clean
 from pipeline.errors import DataError
 from tests.benchmarks.planted import document
 from tests.pipeline.preparing import Prepare, tiny, write_jsonl

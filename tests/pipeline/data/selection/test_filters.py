@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.data.cleaning import clean
 from pipeline.data.selection.filters import Filters
+from pipeline.data.text.clean import clean
 from pipeline.errors import ConfigError
 
 TEXTS = ["one two three four", "one 2 3 4", "one\ntwo\none\none", "one", "... 5"]

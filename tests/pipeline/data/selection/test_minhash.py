@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from pipeline.data.cleaning import clean
 from pipeline.data.selection import minhash
+from pipeline.data.text.clean import clean
 from tests.benchmarks.planted import copy_of, document, jaccard
 
 WORD = re.compile(

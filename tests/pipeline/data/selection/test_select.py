@@ -19,7 +19,7 @@ from pipeline.data.execution.workers import local_team
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.selection.select import Selection, decide, plan_selection
-from pipeline.data.text_batches import Counts
+from pipeline.data.text.documents import Counts
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard

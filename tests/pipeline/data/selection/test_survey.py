@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from pipeline.data.cleaning import clean
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.selection.clusters import EXACT, NEAR, Likeness
@@ -15,6 +14,7 @@ from pipeline.data.selection.contamination import Evaluation
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import signatures, word_hashes
 from pipeline.data.selection.survey import Rules, Survey, SurveyTask, signed_documents
+from pipeline.data.text.clean import clean
 from tests.pipeline.preparing import write_jsonl
 
 EVALUATION = "a b c d e f g h i j k l m"

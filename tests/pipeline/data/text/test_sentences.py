@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.data.sentences import sentence_starts
+from pipeline.data.text.sentences import sentence_starts
 
-LABELLED = Path(__file__).parents[2] / "golden" / "sentences.txt"
+LABELLED = Path(__file__).parents[3] / "golden" / "sentences.txt"
 FULL_WIDTH_ENDS = "。！？」』"
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from pipeline.data.cleaning import clean
 from pipeline.data.documents.read import read
 from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
+from pipeline.data.text.clean import clean
 
 BATCH_CHARACTERS = 1 << 22
 """Text handled at a time: large enough for the kernels, small beside a worker's memory."""

@@ -1,0 +1,1 @@
+"""Records of raw text come in, batches of clean documents go out."""
