@@ -18,7 +18,7 @@ from pipeline.command_line import Parser
 from pipeline.config.formats import Attention
 from pipeline.data.reading import Dataset, check_datasets
 from pipeline.data.shards.manifest import VALIDATION
-from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.training.evaluation import (
     corpus_fields,

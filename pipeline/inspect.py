@@ -35,10 +35,10 @@ from pipeline.data.shards.manifest import (
 from pipeline.data.shards.statistics import Drawn, Ragged, Statistics, measure, read_masks
 from pipeline.data.shards.verify import verify
 from pipeline.data.text.documents import Counts
-from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.data.tokenizer_json import UNIGRAM
-from pipeline.data.vocabulary import Vocabulary
-from pipeline.data.vocabulary_report import report
+from pipeline.data.tokenizers.definitions import UNIGRAM
+from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.report import report
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
 
 _CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}

@@ -25,7 +25,7 @@ from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction.extract import extracted
 from pipeline.data.preparation.tokenizer import SAMPLE_BYTES, train_tokenizer
-from pipeline.data.tokenizer_json import SPECIALS
+from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.errors import ConfigError, run_command
 
 

@@ -13,9 +13,9 @@ import pytest
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer import sample_texts, train_tokenizer
 from pipeline.data.text.documents import Counts
-from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.data.tokenizer_training import train
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 
 LONG = (

@@ -29,7 +29,7 @@ from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
 from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
 from pipeline.data.shards.manifest import TRAIN, Manifest, Shard, check_size, read_manifest
 from pipeline.data.shards.verify import masking_of
-from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import DataError
 
 IntArray = npt.NDArray[np.int64]

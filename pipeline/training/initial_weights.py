@@ -21,9 +21,9 @@ from tokenizers import Tokenizer
 from model.families import ELECTRA
 from model.hugging_face import Model, family
 from model.warm_start import Difference, Folder, Rows, differences, take_over
-from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.data.tokenizer_json import ROLES
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.definitions import ROLES
+from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.training.saved import CONFIG, GENERATOR, PICKLED, WEIGHTS, read_folder
 

@@ -33,7 +33,7 @@ from model.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
 from pipeline.data.loader import Loader
-from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.files import sync_directory, write_whole
 from pipeline.training.checkpoint import Checkpoint, choose_from, open_checkpoint

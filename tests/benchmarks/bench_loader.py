@@ -41,7 +41,7 @@ from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, SCHEMA_VERSION, Manifest, MaskFile, Shard
 from pipeline.data.shards.verify import masking_of
-from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
 
 ROWS, LENGTH, VOCABULARY, BATCH, STEP = 32_768, 512, 50_265, 64, 8192
 SPECIAL = 5

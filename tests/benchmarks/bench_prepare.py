@@ -38,7 +38,7 @@ from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.preparation.worker import Job, Worker
 from pipeline.data.rows.masks import Masking
-from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.recipes import recipe
 from tests.benchmarks.text import write_jsonl
 from tests.benchmarks.vocabulary import bench_vocabulary

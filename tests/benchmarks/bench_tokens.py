@@ -25,10 +25,10 @@ from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.preparation.worker import Job, Worker
 from pipeline.data.text.clean import CleanText, clean
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.data.tokenizer_training import train
-from pipeline.data.tokens import CHECKED_SHARE, Encoder
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.encoder import CHECKED_SHARE, Encoder
+from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.benchmarks.text import documents_of_size, real_documents, write_jsonl
 from tests.benchmarks.vocabulary import bench_vocabulary

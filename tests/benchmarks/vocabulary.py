@@ -13,8 +13,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer import train_tokenizer
-from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 
 

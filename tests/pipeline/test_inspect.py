@@ -15,8 +15,8 @@ import pytest
 from pipeline import inspect
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
-from pipeline.data.tokenizer_folders import save_vocabulary
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.folders import save_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from tests.conftest import Command
 from tests.pipeline.preparing import Call, rewrite, tiny, write_jsonl
 

@@ -31,14 +31,14 @@ from pipeline.data import batches
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.reading import Dataset
-from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.shards.verify import verify_files, verify_shard
 from pipeline.data.text.documents import Counts, read_batches
-from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.data.tokens import Encoder
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.encoder import Encoder
+from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.reference_engine import EngineMismatch
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError, run_command
 from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer import sample_texts
 from pipeline.data.text.documents import Counts
-from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
 
 
 def test_the_command(tmp_path: Path, command: Callable[..., object]) -> None:

@@ -31,7 +31,7 @@ from pipeline.data.execution.tasks import SPLIT_BYTES, Task, cut_tasks
 from pipeline.data.extraction.extract import FORMATS
 from pipeline.data.preparation.assemble import read_parts
 from pipeline.data.preparation.worker import Job, Worker
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
 PLACES = 16

@@ -17,8 +17,8 @@ from pipeline.data.rows.pack import packing_version
 from pipeline.data.shards.manifest import SCHEMA_VERSION
 from pipeline.data.text.clean import CLEANING_VERSION
 from pipeline.data.text.sentences import SENTENCES_VERSION
-from pipeline.data.tokens import fast_engine
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.encoder import fast_engine
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 
 def shard_identity(

@@ -38,9 +38,9 @@ from pipeline.data.shards.manifest import (
     read_manifest,
 )
 from pipeline.data.text.documents import Counts
-from pipeline.data.tokenizer_folders import save_vocabulary
-from pipeline.data.tokenizer_training import train
-from pipeline.data.tokens import fast_engine
+from pipeline.data.tokenizers.encoder import fast_engine
+from pipeline.data.tokenizers.folders import save_vocabulary
+from pipeline.data.tokenizers.trainers import train
 from pipeline.errors import DataError
 from pipeline.files import remove_temporaries
 

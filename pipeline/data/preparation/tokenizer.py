@@ -33,10 +33,10 @@ from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.text.documents import Counts, read_batches
-from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary, trained_on
-from pipeline.data.tokenizer_training import train
-from pipeline.data.vocabulary import Vocabulary
-from pipeline.data.vocabulary_report import report
+from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary, trained_on
+from pipeline.data.tokenizers.report import report
+from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import make_directory, one_at_a_time, remove_temporaries, sync_directory
 

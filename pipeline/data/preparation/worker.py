@@ -20,20 +20,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config.run import Data
-from pipeline.data.byte_level import return_memory
 from pipeline.data.execution.tasks import Task
-from pipeline.data.reference_ids import EngineMismatch
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_tokens, pack
-from pipeline.data.rows.sentence_rows import Tokens, join, select
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
 from pipeline.data.shards.manifest import TRAIN, VALIDATION, stored_masks
 from pipeline.data.text.documents import Batch, Counts, add_counts
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokens import CHECKED_SHARE, Encoder
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.encoder import CHECKED_SHARE, Encoder
+from pipeline.data.tokenizers.gigatoken_engine import return_memory
+from pipeline.data.tokenizers.reference_engine import EngineMismatch
+from pipeline.data.tokenizers.token_ids import Tokens, join, select
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 from pipeline.files import write_whole
 

@@ -54,6 +54,7 @@ from pipeline.data.kernels.bits import GOLDEN, mix
 from pipeline.data.rows import mask_positions
 from pipeline.data.rows.mask_kernel import NGRAMS, SPANS, TOKENS, Law, draw
 from pipeline.data.rows.mask_positions import Flags, Memory, Text, Words
+from pipeline.data.tokenizers.token_ids import Ids
 
 GENERATOR_VERSION = 1
 """Goes into the manifest: the same version draws the same masks for ever."""
@@ -68,9 +69,6 @@ _CHOICE = {
     "ngram": NGRAMS,
     "span": SPANS,
 }
-
-Ids = npt.NDArray[Any]
-"""Token ids: uint16, or uint32 above 65,536 ids."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from pipeline.data.rows.segment_rows import (
     pack_pairs,
     share_of_draws,
 )
-from pipeline.data.rows.sentence_rows import PACKING_VERSION, Frame, Rows, Tokens, pack_sentences
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.rows.sentence_rows import PACKING_VERSION, Frame, Rows, pack_sentences
+from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 _LABELS = {"none": NO_LABEL, "next": NEXT, "order": ORDER}
 

@@ -15,7 +15,7 @@ from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import Manifest, Shard
 from pipeline.data.shards.verify import masking_of
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
 DRAWN_EPOCHS = 10

@@ -15,8 +15,8 @@ from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import verify_documents
 from pipeline.data.shards.manifest import Manifest, Shard, check_size, hash_file, stored_masks
-from pipeline.data.tokenizer_json import BYTE_BPE
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.definitions import BYTE_BPE
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
 

@@ -12,7 +12,7 @@ from pipeline import inspect, prepare
 from pipeline.config.formats import SEPARATORS
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, hash_file, read_manifest
-from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import run_command
 from tests.pipeline.preparing import MPIEXEC, Call, contents, finish, rewrite, tiny, write_jsonl
 

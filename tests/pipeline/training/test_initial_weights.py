@@ -19,8 +19,8 @@ from model.hugging_face import Model
 from model.warm_start import Rows
 from pipeline.config.settings import override
 from pipeline.data.reading import Dataset
-from pipeline.data.tokenizer_folders import save_vocabulary
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.folders import save_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.recipes import recipe
 from pipeline.training import initial_weights

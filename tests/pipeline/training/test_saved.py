@@ -11,8 +11,8 @@ from transformers import AutoTokenizer, RobertaForMaskedLM
 
 from model.objectives import MaskedLanguageModel
 from pipeline.config.settings import override
-from pipeline.data.tokenizer_folders import save_vocabulary
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.folders import save_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.recipes import recipe
 from pipeline.training.plan import encoder_config

@@ -19,7 +19,7 @@ from pipeline.data.preparation import estimate as module
 from pipeline.data.preparation.estimate import Estimate, describe, estimate
 from pipeline.data.preparation.worker import Job
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.conftest import Command
 from tests.pipeline.data.web_archive import lz4, members, response

@@ -13,8 +13,8 @@ from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation import prepare, tokenizer
 from pipeline.data.preparation.tokenizer import ChosenTokenizer
 from pipeline.data.shards.manifest import Manifest, read_manifest
-from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import articles, members
 from tests.pipeline.preparing import Prepare, contents, write_jsonl

@@ -9,7 +9,7 @@ from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import Task
 from pipeline.data.execution.workers import Setup, unfinished
 from pipeline.data.preparation.worker import Job, Preparation, task_marker
-from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.recipes import recipe
 
 

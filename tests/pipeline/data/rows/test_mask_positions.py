@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.data.rows.mask_positions import Flags, Memory, draw_length, find_text, find_words
 from pipeline.data.rows.masks import Masking
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from tests.pipeline.data import reference_masking
 
 ALPHA = 1e-4

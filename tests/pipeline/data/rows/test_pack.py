@@ -8,8 +8,9 @@ import pytest
 from pipeline.config.run import Data
 from pipeline.config.settings import override
 from pipeline.data.rows.pack import count_tokens, pack
-from pipeline.data.rows.sentence_rows import Rows, Tokens
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.rows.sentence_rows import Rows
+from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 
 SIZE = 300

@@ -19,7 +19,8 @@ from pipeline.data.rows.segment_rows import (
     pack_pairs,
     share_of_draws,
 )
-from pipeline.data.rows.sentence_rows import Frame, Rows, Tokens
+from pipeline.data.rows.sentence_rows import Frame, Rows
+from pipeline.data.tokenizers.token_ids import Tokens
 from tests.pipeline.data import reference_pairs as reference
 
 BOS, EOS = 0, 2

@@ -9,14 +9,8 @@ import operator
 import numpy as np
 import pytest
 
-from pipeline.data.rows.sentence_rows import (
-    Frame,
-    Rows,
-    Tokens,
-    pack_sentences,
-    select,
-    token_positions,
-)
+from pipeline.data.rows.sentence_rows import Frame, Rows, pack_sentences
+from pipeline.data.tokenizers.token_ids import Tokens, select, token_positions
 
 BOS, EOS = 0, 2
 WORDS = np.ones(1000, np.bool_)

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.data.rows.pack import pack
-from pipeline.data.rows.sentence_rows import Tokens
 from pipeline.data.shards.document_index import DOCUMENTS, document_table, verify_documents
+from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.errors import DataError
 from tests.pipeline.data.rows.test_pack import BOS, EOS, FORMATS, VOCABULARY, data
 

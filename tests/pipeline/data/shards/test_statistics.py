@@ -10,7 +10,7 @@ from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.shards.statistics import measure
-from pipeline.data.tokenizer_folders import read_vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary
 
 
 def test_counts_are_those_of_the_rows(prepared: Path) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from pipeline.data.tokenizer_json import unigram_json, wordpiece_json
-from pipeline.data.vocabulary import Vocabulary, vocabulary
+from pipeline.data.tokenizers.definitions import unigram_json, wordpiece_json
+from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.errors import DataError
 
 KINDS = ["wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]

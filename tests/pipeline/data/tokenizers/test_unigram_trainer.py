@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from pipeline.data import unigram_training as module
-from pipeline.data.unigram_training import Words, train_pieces
+from pipeline.data.tokenizers import unigram_trainer as module
+from pipeline.data.tokenizers.unigram_trainer import Words, train_pieces
 
 COUNTS = {"▁abab": 5, "▁aba": 3, "▁b": 2, "▁ab": 7}
 

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from tokenizers import Regex, Tokenizer, normalizers
 
-from pipeline.data import words as module
-from pipeline.data.reference_ids import Reference
-from pipeline.data.rows.sentence_rows import Tokens
 from pipeline.data.text.clean import clean
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokenizer_folders import read_vocabulary
-from pipeline.data.tokenizer_training import train
-from pipeline.data.tokens import Encoder
-from pipeline.data.vocabulary import Vocabulary, vocabulary
-from pipeline.data.word_table import APART, PART, SPACE, UNSURE
-from pipeline.data.words import WordEngine
+from pipeline.data.tokenizers import word_engine as module
+from pipeline.data.tokenizers.encoder import Encoder
+from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.reference_engine import Reference
+from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
+from pipeline.data.tokenizers.word_engine import WordEngine
+from pipeline.data.tokenizers.word_table import APART, PART, SPACE, UNSURE
 
 KINDS = ["wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]
 AWKWARD = [

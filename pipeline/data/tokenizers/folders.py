@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.data.tokenizer_json import (
+from pipeline.data.tokenizers.definitions import (
     BYTE_BPE,
     CONTINUATION,
     SPECIALS,
@@ -25,7 +25,7 @@ from pipeline.data.tokenizer_json import (
     byte_bpe_json,
     wordpiece_json,
 )
-from pipeline.data.vocabulary import Vocabulary, vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.errors import DataError
 from pipeline.files import write_whole
 

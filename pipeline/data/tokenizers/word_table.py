@@ -24,7 +24,7 @@ from pipeline.data.kernels.bits import (
     trailing_zeros,
     word_at,
 )
-from pipeline.data.rows.masks import Ids
+from pipeline.data.tokenizers.token_ids import Ids
 
 UNSEEN, SPACE, PART, APART, UNSURE = range(5)
 """A character was never seen, parts words, belongs to a word, is one, or is none of these."""

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.data.byte_level import CACHE_BYTES, DIFFERING, GigatokenEngine
-from pipeline.data.reference_ids import EngineMismatch
-from pipeline.data.rows.sentence_rows import Tokens
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokens import Encoder
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.encoder import Encoder
+from pipeline.data.tokenizers.gigatoken_engine import CACHE_BYTES, DIFFERING, GigatokenEngine
+from pipeline.data.tokenizers.reference_engine import EngineMismatch
+from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 
 def buffers(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:

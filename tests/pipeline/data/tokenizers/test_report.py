@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.data.tokenizer_json import wordpiece_json
-from pipeline.data.vocabulary import Vocabulary, vocabulary
-from pipeline.data.vocabulary_report import report
+from pipeline.data.tokenizers.definitions import wordpiece_json
+from pipeline.data.tokenizers.report import report
+from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 import numpy as np
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from pipeline.data.tokenizer_json import (
+from pipeline.data.tokenizers.definitions import (
     BYTE_BPE,
     CONTINUATION,
     SPECIALS,
@@ -31,8 +31,8 @@ from pipeline.data.tokenizer_json import (
     unigram_normalizer,
     wordpiece_json,
 )
-from pipeline.data.unigram_training import train_pieces
-from pipeline.data.vocabulary import Vocabulary, vocabulary
+from pipeline.data.tokenizers.unigram_trainer import train_pieces
+from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 
 COVERAGE = 0.99995  # of the characters of a text; albert README, spm_train --character_coverage
 _CHUNK = 1 << 21  # characters handled at a time

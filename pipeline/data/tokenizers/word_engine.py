@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.kernels.bits import Bytes
-from pipeline.data.reference_ids import Reference, id_type
-from pipeline.data.rows.sentence_rows import Tokens
-from pipeline.data.tokenizer_json import CONTINUATION, UNIGRAM, WORD_MARK, WORDPIECE
-from pipeline.data.vocabulary import Vocabulary
-from pipeline.data.word_matching import (
+from pipeline.data.tokenizers.definitions import CONTINUATION, UNIGRAM, WORD_MARK, WORDPIECE
+from pipeline.data.tokenizers.reference_engine import Reference, id_type
+from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.data.tokenizers.word_matching import (
     LONGEST,
     REFERENCE,
     Matcher,
@@ -33,7 +33,7 @@ from pipeline.data.word_matching import (
     find_tokens,
     match_words,
 )
-from pipeline.data.word_table import (
+from pipeline.data.tokenizers.word_table import (
     APART,
     PART,
     SPACE,

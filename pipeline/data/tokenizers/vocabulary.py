@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer, pre_tokenizers
 
-from pipeline.data.tokenizer_json import (
+from pipeline.data.tokenizers.definitions import (
     BYTE_BPE,
     CONTINUATION,
     ROLES,

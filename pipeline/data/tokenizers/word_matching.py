@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.kernels.bits import Bytes, U, mix
-from pipeline.data.word_table import Numbers, Table, decode
+from pipeline.data.tokenizers.word_table import Numbers, Table, decode
 
 LONGEST = 8
 """Bytes that a character may become here."""

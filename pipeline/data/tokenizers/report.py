@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 from tokenizers import Tokenizer
 
-from pipeline.data.tokenizer_json import BYTE_BPE
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.definitions import BYTE_BPE
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 TOP_WORDS = 1000
 MEASURED_CHARACTERS = 1 << 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.data.reference_ids import Reference
-from pipeline.data.rows.sentence_rows import Tokens
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.reference_engine import Reference
+from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 KINDS = ["byte-bpe", "wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]
 SENTENCES = [

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from pipeline.data.tokenizer_training import train
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 PROGRAM = """
 import sys

@@ -12,10 +12,9 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pipeline.data.kernels.bits import Bytes
-from pipeline.data.rows.masks import Ids
-from pipeline.data.rows.sentence_rows import Tokens
-from pipeline.data.tokenizer_json import BYTE_BPE
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.definitions import BYTE_BPE
+from pipeline.data.tokenizers.token_ids import Ids, Tokens
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
 _WHITE = (32, 10)  # what white space cleaned text has

@@ -14,15 +14,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.byte_level import GigatokenEngine, gigatoken_version
 from pipeline.data.kernels.bits import Bytes
-from pipeline.data.reference_ids import EngineMismatch, Reference
-from pipeline.data.rows.sentence_rows import Tokens, join
 from pipeline.data.text.clean import clean
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokenizer_json import BYTE_BPE
-from pipeline.data.vocabulary import Vocabulary
-from pipeline.data.words import WORDS_VERSION, WordEngine
+from pipeline.data.tokenizers.definitions import BYTE_BPE
+from pipeline.data.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_version
+from pipeline.data.tokenizers.reference_engine import EngineMismatch, Reference
+from pipeline.data.tokenizers.token_ids import Tokens, join
+from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.data.tokenizers.word_engine import WORDS_VERSION, WordEngine
 from pipeline.errors import DataError
 
 CHECKED_SHARE = 2000

@@ -13,10 +13,10 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AlbertTokenizerFast, AutoTokenizer, BertTokenizerFast
 
-from pipeline.data.tokenizer_folders import read_vocabulary, save_vocabulary
-from pipeline.data.tokenizer_training import train_byte_bpe
-from pipeline.data.tokens import Encoder
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.encoder import Encoder
+from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
+from pipeline.data.tokenizers.trainers import train_byte_bpe
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
 TEXTS = [

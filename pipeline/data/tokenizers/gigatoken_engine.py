@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.kernels.bits import EVERY_HIGH_BIT, Bytes, U, word_at
-from pipeline.data.reference_ids import EngineMismatch, id_type
-from pipeline.data.rows.sentence_rows import Tokens, token_positions
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.reference_engine import EngineMismatch, id_type
+from pipeline.data.tokenizers.token_ids import Tokens, token_positions
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 CACHE_BYTES = 64 << 20
 """Growth of this process after which gigatoken begins anew: its cache of words has no bound."""

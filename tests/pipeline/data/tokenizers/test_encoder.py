@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from pipeline.data.reference_ids import EngineMismatch
-from pipeline.data.rows.sentence_rows import Tokens
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokens import Encoder, Engine
-from pipeline.data.vocabulary import Vocabulary
+from pipeline.data.tokenizers.encoder import Encoder, Engine
+from pipeline.data.tokenizers.reference_engine import EngineMismatch
+from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
 TEXTS = ["One text. Two sentences.", "a", "Naïve 日本。 More of it! And more.", "The end. Over."]
