@@ -16,10 +16,10 @@ from typing import Any
 from model.hugging_face import Model
 from pipeline.command_line import Parser
 from pipeline.config.formats import Attention
-from pipeline.data.reading import Dataset, check_datasets
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
+from pipeline.loading.dataset import Dataset, check_datasets
 from pipeline.training.evaluation import (
     corpus_fields,
     evaluate_corpora,

@@ -11,9 +11,9 @@ import shutil
 from pathlib import Path
 
 from pipeline.command_line import Parser
-from pipeline.data.reading import Dataset
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.errors import CheckpointError, ConfigError, run_command
+from pipeline.loading.dataset import Dataset
 from pipeline.training.evaluation import validation_loader
 from pipeline.training.phases import check_shards
 from pipeline.training.record import Record, read_record

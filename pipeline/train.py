@@ -17,11 +17,12 @@ from functools import partial
 from tqdm import tqdm
 
 from model.hugging_face import logical_parameters
-from pipeline.data.bus_error import announce_bus_errors
-from pipeline.data.reading import Dataset
 from pipeline.data.shards.held_out import check_held_out
 from pipeline.data.shards.manifest import TRAIN, VALIDATION
 from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.example import print_example
+from pipeline.loading.sigbus import announce_bus_errors
 from pipeline.training.checkpoint import Checkpoint, open_from, open_latest
 from pipeline.training.cluster import (
     Cluster,
@@ -40,7 +41,6 @@ from pipeline.training.directory import (
     mark_ready,
 )
 from pipeline.training.engine import initialize
-from pipeline.training.example import print_example
 from pipeline.training.feed import Feed
 from pipeline.training.initial_weights import begin_with, check_beginning
 from pipeline.training.job import Job, parse, read_job

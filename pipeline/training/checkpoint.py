@@ -23,8 +23,8 @@ from typing import Any, Protocol
 
 import torch
 
-from pipeline.data.reading import LeftOut
 from pipeline.errors import CheckpointError, PipelineError
+from pipeline.loading.dataset import LeftOut
 from pipeline.training.fragment_files import (
     KINDS,
     PARAMETER_BYTES,

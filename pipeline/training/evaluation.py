@@ -24,10 +24,10 @@ from model.hugging_face import Model
 from model.objectives import Inputs, LossPart, Sums
 from model.span_boundary import MOST_TARGETS
 from pipeline.config.formats import Attention
-from pipeline.data.batch import Counts, Extras
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import Counts, Extras
+from pipeline.loading.order import Order, Share
 from pipeline.training.inputs import model_inputs
 from pipeline.training.loss_parts import add, pack, part_metrics, unpack
 

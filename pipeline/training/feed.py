@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.data.loader import Loader
-from pipeline.data.order import Located
-from pipeline.data.reading import Dataset
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.order import Located
 from pipeline.training.cluster import Cluster
 from pipeline.training.inputs import share_of, train_loader
 from pipeline.training.phases import Phase, phase_of

@@ -12,10 +12,10 @@ import torch
 from model.objectives import Inputs
 from model.span_boundary import MOST_TARGETS
 from pipeline.config.run import Run
-from pipeline.data.batch import NO_EXTRAS, Batch, Extras
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import NO_EXTRAS, Batch, Extras
+from pipeline.loading.order import Order, Share
 from pipeline.training.cluster import Cluster
 from pipeline.training.plan import Plan
 from pipeline.training.schedule import growth

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pipeline.data.reading import Dataset, LeftOut, leave_out
 from pipeline.errors import DataError
+from pipeline.loading.dataset import Dataset, LeftOut, leave_out
 from pipeline.training.cluster import Cluster
 from pipeline.training.progress import Progress
 

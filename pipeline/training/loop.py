@@ -20,9 +20,9 @@ from tqdm import tqdm
 
 from model.objectives import LossPart, Sums
 from pipeline.config.run import Run
-from pipeline.data.batch import Counts
-from pipeline.data.loader import NO_STEP, Step
 from pipeline.errors import CheckpointError, DataError
+from pipeline.loading.loader import NO_STEP, Step
+from pipeline.loading.micro_batch import Counts
 from pipeline.training import loss_parts
 from pipeline.training.checkpoint import State, open_from
 from pipeline.training.cluster import Cluster, StopRequest, spoken_once

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from model.objectives import LossPart, Sums
 from model.replaced_tokens import area_under_curve
-from pipeline.data.batch import Counts
+from pipeline.loading.micro_batch import Counts
 
 RATIOS = {
     "mask_loss": ("mask_loss", "mask_count"),

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.config.run import EarlierPhase, Run, shard_settings
-from pipeline.data.reading import Dataset, check_datasets
 from pipeline.errors import ConfigError
+from pipeline.loading.dataset import Dataset, check_datasets
 from pipeline.training.plan import Plan, make_plan
 
 

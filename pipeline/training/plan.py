@@ -25,9 +25,9 @@ from model.flops import (
 )
 from pipeline.config.rules import generator_sizes
 from pipeline.config.run import Batch, Run
-from pipeline.data.lines import expected_lines
-from pipeline.data.reading import Dataset
 from pipeline.errors import ConfigError
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.line_packing import expected_lines
 from pipeline.training.schedule import sequences_until, sized
 
 

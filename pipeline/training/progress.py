@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 import torch
 
 from pipeline.config.settings import to_dict
-from pipeline.data.loader import Step
-from pipeline.data.reading import LeftOut
 from pipeline.errors import CheckpointError
+from pipeline.loading.dataset import LeftOut
+from pipeline.loading.loader import Step
 from pipeline.training.checkpoint import Checkpoint, State
 from pipeline.training.engine import Engine
 from pipeline.training.readings import Readings, reading_of, with_reading

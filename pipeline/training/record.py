@@ -17,10 +17,10 @@ from typing import Any
 
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict, setting_types, to_dict
-from pipeline.data.order import ORDER_VERSION
-from pipeline.data.reading import Dataset
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import write_whole
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.order import ORDER_VERSION
 from pipeline.training.checkpoint import State
 
 RECORD = "run.json"
@@ -52,7 +52,7 @@ class Record:
     """Directory, fingerprint and rows of each dataset, in the order given."""
     tokenizer_sha256: str
     order_version: int
-    """Of the order of samples, see `pipeline.data.order`."""
+    """Of the order of samples, see `pipeline.loading.order`."""
     attention: str
     """What computes attention."""
     begun_from: str

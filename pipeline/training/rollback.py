@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.config.run import Spikes
-from pipeline.data.order import places_of
+from pipeline.loading.order import places_of
 from pipeline.training.checkpoint import State, saved_steps
 from pipeline.training.readings import Readings, reading_of, with_reading
 

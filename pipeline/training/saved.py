@@ -32,10 +32,10 @@ from model.objectives import MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
-from pipeline.data.loader import Loader
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.files import sync_directory, write_whole
+from pipeline.loading.loader import Loader
 from pipeline.training.checkpoint import Checkpoint, choose_from, open_checkpoint
 from pipeline.training.engine import compute_device
 from pipeline.training.objectives import build_model

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from pipeline.data.batch import Counts
+from pipeline.loading.micro_batch import Counts
 
 
 class StepResult(NamedTuple):

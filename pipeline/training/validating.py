@@ -8,8 +8,8 @@ from typing import cast
 from tqdm import tqdm
 
 from model.objectives import LossPart, Objective
-from pipeline.data.loader import Loader
 from pipeline.errors import DataError
+from pipeline.loading.loader import Loader
 from pipeline.training.cluster import Cluster, StopRequest
 from pipeline.training.engine import Engine
 from pipeline.training.evaluation import (

@@ -62,12 +62,8 @@ def test_layers(path: Path) -> None:
         commands = {f"pipeline.{p.stem}" for p in (ROOT / "pipeline").glob("*.py")}
         shared = {f"pipeline.{name}" for name in SHARED}
         assert not any(uses(path, command) for command in commands - shared)
-    may_use_torch = module in LOADER or module.startswith(("model/", "pipeline/training/"))
+    may_use_torch = module.startswith(("model/", "pipeline/loading/", "pipeline/training/"))
     assert may_use_torch or not uses(path, "torch"), f"{module} imports torch"
-
-
-LOADER = {"pipeline/data/batch.py", "pipeline/data/loader.py"}
-"""The only files of the data room that hand out tensors."""
 
 
 def test_preparing_works_without_torch() -> None:
@@ -153,10 +149,10 @@ def test_test_files_mirror_sources(path: Path) -> None:
 
 COVERED_ELSEWHERE = {
     "pipeline/command_line.py",
-    "pipeline/data/background.py",
-    "pipeline/data/batch.py",
-    "pipeline/data/batches.py",
-    "pipeline/data/columns.py",
+    "pipeline/loading/prefetch.py",
+    "pipeline/loading/micro_batch.py",
+    "pipeline/loading/decode.py",
+    "pipeline/loading/record_batches.py",
     "pipeline/data/documents/file_identity.py",
     "pipeline/data/documents/json_lines.py",
     "pipeline/data/documents/plain_text.py",
@@ -167,7 +163,7 @@ COVERED_ELSEWHERE = {
     "pipeline/data/preparation/fingerprint.py",
     "pipeline/data/preparation/holdout.py",
     "pipeline/data/preparation/prepare.py",
-    "pipeline/data/reading.py",
+    "pipeline/loading/dataset.py",
     "pipeline/data/shards/manifest.py",
     "pipeline/data/shards/verify.py",
     "pipeline/data/text/documents.py",

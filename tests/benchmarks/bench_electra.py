@@ -22,7 +22,7 @@ from model.hugging_face import Model
 from model.objectives import Inputs, MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import prediction_count
-from pipeline.data.batch import Counts
+from pipeline.loading.micro_batch import Counts
 from pipeline.recipes import recipe
 from pipeline.training.loss_parts import loss_sum
 from pipeline.training.plan import encoder_config, generator_config

@@ -33,15 +33,15 @@ from tokenizers import Tokenizer, models
 from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, SCHEMA_VERSION, Manifest, MaskFile, Shard
 from pipeline.data.shards.verify import masking_of
 from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.order import Order, Share
 
 ROWS, LENGTH, VOCABULARY, BATCH, STEP = 32_768, 512, 50_265, 64, 8192
 SPECIAL = 5

@@ -23,10 +23,10 @@ from typing import Literal
 import torch
 
 from model.objectives import MaskedLanguageModel
-from pipeline.data.batch import Batch
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import Batch
+from pipeline.loading.order import Order, Share
 from pipeline.training.inputs import model_inputs
 from pipeline.training.plan import encoder_config
 from tests.benchmarks.bench_training import Seconds, base_run, parse_threads, ratios, rounds

@@ -24,8 +24,8 @@ import torch
 from model.hugging_face import logical_parameters
 from model.objectives import Inputs
 from pipeline.config.run import Run
-from pipeline.data.batch import Counts
 from pipeline.errors import run_command
+from pipeline.loading.micro_batch import Counts
 from pipeline.recipes import recipe
 from pipeline.training import engine as engines
 from pipeline.training.deepspeed_config import read_deepspeed_file

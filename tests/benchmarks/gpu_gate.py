@@ -35,11 +35,11 @@ from torch import Tensor
 from model.hugging_face import logical_parameters, to_hugging_face
 from model.objectives import MaskedLanguageModel
 from pipeline.config.run import Run
-from pipeline.data.batch import Batch
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset
 from pipeline.errors import run_command
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import Batch
+from pipeline.loading.order import Order, Share
 from pipeline.training import engine as engines
 from pipeline.training.deepspeed_config import read_deepspeed_file
 from pipeline.training.inputs import model_inputs

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from model.hugging_face import Model
 from model.objectives import Inputs, Sums
-from pipeline.data.batch import Batch
-from pipeline.data.reading import Dataset
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.micro_batch import Batch
 from pipeline.training.evaluation import evaluate, validation_loader
 from tests.pipeline.conftest import launch, torchrun
 

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from pipeline import export
-from pipeline.data.reading import Dataset
+from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe as named
 from pipeline.training.evaluation import validation_loader
 from pipeline.training.metrics import read_metrics

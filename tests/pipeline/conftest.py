@@ -18,10 +18,10 @@ import torch
 
 from pipeline import prepare
 from pipeline.config.settings import override
-from pipeline.data.order import Order
-from pipeline.data.reading import Dataset
 from pipeline.data.shards import arrow_files
 from pipeline.errors import run_command
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.order import Order
 from pipeline.recipes import recipe
 from pipeline.training.job import Job, parse, read_job
 from pipeline.training.objectives import build_model

@@ -11,8 +11,8 @@ import pytest
 
 from model.objectives import MaskedLanguageModel
 from pipeline import evaluate
-from pipeline.data.reading import Dataset
 from pipeline.errors import CheckpointError, DataError
+from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.metrics import read_metrics
 from pipeline.training.plan import encoder_config

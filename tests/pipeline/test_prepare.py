@@ -27,10 +27,8 @@ import zstandard
 from transformers import AutoTokenizer
 
 from pipeline import inspect, prepare
-from pipeline.data import batches
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.reading import Dataset
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.shards.verify import verify_files, verify_shard
@@ -40,6 +38,8 @@ from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError, run_command
+from pipeline.loading import decode
+from pipeline.loading.dataset import Dataset
 from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
 
 STORY = "One day it rained. Nobody minded. The <mask> is literal, and so is </s>. It ended."
@@ -99,7 +99,7 @@ def test_every_scheme_stored_or_drawn(
     assert shown >= (stored or 10)
     dataset = Dataset.open(output)
     rows = np.arange(int(dataset.shard_rows.sum()))
-    predicted = dataset.records(rows, 0).fields[:, batches.PREDICTIONS]
+    predicted = dataset.records(rows, 0).fields[:, decode.PREDICTIONS]
     assert 0 < predicted.max() <= manifest.max_predictions
     assert 0 < dataset.mean_predictions <= manifest.max_predictions
     validation = Dataset.open(output, "validation")

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from pipeline import train
-from pipeline.data import batches
-from pipeline.data.order import Order
-from pipeline.data.reading import Dataset
 from pipeline.errors import CheckpointError, DataError
+from pipeline.loading import decode
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.order import Order
 from pipeline.training.cluster import Cluster
 from pipeline.training.directory import claim
 from pipeline.training.initial_weights import folder_hash
@@ -125,7 +125,7 @@ def test_a_fork_with_grown_data_reads_them_from_their_beginning(
     assert [line["sequences"] for line in forked] == [16, 32]
     dataset = Dataset.open(lesson)
     order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows, dataset.shard_rows))
-    read = dataset.records(order.locate(np.arange(32)).row, 0).fields[:, batches.PREDICTIONS]
+    read = dataset.records(order.locate(np.arange(32)).row, 0).fields[:, decode.PREDICTIONS]
     assert forked[-1]["predictions"] - source[9]["predictions"] == read.sum()
     parts = arguments(trained / "1x16", encoder__dropout=0)
     parts.insert(parts.index("--data") + 1, str(lesson))

@@ -28,8 +28,8 @@ from model.objectives import Inputs
 from model.span_boundary import boundaries
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.data.batch import Counts
 from pipeline.errors import run_command
+from pipeline.loading.micro_batch import Counts
 from pipeline.recipes import recipe
 from pipeline.training.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.engine import Engine, init_distributed, initialize

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from model.objectives import LossPart, MaskedLanguageModel
-from pipeline.data.batch import Counts
-from pipeline.data.reading import Dataset
 from pipeline.data.shards.arrow_files import read_table
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.micro_batch import Counts
 from pipeline.recipes import recipe
 from pipeline.training.evaluation import (
     Scores,

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from model.objectives import Sums
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset
 from pipeline.errors import ConfigError
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.order import Order, Share
 from pipeline.training import loss_parts
 from pipeline.training.checkpoint import open_checkpoint, step_name
 from pipeline.training.evaluation import evaluate, evaluating, validation_loader

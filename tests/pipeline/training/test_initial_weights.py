@@ -18,10 +18,10 @@ from tokenizers import Tokenizer
 from model.hugging_face import Model
 from model.warm_start import Rows
 from pipeline.config.settings import override
-from pipeline.data.reading import Dataset
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training import initial_weights
 from pipeline.training.evaluation import evaluate, validation_loader

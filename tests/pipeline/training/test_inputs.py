@@ -7,13 +7,13 @@ import numpy as np
 import torch
 
 from model.objectives import MaskedLanguageModel
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
 from pipeline.training.inputs import model_inputs, without_empty_lines
 from pipeline.training.plan import encoder_config
-from tests.pipeline.data.conftest import prepare_directory
+from tests.pipeline.loading.conftest import prepare_directory
 
 CPU = torch.device("cpu")
 

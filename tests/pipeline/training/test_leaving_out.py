@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.data.loader import Batch, Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset, leave_out
 from pipeline.errors import DataError
+from pipeline.loading.dataset import Dataset, leave_out
+from pipeline.loading.loader import Batch, Loader
+from pipeline.loading.order import Order, Share
 from pipeline.training.leaving_out import found_at_start, found_by, without
 from pipeline.training.progress import Progress
 

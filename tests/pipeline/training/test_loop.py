@@ -17,9 +17,9 @@ from model import encoder
 from model.hugging_face import logical_parameters
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.data.reading import Dataset
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.errors import CheckpointError
+from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.checkpoint import Alone, open_latest
 from pipeline.training.cluster import StopRequest
@@ -39,7 +39,7 @@ from pipeline.training.tracing import Trace
 from pipeline.training.validating import Validator
 from pipeline.training.watchdog import Watchdog
 from tests.pipeline.conftest import poison
-from tests.pipeline.data.conftest import prepare_directory
+from tests.pipeline.loading.conftest import prepare_directory
 
 SETTINGS = [
     "encoder.layers=1", "encoder.width=16", "encoder.feed_forward=32", "batch.sequences=4",

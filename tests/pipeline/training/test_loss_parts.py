@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from model.objectives import LossPart, Sums
-from pipeline.data.batch import Counts
+from pipeline.loading.micro_batch import Counts
 from pipeline.training.loss_parts import add, first_count, loss_sum, pack, part_metrics, unpack
 
 MLM = LossPart(name="mlm", weight=1.0, per="predictions")

@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.data.reading import Dataset
 from pipeline.errors import ConfigError, DataError
+from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.phases import as_read, check_lengths, check_shards, runs_of
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset
 from pipeline.data.shards.arrow_files import read_table
 from pipeline.errors import ConfigError, DataError
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
 from pipeline.training.plan import attention_name, encoder_config, make_plan, micro_batches
-from tests.pipeline.data.conftest import prepare_directory
+from tests.pipeline.loading.conftest import prepare_directory
 
 
 @pytest.mark.parametrize(

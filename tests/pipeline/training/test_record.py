@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline.config.settings import override, to_dict
-from pipeline.data.reading import Dataset
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.record import (
     FREE_SETTINGS,

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.data.order import Order, Share
+from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
 from pipeline.training.checkpoint import step_name
 from pipeline.training.readings import Reading

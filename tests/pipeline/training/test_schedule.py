@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pipeline.config.run import Run
-from pipeline.data.order import Share
 from pipeline.errors import ConfigError
+from pipeline.loading.order import Share
 from pipeline.recipes import recipe
 from pipeline.training.schedule import batch_advice, growth, learning_rate, sequences_until
 

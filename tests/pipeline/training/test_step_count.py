@@ -6,7 +6,7 @@ from typing import Any
 
 import torch.multiprocessing as multiprocessing
 
-from pipeline.data.batch import Counts
+from pipeline.loading.micro_batch import Counts
 from pipeline.training.step_count import StepCount
 
 

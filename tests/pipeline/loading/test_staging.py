@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.data import batches
-from pipeline.data.reading import Dataset
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.data.staging import stage
 from pipeline.errors import DataError
+from pipeline.loading import decode
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.staging import stage
 
 
 def test_a_staged_copy_reads_the_same(random_shards: Path, tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_staged_copy_reads_the_same(random_shards: Path, tmp_path: Path) -> No
         assert path.read_bytes() == (random_shards / path.name).read_bytes()
     rows = np.array([0, 2823])
     original = Dataset.open(random_shards).records(rows, 0).fields
-    sizes = [batches.TOKENS, batches.PREDICTIONS]
+    sizes = [decode.TOKENS, decode.PREDICTIONS]
     staged = Dataset.open(copy)
     assert np.array_equal(staged.records(rows, 0).fields[:, sizes], original[:, sizes])
     with pytest.raises(DataError, match=r"train-00000\.mask-1\.arrow.*stage duplicate 1 too"):

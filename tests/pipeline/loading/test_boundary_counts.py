@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from model.span_boundary import MOST_TARGETS, boundaries
-from pipeline.data.batch import Extras
+from pipeline.loading.micro_batch import Extras
 from pipeline.training.inputs import model_inputs
-from tests.pipeline.data.conftest import BOS, EOS, LENGTH, MASK, prepare_directory
-from tests.pipeline.data.test_loader import loader
+from tests.pipeline.loading.conftest import BOS, EOS, LENGTH, MASK, prepare_directory
+from tests.pipeline.loading.test_loader import loader
 
 
 @pytest.mark.parametrize("label", ["", "order"])

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
-from pipeline.data import batches
 from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.data.shards.manifest import check_size
 from pipeline.errors import DataError
+from pipeline.loading import decode
 
 IntArray = npt.NDArray[np.int64]
 
@@ -69,7 +69,7 @@ class Columns:
         self.layout = layout
         self.schema = schema
         self.blocks = int(layout.block_starts[-1])
-        self.addresses = np.zeros((self.blocks, len(schema) * batches.COLUMN_FIELDS), np.int64)
+        self.addresses = np.zeros((self.blocks, len(schema) * decode.COLUMN_FIELDS), np.int64)
         """[blocks, columns x COLUMN_FIELDS] for `batches.resolve`; zeros where none is loaded."""
         self._mapped: list[pa.Buffer] = []
         self._reading: dict[int, Future[pa.RecordBatch]] = {}

@@ -21,15 +21,15 @@ from typing import Literal
 import numpy as np
 
 from pipeline.config.formats import Attention
-from pipeline.data import batches
-from pipeline.data.background import in_background
-from pipeline.data.batch import NO_EXTRAS, Batch, Counts, Extras, Form
 from pipeline.data.kernels.permutation import IntArray
-from pipeline.data.lines import Laid, one_a_line, packed
-from pipeline.data.order import Located, Order, Share
-from pipeline.data.reading import READ_THREADS, Dataset
 from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.errors import ConfigError, DataError
+from pipeline.loading import decode
+from pipeline.loading.dataset import READ_THREADS, Dataset
+from pipeline.loading.line_packing import Laid, one_a_line, packed
+from pipeline.loading.micro_batch import NO_EXTRAS, Batch, Counts, Extras, Form
+from pipeline.loading.order import Located, Order, Share
+from pipeline.loading.prefetch import in_background
 
 READ_AHEAD = 1 / 4
 """Share of a window whose record batches are read ahead, and two steps at least."""
@@ -126,7 +126,7 @@ class Loader:
     def stretched(self, step: Step, accumulation: int) -> Step:
         """A step with micro-batches of filling alone behind its own, until there are so many."""
         lines = self.share.per_device
-        records = np.zeros((lines, batches.RECORD_FIELDS), np.int64)
+        records = np.zeros((lines, decode.RECORD_FIELDS), np.int64)
         starts = np.arange(lines) * self.sequence_length
         more = (
             self._form.batch(step.number, number, lines, records, starts, step.samples[:0])
@@ -231,7 +231,7 @@ class Loader:
     ) -> _Part:  # fmt: skip
         lines, length = self.share.per_device, self.sequence_length
         rows = self.share.accumulation_of(sequences) * lines
-        records = np.zeros((max(rows, len(samples) + 1), batches.RECORD_FIELDS), np.int64)
+        records = np.zeros((max(rows, len(samples) + 1), decode.RECORD_FIELDS), np.int64)
         held: list[object] = []
         for dataset, duplicate, chosen in self._groups(samples):
             if pool is None:
@@ -246,7 +246,7 @@ class Loader:
         if self.order.kind == "sequential":
             sequences = min(sequences, self.order.total_rows - consumed)
         if self._form.packed:
-            laid = packed(records[: len(samples), batches.TOKENS], lines, length)
+            laid = packed(records[: len(samples), decode.TOKENS], lines, length)
         else:
             laid = one_a_line(rows, lines, length)
         step = Step(

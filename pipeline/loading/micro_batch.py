@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from pipeline.config.formats import PAIR_FORMATS, SEPARATORS
-from pipeline.data import batches
-from pipeline.data.boundaries import boundary_targets
-from pipeline.data.draws import draws
 from pipeline.data.kernels.permutation import IntArray
-from pipeline.data.order import Located
 from pipeline.data.shards.manifest import Manifest
+from pipeline.loading import decode
+from pipeline.loading.boundary_counts import boundary_targets
+from pipeline.loading.order import Located
+from pipeline.loading.sampling_noise import draws
 
 
 class Counts(NamedTuple):
@@ -165,10 +165,10 @@ class Form:
 
     def counts(self, records: IntArray) -> Counts:
         """What there is to learn from `records` [n, RECORD_FIELDS]."""
-        tokens = records[:, batches.TOKENS]
-        labelled = (records[:, batches.LABEL] >= 0) & (tokens > 0) if self.pairs else tokens[:0]
+        tokens = records[:, decode.TOKENS]
+        labelled = (records[:, decode.LABEL] >= 0) & (tokens > 0) if self.pairs else tokens[:0]
         return Counts(
-            predictions=int(records[:, batches.PREDICTIONS].sum()),
+            predictions=int(records[:, decode.PREDICTIONS].sum()),
             tokens=int(tokens.sum()),
             pairs=int(labelled.sum()),
             boundaries=boundary_targets(
@@ -189,13 +189,13 @@ class Form:
         rows, length = len(records), self.length
         slots = lines * self.max_predictions
         if self.packed:
-            slots = max(slots, int(records[:, batches.PREDICTIONS].sum()))
+            slots = max(slots, int(records[:, decode.PREDICTIONS].sum()))
         # One block of memory for all integers and one for all weights: allocations cost as much as
         # locating the rows.
         ends = (lines * length, lines * (length + 1), lines * (length + 1) + slots)
         integers = torch.empty(ends[2] + slots, dtype=torch.int64, pin_memory=self.pin_memory)
         weights = torch.empty(slots + rows, dtype=torch.float32, pin_memory=self.pin_memory)
-        batches.decode(
+        decode.decode(
             records, starts, self.wide, self.specials, self.separators, length, integers.numpy(),
             weights.numpy(),
         )  # fmt: skip
@@ -220,7 +220,7 @@ class Form:
             found = draws(self.extras.draws_seed, samples, places, length)
             batch = replace(batch, draws=torch.from_numpy(found))
         if self.packed or self.documents:
-            pieces = batches.pieces(records, starts, lines * length, self.documents)
+            pieces = decode.pieces(records, starts, lines * length, self.documents)
             batch = replace(batch, cu_seqlens=self._tensor(pieces))
         return self._with_segments(batch, records, starts) if self.pairs else batch
 
@@ -228,7 +228,7 @@ class Form:
         rows, size = len(records), batch.input_ids.numel()
         integers = torch.empty(size + rows, dtype=torch.int64, pin_memory=self.pin_memory)
         segment_ids, labels = integers[:size], integers[size:]
-        batches.segments(records, starts, self.separators, segment_ids.numpy(), labels.numpy())
+        decode.segments(records, starts, self.separators, segment_ids.numpy(), labels.numpy())
         shaped = segment_ids.view(batch.input_ids.shape)
         return replace(batch, segment_ids=shaped, pair_labels=labels)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.batch import Extras
-from pipeline.data.draws import draws
-from pipeline.data.order import Located
-from tests.pipeline.data.test_loader import loader
+from pipeline.loading.micro_batch import Extras
+from pipeline.loading.order import Located
+from pipeline.loading.sampling_noise import draws
+from tests.pipeline.loading.test_loader import loader
 
 LENGTH = 128
 

@@ -22,8 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.data import batches
-from pipeline.data.columns import Columns, Layout
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
 from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
@@ -31,6 +29,8 @@ from pipeline.data.shards.manifest import TRAIN, Manifest, Shard, check_size, re
 from pipeline.data.shards.verify import masking_of
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import DataError
+from pipeline.loading import decode
+from pipeline.loading.record_batches import Columns, Layout
 
 IntArray = npt.NDArray[np.int64]
 
@@ -174,7 +174,7 @@ class Dataset:
         begin = int(self._layout.row_starts[whole])
         some = min(BATCH_ROWS, self.shards[whole].sequences)
         first = self.records(np.arange(begin, begin + some), 0)
-        return float(first.fields[:, batches.PREDICTIONS].mean())
+        return float(first.fields[:, decode.PREDICTIONS].mean())
 
     def some_lengths(self) -> IntArray:
         """Tokens of the rows of a few record batches, spread evenly, without what is damaged."""
@@ -232,21 +232,21 @@ class Dataset:
         assert self.masking is not None
         fields = self._resolve(blocks, inside, None, details)
         size = self.id_type.itemsize
-        tokens = fields[:, batches.TOKENS].copy()
-        memory = Memory(fields[:, batches.IDS].copy(), tokens, size == 4)
-        keys = stream_keys(self._roots_of(blocks), fields[:, batches.SEQUENCE].view(np.uint64))
+        tokens = fields[:, decode.TOKENS].copy()
+        memory = Memory(fields[:, decode.IDS].copy(), tokens, size == 4)
+        keys = stream_keys(self._roots_of(blocks), fields[:, decode.SEQUENCE].view(np.uint64))
         masks = next(self.masking.draw_in_memory(memory, keys, (duplicate,)))
         for field, column, offsets in (
-            (batches.BITMAP, masks.positions, masks.position_offsets),
-            (batches.ACTIONS, masks.actions, masks.action_offsets),
-            (batches.RANDOM_IDS, masks.random_ids, masks.random_offsets),
+            (decode.BITMAP, masks.positions, masks.position_offsets),
+            (decode.ACTIONS, masks.actions, masks.action_offsets),
+            (decode.RANDOM_IDS, masks.random_ids, masks.random_offsets),
         ):
             fields[:, field] = offsets[:-1]
             fields[:, field] *= column.itemsize
             fields[:, field] += column.ctypes.data
-        fields[:, batches.PREDICTIONS] = masks.counts
+        fields[:, decode.PREDICTIONS] = masks.counts
         if masks.swapped is not None:
-            fields[:, batches.SWAPPED] = masks.swapped
+            fields[:, decode.SWAPPED] = masks.swapped
         return Records(fields, (held, masks))
 
     def _roots_of(self, blocks: IntArray) -> npt.NDArray[np.uint64]:
@@ -284,8 +284,8 @@ class Dataset:
     def _resolve(
         self, blocks: IntArray, inside: IntArray, masks: Columns | None, details: bool
     ) -> IntArray:
-        records = np.empty((len(blocks), batches.RECORD_FIELDS), np.int64)
-        verdict, item = batches.resolve(
+        records = np.empty((len(blocks), decode.RECORD_FIELDS), np.int64)
+        verdict, item = decode.resolve(
             blocks,
             inside,
             self._rows.addresses,
@@ -297,8 +297,8 @@ class Dataset:
             masks is not None,
             records,
         )
-        if verdict != batches.WHOLE:
-            columns = self._rows if verdict == batches.BAD_ROW or masks is None else masks
+        if verdict != decode.WHOLE:
+            columns = self._rows if verdict == decode.BAD_ROW or masks is None else masks
             path = columns.path_of(int(blocks[item]))
             raise DataError(
                 f"{path} is damaged: row {inside[item]} of record batch {blocks[item]} (of the "
@@ -362,4 +362,4 @@ def check_datasets(
 
 def _needed(schema: pa.Schema) -> pa.Schema:
     """The columns that `batches.resolve` reads."""
-    return pa.schema([field for field in schema if field.name in batches.COLUMNS])
+    return pa.schema([field for field in schema if field.name in decode.COLUMNS])

@@ -12,7 +12,7 @@ import numpy as np
 
 from pipeline.data.kernels.bits import GOLDEN, mix
 from pipeline.data.kernels.permutation import IntArray
-from pipeline.data.order import Located
+from pipeline.loading.order import Located
 
 
 def draws(seed: int, samples: Located, positions: IntArray, length: int) -> IntArray:

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.data.batch import Batch
-from pipeline.data.lines import lay_out, one_a_line, packed
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset
-from tests.pipeline.data.conftest import LENGTH, PAD, SLOTS
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.line_packing import lay_out, one_a_line, packed
+from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import Batch
+from pipeline.loading.order import Order, Share
+from tests.pipeline.loading.conftest import LENGTH, PAD, SLOTS
 
 Prepare = Callable[..., Path]
 

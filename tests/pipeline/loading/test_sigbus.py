@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.data.bus_error import MESSAGE
+from pipeline.loading.sigbus import MESSAGE
 
 CODE = """
 import os, sys

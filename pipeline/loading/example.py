@@ -6,9 +6,9 @@ import sys
 
 from tokenizers import Tokenizer
 
-from pipeline.data.batch import Batch
-from pipeline.data.loader import Loader
 from pipeline.errors import DataError
+from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import Batch
 
 
 def print_example(loader: Loader, sequences: int, step: int) -> None:

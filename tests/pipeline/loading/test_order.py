@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.data.order import CYCLE, Order, Share, quotas
 from pipeline.errors import ConfigError
+from pipeline.loading.order import CYCLE, Order, Share, quotas
 
 SHARDS = (np.array([2500, 1024, 7, 1500]), np.array([3000, 100]))
 SIZES = (5031, 3100)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models
 
-from pipeline.training.example import describe_example
+from pipeline.loading.example import describe_example
 
 
 def test_predicted_tokens_show_what_is_seen_and_the_answer() -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from pipeline.data import batches
 from pipeline.data.kernels.addresses import load_uint8, load_uint16, load_uint32
 from pipeline.data.kernels.permutation import IntArray
+from pipeline.loading import decode
 
-_IDS, _TOKENS, _BITMAP = batches.IDS, batches.TOKENS, batches.BITMAP
+_IDS, _TOKENS, _BITMAP = decode.IDS, decode.TOKENS, decode.BITMAP
 
 
 @numba.njit(cache=True, nogil=True)

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline.data.batch import Batch
-from pipeline.data.loader import Loader
-from pipeline.data.order import Order, Share
-from pipeline.data.reading import Dataset, check_datasets
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.errors import ConfigError, DataError
+from pipeline.loading.dataset import Dataset, check_datasets
+from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import Batch
+from pipeline.loading.order import Order, Share
 from tests.pipeline.preparing import rewrite
 
 Prepare = Callable[..., Path]
