@@ -23,7 +23,8 @@ from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.example import print_example
 from pipeline.loading.sigbus import announce_bus_errors
-from pipeline.training.checkpoint import Checkpoint, open_from, open_latest
+from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
+from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster import (
     Cluster,
     StopRequest,
@@ -53,7 +54,6 @@ from pipeline.training.phases import Phase, check_lengths, check_shards, make_ph
 from pipeline.training.plan import attention_name
 from pipeline.training.progress import Progress, begin, restore
 from pipeline.training.record import Record, check_same, check_source, read_record
-from pipeline.training.saving import Saver
 from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.tracing import PROFILE, Trace

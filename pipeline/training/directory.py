@@ -13,11 +13,11 @@ from pathlib import Path
 
 from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
-from pipeline.training.checkpoint import CHECKPOINTS, saved_steps
+from pipeline.training.checkpoints.publish import remove_leftovers
+from pipeline.training.checkpoints.read import CHECKPOINTS, saved_steps
 from pipeline.training.file_system import check_renames
 from pipeline.training.lease import LEASE, hold
 from pipeline.training.metrics import CURVE, METRICS, TENSORBOARD
-from pipeline.training.publishing import remove_leftovers
 from pipeline.training.record import RECORD
 from pipeline.training.tracing import PROFILE
 

@@ -24,22 +24,22 @@ from pipeline.errors import CheckpointError, DataError
 from pipeline.loading.loader import NO_STEP, Step
 from pipeline.loading.micro_batch import Counts
 from pipeline.training import loss_parts
-from pipeline.training.checkpoint import State, open_from
+from pipeline.training.checkpoints.data_position import skipped_in_words
+from pipeline.training.checkpoints.fragment_files import divide
+from pipeline.training.checkpoints.publish import remove_newer
+from pipeline.training.checkpoints.read import State, open_from
+from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster import Cluster, StopRequest, spoken_once
 from pipeline.training.engine import Engine
 from pipeline.training.feed import Feed
-from pipeline.training.fragment_files import divide
 from pipeline.training.inputs import model_inputs
 from pipeline.training.leaving_out import found_by, without
 from pipeline.training.metrics import Metrics, Pace, peak_flops
 from pipeline.training.optim import FragmentState
 from pipeline.training.phases import phase_of
 from pipeline.training.progress import Progress, restore, state_of
-from pipeline.training.publishing import remove_newer
-from pipeline.training.readings import skipped_in_words
 from pipeline.training.record import Record
 from pipeline.training.rollback import Rollback, checkpoint_before, skipped_around
-from pipeline.training.saving import Saver
 from pipeline.training.schedule import learning_rate
 from pipeline.training.spikes import LossWatch, Spike
 from pipeline.training.step_count import StepCount

@@ -15,9 +15,9 @@ from pipeline.config.settings import to_dict
 from pipeline.errors import CheckpointError
 from pipeline.loading.dataset import LeftOut
 from pipeline.loading.loader import Step
-from pipeline.training.checkpoint import Checkpoint, State
+from pipeline.training.checkpoints.data_position import Readings, reading_of, with_reading
+from pipeline.training.checkpoints.read import Checkpoint, State
 from pipeline.training.engine import Engine
-from pipeline.training.readings import Readings, reading_of, with_reading
 from pipeline.training.record import Record
 
 

@@ -21,7 +21,7 @@ from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import write_whole
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import ORDER_VERSION
-from pipeline.training.checkpoint import State
+from pipeline.training.checkpoints.read import State
 
 RECORD = "run.json"
 FREE_SETTINGS = (

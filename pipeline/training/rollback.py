@@ -14,8 +14,8 @@ import numpy as np
 
 from pipeline.config.run import Spikes
 from pipeline.loading.order import places_of
-from pipeline.training.checkpoint import State, saved_steps
-from pipeline.training.readings import Readings, reading_of, with_reading
+from pipeline.training.checkpoints.data_position import Readings, reading_of, with_reading
+from pipeline.training.checkpoints.read import State, saved_steps
 
 
 class Rollback(Exception):

@@ -36,7 +36,7 @@ from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.files import sync_directory, write_whole
 from pipeline.loading.loader import Loader
-from pipeline.training.checkpoint import Checkpoint, choose_from, open_checkpoint
+from pipeline.training.checkpoints.read import Checkpoint, choose_from, open_checkpoint
 from pipeline.training.engine import compute_device
 from pipeline.training.objectives import build_model
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch.profiler import profile
 
-from pipeline.training.checkpoint import step_name
+from pipeline.training.checkpoints.read import step_name
 
 PROFILE = "profile"
 WARM_UP_STEPS = 3

@@ -35,11 +35,11 @@ from model.objectives import Inputs, MaskedLanguageModel
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
 from pipeline.training import engine as engines
-from pipeline.training.checkpoint import Alone, State, open_checkpoint, open_latest, step_name
+from pipeline.training.checkpoints.read import Alone, State, open_checkpoint, open_latest, step_name
+from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.deepspeed_config import read_deepspeed_file
 from pipeline.training.optim import FragmentState
 from pipeline.training.plan import encoder_config
-from pipeline.training.saving import Saver
 from tests.benchmarks.bench_training import Seconds
 
 PARTS = ("stall", "memory", "resume")

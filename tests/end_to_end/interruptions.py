@@ -32,7 +32,7 @@ import torch
 
 from pipeline import train
 from pipeline.errors import EXIT_INTERRUPTED, run_command
-from pipeline.training.checkpoint import verify
+from pipeline.training.checkpoints.read import verify
 from tests.pipeline.training.points import Points
 
 POINTS, KILLS, TERMS = map(int, sys.argv[1:4])

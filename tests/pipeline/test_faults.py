@@ -27,10 +27,10 @@ from pipeline.loading import decode
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order, Share
 from pipeline.training import processes
-from pipeline.training.checkpoint import Alone, open_checkpoint, step_name, verify
+from pipeline.training.checkpoints.data_position import Reading
+from pipeline.training.checkpoints.read import Alone, open_checkpoint, step_name, verify
+from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.optim import FragmentState
-from pipeline.training.readings import Reading
-from pipeline.training.saving import Saver
 from tests.pipeline.conftest import (
     LONG,
     STEPS,

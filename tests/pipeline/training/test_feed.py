@@ -15,14 +15,14 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
 from pipeline.training import loss_parts
-from pipeline.training.checkpoint import open_checkpoint, step_name
+from pipeline.training.checkpoints.data_position import Reading
+from pipeline.training.checkpoints.read import open_checkpoint, step_name
 from pipeline.training.evaluation import evaluate, evaluating, validation_loader
 from pipeline.training.inputs import model_inputs
 from pipeline.training.loop import Trainer, noise_seed
 from pipeline.training.metrics import read_metrics
 from pipeline.training.phases import make_phases, phase_of
 from pipeline.training.progress import Progress
-from pipeline.training.readings import Reading
 from pipeline.training.schedule import learning_rate
 from pipeline.training.spikes import LossWatch, Spike
 from tests.pipeline.training.test_loop import trainer

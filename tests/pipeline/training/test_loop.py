@@ -21,7 +21,9 @@ from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.errors import CheckpointError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from pipeline.training.checkpoint import Alone, open_latest
+from pipeline.training.checkpoints.data_position import Reading
+from pipeline.training.checkpoints.read import Alone, open_latest
+from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster import StopRequest
 from pipeline.training.feed import Feed
 from pipeline.training.loop import MOST_SKIPPED, Trainer, noise_seed
@@ -30,9 +32,7 @@ from pipeline.training.objectives import build_model
 from pipeline.training.optim import FragmentState
 from pipeline.training.phases import make_phases
 from pipeline.training.progress import Progress
-from pipeline.training.readings import Reading
 from pipeline.training.record import Record
-from pipeline.training.saving import Saver
 from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers
 from pipeline.training.tracing import Trace

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from pipeline.errors import CheckpointError
-from pipeline.training.checkpoint import Alone, open_latest
+from pipeline.training.checkpoints.data_position import Reading
+from pipeline.training.checkpoints.read import Alone, open_latest
+from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.optim import FragmentState
 from pipeline.training.progress import Progress, begin, restore, state_of
-from pipeline.training.readings import Reading
-from pipeline.training.saving import Saver
 
 
 @dataclass

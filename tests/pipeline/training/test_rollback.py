@@ -12,8 +12,8 @@ from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
-from pipeline.training.checkpoint import step_name
-from pipeline.training.readings import Reading
+from pipeline.training.checkpoints.data_position import Reading
+from pipeline.training.checkpoints.read import step_name
 from pipeline.training.rollback import checkpoint_before, skipped_around
 from pipeline.training.schedule import growth
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from pipeline.training.readings import (
+from pipeline.training.checkpoints.data_position import (
     Reading,
     from_json,
     reading_of,

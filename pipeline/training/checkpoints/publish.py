@@ -17,16 +17,7 @@ from pathlib import Path
 
 from pipeline.errors import CheckpointError, PipelineError
 from pipeline.files import sync_directory, write_whole
-from pipeline.training.checkpoint import (
-    CHECKPOINTS,
-    FORMAT,
-    LATEST,
-    STATE,
-    State,
-    saved_steps,
-    step_name,
-)
-from pipeline.training.fragment_files import (
+from pipeline.training.checkpoints.fragment_files import (
     check_file,
     describe,
     file_names,
@@ -35,6 +26,15 @@ from pipeline.training.fragment_files import (
     read_index,
     seal,
     write_synced,
+)
+from pipeline.training.checkpoints.read import (
+    CHECKPOINTS,
+    FORMAT,
+    LATEST,
+    STATE,
+    State,
+    saved_steps,
+    step_name,
 )
 
 POLL_SECONDS = 0.1

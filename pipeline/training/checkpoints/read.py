@@ -25,7 +25,8 @@ import torch
 
 from pipeline.errors import CheckpointError, PipelineError
 from pipeline.loading.dataset import LeftOut
-from pipeline.training.fragment_files import (
+from pipeline.training.checkpoints.data_position import Readings, from_json
+from pipeline.training.checkpoints.fragment_files import (
     KINDS,
     PARAMETER_BYTES,
     StoredFile,
@@ -36,7 +37,6 @@ from pipeline.training.fragment_files import (
     read_range,
     unseal,
 )
-from pipeline.training.readings import Readings, from_json
 
 FORMAT = 3
 CHECKPOINTS = "checkpoints"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import CheckpointError
-from pipeline.training.checkpoint import Alone
-from pipeline.training.fragment_files import write_fragments
-from pipeline.training.publishing import make_room, note_failure, wait_for_ranks
+from pipeline.training.checkpoints.fragment_files import write_fragments
+from pipeline.training.checkpoints.publish import make_room, note_failure, wait_for_ranks
+from pipeline.training.checkpoints.read import Alone
 from tests.pipeline.training import toy_checkpoints as toy
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from pipeline.training.snapshot import Snapshot
+from pipeline.training.checkpoints.snapshot import Snapshot
 from tests.pipeline.training import toy_checkpoints as toy
 
 

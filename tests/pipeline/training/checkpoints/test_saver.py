@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from pipeline.errors import CheckpointError
-from pipeline.training import publishing, saving
-from pipeline.training.checkpoint import Alone, Checkpoint, Ranks, open_latest, verify
-from pipeline.training.publishing import remove_leftovers
+from pipeline.training.checkpoints import publish as publish_module
+from pipeline.training.checkpoints import saver as saver_module
+from pipeline.training.checkpoints.publish import remove_leftovers
+from pipeline.training.checkpoints.read import Alone, Checkpoint, Ranks, open_latest, verify
 from tests.pipeline.training import toy_checkpoints as toy
 from tests.pipeline.training.points import Points
 
@@ -69,7 +70,7 @@ def test_an_old_one_that_cannot_be_removed_is_told(
     def refuse(path: Path) -> None:
         raise PermissionError(1, "Operation not permitted", str(path))
 
-    monkeypatch.setattr(publishing.shutil, "rmtree", refuse)
+    monkeypatch.setattr(publish_module.shutil, "rmtree", refuse)
     warnings: list[str] = []
     saver = toy.saver(tmp_path, Alone(), keep=1)
     saver.tell = warnings.append
@@ -95,7 +96,7 @@ def test_every_element_must_come_from_one_rank(tmp_path: Path) -> None:
 
 def fail_on(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
     """Let the disk of one rank be full when it has written half of its fragments."""
-    original = saving.write_fragments
+    original = saver_module.write_fragments
 
     def write(directory: Path, writer: int, fragments: Any) -> None:
         if writer == rank:
@@ -103,7 +104,7 @@ def fail_on(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
             raise OSError(28, "No space left on device")
         original(directory, writer, fragments)
 
-    monkeypatch.setattr(saving, "write_fragments", write)
+    monkeypatch.setattr(saver_module, "write_fragments", write)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
@@ -160,7 +161,7 @@ def test_a_failure_in_the_background_is_told_once_and_the_next_one_is_saved(
 def test_a_rank_that_cannot_even_say_so_is_heard_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saving, "note_failure", lambda *_: None)
+    monkeypatch.setattr(saver_module, "note_failure", lambda *_: None)
     fail_on(monkeypatch, 1)
     for error in toy.save(tmp_path, 1, 3):
         assert "step 1 was not saved: rank 1: [Errno 28] No space" in str(error)
@@ -171,7 +172,7 @@ def test_files_that_rank_0_never_sees_are_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 1 writes to a disk of its own."""
-    monkeypatch.setattr(saving, "VISIBLE_SECONDS", 0.3)
+    monkeypatch.setattr(saver_module, "VISIBLE_SECONDS", 0.3)
     (tmp_path / "1/checkpoints/.step-00000001.tmp").mkdir(parents=True)
 
     def play(ranks: Ranks) -> None:
@@ -209,7 +210,7 @@ def test_what_comes_before_publishing_comes_before(tmp_path: Path) -> None:
 def test_closing_does_not_wait_for_ranks_that_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saving, "CLOSE_SECONDS", 0.3)
+    monkeypatch.setattr(saver_module, "CLOSE_SECONDS", 0.3)
 
     def play(ranks: Ranks) -> None:
         saver = toy.saver(tmp_path, ranks)
@@ -238,7 +239,7 @@ def test_what_rank_0_cannot_do_stops_all(
         elif fails == "fsync":
             patch.setattr(os, "fsync", full)
         else:
-            patch.setattr(publishing, fails, full)
+            patch.setattr(publish_module, fails, full)
         errors = toy.save(tmp_path, 2, 2, keep=1)
     assert all("No space left" in str(error) for error in errors)
     assert (tmp_path / "checkpoints/latest").read_text() == "step-00000001\n"
@@ -346,7 +347,7 @@ def held(checkpoint: Checkpoint | None) -> tuple[int, int] | None:
 def test_killed_at_every_point(saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ranks die while they save: step 1, or 3 so that 1 is removed, or 2 for a second time."""
     monkeypatch.setattr(os, "fsync", lambda _: None)  # processes die here, disks do not
-    monkeypatch.setattr(publishing, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(publish_module, "POLL_SECONDS", 0.001)
     step, values = {"first": (1, 1), "third": (3, 3), "again": (2, 20)}[saved]
     base = tmp_path / "base"
     base.mkdir()

@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.errors import CheckpointError, PipelineError
-from pipeline.training.checkpoint import CHECKPOINTS, Ranks, State, agree
-from pipeline.training.fragment_files import PARAMETER_BYTES, write_fragments
-from pipeline.training.optim import FragmentState
-from pipeline.training.publishing import (
+from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES, write_fragments
+from pipeline.training.checkpoints.publish import (
     make_room,
     named,
     note_failure,
@@ -32,7 +30,9 @@ from pipeline.training.publishing import (
     temporary_directory,
     wait_for_ranks,
 )
-from pipeline.training.snapshot import Snapshot
+from pipeline.training.checkpoints.read import CHECKPOINTS, Ranks, State, agree
+from pipeline.training.checkpoints.snapshot import Snapshot
+from pipeline.training.optim import FragmentState
 
 SLOW_BYTES_PER_SECOND = 50e6
 """Of one rank's writing, until it has been measured."""

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from pipeline.errors import CheckpointError
-from pipeline.training.fragment_files import (
+from pipeline.training.checkpoints.fragment_files import (
     check_file,
     divide,
     in_order,

@@ -11,8 +11,8 @@ import pytest
 from safetensors.torch import load_file
 
 from pipeline.errors import CheckpointError
-from pipeline.training import checkpoint as checkpoint_module
-from pipeline.training.checkpoint import (
+from pipeline.training.checkpoints import read as checkpoint_module
+from pipeline.training.checkpoints.read import (
     Alone,
     choose,
     choose_from,
@@ -201,7 +201,7 @@ def test_damage_after_opening_is_found_as_it_is_read(run: Path) -> None:
 
 
 def test_another_format_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.training.checkpoint.FORMAT", 99)
+    monkeypatch.setattr("pipeline.training.checkpoints.read.FORMAT", 99)
     with pytest.raises(CheckpointError, match="is not of format 99"):
         open_checkpoint(directory(run, 200))
 
