@@ -25,15 +25,18 @@ from pipeline.loading.example import print_example
 from pipeline.loading.sigbus import announce_bus_errors
 from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster import (
+from pipeline.training.cluster.deepspeed_config import deepspeed_dict
+from pipeline.training.cluster.engine import initialize
+from pipeline.training.cluster.launcher import LauncherWatch
+from pipeline.training.cluster.ranks import (
     Cluster,
     StopRequest,
     launched_rank,
     outlived,
     spoken_once,
 )
+from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.deadline import Deadline
-from pipeline.training.deepspeed_config import deepspeed_dict
 from pipeline.training.directory import (
     INTERRUPTED,
     claim,
@@ -41,11 +44,9 @@ from pipeline.training.directory import (
     mark_interrupted,
     mark_ready,
 )
-from pipeline.training.engine import initialize
 from pipeline.training.feed import Feed
 from pipeline.training.initial_weights import begin_with, check_beginning
 from pipeline.training.job import Job, parse, read_job
-from pipeline.training.launcher import LauncherWatch
 from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
 from pipeline.training.metrics import Metrics
@@ -58,7 +59,6 @@ from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.tracing import PROFILE, Trace
 from pipeline.training.validating import Validator
-from pipeline.training.watchdog import Watchdog
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Located
 from pipeline.training.checkpoints.data_position import Reading, Readings, reading_of
-from pipeline.training.cluster import Cluster
+from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.inputs import share_of, train_loader
 from pipeline.training.phases import Phase, phase_of
 from pipeline.training.progress import Progress

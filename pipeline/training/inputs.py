@@ -16,7 +16,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import NO_EXTRAS, Batch, Extras
 from pipeline.loading.order import Order, Share
-from pipeline.training.cluster import Cluster
+from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.plan import Plan
 from pipeline.training.schedule import growth
 

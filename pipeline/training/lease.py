@@ -30,7 +30,7 @@ from typing import Any
 
 from pipeline.errors import EXIT_USER_ERROR, CheckpointError
 from pipeline.files import write_whole
-from pipeline.training.processes import started
+from pipeline.training.cluster.processes import started
 
 LEASE = "lease.json"
 HEARTBEAT_SECONDS = 10.0

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from pipeline.errors import DataError
 from pipeline.loading.dataset import Dataset, LeftOut, leave_out
-from pipeline.training.cluster import Cluster
+from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.progress import Progress
 
 

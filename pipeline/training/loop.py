@@ -29,8 +29,9 @@ from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.publish import remove_newer
 from pipeline.training.checkpoints.read import State, open_from
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster import Cluster, StopRequest, spoken_once
-from pipeline.training.engine import Engine
+from pipeline.training.cluster.engine import Engine
+from pipeline.training.cluster.ranks import Cluster, StopRequest, spoken_once
+from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
 from pipeline.training.inputs import model_inputs
 from pipeline.training.leaving_out import found_by, without
@@ -46,7 +47,6 @@ from pipeline.training.step_count import StepCount
 from pipeline.training.stragglers import Stragglers
 from pipeline.training.tracing import Trace
 from pipeline.training.validating import Validator
-from pipeline.training.watchdog import Watchdog
 
 MOST_SKIPPED = 10
 """Steps in a row without a finite gradient after which the run is given up."""

@@ -17,7 +17,7 @@ from pipeline.loading.dataset import LeftOut
 from pipeline.loading.loader import Step
 from pipeline.training.checkpoints.data_position import Readings, reading_of, with_reading
 from pipeline.training.checkpoints.read import Checkpoint, State
-from pipeline.training.engine import Engine
+from pipeline.training.cluster.engine import Engine
 from pipeline.training.record import Record
 
 

@@ -37,7 +37,7 @@ from pipeline.errors import CheckpointError
 from pipeline.files import sync_directory, write_whole
 from pipeline.loading.loader import Loader
 from pipeline.training.checkpoints.read import Checkpoint, choose_from, open_checkpoint
-from pipeline.training.engine import compute_device
+from pipeline.training.cluster.engine import compute_device
 from pipeline.training.objectives import build_model
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"

@@ -10,8 +10,9 @@ from tqdm import tqdm
 from model.objectives import LossPart, Objective
 from pipeline.errors import DataError
 from pipeline.loading.loader import Loader
-from pipeline.training.cluster import Cluster, StopRequest
-from pipeline.training.engine import Engine
+from pipeline.training.cluster.engine import Engine
+from pipeline.training.cluster.ranks import Cluster, StopRequest
+from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.evaluation import (
     Scores,
     corpus_fields,
@@ -21,7 +22,6 @@ from pipeline.training.evaluation import (
 )
 from pipeline.training.metrics import Metrics
 from pipeline.training.phases import Phase
-from pipeline.training.watchdog import Watchdog
 
 
 @dataclass(slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from pipeline.errors import run_command
-from pipeline.training.engine import Engine
+from pipeline.training.cluster.engine import Engine
 from pipeline.training.foreach import ForeachUpdate
 from pipeline.training.fragments import view
 from pipeline.training.kernels import CompiledUpdate

@@ -27,8 +27,8 @@ from pipeline.config.run import Run
 from pipeline.errors import run_command
 from pipeline.loading.micro_batch import Counts
 from pipeline.recipes import recipe
-from pipeline.training import engine as engines
-from pipeline.training.deepspeed_config import read_deepspeed_file
+from pipeline.training.cluster import engine as engines
+from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.loss_parts import first_count, loss_sum
 from pipeline.training.objectives import build_model
 from pipeline.training.plan import encoder_config, parameters_of

@@ -40,8 +40,8 @@ from model.objectives import Inputs, MaskedLanguageModel
 from pipeline.config.run import Run
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
-from pipeline.training import engine as engines
-from pipeline.training.deepspeed_config import read_deepspeed_file
+from pipeline.training.cluster import engine as engines
+from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.plan import encoder_config
 from tests.benchmarks.bench_loader import SPECIAL, tokenizer_of_size
 

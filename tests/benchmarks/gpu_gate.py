@@ -40,8 +40,8 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import Batch
 from pipeline.loading.order import Order, Share
-from pipeline.training import engine as engines
-from pipeline.training.deepspeed_config import read_deepspeed_file
+from pipeline.training.cluster import engine as engines
+from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.inputs import model_inputs
 from pipeline.training.plan import encoder_config
 from pipeline.training.schedule import learning_rate

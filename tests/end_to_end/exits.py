@@ -22,8 +22,8 @@ import torch
 import torch.distributed as dist
 
 from pipeline.errors import run_command
-from pipeline.training.deepspeed_config import read_deepspeed_file
-from pipeline.training.engine import init_distributed, initialize
+from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
+from pipeline.training.cluster.engine import init_distributed, initialize
 from tests.pipeline.training.toy import Toy, batches, records, toy_run
 
 WORLD_SIZE = 2

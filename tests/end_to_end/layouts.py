@@ -26,9 +26,9 @@ from pipeline.errors import run_command
 from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.read import Checkpoint, State, open_checkpoint, step_name
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster import Cluster
-from pipeline.training.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.training.engine import Engine, initialize
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.training.cluster.engine import Engine, initialize
+from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.progress import restore
 from pipeline.training.schedule import learning_rate
 from tests.pipeline.training.toy import Toy, batches, records, toy_run

@@ -26,10 +26,10 @@ from pipeline.data.shards import arrow_files
 from pipeline.loading import decode
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order, Share
-from pipeline.training import processes
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import Alone, open_checkpoint, step_name, verify
 from pipeline.training.checkpoints.saver import Saver
+from pipeline.training.cluster import processes
 from pipeline.training.optim import FragmentState
 from tests.pipeline.conftest import (
     LONG,

@@ -20,7 +20,7 @@ from pipeline.errors import CheckpointError, DataError
 from pipeline.loading import decode
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
-from pipeline.training.cluster import Cluster
+from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.directory import claim
 from pipeline.training.initial_weights import folder_hash
 from pipeline.training.metrics import read_metrics

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pipeline.training.engine import Engine
+from pipeline.training.cluster.engine import Engine
 
 
 def held_bytes(engine: Engine) -> int:

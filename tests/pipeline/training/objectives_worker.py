@@ -31,8 +31,8 @@ from pipeline.config.settings import override
 from pipeline.errors import run_command
 from pipeline.loading.micro_batch import Counts
 from pipeline.recipes import recipe
-from pipeline.training.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.training.engine import Engine, init_distributed, initialize
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.training.cluster.engine import Engine, init_distributed, initialize
 from pipeline.training.loss_parts import first_count, loss_sum
 from pipeline.training.objectives import build_model
 from pipeline.training.schedule import learning_rate

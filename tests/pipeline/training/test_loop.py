@@ -24,7 +24,8 @@ from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import Alone, open_latest
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster import StopRequest
+from pipeline.training.cluster.ranks import StopRequest
+from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
 from pipeline.training.loop import MOST_SKIPPED, Trainer, noise_seed
 from pipeline.training.metrics import Metrics, read_metrics
@@ -37,7 +38,6 @@ from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers
 from pipeline.training.tracing import Trace
 from pipeline.training.validating import Validator
-from pipeline.training.watchdog import Watchdog
 from tests.pipeline.conftest import poison
 from tests.pipeline.loading.conftest import prepare_directory
 

@@ -26,10 +26,14 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipeline.errors import ConfigError, run_command
-from pipeline.training import engine as engines
 from pipeline.training import fragments
-from pipeline.training.deepspeed_config import DeepSpeedFile, deepspeed_dict, read_deepspeed_file
-from pipeline.training.engine import Engine, init_distributed, initialize
+from pipeline.training.cluster import engine as engines
+from pipeline.training.cluster.deepspeed_config import (
+    DeepSpeedFile,
+    deepspeed_dict,
+    read_deepspeed_file,
+)
+from pipeline.training.cluster.engine import Engine, init_distributed, initialize
 from pipeline.training.schedule import learning_rate
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.plain import view

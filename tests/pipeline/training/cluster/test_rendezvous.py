@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from pipeline.training.meeting import common_name
+from pipeline.training.cluster.rendezvous import common_name
 
 SOON = timedelta(seconds=20)
 

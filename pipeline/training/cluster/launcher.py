@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import EXIT_INTERRUPTED
-from pipeline.training import processes
+from pipeline.training.cluster import processes
 
 if TYPE_CHECKING:
-    from pipeline.training.cluster import StopRequest
+    from pipeline.training.cluster.ranks import StopRequest
 
 TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Set by torch's elastic agent: torchrun, `accelerate launch`, `elastic_launch`."""

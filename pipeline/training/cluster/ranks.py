@@ -22,8 +22,8 @@ import torch
 import torch.distributed as dist
 
 from pipeline.errors import EXIT_USER_ERROR, DataError, PipelineError
+from pipeline.training.cluster.engine import init_distributed, timeout
 from pipeline.training.deadline import Deadline
-from pipeline.training.engine import init_distributed, timeout
 
 EXIT_LOST = 70
 """An internal failure, as batch systems count exit codes: not to be taken for a user's mistake."""

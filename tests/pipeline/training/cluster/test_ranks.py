@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import CheckpointError, DataError
-from pipeline.training.cluster import StopRequest, launched_rank, spoken_once
+from pipeline.training.cluster.ranks import StopRequest, launched_rank, spoken_once
 from pipeline.training.deadline import Deadline
 
 CODE = """
@@ -45,7 +45,7 @@ def two_ranks(tmp_path: Path, mode: str) -> subprocess.CompletedProcess[str]:
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return subprocess.run(
         [sys.executable, *command, script, mode], capture_output=True, text=True, timeout=100,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[3])},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[4])},
         check=False,
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ def test_a_wrong_time_limit_is_told_once(tmp_path: Path) -> None:
     script.write_text(CODE)
     launched = {
         "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1",
-        "TENFOLD_TIMEOUT_SECONDS": "soon", "PYTHONPATH": str(Path(__file__).parents[3]),
+        "TENFOLD_TIMEOUT_SECONDS": "soon", "PYTHONPATH": str(Path(__file__).parents[4]),
     }  # fmt: skip
     error = "error: TENFOLD_TIMEOUT_SECONDS='soon' is not a number of seconds; unset it\n"
     for rank, said in (("0", error), ("1", "")):

@@ -28,9 +28,9 @@ import torch.distributed as dist
 
 from pipeline.config.run import Run
 from pipeline.errors import ConfigError
-from pipeline.training.deepspeed_config import DeepSpeedFile, deepspeed_dict
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, deepspeed_dict
+from pipeline.training.cluster.rendezvous import fresh_store
 from pipeline.training.fragments import LogicalParameter, check_logical, cut, read_layout, verify
-from pipeline.training.meeting import fresh_store
 from pipeline.training.optim import LogicalOptimizer
 
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.training import processes
-from pipeline.training.cluster import StopRequest
-from pipeline.training.launcher import REAPERS, LauncherWatch
+from pipeline.training.cluster import processes
+from pipeline.training.cluster.launcher import REAPERS, LauncherWatch
+from pipeline.training.cluster.ranks import StopRequest
 
 RANK = """
 import os, sys, time
@@ -156,7 +156,7 @@ def tree(
     environment = {name: value for name, value in os.environ.items() if name not in foreign}
     outermost = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env=environment | {"PYTHONPATH": str(Path(__file__).parents[3])},
+        env=environment | {"PYTHONPATH": str(Path(__file__).parents[4])},
     )  # fmt: skip
     try:
         wait_until((folder / "rank").exists)

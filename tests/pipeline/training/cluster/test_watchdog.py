@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from pipeline.training.watchdog import EXIT_HUNG, Watchdog
+from pipeline.training.cluster.watchdog import EXIT_HUNG, Watchdog
 
 HANGS = """
 import threading, time
@@ -43,7 +43,7 @@ def test_what_was_slow_from_the_start_is_not_hung() -> None:
 
 def test_a_process_that_was_stopped_is_not_hung() -> None:
     code = (
-        "import time; from pipeline.training.watchdog import Watchdog\n"
+        "import time; from pipeline.training.cluster.watchdog import Watchdog\n"
         "with Watchdog(0, hang_seconds=1.0) as watchdog:\n"
         "    for _ in range(10):\n"
         "        watchdog.beat(); print('beat', flush=True); time.sleep(0.1)"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.training import processes
+from pipeline.training.cluster import processes
 
 
 def test_a_zombie_is_gone() -> None:

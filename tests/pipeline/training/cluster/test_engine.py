@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.training.engine import LAUNCHER_VARIABLES, init_distributed, timeout
+from pipeline.training.cluster.engine import LAUNCHER_VARIABLES, init_distributed, timeout
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def test_half_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_a_rank_that_never_comes_is_waited_for_no_longer(tmp_path: Path) -> None
     """The other one gives up after the time it was told, and not after half an hour."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from pipeline.training.engine import init_distributed\n"
+        "from pipeline.training.cluster.engine import init_distributed\n"
         "try:\n    init_distributed()\n"
         "except RuntimeError as error:\n    print(error)\n"
     )

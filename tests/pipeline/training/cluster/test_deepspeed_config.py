@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
-from pipeline.training.deepspeed_config import (
+from pipeline.training.cluster.deepspeed_config import (
     ALLOWED,
     FOLDER,
     OWNED_BY_RUN,

@@ -1,0 +1,1 @@
+"""Ranks: how they meet, the DeepSpeed engine, and what watches over them."""
