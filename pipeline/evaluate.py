@@ -28,7 +28,7 @@ from pipeline.training.evaluation import (
     validation_loader,
     validation_loaders,
 )
-from pipeline.training.saved import CONFIG, load_folder, load_run, place
+from pipeline.training.weights.folders import CONFIG, load_folder, load_run, place
 
 ROWS = 32
 """Sequences that pass through the model at a time."""

@@ -17,7 +17,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.training.evaluation import validation_loader
 from pipeline.training.phases import check_shards
 from pipeline.training.record import Record, read_record
-from pipeline.training.saved import SavedRun, check_folder, load_run, write_folder
+from pipeline.training.weights.folders import SavedRun, check_folder, load_run, write_folder
 
 ROWS = 8
 """Held-out sequences on which logits are compared."""

@@ -45,12 +45,10 @@ from pipeline.training.directory import (
     mark_ready,
 )
 from pipeline.training.feed import Feed
-from pipeline.training.initial_weights import begin_with, check_beginning
 from pipeline.training.job import Job, parse, read_job
 from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
 from pipeline.training.metrics import Metrics
-from pipeline.training.objectives import build_model
 from pipeline.training.phases import Phase, check_lengths, check_shards, make_phases
 from pipeline.training.plan import attention_name
 from pipeline.training.progress import Progress, begin, restore
@@ -59,6 +57,8 @@ from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.tracing import PROFILE, Trace
 from pipeline.training.validating import Validator
+from pipeline.training.weights.build import build_model
+from pipeline.training.weights.initial_weights import begin_with, check_beginning
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ from pipeline.recipes import recipe
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.loss_parts import first_count, loss_sum
-from pipeline.training.objectives import build_model
 from pipeline.training.plan import encoder_config, parameters_of
+from pipeline.training.weights.build import build_model
 from tests.benchmarks.bench_electra import batch
 from tests.benchmarks.bench_training import Seconds, parse_threads, print_peak, ratios, rounds
 from tests.pipeline.training.held import held_bytes

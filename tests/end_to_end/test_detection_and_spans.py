@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from pipeline import export
 from pipeline.training.metrics import read_metrics
-from pipeline.training.saved import load_folder, load_run
+from pipeline.training.weights.folders import load_folder, load_run
 from tests.conftest import Command
 from tests.end_to_end.pair_corpora import topical
 from tests.end_to_end.test_families import SETTINGS, STEPS

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from model.objectives import Inputs
-from pipeline.training.saved import load_run
+from pipeline.training.weights.folders import load_run
 from tests.conftest import Command
 from tests.end_to_end.learning import scores, shuffled, train, unigram_loss
 

@@ -24,8 +24,8 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
 from pipeline.recipes import recipe
 from pipeline.training.job import Job, parse, read_job
-from pipeline.training.objectives import build_model
-from pipeline.training.saved import write_folder
+from pipeline.training.weights.build import build_model
+from pipeline.training.weights.folders import write_folder
 from tests.conftest import Command
 from tests.pipeline import preparing
 

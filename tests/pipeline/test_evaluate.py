@@ -16,7 +16,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.metrics import read_metrics
 from pipeline.training.plan import encoder_config
-from pipeline.training.saved import load_run, write_folder
+from pipeline.training.weights.folders import load_run, write_folder
 
 
 def scores(

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from pipeline import export
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.training import saved
+from pipeline.training.weights import folders
 
 
 def run_export(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
@@ -32,7 +32,7 @@ def test_transformers_loads_the_folder_and_fills_masks(
     assert isinstance(model, transformers.RobertaForMaskedLM)
     fill = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer)
     assert len(fill("The house was <mask> and old.", top_k=3)) == 3
-    ours = saved.load_run(trained / "1x16")[0].model
+    ours = folders.load_run(trained / "1x16")[0].model
     ids = torch.tensor([tokenizer("The house was <mask> and old.")["input_ids"]])
     theirs = model.eval()(ids).logits
     torch.testing.assert_close(ours.logits(ids, None), theirs, atol=1e-4, rtol=0)
@@ -60,8 +60,8 @@ def test_different_logits_are_refused_and_leave_nothing(
         weights["lm_head.bias"] += 0.01
         return weights, config
 
-    original = saved.to_hugging_face
-    monkeypatch.setattr(saved, "to_hugging_face", damaged)
+    original = folders.to_hugging_face
+    monkeypatch.setattr(folders, "to_hugging_face", damaged)
     with pytest.raises(CheckpointError, match=r"differ by 0.01, more than 0.0001"):
         run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "model")
     assert not list(tmp_path.iterdir())

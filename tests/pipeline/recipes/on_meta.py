@@ -10,7 +10,7 @@ import torch
 from model import objectives, replaced_tokens
 from model.hugging_face import logical_parameters
 from pipeline.config.run import Run
-from pipeline.training.objectives import build_model
+from pipeline.training.weights.build import build_model
 
 
 def sizes(run: Run) -> dict[str, int]:

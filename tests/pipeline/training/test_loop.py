@@ -29,7 +29,6 @@ from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
 from pipeline.training.loop import MOST_SKIPPED, Trainer, noise_seed
 from pipeline.training.metrics import Metrics, read_metrics
-from pipeline.training.objectives import build_model
 from pipeline.training.optim import FragmentState
 from pipeline.training.phases import make_phases
 from pipeline.training.progress import Progress
@@ -38,6 +37,7 @@ from pipeline.training.spikes import LossWatch
 from pipeline.training.stragglers import ForwardClock, Stragglers
 from pipeline.training.tracing import Trace
 from pipeline.training.validating import Validator
+from pipeline.training.weights.build import build_model
 from tests.pipeline.conftest import poison
 from tests.pipeline.loading.conftest import prepare_directory
 

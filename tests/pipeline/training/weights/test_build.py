@@ -7,8 +7,8 @@ import pytest
 from pipeline.config.run import Objective
 from pipeline.config.settings import override
 from pipeline.recipes import recipe
-from pipeline.training.objectives import OBJECTIVES, build_model
 from pipeline.training.plan import encoder_config
+from pipeline.training.weights.build import OBJECTIVES, build_model
 
 
 def test_every_kind_has_an_objective() -> None:

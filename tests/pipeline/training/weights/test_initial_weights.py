@@ -23,11 +23,11 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from pipeline.training import initial_weights
 from pipeline.training.evaluation import evaluate, validation_loader
-from pipeline.training.initial_weights import begin_with, check_beginning
-from pipeline.training.objectives import build_model
-from pipeline.training.saved import load_folder, write_folder
+from pipeline.training.weights import initial_weights
+from pipeline.training.weights.build import build_model
+from pipeline.training.weights.folders import load_folder, write_folder
+from pipeline.training.weights.initial_weights import begin_with, check_beginning
 
 SMALL = ["encoder.layers=1", "encoder.width=32", "encoder.heads=2", "encoder.feed_forward=64"]
 

@@ -25,7 +25,7 @@ from pipeline.data.tokenizers.definitions import ROLES
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.training.saved import CONFIG, GENERATOR, PICKLED, WEIGHTS, read_folder
+from pipeline.training.weights.folders import CONFIG, GENERATOR, PICKLED, WEIGHTS, read_folder
 
 NEW = ("vocabulary", "generator")
 """What --new may name."""

@@ -38,7 +38,7 @@ from pipeline.files import sync_directory, write_whole
 from pipeline.loading.loader import Loader
 from pipeline.training.checkpoints.read import Checkpoint, choose_from, open_checkpoint
 from pipeline.training.cluster.engine import compute_device
-from pipeline.training.objectives import build_model
+from pipeline.training.weights.build import build_model
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 BOUNDARY_WEIGHTS = "span_boundary.safetensors"

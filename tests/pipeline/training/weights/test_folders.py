@@ -16,7 +16,7 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.recipes import recipe
 from pipeline.training.plan import encoder_config
-from pipeline.training.saved import load_folder, load_run, write_folder
+from pipeline.training.weights.folders import load_folder, load_run, write_folder
 
 
 def test_a_folder_and_a_checkpoint_hold_the_same_model(
