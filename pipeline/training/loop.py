@@ -36,7 +36,7 @@ from pipeline.training.feed import Feed
 from pipeline.training.inputs import model_inputs
 from pipeline.training.leaving_out import found_by, without
 from pipeline.training.metrics import Metrics, Pace, peak_flops
-from pipeline.training.optim import FragmentState
+from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.phases import phase_of
 from pipeline.training.progress import Progress, restore, state_of
 from pipeline.training.record import Record

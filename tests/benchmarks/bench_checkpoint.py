@@ -38,7 +38,7 @@ from pipeline.training.checkpoints.read import Alone, State, open_checkpoint, op
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.optim import FragmentState
+from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.plan import encoder_config
 from tests.benchmarks.bench_training import Seconds
 

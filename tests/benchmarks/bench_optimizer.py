@@ -23,10 +23,10 @@ import torch
 
 from pipeline.errors import run_command
 from pipeline.training.cluster.engine import Engine
-from pipeline.training.foreach import ForeachUpdate
-from pipeline.training.fragments import view
-from pipeline.training.kernels import CompiledUpdate
-from pipeline.training.lamb import AdamStep
+from pipeline.training.optimizer.cpu_update import CompiledUpdate
+from pipeline.training.optimizer.fragments import view
+from pipeline.training.optimizer.gpu_update import ForeachUpdate
+from pipeline.training.optimizer.lamb_variants import AdamStep
 from tests.benchmarks.bench_training import (
     ACCUMULATION,
     SPECIAL,

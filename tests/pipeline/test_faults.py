@@ -30,7 +30,7 @@ from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import Alone, open_checkpoint, step_name, verify
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster import processes
-from pipeline.training.optim import FragmentState
+from pipeline.training.optimizer.optimizer import FragmentState
 from tests.pipeline.conftest import (
     LONG,
     STEPS,

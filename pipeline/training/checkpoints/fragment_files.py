@@ -26,7 +26,7 @@ import xxhash
 
 from pipeline.errors import CheckpointError
 from pipeline.files import sync_directory
-from pipeline.training.optim import FragmentState
+from pipeline.training.optimizer.optimizer import FragmentState
 
 KINDS = ("weight", "exp_avg", "exp_avg_sq")
 """What is stored of every element, each as fp32."""

@@ -32,7 +32,7 @@ from pipeline.training.checkpoints.publish import (
 )
 from pipeline.training.checkpoints.read import CHECKPOINTS, Ranks, State, agree
 from pipeline.training.checkpoints.snapshot import Snapshot
-from pipeline.training.optim import FragmentState
+from pipeline.training.optimizer.optimizer import FragmentState
 
 SLOW_BYTES_PER_SECOND = 50e6
 """Of one rank's writing, until it has been measured."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pipeline.training.optim import FragmentState
+from pipeline.training.optimizer.optimizer import FragmentState
 
 
 class Snapshot:

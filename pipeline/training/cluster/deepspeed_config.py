@@ -123,7 +123,7 @@ def deepspeed_dict(
         "communication_data_type": "fp32",
         "data_types": {"grad_accum_dtype": "fp32"},
         "bf16": {"enabled": half, "check_grad_overflow": False},  # ours checks
-        "zero_allow_untested_optimizer": True,  # tests/pipeline/training/test_optim.py
+        "zero_allow_untested_optimizer": True,  # tested in tests/pipeline/training/optimizer
         "zero_force_ds_cpu_optimizer": False,
         "timers": {"throughput": {"enabled": False}},  # waits for the device twice a micro-batch
         "zero_optimization": zero,

@@ -30,8 +30,14 @@ from pipeline.config.run import Run
 from pipeline.errors import ConfigError
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, deepspeed_dict
 from pipeline.training.cluster.rendezvous import fresh_store
-from pipeline.training.fragments import LogicalParameter, check_logical, cut, read_layout, verify
-from pipeline.training.optim import LogicalOptimizer
+from pipeline.training.optimizer.fragments import (
+    LogicalParameter,
+    check_logical,
+    cut,
+    read_layout,
+    verify,
+)
+from pipeline.training.optimizer.optimizer import LogicalOptimizer
 
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 TIMEOUT_VARIABLE = "TENFOLD_TIMEOUT_SECONDS"

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from pipeline.config.run import Run
-from pipeline.training.fragments import LogicalParameter
+from pipeline.training.optimizer.fragments import LogicalParameter
 from pipeline.training.schedule import learning_rate
 from tests.pipeline.training.formulas import Weight, formula_of
 

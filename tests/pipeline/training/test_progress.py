@@ -12,7 +12,7 @@ from pipeline.errors import CheckpointError
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import Alone, open_latest
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.optim import FragmentState
+from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.progress import Progress, begin, restore, state_of
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from pipeline.config.run import Run
 from pipeline.recipes import recipe
-from pipeline.training.lamb import VARIANTS
+from pipeline.training.optimizer.lamb_variants import VARIANTS
 from tests.pipeline.training import plain
 from tests.pipeline.training.plain import wide
 
@@ -26,7 +26,7 @@ QKV = ("query", "key", "value")
 
 @dataclass(frozen=True)
 class Record:
-    """As `pipeline.training.fragments.LogicalParameter`."""
+    """As `pipeline.training.optimizer.fragments.LogicalParameter`."""
 
     name: str
     parameter_name: str

@@ -16,7 +16,7 @@ import torch
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import Checkpoint, Ranks, State
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.optim import FragmentState
+from pipeline.training.optimizer.optimizer import FragmentState
 
 SHAPES = {"embedding.weight": (7, 3), "query.weight": (5, 5), "query.bias": (5,), "scale": ()}
 """Four logical parameters, 52 elements."""

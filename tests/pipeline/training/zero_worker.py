@@ -26,7 +26,6 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipeline.errors import ConfigError, run_command
-from pipeline.training import fragments
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import (
     DeepSpeedFile,
@@ -34,6 +33,7 @@ from pipeline.training.cluster.deepspeed_config import (
     read_deepspeed_file,
 )
 from pipeline.training.cluster.engine import Engine, init_distributed, initialize
+from pipeline.training.optimizer import fragments
 from pipeline.training.schedule import learning_rate
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.plain import view

@@ -20,7 +20,7 @@ from pipeline.training.checkpoints.fragment_files import (
     unseal,
     write_fragments,
 )
-from pipeline.training.optim import FragmentState
+from pipeline.training.optimizer.optimizer import FragmentState
 from tests.pipeline.training import toy_checkpoints as toy
 
 

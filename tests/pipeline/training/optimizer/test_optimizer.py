@@ -18,12 +18,12 @@ import torch
 from model.hugging_face import logical_parameters
 from model.objectives import MaskedLanguageModel
 from pipeline.recipes import recipe
-from pipeline.training import kernels, lamb
-from pipeline.training.foreach import ForeachUpdate
-from pipeline.training.fragments import REFUSED, cut, read_layout
-from pipeline.training.kernels import CompiledUpdate
-from pipeline.training.lamb import VARIANTS
-from pipeline.training.optim import UPDATES, LogicalOptimizer
+from pipeline.training.optimizer import cpu_update, lamb_variants
+from pipeline.training.optimizer.cpu_update import CompiledUpdate
+from pipeline.training.optimizer.fragments import REFUSED, cut, read_layout
+from pipeline.training.optimizer.gpu_update import ForeachUpdate
+from pipeline.training.optimizer.lamb_variants import VARIANTS
+from pipeline.training.optimizer.optimizer import UPDATES, LogicalOptimizer
 from pipeline.training.plan import encoder_config
 from pipeline.training.schedule import learning_rate
 from tests.pipeline.training.formulas import Weight as FormulaWeight
@@ -162,7 +162,7 @@ def test_the_reference_is_pytorchs_adamw() -> None:
 
 
 def test_the_page_is_in_step_with_the_code() -> None:
-    page = (Path(lamb.__file__).parent / "README.md").read_text()
+    page = (Path(lamb_variants.__file__).parent / "README.md").read_text()
     refused = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE)
     assert refused == [(name, str(value)) for name, value in REFUSED.items()]
     start = page.index("`optimizer.lamb_variant` is")
@@ -265,7 +265,7 @@ def test_not_finite_is_not_counted() -> None:
 def test_blocks_change_only_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     run = toy_run("lamb", "fp32", 0.2, 8, 20)
     whole = train_ours(run)
-    monkeypatch.setattr(kernels, "PIECE", 11)
+    monkeypatch.setattr(cpu_update, "PIECE", 11)
     assert distance(train_ours(run), whole, Toy()) < 1e-6
 
 

@@ -11,8 +11,8 @@ from itertools import accumulate, takewhile
 
 import torch
 
-from pipeline.training.fragments import Fragment, limited, view
-from pipeline.training.lamb import AdamStep
+from pipeline.training.optimizer.fragments import Fragment, limited, view
+from pipeline.training.optimizer.lamb_variants import AdamStep
 
 BLOCK = 2**24
 """Elements updated at a time: many enough to fill a GPU; temporaries are of this size."""

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from pipeline.training import foreach
-from pipeline.training.foreach import ForeachUpdate
-from pipeline.training.kernels import CompiledUpdate
-from pipeline.training.optim import UPDATES
-from tests.pipeline.training.test_kernels import ADAM, DECAYS, FRAGMENTS, RATES, filled
-from tests.pipeline.training.test_optim import PAIR, Weights, bound
+from pipeline.training.optimizer import gpu_update
+from pipeline.training.optimizer.cpu_update import CompiledUpdate
+from pipeline.training.optimizer.gpu_update import ForeachUpdate
+from pipeline.training.optimizer.optimizer import UPDATES
+from tests.pipeline.training.optimizer.test_cpu_update import ADAM, DECAYS, FRAGMENTS, RATES, filled
+from tests.pipeline.training.optimizer.test_optimizer import PAIR, Weights, bound
 
 WAITS = {"item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__"}
 """Of a tensor: each makes the host wait for a GPU. `to` is looked at apart."""
@@ -61,7 +61,7 @@ def results(kind: type[CompiledUpdate] | type[ForeachUpdate], at_once: bool) -> 
 def test_equals_the_compiled_update(
     monkeypatch: pytest.MonkeyPatch, block: int, at_once: bool
 ) -> None:
-    monkeypatch.setattr(foreach, "BLOCK", block)
+    monkeypatch.setattr(gpu_update, "BLOCK", block)
     for ours, theirs in zip(
         results(ForeachUpdate, at_once), results(CompiledUpdate, at_once), strict=True
     ):

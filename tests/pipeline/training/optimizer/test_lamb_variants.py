@@ -12,7 +12,7 @@ from pipeline.config.run import Optimizer
 from pipeline.config.settings import override
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
-from pipeline.training.lamb import ADAMW, VARIANTS, rule_of
+from pipeline.training.optimizer.lamb_variants import ADAMW, VARIANTS, rule_of
 from tests.pipeline.training.formulas import FORMULAS
 
 SETTINGS = recipe("roberta_base").optimizer

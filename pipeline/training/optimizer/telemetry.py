@@ -16,7 +16,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from pipeline.training.fragments import LogicalParameter
+from pipeline.training.optimizer.fragments import LogicalParameter
 
 KINDS = ("embedding", "attention", "feed_forward", "head", "norm", "bias")
 

@@ -5,8 +5,8 @@ import pytest
 from model.hugging_face import logical_parameters
 from model.objectives import MaskedLanguageModel
 from pipeline.recipes import recipe
+from pipeline.training.optimizer.telemetry import KINDS, Telemetry, kind_of
 from pipeline.training.plan import encoder_config
-from pipeline.training.telemetry import KINDS, Telemetry, kind_of
 from tests.pipeline.training.toy import Record
 
 PARTS = [

@@ -29,11 +29,11 @@ import torch
 import torch.distributed as dist
 
 from pipeline.config.run import Optimizer
-from pipeline.training.foreach import ForeachUpdate
-from pipeline.training.fragments import Fragment, Layout, LogicalParameter, view
-from pipeline.training.kernels import CompiledUpdate
-from pipeline.training.lamb import rule_of
-from pipeline.training.telemetry import Telemetry
+from pipeline.training.optimizer.cpu_update import CompiledUpdate
+from pipeline.training.optimizer.fragments import Fragment, Layout, LogicalParameter, view
+from pipeline.training.optimizer.gpu_update import ForeachUpdate
+from pipeline.training.optimizer.lamb_variants import rule_of
+from pipeline.training.optimizer.telemetry import Telemetry
 
 UPDATES: dict[str, type[CompiledUpdate] | type[ForeachUpdate]] = {
     "cpu": CompiledUpdate,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.training import kernels
-from pipeline.training.fragments import Fragment
-from pipeline.training.kernels import CompiledUpdate
-from pipeline.training.lamb import AdamStep
+from pipeline.training.optimizer import cpu_update
+from pipeline.training.optimizer.cpu_update import CompiledUpdate
+from pipeline.training.optimizer.fragments import Fragment
+from pipeline.training.optimizer.lamb_variants import AdamStep
 
 FRAGMENTS = [
     Fragment(logical=1, start=0, flat=0, offset=3, numel=5_000),
@@ -85,8 +85,8 @@ def test_threads_and_their_shares_change_nothing(
     monkeypatch: pytest.MonkeyPatch, piece: int, job: int
 ) -> None:
     expected = step()
-    monkeypatch.setattr(kernels, "PIECE", piece)
-    monkeypatch.setattr(kernels, "JOB", job)
+    monkeypatch.setattr(cpu_update, "PIECE", piece)
+    monkeypatch.setattr(cpu_update, "JOB", job)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
@@ -99,9 +99,9 @@ def test_threads_and_their_shares_change_nothing(
 
 
 def test_jobs_cover_every_piece_once() -> None:
-    whole = kernels.JOB
+    whole = cpu_update.JOB
     for numels in ([5], [whole, 1, 1], [whole // 2] * 7, [1] * 9, [3 * whole] * 2):
-        jobs = kernels._jobs(np.array(numels))
+        jobs = cpu_update._jobs(np.array(numels))
         assert [place for first, last in jobs for place in range(first, last)] == [
             *range(len(numels))
         ]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pipeline.errors import ConfigError
-from pipeline.training.fragments import (
+from pipeline.training.optimizer.fragments import (
     Fragment,
     Layout,
     Piece,

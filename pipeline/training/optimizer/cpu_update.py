@@ -22,8 +22,8 @@ import numba
 import numpy as np
 import torch
 
-from pipeline.training.fragments import Fragment, limited
-from pipeline.training.lamb import AdamStep
+from pipeline.training.optimizer.fragments import Fragment, limited
+from pipeline.training.optimizer.lamb_variants import AdamStep
 
 PIECE = 2**18
 """Most elements of a piece: one thread's smallest share of the work."""
