@@ -49,8 +49,8 @@ from pipeline.training.job import Job, parse, read_job
 from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
 from pipeline.training.metrics import Metrics
-from pipeline.training.phases import Phase, check_lengths, check_shards, make_phases
-from pipeline.training.plan import attention_name
+from pipeline.training.planning.phases import Phase, check_lengths, check_shards, make_phases
+from pipeline.training.planning.plan import attention_name
 from pipeline.training.progress import Progress, begin, restore
 from pipeline.training.record import Record, check_same, check_source, read_record
 from pipeline.training.spikes import LossWatch

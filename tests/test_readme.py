@@ -123,7 +123,7 @@ def test_the_table_of_families_is_what_the_code_counts() -> None:
     from model.families import ELECTRA, their_config
     from pipeline.config.run import max_predictions
     from pipeline.recipes import RECIPES, recipe
-    from pipeline.training.plan import encoder_config, flops_of, has_pairs, parameters_of
+    from pipeline.training.planning.plan import encoder_config, flops_of, has_pairs, parameters_of
 
     rows = re.findall(
         r"^\| `(\w+)` \| ([\d,]+) \| ([\d.]+) T.* \|.*\| (?:`(\w+)`.*)?\|$", TEXT, re.M

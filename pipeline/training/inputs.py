@@ -17,8 +17,8 @@ from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import NO_EXTRAS, Batch, Extras
 from pipeline.loading.order import Order, Share
 from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.plan import Plan
-from pipeline.training.schedule import growth
+from pipeline.training.planning.plan import Plan
+from pipeline.training.planning.schedule import growth
 
 
 def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:

@@ -14,8 +14,8 @@ from pipeline.config.settings import override
 from pipeline.errors import ConfigError
 from pipeline.recipes import RECIPES
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.training.planning.schedule import batch_advice
 from pipeline.training.record import read_run
-from pipeline.training.schedule import batch_advice
 from pipeline.training.weights.initial_weights import NEW
 
 

@@ -37,11 +37,11 @@ from pipeline.training.inputs import model_inputs
 from pipeline.training.leaving_out import found_by, without
 from pipeline.training.metrics import Metrics, Pace, peak_flops
 from pipeline.training.optimizer.optimizer import FragmentState
-from pipeline.training.phases import phase_of
+from pipeline.training.planning.phases import phase_of
+from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress, restore, state_of
 from pipeline.training.record import Record
 from pipeline.training.rollback import Rollback, checkpoint_before, skipped_around
-from pipeline.training.schedule import learning_rate
 from pipeline.training.spikes import LossWatch, Spike
 from pipeline.training.step_count import StepCount
 from pipeline.training.stragglers import Stragglers

@@ -21,7 +21,7 @@ from pipeline.training.evaluation import (
     validation_loaders,
 )
 from pipeline.training.metrics import Metrics
-from pipeline.training.phases import Phase
+from pipeline.training.planning.phases import Phase
 
 
 @dataclass(slots=True, kw_only=True)

@@ -39,7 +39,7 @@ from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.optimizer.optimizer import FragmentState
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 from tests.benchmarks.bench_training import Seconds
 
 PARTS = ("stall", "memory", "resume")

@@ -25,7 +25,7 @@ from pipeline.config.run import prediction_count
 from pipeline.loading.micro_batch import Counts
 from pipeline.recipes import recipe
 from pipeline.training.loss_parts import loss_sum
-from pipeline.training.plan import encoder_config, generator_config
+from pipeline.training.planning.plan import encoder_config, generator_config
 from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
 
 CASES = {"electra_small": (12, 8), "electra_base": (3, 2)}

@@ -30,7 +30,7 @@ from pipeline.recipes import recipe
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.loss_parts import first_count, loss_sum
-from pipeline.training.plan import encoder_config, parameters_of
+from pipeline.training.planning.plan import encoder_config, parameters_of
 from pipeline.training.weights.build import build_model
 from tests.benchmarks.bench_electra import batch
 from tests.benchmarks.bench_training import Seconds, parse_threads, print_peak, ratios, rounds

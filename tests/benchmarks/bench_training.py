@@ -42,7 +42,7 @@ from pipeline.errors import run_command
 from pipeline.recipes import recipe
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 from tests.benchmarks.bench_loader import SPECIAL, tokenizer_of_size
 
 LENGTH, MASK_ID = 512, 4

@@ -43,8 +43,8 @@ from pipeline.loading.order import Order, Share
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.inputs import model_inputs
-from pipeline.training.plan import encoder_config
-from pipeline.training.schedule import learning_rate
+from pipeline.training.planning.plan import encoder_config
+from pipeline.training.planning.schedule import learning_rate
 from tests.benchmarks import gpu_parts
 from tests.benchmarks.gpu_parts import Gate, compile_layers, flops_of, table, utilisation
 

@@ -22,7 +22,7 @@ from pipeline.recipes import recipe
 from pipeline.training.metrics import peak_flops
 from pipeline.training.optimizer.fragments import cut, read_layout
 from pipeline.training.optimizer.optimizer import LogicalOptimizer
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 
 BACKENDS = (
     SDPBackend.FLASH_ATTENTION,

@@ -29,8 +29,8 @@ from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.cluster.engine import Engine, initialize
 from pipeline.training.cluster.ranks import Cluster
+from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import restore
-from pipeline.training.schedule import learning_rate
 from tests.pipeline.training.toy import Toy, batches, records, toy_run
 
 SAVED_AT, STEPS, SEQUENCES = 5, 10, 16

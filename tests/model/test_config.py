@@ -9,7 +9,7 @@ import pytest
 from model.config import EncoderConfig
 from pipeline.config.run import Encoder
 from pipeline.recipes.roberta import roberta_base
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 from tests.model.conftest import TOY
 
 

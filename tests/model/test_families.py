@@ -17,7 +17,7 @@ from model.families import ALBERT, BERT, FAMILIES, ROBERTA, family_of, our_confi
 from model.hugging_face import family, from_hugging_face, logical_parameters, to_hugging_face
 from model.objectives import Inputs, MaskedLanguageModel
 from pipeline.recipes import recipe
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
 
 BASE = replace(TOY, position_offset=0, segment_types=2, layers=4)

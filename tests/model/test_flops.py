@@ -16,7 +16,7 @@ from model.hugging_face import logical_parameters
 from model.objectives import Inputs, MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
 from pipeline.recipes.roberta import roberta_base, roberta_large
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 from tests.model.conftest import MASK_ID, TOY, toy_batch, toy_model
 
 

@@ -15,7 +15,7 @@ from pipeline.errors import CheckpointError, DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.metrics import read_metrics
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 from pipeline.training.weights.folders import load_run, write_folder
 
 

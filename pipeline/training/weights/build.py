@@ -9,7 +9,7 @@ from model.hugging_face import Model
 from model.objectives import MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import Run
-from pipeline.training.plan import encoder_config, generator_config
+from pipeline.training.planning.plan import encoder_config, generator_config
 
 
 def _masked_language(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:

@@ -7,7 +7,7 @@ import pytest
 from model.flops import parameter_count
 from pipeline.config.settings import override
 from pipeline.recipes import recipe
-from pipeline.training.plan import encoder_config, has_pairs
+from pipeline.training.planning.plan import encoder_config, has_pairs
 from tests.pipeline.recipes.on_meta import sizes
 
 

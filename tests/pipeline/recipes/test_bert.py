@@ -11,7 +11,7 @@ from model.hugging_face import family, logical_parameters
 from model.objectives import MaskedLanguageModel
 from pipeline.config.run import max_predictions
 from pipeline.recipes import recipe
-from pipeline.training.plan import encoder_config, has_pairs
+from pipeline.training.planning.plan import encoder_config, has_pairs
 from tests.pipeline.recipes.on_meta import sizes
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.config.settings import override
 from pipeline.recipes import recipe
-from pipeline.training.plan import encoder_config, generator_config, parameters_of
+from pipeline.training.planning.plan import encoder_config, generator_config, parameters_of
 from pipeline.training.weights.build import build_model
 from tests.pipeline.recipes.on_meta import sizes
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.recipes import recipe
-from pipeline.training.plan import parameters_of
+from pipeline.training.planning.plan import parameters_of
 from tests.pipeline.recipes.on_meta import sizes
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from pipeline.config.run import Run
 from pipeline.training.optimizer.fragments import LogicalParameter
-from pipeline.training.schedule import learning_rate
+from pipeline.training.planning.schedule import learning_rate
 from tests.pipeline.training.formulas import Weight, formula_of
 
 Weights = dict[str, torch.Tensor]

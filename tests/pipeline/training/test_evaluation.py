@@ -25,7 +25,7 @@ from pipeline.training.evaluation import (
     validation_loader,
     validation_loaders,
 )
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 
 CPU = torch.device("cpu")
 

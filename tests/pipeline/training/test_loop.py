@@ -30,7 +30,7 @@ from pipeline.training.feed import Feed
 from pipeline.training.loop import MOST_SKIPPED, Trainer, noise_seed
 from pipeline.training.metrics import Metrics, read_metrics
 from pipeline.training.optimizer.optimizer import FragmentState
-from pipeline.training.phases import make_phases
+from pipeline.training.planning.phases import make_phases
 from pipeline.training.progress import Progress
 from pipeline.training.record import Record
 from pipeline.training.spikes import LossWatch

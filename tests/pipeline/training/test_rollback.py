@@ -14,8 +14,8 @@ from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import step_name
+from pipeline.training.planning.schedule import growth
 from pipeline.training.rollback import checkpoint_before, skipped_around
-from pipeline.training.schedule import growth
 
 GROWS = ["batch.sequences=16", "batch.first_sequences=4", "batch.warmup_steps=9"]
 

@@ -34,7 +34,7 @@ from pipeline.training.cluster.deepspeed_config import (
 )
 from pipeline.training.cluster.engine import Engine, init_distributed, initialize
 from pipeline.training.optimizer import fragments
-from pipeline.training.schedule import learning_rate
+from pipeline.training.planning.schedule import learning_rate
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.plain import view
 from tests.pipeline.training.toy import (

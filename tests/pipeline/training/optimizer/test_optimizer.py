@@ -24,8 +24,8 @@ from pipeline.training.optimizer.fragments import REFUSED, cut, read_layout
 from pipeline.training.optimizer.gpu_update import ForeachUpdate
 from pipeline.training.optimizer.lamb_variants import VARIANTS
 from pipeline.training.optimizer.optimizer import UPDATES, LogicalOptimizer
-from pipeline.training.plan import encoder_config
-from pipeline.training.schedule import learning_rate
+from pipeline.training.planning.plan import encoder_config
+from pipeline.training.planning.schedule import learning_rate
 from tests.pipeline.training.formulas import Weight as FormulaWeight
 from tests.pipeline.training.formulas import formula_of
 from tests.pipeline.training.plain import view

@@ -6,7 +6,7 @@ from model.hugging_face import logical_parameters
 from model.objectives import MaskedLanguageModel
 from pipeline.recipes import recipe
 from pipeline.training.optimizer.telemetry import KINDS, Telemetry, kind_of
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 from tests.pipeline.training.toy import Record
 
 PARTS = [

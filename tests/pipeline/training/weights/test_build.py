@@ -7,7 +7,7 @@ import pytest
 from pipeline.config.run import Objective
 from pipeline.config.settings import override
 from pipeline.recipes import recipe
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 from pipeline.training.weights.build import OBJECTIVES, build_model
 
 

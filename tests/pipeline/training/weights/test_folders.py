@@ -15,7 +15,7 @@ from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.recipes import recipe
-from pipeline.training.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config
 from pipeline.training.weights.folders import load_folder, load_run, write_folder
 
 

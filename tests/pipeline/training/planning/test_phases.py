@@ -13,7 +13,7 @@ from pipeline.config.settings import override
 from pipeline.errors import ConfigError, DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from pipeline.training.phases import as_read, check_lengths, check_shards, runs_of
+from pipeline.training.planning.phases import as_read, check_lengths, check_shards, runs_of
 
 BERT = recipe("bert_base_published")
 PHASE = '{"steps":9,"sequence_length":16,"sequences":8}'

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pipeline.config.run import EarlierPhase, Run, shard_settings
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset, check_datasets
-from pipeline.training.plan import Plan, make_plan
+from pipeline.training.planning.plan import Plan, make_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

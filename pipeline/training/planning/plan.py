@@ -28,7 +28,7 @@ from pipeline.config.run import Batch, Run
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.line_packing import expected_lines
-from pipeline.training.schedule import sequences_until, sized
+from pipeline.training.planning.schedule import sequences_until, sized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

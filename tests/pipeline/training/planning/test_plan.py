@@ -12,7 +12,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
-from pipeline.training.plan import attention_name, encoder_config, make_plan, micro_batches
+from pipeline.training.planning.plan import attention_name, encoder_config, make_plan, micro_batches
 from tests.pipeline.loading.conftest import prepare_directory
 
 

@@ -12,7 +12,7 @@ from pipeline.config.run import Run
 from pipeline.errors import ConfigError
 from pipeline.loading.order import Share
 from pipeline.recipes import recipe
-from pipeline.training.schedule import batch_advice, growth, learning_rate, sequences_until
+from pipeline.training.planning.schedule import batch_advice, growth, learning_rate, sequences_until
 
 
 def run(warmup_steps: int, steps: int, end_lr: float = 0.0) -> Run:
