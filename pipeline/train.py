@@ -37,25 +37,25 @@ from pipeline.training.cluster.ranks import (
 )
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.deadline import Deadline
-from pipeline.training.directory import (
+from pipeline.training.feed import Feed
+from pipeline.training.job import Job, parse, read_job
+from pipeline.training.leaving_out import found_at_start, without
+from pipeline.training.loop import Trainer
+from pipeline.training.planning.phases import Phase, check_lengths, check_shards, make_phases
+from pipeline.training.planning.plan import attention_name
+from pipeline.training.progress import Progress, begin, restore
+from pipeline.training.run_directory.layout import (
     INTERRUPTED,
     claim,
     has_checkpoints,
     mark_interrupted,
     mark_ready,
 )
-from pipeline.training.feed import Feed
-from pipeline.training.job import Job, parse, read_job
-from pipeline.training.leaving_out import found_at_start, without
-from pipeline.training.loop import Trainer
-from pipeline.training.metrics import Metrics
-from pipeline.training.planning.phases import Phase, check_lengths, check_shards, make_phases
-from pipeline.training.planning.plan import attention_name
-from pipeline.training.progress import Progress, begin, restore
-from pipeline.training.record import Record, check_same, check_source, read_record
+from pipeline.training.run_directory.metrics import Metrics
+from pipeline.training.run_directory.profile import PROFILE, Trace
+from pipeline.training.run_directory.run_json import Record, check_same, check_source, read_record
+from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.spikes import LossWatch
-from pipeline.training.stragglers import ForwardClock, Stragglers, host_name
-from pipeline.training.tracing import PROFILE, Trace
 from pipeline.training.validating import Validator
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.initial_weights import begin_with, check_beginning

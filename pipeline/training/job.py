@@ -15,7 +15,7 @@ from pipeline.errors import ConfigError
 from pipeline.recipes import RECIPES
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.planning.schedule import batch_advice
-from pipeline.training.record import read_run
+from pipeline.training.run_directory.run_json import read_run
 from pipeline.training.weights.initial_weights import NEW
 
 

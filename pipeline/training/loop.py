@@ -35,17 +35,17 @@ from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
 from pipeline.training.inputs import model_inputs
 from pipeline.training.leaving_out import found_by, without
-from pipeline.training.metrics import Metrics, Pace, peak_flops
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.planning.phases import phase_of
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress, restore, state_of
-from pipeline.training.record import Record
 from pipeline.training.rollback import Rollback, checkpoint_before, skipped_around
+from pipeline.training.run_directory.metrics import Metrics, Pace, peak_flops
+from pipeline.training.run_directory.profile import Trace
+from pipeline.training.run_directory.run_json import Record
+from pipeline.training.run_directory.stragglers import Stragglers
 from pipeline.training.spikes import LossWatch, Spike
 from pipeline.training.step_count import StepCount
-from pipeline.training.stragglers import Stragglers
-from pipeline.training.tracing import Trace
 from pipeline.training.validating import Validator
 
 MOST_SKIPPED = 10

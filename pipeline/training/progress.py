@@ -18,7 +18,7 @@ from pipeline.loading.loader import Step
 from pipeline.training.checkpoints.data_position import Readings, reading_of, with_reading
 from pipeline.training.checkpoints.read import Checkpoint, State
 from pipeline.training.cluster.engine import Engine
-from pipeline.training.record import Record
+from pipeline.training.run_directory.run_json import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

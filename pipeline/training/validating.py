@@ -20,8 +20,8 @@ from pipeline.training.evaluation import (
     evaluating,
     validation_loaders,
 )
-from pipeline.training.metrics import Metrics
 from pipeline.training.planning.phases import Phase
+from pipeline.training.run_directory.metrics import Metrics
 
 
 @dataclass(slots=True, kw_only=True)

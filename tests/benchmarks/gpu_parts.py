@@ -19,10 +19,10 @@ from model.hugging_face import logical_parameters
 from model.objectives import Inputs, MaskedLanguageModel
 from pipeline.config.run import Run, max_predictions
 from pipeline.recipes import recipe
-from pipeline.training.metrics import peak_flops
 from pipeline.training.optimizer.fragments import cut, read_layout
 from pipeline.training.optimizer.optimizer import LogicalOptimizer
 from pipeline.training.planning.plan import encoder_config
+from pipeline.training.run_directory.metrics import peak_flops
 
 BACKENDS = (
     SDPBackend.FLASH_ATTENTION,

@@ -13,7 +13,7 @@ import transformers
 from safetensors.torch import load_file
 
 from pipeline import export
-from pipeline.training.metrics import read_metrics
+from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.weights.folders import load_folder, load_run
 from tests.conftest import Command
 from tests.end_to_end.pair_corpora import topical

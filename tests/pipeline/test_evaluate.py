@@ -14,8 +14,8 @@ from pipeline import evaluate
 from pipeline.errors import CheckpointError, DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from pipeline.training.metrics import read_metrics
 from pipeline.training.planning.plan import encoder_config
+from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.weights.folders import load_run, write_folder
 
 

@@ -21,8 +21,8 @@ from pipeline.loading import decode
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
 from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.directory import claim
-from pipeline.training.metrics import read_metrics
+from pipeline.training.run_directory.layout import claim
+from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.weights.initial_weights import folder_hash
 from tests.pipeline import preparing
 from tests.pipeline.conftest import (

@@ -20,10 +20,10 @@ from pipeline.training.checkpoints.read import open_checkpoint, step_name
 from pipeline.training.evaluation import evaluate, evaluating, validation_loader
 from pipeline.training.inputs import model_inputs
 from pipeline.training.loop import Trainer, noise_seed
-from pipeline.training.metrics import read_metrics
 from pipeline.training.planning.phases import make_phases, phase_of
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress
+from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.spikes import LossWatch, Spike
 from tests.pipeline.training.test_loop import trainer
 

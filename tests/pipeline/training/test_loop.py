@@ -28,14 +28,14 @@ from pipeline.training.cluster.ranks import StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
 from pipeline.training.loop import MOST_SKIPPED, Trainer, noise_seed
-from pipeline.training.metrics import Metrics, read_metrics
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.planning.phases import make_phases
 from pipeline.training.progress import Progress
-from pipeline.training.record import Record
+from pipeline.training.run_directory.metrics import Metrics, read_metrics
+from pipeline.training.run_directory.profile import Trace
+from pipeline.training.run_directory.run_json import Record
+from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers
 from pipeline.training.spikes import LossWatch
-from pipeline.training.stragglers import ForwardClock, Stragglers
-from pipeline.training.tracing import Trace
 from pipeline.training.validating import Validator
 from pipeline.training.weights.build import build_model
 from tests.pipeline.conftest import poison

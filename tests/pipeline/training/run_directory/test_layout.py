@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import CheckpointError
-from pipeline.training.directory import (
+from pipeline.training.run_directory.layout import (
     claim,
     has_checkpoints,
     mark_interrupted,

@@ -11,7 +11,7 @@ from pipeline.config.settings import override, to_dict
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from pipeline.training.record import (
+from pipeline.training.run_directory.run_json import (
     FREE_SETTINGS,
     Record,
     check_same,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import CheckpointError
-from pipeline.training.file_system import check_renames, copying_kind
+from pipeline.training.run_directory.rename_check import check_renames, copying_kind
 
 MOUNTS = """\
 21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

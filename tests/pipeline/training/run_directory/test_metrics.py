@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import CheckpointError
-from pipeline.training.metrics import CURVE, METRICS, Metrics, Pace, read_metrics
+from pipeline.training.run_directory.metrics import CURVE, METRICS, Metrics, Pace, read_metrics
 
 
 def test_a_step_is_one_line_also_when_validation_comes_later(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import torch
 
 from pipeline.errors import DataError
 from pipeline.files import write_whole
-from pipeline.training.directory import SLOW_NODES
+from pipeline.training.run_directory.layout import SLOW_NODES
 
 SLOW = 1.2
 """Times the median rank's forward pass: at this, a sixth of every other GPU's time is lost."""

@@ -15,11 +15,11 @@ from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
 from pipeline.training.checkpoints.publish import remove_leftovers
 from pipeline.training.checkpoints.read import CHECKPOINTS, saved_steps
-from pipeline.training.file_system import check_renames
-from pipeline.training.lease import LEASE, hold
-from pipeline.training.metrics import CURVE, METRICS, TENSORBOARD
-from pipeline.training.record import RECORD
-from pipeline.training.tracing import PROFILE
+from pipeline.training.run_directory.lease import LEASE, hold
+from pipeline.training.run_directory.metrics import CURVE, METRICS, TENSORBOARD
+from pipeline.training.run_directory.profile import PROFILE
+from pipeline.training.run_directory.rename_check import check_renames
+from pipeline.training.run_directory.run_json import RECORD
 
 READY = "ready"
 INTERRUPTED = "INTERRUPTED"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import CheckpointError
-from pipeline.training.lease import LEASE, STALE_SECONDS, hold
+from pipeline.training.run_directory.lease import LEASE, STALE_SECONDS, hold
 
 OTHER = {
     "token": "other", "host": "node7", "place": "another boot", "process": 4711,
@@ -35,7 +35,8 @@ def leave(run: Path, age: float = 0.0, **changed: Any) -> None:
 def holder(run: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """A live process that holds `run`."""
     code = (
-        "import sys, time; from pathlib import Path; from pipeline.training.lease import hold\n"
+        "import sys, time; from pathlib import Path\n"
+        "from pipeline.training.run_directory.lease import hold\n"
         "with hold(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
@@ -192,7 +193,8 @@ def test_the_heart_beats(tmp_path: Path) -> None:
 
 def test_a_holder_that_was_replaced_ends_itself(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from pipeline.training.lease import hold\n"
+        "import sys, time; from pathlib import Path\n"
+        "from pipeline.training.run_directory.lease import hold\n"
         "with hold(Path(sys.argv[1]), 0.02): print('held', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.training.tracing import TRACED_STEPS, WARM_UP_STEPS, Trace
+from pipeline.training.run_directory.profile import TRACED_STEPS, WARM_UP_STEPS, Trace
 
 
 def work(trace: Trace, steps: int, first: int = 1) -> None:

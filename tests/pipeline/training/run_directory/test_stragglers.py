@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.training.directory import SLOW_NODES, claim
-from pipeline.training.stragglers import IN_A_ROW, ForwardClock, Stragglers, host_name
+from pipeline.training.run_directory.layout import SLOW_NODES, claim
+from pipeline.training.run_directory.stragglers import IN_A_ROW, ForwardClock, Stragglers, host_name
 
 HOSTS = ["a", "a", "b", "b"]
 EVEN, SLOW_B = [1.0, 1.1, 1.0, 1.0], [1.0, 1.0, 1.0, 1.3]

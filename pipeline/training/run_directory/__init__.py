@@ -1,0 +1,1 @@
+"""Files of RUN other than checkpoints: run.json, metrics, lease, profile."""
