@@ -20,7 +20,7 @@ from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.loading.dataset import Dataset, check_datasets
-from pipeline.training.evaluation import (
+from pipeline.training.validation.evaluate import (
     corpus_fields,
     evaluate_corpora,
     pseudo_perplexity,

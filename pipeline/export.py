@@ -14,9 +14,9 @@ from pipeline.command_line import Parser
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.errors import CheckpointError, ConfigError, run_command
 from pipeline.loading.dataset import Dataset
-from pipeline.training.evaluation import validation_loader
 from pipeline.training.planning.phases import check_shards
 from pipeline.training.run_directory.run_json import Record, read_record
+from pipeline.training.validation.evaluate import validation_loader
 from pipeline.training.weights.folders import SavedRun, check_folder, load_run, write_folder
 
 ROWS = 8

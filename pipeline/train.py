@@ -56,7 +56,7 @@ from pipeline.training.run_directory.profile import PROFILE, Trace
 from pipeline.training.run_directory.run_json import Record, check_same, check_source, read_record
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.spikes import LossWatch
-from pipeline.training.validating import Validator
+from pipeline.training.validation.validator import Validator
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.initial_weights import begin_with, check_beginning
 

@@ -11,7 +11,7 @@ from pipeline.loading.loader import Loader
 from pipeline.loading.order import Located
 from pipeline.training.checkpoints.data_position import Reading, Readings, reading_of
 from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.inputs import share_of, train_loader
+from pipeline.training.model_inputs import share_of, train_loader
 from pipeline.training.planning.phases import Phase, phase_of
 from pipeline.training.progress import Progress
 

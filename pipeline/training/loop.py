@@ -33,8 +33,8 @@ from pipeline.training.cluster.engine import Engine
 from pipeline.training.cluster.ranks import Cluster, StopRequest, spoken_once
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
-from pipeline.training.inputs import model_inputs
 from pipeline.training.leaving_out import found_by, without
+from pipeline.training.model_inputs import model_inputs
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.planning.phases import phase_of
 from pipeline.training.planning.schedule import learning_rate
@@ -46,7 +46,7 @@ from pipeline.training.run_directory.run_json import Record
 from pipeline.training.run_directory.stragglers import Stragglers
 from pipeline.training.spikes import LossWatch, Spike
 from pipeline.training.step_count import StepCount
-from pipeline.training.validating import Validator
+from pipeline.training.validation.validator import Validator
 
 MOST_SKIPPED = 10
 """Steps in a row without a finite gradient after which the run is given up."""

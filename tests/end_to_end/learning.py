@@ -20,7 +20,7 @@ from model.hugging_face import Model
 from model.objectives import Inputs, Sums
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import Batch
-from pipeline.training.evaluation import evaluate, validation_loader
+from pipeline.training.validation.evaluate import evaluate, validation_loader
 from tests.pipeline.conftest import launch, torchrun
 
 CPU = torch.device("cpu")

@@ -14,8 +14,8 @@ import transformers
 from pipeline import export
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe as named
-from pipeline.training.evaluation import validation_loader
 from pipeline.training.run_directory.metrics import read_metrics
+from pipeline.training.validation.evaluate import validation_loader
 from pipeline.training.weights.folders import load_run
 from tests.conftest import Command
 from tests.end_to_end.pair_corpora import numbered, topical

@@ -17,14 +17,14 @@ from pipeline.loading.order import Order, Share
 from pipeline.training import loss_parts
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_checkpoint, step_name
-from pipeline.training.evaluation import evaluate, evaluating, validation_loader
-from pipeline.training.inputs import model_inputs
 from pipeline.training.loop import Trainer, noise_seed
+from pipeline.training.model_inputs import model_inputs
 from pipeline.training.planning.phases import make_phases, phase_of
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress
 from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.spikes import LossWatch, Spike
+from pipeline.training.validation.evaluate import evaluate, evaluating, validation_loader
 from tests.pipeline.training.test_loop import trainer
 
 PHASES = [

@@ -36,7 +36,7 @@ from pipeline.training.run_directory.profile import Trace
 from pipeline.training.run_directory.run_json import Record
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers
 from pipeline.training.spikes import LossWatch
-from pipeline.training.validating import Validator
+from pipeline.training.validation.validator import Validator
 from pipeline.training.weights.build import build_model
 from tests.pipeline.conftest import poison
 from tests.pipeline.loading.conftest import prepare_directory

@@ -23,7 +23,7 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from pipeline.training.evaluation import evaluate, validation_loader
+from pipeline.training.validation.evaluate import evaluate, validation_loader
 from pipeline.training.weights import initial_weights
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_folder, write_folder

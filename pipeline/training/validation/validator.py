@@ -13,15 +13,15 @@ from pipeline.loading.loader import Loader
 from pipeline.training.cluster.engine import Engine
 from pipeline.training.cluster.ranks import Cluster, StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
-from pipeline.training.evaluation import (
+from pipeline.training.planning.phases import Phase
+from pipeline.training.run_directory.metrics import Metrics
+from pipeline.training.validation.evaluate import (
     Scores,
     corpus_fields,
     evaluate_corpora,
     evaluating,
     validation_loaders,
 )
-from pipeline.training.planning.phases import Phase
-from pipeline.training.run_directory.metrics import Metrics
 
 
 @dataclass(slots=True, kw_only=True)

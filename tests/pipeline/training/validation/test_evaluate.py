@@ -14,7 +14,8 @@ from pipeline.data.shards.arrow_files import read_table
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import Counts
 from pipeline.recipes import recipe
-from pipeline.training.evaluation import (
+from pipeline.training.planning.plan import encoder_config
+from pipeline.training.validation.evaluate import (
     Scores,
     corpus_fields,
     evaluate,
@@ -25,7 +26,6 @@ from pipeline.training.evaluation import (
     validation_loader,
     validation_loaders,
 )
-from pipeline.training.planning.plan import encoder_config
 
 CPU = torch.device("cpu")
 

@@ -1,0 +1,1 @@
+"""Held-out shards and a model come in, losses and accuracies go out."""
