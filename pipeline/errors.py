@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 EXIT_USER_ERROR = 2
@@ -28,6 +28,12 @@ class PipelineError(Exception):
 class ConfigError(PipelineError):
     """A recipe, `--set` or command-line value that cannot be used."""
 
+    def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
+        """problems: where there are several, each with its values and remedy, for a line of its own
+        below the message."""
+        super().__init__("\n  ".join((message, *problems)))
+        self.problems = tuple(problems)
+
 
 class DataError(PipelineError):
     """Input files, a tokenizer or shards that cannot be used."""
@@ -44,6 +50,8 @@ class CheckpointError(PipelineError):
 
 def run_command(main: Callable[[], None], *, at_once: bool = False) -> None:
     """Run a command's `main`; a user's mistake ends in one `error:` line and exit code 2.
+
+    A ConfigError with several problems has a line for each of them below the first.
 
     at_once: leave without the interpreter's clean-up, in which a thread of a process group can
     still abort a command that has done its work, and turn its exit code into another.
@@ -69,8 +77,9 @@ def _run(main: Callable[[], None]) -> None:
     try:
         main()
     except PipelineError as error:
-        message = " ".join(str(error).split())
-        print(f"error: {message}", file=sys.stderr)
+        problems = error.problems if isinstance(error, ConfigError) else ()
+        lines = str(error).split("\n  ") if problems else [str(error)]
+        print("error:", "\n  ".join(" ".join(line.split()) for line in lines), file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
     except BrokenPipeError:
         # The reader of our output (`| head`) went away: not our failure, nothing left to say.

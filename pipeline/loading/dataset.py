@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.config.run import prepared_settings
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
 from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
@@ -330,15 +331,15 @@ def check_datasets(
 ) -> None:
     """DataError unless every dataset was prepared with the run's settings and one tokenizer.
 
-    settings: `config.run.shard_settings` of the run's data section; tokenizer_sha256: of the
-    tokenizer that the run began with, "" for a new run, which takes the first dataset's.
+    settings: `config.run.all_shard_settings`; tokenizer_sha256: of the tokenizer that
+    the run began with, "" for a new run, which takes the first dataset's.
     """
     expected = tokenizer_sha256 or datasets[0].manifest.tokenizer["sha256"]
     whose, where = "the run's", "that of a directory the run began with"
     if not tokenizer_sha256:
         whose, where = f"that of {datasets[0].directory}", str(datasets[0].directory / "tokenizer")
     for dataset in datasets:
-        prepared = dataset.manifest.data
+        prepared = prepared_settings(dataset.manifest.data, dataset.directory)
         kind, wanted = prepared.get("tokenizer"), settings.get("tokenizer")
         if wanted is not None and kind != wanted:
             raise DataError(
@@ -348,9 +349,12 @@ def check_datasets(
             )
         for name, value in settings.items():
             if prepared.get(name) != value:
+                here = f"without data.{name}"
+                if name in prepared:
+                    here = f"with data.{name}={prepared[name]}"
                 raise DataError(
-                    f"{dataset.directory} was prepared with data.{name}={prepared.get(name)}, the "
-                    f"run asks {value}; run pipeline.prepare with the run's settings or change them"
+                    f"{dataset.directory} was prepared {here}, the run asks {value}; run "
+                    "pipeline.prepare with the run's settings or change them"
                 )
         found = dataset.manifest.tokenizer["sha256"]
         if found != expected:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipeline.config.run import Run
-from pipeline.config.settings import nearest
+from pipeline.config.settings import find_near
 from pipeline.errors import ConfigError
 from pipeline.recipes import albert, bert, electra, roberta, spanbert
 
@@ -61,7 +61,9 @@ RECIPES: dict[str, Callable[[], Run]] = {
 
 
 def recipe(name: str) -> Run:
-    """The Run of a recipe; ConfigError with the nearest name when there is none of that name."""
+    """The Run of a recipe; ConfigError with the nearest name if there is no recipe of that name."""
     if name not in RECIPES:
-        raise ConfigError(f"unknown recipe {name!r}; did you mean {nearest(name, RECIPES)}?")
+        near = find_near(name, RECIPES)
+        advice = f"did you mean {near}?" if near else "`tenfold recipes` lists them all"
+        raise ConfigError(f"unknown recipe {name!r}; {advice}")
     return RECIPES[name]()

@@ -54,42 +54,42 @@ def albert_base() -> Run:
 
 
 def albert_large() -> Run:
-    """ALBERT-large, version 2."""
+    """ALBERT-large, version 2, LAMB at a batch of 8,192."""
     return _sized(albert_base(), "large", 24, 1_024, 16, 64)  # paper table 1; ours: memory
 
 
 def albert_xlarge() -> Run:
-    """ALBERT-xlarge, version 2."""
+    """ALBERT-xlarge, version 2, LAMB at a batch of 8,192."""
     return _sized(albert_base(), "xlarge", 24, 2_048, 16, 32)  # paper table 1, hub; ours: memory
 
 
 def albert_xxlarge() -> Run:
-    """ALBERT-xxlarge, version 2."""
+    """ALBERT-xxlarge, version 2, LAMB at a batch of 8,192."""
     return _sized(albert_base(), "xxlarge", 12, 4_096, 64, 16)  # paper table 1; ours: memory
 
 
 def albert_base_v1() -> Run:
-    """ALBERT-base, version 1."""
+    """ALBERT-base, version 1, LAMB at a batch of 8,192."""
     return _v1(albert_base(), 0.1)  # hub
 
 
 def albert_large_v1() -> Run:
-    """ALBERT-large, version 1."""
+    """ALBERT-large, version 1, LAMB at a batch of 8,192."""
     return _v1(albert_large(), 0.1)  # hub
 
 
 def albert_xlarge_v1() -> Run:
-    """ALBERT-xlarge, version 1."""
+    """ALBERT-xlarge, version 1, LAMB at a batch of 8,192."""
     return _v1(albert_xlarge(), 0.1)  # hub
 
 
 def albert_xxlarge_v1() -> Run:
-    """ALBERT-xxlarge, version 1."""
+    """ALBERT-xxlarge, version 1, LAMB at a batch of 8,192."""
     return _v1(albert_xxlarge(), 0.0)  # hub: this size alone has none
 
 
 def albert_tiny() -> Run:
-    """Two layers of 128 with one set of weights, that learn on two CPU cores in minutes."""
+    """2 layers of 128, one set of weights; learns in minutes on 2 CPUs."""
     base, tiny = albert_base(), with_adam(bert_tiny())
     return replace(
         tiny,
@@ -121,17 +121,17 @@ def albert_base_published() -> Run:
 
 
 def albert_large_published() -> Run:
-    """ALBERT-large, version 2, with the paper's LAMB."""
+    """ALBERT-large, version 2, with the paper's LAMB: 4,096 x 125K steps."""
     return _published(albert_large())
 
 
 def albert_xlarge_published() -> Run:
-    """ALBERT-xlarge, version 2, with the paper's LAMB."""
+    """ALBERT-xlarge, version 2, with the paper's LAMB: 4,096 x 125K steps."""
     return _published(albert_xlarge())
 
 
 def albert_xxlarge_published() -> Run:
-    """ALBERT-xxlarge, version 2, with the paper's LAMB."""
+    """ALBERT-xxlarge, version 2, with the paper's LAMB: 4,096 x 125K steps."""
     return _published(albert_xxlarge())
 
 
@@ -141,22 +141,22 @@ def albert_base_v1_published() -> Run:
 
 
 def albert_large_v1_published() -> Run:
-    """ALBERT-large, version 1, with the paper's LAMB."""
+    """ALBERT-large, version 1, with the paper's LAMB: 4,096 x 125K steps."""
     return _published(albert_large_v1())
 
 
 def albert_xlarge_v1_published() -> Run:
-    """ALBERT-xlarge, version 1, with the paper's LAMB."""
+    """ALBERT-xlarge, version 1, with the paper's LAMB: 4,096 x 125K steps."""
     return _published(albert_xlarge_v1())
 
 
 def albert_xxlarge_v1_published() -> Run:
-    """ALBERT-xxlarge, version 1, with the paper's LAMB."""
+    """ALBERT-xxlarge, version 1, with the paper's LAMB: 4,096 x 125K steps."""
     return _published(albert_xxlarge_v1())
 
 
 def albert_tiny_published() -> Run:
-    """ALBERT-tiny with the paper's kind of LAMB; the paper has no such size."""
+    """ALBERT-tiny with the paper's LAMB (the paper has no such size)."""
     tiny, lamb = albert_tiny(), bert_tiny()
     return replace(
         tiny,

@@ -71,7 +71,7 @@ def bert_large() -> Run:
 
 
 def bert_tiny() -> Run:
-    """Two layers of 128 that learn on two CPU cores in minutes: for tests, demos and debugging."""
+    """2 layers of 128 that learn in minutes on 2 CPU cores, for tests."""
     base, tiny = bert_base(), roberta_tiny()
     return replace(
         tiny,
@@ -113,17 +113,17 @@ def with_adam(tiny: Run) -> Run:
 
 
 def bert_base_published() -> Run:
-    """BERT-base with the paper's Adam: 256 x 1M steps, of which 900K at length 128."""
+    """BERT-base with the paper's Adam: 256 x 1M steps, 90 % at length 128."""
     return _published(bert_base())
 
 
 def bert_large_published() -> Run:
-    """BERT-large with the paper's Adam: 256 x 1M steps, of which 900K at length 128."""
+    """BERT-large with the paper's Adam: 256 x 1M steps, 90 % at length 128."""
     return _published(bert_large())
 
 
 def bert_tiny_published() -> Run:
-    """BERT-tiny with the paper's kind of Adam; the paper has no such size."""
+    """BERT-tiny with the paper's Adam (the paper has no such size)."""
     tiny, adam = bert_tiny(), bert_base_published().optimizer
     return replace(
         tiny,

@@ -63,7 +63,7 @@ def electra_small() -> Run:
 
 
 def electra_tiny() -> Run:
-    """Two layers of 128 that learn on two CPU cores in minutes: for tests, demos and debugging."""
+    """2 layers of 128 that learn in minutes on 2 CPU cores, for tests."""
     # Of half the width, one head, on embeddings of 64 the generator knew little but word
     # frequencies after 1,000 steps.
     run = _electra(with_adam(bert_tiny()), "electra_tiny", generator_width=1.0)  # ours: see above
@@ -85,12 +85,12 @@ def electra_base_published() -> Run:
 
 
 def electra_large_published() -> Run:
-    """ELECTRA-large with the paper's Adam: 2,048 x 400K steps (ELECTRA-400K)."""
+    """ELECTRA-large with the paper's Adam: 2,048 x 400K steps."""
     return _published(
         electra_large(),
         sequences=2_048,  # electra train_batch_size of large
         peak_lr=2e-4,  # electra learning_rate of large
-        steps=400_000,  # table 6
+        steps=400_000,  # table 6: ELECTRA-400K
     )
 
 
@@ -105,7 +105,7 @@ def electra_small_published() -> Run:
 
 
 def electra_tiny_published() -> Run:
-    """ELECTRA-tiny with the paper's kind of Adam; the paper has no such size."""
+    """ELECTRA-tiny with the paper's Adam (the paper has no such size)."""
     tiny, adam = electra_tiny(), electra_base_published().optimizer
     return replace(
         tiny,

@@ -206,7 +206,7 @@ def roberta_large() -> Run:
 
 
 def roberta_tiny() -> Run:
-    """Two layers of 128 that learn on two CPU cores in minutes: for tests, demos and debugging."""
+    """2 layers of 128 that learn in minutes on 2 CPU cores, for tests."""
     base = roberta_base()
     return replace(
         base,
@@ -289,7 +289,7 @@ def roberta_large_published() -> Run:
 
 
 def roberta_tiny_published() -> Run:
-    """RoBERTa-tiny with the paper's kind of Adam; the paper has no such size."""
+    """RoBERTa-tiny with the paper's Adam (the paper has no such size)."""
     base, tiny = roberta_base_published(), roberta_tiny()
     return replace(
         tiny,

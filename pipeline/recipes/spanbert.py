@@ -1,4 +1,4 @@
-"""SpanBERT (Joshi et al. 2020): spans are masked, and told from their ends too.
+"""SpanBERT (Joshi et al. 2020): spans are masked, and predicted from their boundaries too.
 
 `spanbert_base` and `spanbert_large` train with LAMB at a batch of 8,192 (extrapolated: You et al.
 trained BERT); their `_published` twins with the paper's Adam and schedule, on the very same shards.
@@ -29,7 +29,7 @@ def spanbert_large() -> Run:
 
 
 def spanbert_tiny() -> Run:
-    """Two layers of 128 that learn on two CPU cores in minutes: for tests, demos and debugging."""
+    """2 layers of 128 that learn in minutes on 2 CPU cores, for tests."""
     tiny = with_adam(bert_tiny())
     run = _spanbert(tiny, "spanbert_tiny")
     return replace(
@@ -50,7 +50,7 @@ def spanbert_large_published() -> Run:
 
 
 def spanbert_tiny_published() -> Run:
-    """SpanBERT-tiny with the paper's kind of Adam; the paper has no such size."""
+    """SpanBERT-tiny with the paper's Adam (the paper has no such size)."""
     tiny, adam = spanbert_tiny(), spanbert_base_published().optimizer
     return replace(
         tiny,

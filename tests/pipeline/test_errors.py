@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import subprocess
 import sys
 
@@ -25,6 +26,20 @@ def test_a_mistake_is_one_line_and_exit_code_two(
     out = capsys.readouterr()
     assert out.err == "error: batch.sequences=0 is out of range; choose 1 or more\n"
     assert out.out == ""
+
+
+def test_several_problems_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also of an error that came from another process."""
+
+    def main() -> None:
+        error = ConfigError("2 problems:", ["steps=0;  choose 1\nor more", "seed=-1; choose 0"])
+        raise pickle.loads(pickle.dumps(error))
+
+    with pytest.raises(SystemExit) as stop:
+        run_command(main)
+    assert stop.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["error: 2 problems:", "  steps=0; choose 1 or more", "  seed=-1; choose 0"]
 
 
 def test_our_own_bugs_keep_their_traceback() -> None:

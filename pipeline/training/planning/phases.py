@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.config.run import EarlierPhase, Run, shard_settings
+from pipeline.config.run import EarlierPhase, Run, all_shard_settings
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset, check_datasets
 from pipeline.training.planning.plan import Plan, make_plan
@@ -108,7 +108,7 @@ def check_shards(run: Run, datasets: Sequence[Dataset], tokenizer_sha256: str) -
     """DataError unless all were prepared with the settings of the run, each with those of the
     phases of its length, and with one tokenizer; see `check_datasets`."""
     for dataset in datasets:
-        settings = shard_settings(as_read(run, dataset).data)
+        settings = all_shard_settings(as_read(run, dataset).data)
         check_datasets([dataset], settings, tokenizer_sha256)
     check_datasets(datasets, {}, tokenizer_sha256)
 

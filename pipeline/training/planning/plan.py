@@ -244,7 +244,7 @@ def encoder_config(run: Run) -> EncoderConfig:
 
 def generator_config(run: Run) -> EncoderConfig:
     """What the model room calls the generator of a run with objective.kind=rtd."""
-    layers, width, heads = generator_sizes(run)
+    layers, width, heads = generator_sizes(run.encoder, run.objective.generator)
     return replace(
         encoder_config(run), layers=layers, width=width, heads=heads, feed_forward=4 * width
     )

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.run import Run
-from pipeline.config.settings import from_dict, setting_types, to_dict
+from pipeline.config.schema import setting_types
+from pipeline.config.settings import from_dict, to_dict
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import write_whole
 from pipeline.loading.dataset import Dataset

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from pipeline.config.rules import INTERVALS
-from pipeline.config.run import Run
-from pipeline.config.settings import override, setting_types
+from pipeline.config.settings import override
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 
@@ -45,7 +41,7 @@ PHASES = 'phases=[{"steps":900,"sequence_length":128,"sequences":256}]'
         ),
         (
             f"{PHASES} batch.warmup_steps=901",
-            "batch.warmup_steps=901 goes on behind the first phase, which ends at step 900; lower "
+            "batch.warmup_steps=901 continues after the first phase, which ends at step 900; lower "
             "it, or raise phases.0.steps",
         ),
         (
@@ -65,46 +61,9 @@ def test_phases_fit_the_run(settings: str, message: str) -> None:
         assert not message
 
 
-def test_every_number_has_a_legal_range() -> None:
-    kinds = setting_types(Run)
-    assert set(INTERVALS) == {path for path, kind in kinds.items() if kind in (int, float)}
-
-
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ("data.masks.rate=0", "data.masks.rate=0.0 is out of range; choose one in (0, 1)"),
-        (
-            "data.lower_case=true",
-            "data.lower_case=true does not go with data.tokenizer=byte-bpe, which keeps every "
-            "byte; set it to false, or data.tokenizer to wordpiece or unigram",
-        ),
-        ("data.masks.rate=1", "data.masks.rate=1.0 is out of range; choose one in (0, 1)"),
-        ("data.duplicates=-1", "data.duplicates=-1 is out of range; choose one in [0, inf)"),
-        ("data.masks.span_p=0", "data.masks.span_p=0.0 is out of range; choose one in (0, 1]"),
-        ("steps=-5", "steps=-5 is out of range; choose one in [1, inf)"),
-        ("encoder.dropout=1", "encoder.dropout=1.0 is out of range; choose one in [0, 1)"),
-        ("data.vocab_size=260", "data.vocab_size=260 is out of range; choose one in [261, 2**32)"),
-        (
-            "seed=9223372036854775808",
-            "seed=9223372036854775808 is out of range; choose one in [0, 2**63)",
-        ),
-        (
-            "data.sequence_length=65536",
-            "data.sequence_length=65536 is out of range; choose one in [3, 65535]",
-        ),
-        (
-            "data.segments.label=order",
-            "data.segments.label=order needs two segments, data.format=full_sentences has none to "
-            "compare; set data.format to one of segment_pair, sentence_pair, or "
-            "data.segments.label=none",
-        ),
-        (
-            "data.format=single_segment data.segments.label=next",
-            "data.segments.label=next needs two segments, data.format=single_segment has none to "
-            "compare; set data.format to one of segment_pair, sentence_pair, or "
-            "data.segments.label=none",
-        ),
         (
             "data.format=doc_sentences batch.attention=document",
             "batch.attention=document isolates the documents of a row, data.format=doc_sentences "
@@ -112,78 +71,17 @@ def test_every_number_has_a_legal_range() -> None:
             "data.format=full_sentences",
         ),
         (
-            "data.format=segment_pair data.sequence_length=5",
-            "data.sequence_length=5 has no room for two segments of data.format=segment_pair; "
-            "set 6 or more",
-        ),
-        (
-            "data.format=sentence_pair data.segments.draws=2",
-            "data.segments.draws=2 would store the same rows of data.format=sentence_pair again "
-            "and again; set it to 1, or choose segment_pair, sentence_pair with "
-            "data.segments.label=next, or single_segment with data.segments.short_share > 0",
-        ),
-        (
-            "data.masking=electra",
-            "data.masking=electra shows no random ids: set data.masks.random_share=0.1 to 0 "
-            "(its paper keeps 15 %)",
-        ),
-        (
-            "data.mask_mode=per-epoch",
-            "data.mask_mode=per-epoch does not go with data.duplicates=10: static stores 1 mask, "
-            "duplicates 1 or more, per-epoch none (0); change one of them",
-        ),
-        (
-            "data.duplicates=0",
-            "data.mask_mode=duplicates does not go with data.duplicates=0: static stores 1 mask, "
-            "duplicates 1 or more, per-epoch none (0); change one of them",
-        ),
-        (
             "name=a/b",
             "name='a/b' cannot name a directory; use letters, digits, '_', '.' and '-'",
-        ),
-        (
-            "data.masks.random_share=0.3",
-            "data.masks.mask_share=0.8 and data.masks.random_share=0.3 add up to more than 1; "
-            "lower one",
-        ),
-        (
-            "data.mask_mode=static",
-            "data.mask_mode=static does not go with data.duplicates=10: static stores 1 mask, "
-            "duplicates 1 or more, per-epoch none (0); change one of them",
-        ),
-        (
-            "data.reader=read",
-            "data.reader=read reads whole blocks, data.order=global needs single rows; "
-            "set data.order=blocks or data.reader=mmap",
         ),
         (
             "data.sequence_length=1024",
             "data.sequence_length=1024 is longer than encoder.positions=512; "
             "raise encoder.positions too",
         ),
-        (
-            "encoder.heads=7",
-            "encoder.width=768 does not divide into encoder.heads=7; "
-            "choose a number of heads that divides it",
-        ),
-        (
-            "encoder.embedding_width=768",
-            "encoder.embedding_width=768 is not below encoder.width=768; lower it to factorise "
-            "the word table, or set it to 0",
-        ),
-        (
-            "encoder.sharing=all encoder.groups=5",
-            "encoder.layers=12 does not divide into encoder.groups=5 of equal size; set "
-            "encoder.groups to one of 1, 2, 3, 4, 6, 12",
-        ),
         (  # nothing says it: layers that share have one width
             "encoder.sharing=all encoder.group_width=64",
             "unknown setting encoder.group_width; did you mean encoder.width?",
-        ),
-        (
-            "encoder.groups=2",
-            "encoder.groups=2 has no effect with encoder.sharing=none; set it to 1, or "
-            "encoder.sharing to all, attention or feed_forward",
         ),
         (
             "objective.kind=mlm_pair",
@@ -192,12 +90,22 @@ def test_every_number_has_a_legal_range() -> None:
         ),
         (
             "objective.kind=mlm_sbo",
-            "objective.kind=mlm_sbo asks for the words of spans, data.masking=token draws none; "
+            "objective.kind=mlm_sbo predicts the words of spans, data.masking=token draws none; "
             "set data.masking=span, or objective.kind=mlm",
         ),
         (
             "schedule.end_lr=1",
             "schedule.end_lr=1.0 is above optimizer.peak_lr=0.0025; lower it",
+        ),
+        (
+            "schedule.kind=warmup_stable_decay schedule.decay_steps=62000",
+            "schedule.kind=warmup_stable_decay needs schedule.decay_steps=62000 above 0 and, with "
+            "schedule.warmup_steps=3125, at most steps=62500; change one of them",
+        ),
+        (
+            "batch.warmup_steps=9 batch.first_sequences=9000",
+            "batch.first_sequences=9000 is above batch.sequences=8192; a batch grows, so lower it "
+            "or set batch.warmup_steps=0",
         ),
     ],
 )
@@ -217,7 +125,7 @@ def test_an_illegal_run_is_refused_in_one_line(settings: str, message: str) -> N
         ),
         (
             "objective.generator.tied=true",
-            "objective.generator.tied=True is the encoder itself, objective.generator.layers=1 "
+            "objective.generator.tied=true is the encoder itself, objective.generator.layers=1 "
             "and width=0.333333 are not; set both to 1, or tied=false",
         ),
         (
@@ -266,8 +174,3 @@ def test_a_generator_that_cannot_be_is_refused_in_one_line(settings: str, messag
 )
 def test_legal_pairs_pass_together(settings: str) -> None:
     assert override(RUN, settings.split()) != RUN
-
-
-def test_replacing_a_field_checks_too() -> None:
-    with pytest.raises(ConfigError, match="steps=0 is out of range"):
-        replace(RUN, steps=0)

@@ -2,23 +2,17 @@ from __future__ import annotations
 
 import ast
 import inspect
-from dataclasses import MISSING, FrozenInstanceError, fields, is_dataclass
+from dataclasses import MISSING, FrozenInstanceError, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
 import pytest
 
 import pipeline.config.run
-from pipeline.config.run import (
-    READ_TIME_FIELDS,
-    Data,
-    Run,
-    Segments,
-    max_predictions,
-    prediction_count,
-    shard_settings,
-)
-from pipeline.config.settings import fingerprint, override, setting_types
+from pipeline.config.run import EarlierPhase, Run
+from pipeline.config.schema import setting_types, settings_of
+from pipeline.config.settings import from_dict, override, to_dict
+from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 
 RUN = recipe("roberta_base")
@@ -26,6 +20,7 @@ CLASSES = [value for value in vars(pipeline.config.run).values() if is_dataclass
 
 
 def test_top_level_is_the_contract() -> None:
+    assert len(CLASSES) == 15  # the checks below are of all sections
     names = " ".join(field.name for field in fields(Run))
     assert names == (
         "name seed precision data encoder objective optimizer schedule batch steps phases "
@@ -65,8 +60,9 @@ def test_classes_are_frozen_slotted_keyword_only_small_and_without_defaults(kind
         assert field.default is MISSING and field.default_factory is MISSING
 
 
-def test_every_field_is_followed_by_its_meaning() -> None:
-    tree = ast.parse(Path(inspect.getfile(Run)).read_text())
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_field_is_followed_by_its_meaning(kind: type) -> None:
+    tree = ast.parse(Path(inspect.getfile(kind)).read_text())
     for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         for item, after in zip(node.body, [*node.body[1:], None]):
             if isinstance(item, ast.AnnAssign):
@@ -82,70 +78,85 @@ def test_a_run_is_frozen() -> None:
         RUN.data.seed = 1  # type: ignore[misc]
 
 
-def test_shard_settings_leave_out_only_how_shards_are_read() -> None:
-    settings = shard_settings(RUN.data)
-    names = {path.split(".")[0] for path in settings}
-    unread = {"segments"}  # by full sentences, see below
-    assert names | unread | set(READ_TIME_FIELDS) == {field.name for field in fields(Data)}
-    assert not set(settings) & set(READ_TIME_FIELDS)
-    read_otherwise = override(RUN, ["data.order=blocks", "data.reader=read"])
-    assert shard_settings(read_otherwise.data) == settings
-    assert shard_settings(override(RUN, ["data.seed=1"]).data) != settings
-
-
-def test_shard_settings_hold_the_lengths_that_the_scheme_draws() -> None:
-    def of(*settings: str) -> dict[str, object]:
-        return shard_settings(override(RUN, settings).data)
-
-    assert of("data.masks.max_ngram=2", "data.masks.span_p=0.5") == of()
-    assert of("data.masking=whole_word") == of() | {"masking": "whole_word"}
-    assert of("data.masking=ngram") == of() | {"masking": "ngram", "masks.max_ngram": 3}
-    spans = {"masking": "span", "masks.span_p": 0.2, "masks.max_span": 10}
-    assert of("data.masking=span") == of() | spans
-
-
-def test_shard_settings_hold_what_the_format_reads() -> None:
-    def of(*settings: str) -> set[str]:
-        found = shard_settings(override(RUN, settings).data)
-        return {path for path in found if path.startswith("segments.")}
-
-    assert of() == of("data.format=doc_sentences", "data.segments.short_share=0.2") == set()
-    assert of("data.format=single_segment") == {"segments.short_share", "segments.draws"}
-    assert of("data.format=sentence_pair") == {"segments.label", "segments.draws"}
-    assert of("data.format=segment_pair") == {
-        f"segments.{field.name}" for field in fields(Segments)
-    }
-
-
-def test_fingerprint_of_shard_settings_is_golden() -> None:
-    """Another value disowns every shard that users have prepared: change it on purpose only."""
-    assert fingerprint(shard_settings(RUN.data)) == "e56b4278f265595f"
+def test_every_number_has_a_legal_range() -> None:
+    for path, setting in (settings_of(Run) | settings_of(EarlierPhase, "phases.")).items():
+        assert (setting.range is not None) == (setting.kind in (int, float)), path
 
 
 @pytest.mark.parametrize(
-    "text_tokens, mask_rate, count",
+    "settings, message",
     [
-        (510, 0.15, 77),  # 76.5 rounds up
-        (126, 0.15, 19),  # 18.9
-        (10, 0.15, 2),  # 1.5 rounds up
-        (9, 0.15, 1),  # 1.35
-        (1, 0.15, 1),  # at least one
-        (1, 0.999, 1),
-        (510, 0.4, 204),
-        (65_533, 0.15, 9_830),  # 9829.95
+        ("data.masks.rate=0", "data.masks.rate=0.0 is out of range; choose one in (0, 1)"),
+        ("data.masks.rate=1", "data.masks.rate=1.0 is out of range; choose one in (0, 1)"),
+        ("data.masks.span_p=0", "data.masks.span_p=0.0 is out of range; choose one in (0, 1]"),
+        ("data.duplicates=-1", "data.duplicates=-1 is out of range; choose one in [0, inf)"),
+        (
+            "data.sequence_length=65536",
+            "data.sequence_length=65536 is out of range; choose one in [3, 65535]",
+        ),
+        ("optimizer.peak_lr=-1", "optimizer.peak_lr=-1.0 is out of range; choose one in (0, inf)"),
+        ("steps=-5", "steps=-5 is out of range; choose one in [1, inf)"),
+        ("encoder.dropout=1", "encoder.dropout=1.0 is out of range; choose one in [0, 1)"),
+        ("data.vocab_size=260", "data.vocab_size=260 is out of range; choose one in [261, 2**32)"),
+        (
+            "seed=9223372036854775808",
+            "seed=9223372036854775808 is out of range; choose one in [0, 2**63)",
+        ),
     ],
 )
-def test_prediction_count(text_tokens: int, mask_rate: float, count: int) -> None:
-    assert prediction_count(text_tokens, mask_rate) == count
+def test_a_number_out_of_range_is_refused_in_one_line(settings: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        override(RUN, settings.split())
+    assert str(error.value) == message
 
 
-def test_max_predictions_counts_all_but_two_special_tokens() -> None:
-    assert max_predictions(RUN.data) == 77
-    assert max_predictions(recipe("roberta_tiny").data) == 5
+@pytest.mark.parametrize(
+    "settings, problems",
+    [
+        (
+            "name=a/b steps=0 encoder.heads=0 data.masks.mask_share=0.95 data.lower_case=true "
+            'data.reader=read objective.kind=mlm_sbo schedule.end_lr=1 phases=[{"steps":0,'
+            '"sequence_length":600,"sequences":0}] checkpoint.keep_every=7',
+            [
+                "encoder.heads=0 is out of range; choose one in [1, inf)",
+                "phases.0.steps=0 is out of range; choose one in [1, inf)",
+                "phases.0.sequences=0 is out of range; choose one in [1, inf)",
+                "steps=0 is out of range; choose one in [1, inf)",
+                "data.masks.mask_share=0.95 and data.masks.random_share=0.1 add up to more than 1; "
+                "lower one",
+                "data.lower_case=true does not go with data.tokenizer=byte-bpe, which keeps every "
+                "byte; set it to false, or data.tokenizer to wordpiece or unigram",
+                "data.reader=read reads whole blocks, data.order=global needs single rows; set "
+                "data.order=blocks or data.reader=mmap",
+                "checkpoint.keep_every=7 is not a multiple of checkpoint.every=1000, so most of "
+                "its steps are never saved; make it one, or 0",
+                "name='a/b' cannot name a directory; use letters, digits, '_', '.' and '-'",
+                "phases.0.sequence_length=600 is longer than encoder.positions=512; raise "
+                "encoder.positions too",
+                "objective.kind=mlm_sbo predicts the words of spans, data.masking=token draws "
+                "none; set data.masking=span, or objective.kind=mlm",
+                "schedule.end_lr=1.0 is above optimizer.peak_lr=0.0025; lower it",
+            ],
+        ),
+    ],
+)
+def test_all_problems_of_a_run_are_in_one_error(settings: str, problems: list[str]) -> None:
+    """Of every section, of the lists, of the run itself and across sections."""
+    with pytest.raises(ConfigError) as error:
+        override(RUN, settings.split())
+    title = f"the settings have {len(problems)} problems; fix each:"
+    assert str(error.value).split("\n  ") == [title, *problems]
+    stored = to_dict(RUN) | {"steps": 0, "seed": -1}
+    with pytest.raises(ConfigError, match=r"seed=-1 is out of range(.|\n)*steps=0 is out of range"):
+        from_dict(Run, stored)
 
 
-def test_max_predictions_of_spans_rounds_up() -> None:
-    """ceil(0.15 x 30) = 5, ceil(0.15 x 40) = 6, ceil(0.15 x 31) = 5."""
-    for length, count in ((32, 5), (42, 6), (33, 5)):
-        data = override(RUN, ["data.masking=span", f"data.sequence_length={length}"]).data
-        assert max_predictions(data) == count
+def test_replacing_a_field_checks_too() -> None:
+    with pytest.raises(ConfigError, match="steps=0 is out of range"):
+        replace(RUN, steps=0)
+
+
+def test_a_number_that_is_not_one_is_out_of_range() -> None:
+    masks = replace(RUN.data.masks, mask_share=float("nan"))
+    with pytest.raises(ConfigError, match=r"data.masks.mask_share=nan is out of range"):
+        replace(RUN, data=replace(RUN.data, masks=masks))

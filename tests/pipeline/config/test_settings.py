@@ -4,18 +4,12 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
-from pipeline.config.settings import (
-    fingerprint,
-    from_dict,
-    nearest,
-    override,
-    setting_types,
-    to_dict,
-)
+from pipeline.config.schema import Legacy, setting_types
+from pipeline.config.settings import find_near, fingerprint, from_dict, nearest, override, to_dict
 from pipeline.errors import ConfigError
 
 
@@ -101,7 +95,7 @@ def test_numbers_as_json_editors_write_them() -> None:
         ),
         (
             PLAIN | {"oven.fan": True},
-            "'oven.fan' is no name of a setting; nest settings in their sections",
+            "'oven.fan' is not a setting's name; nest settings in their sections",
         ),
         (with_value("eggs", 0), "eggs=0; use at least one"),
     ],
@@ -203,10 +197,6 @@ def test_override_refuses_in_lists(assignment: str, message: str) -> None:
         override(PARTY, [assignment])
 
 
-def test_setting_types_lists_leaves_in_field_order() -> None:
-    assert list(setting_types(Cake)) == ["name", "eggs", "oven.degrees", "oven.fan", "oven.mode"]
-
-
 def test_fingerprint_is_of_the_values_alone() -> None:
     # Canonical text: {"eggs":3,"name":"sponge","oven":{"degrees":180.0,"fan":false,"mode":"bake"}}
     assert fingerprint(CAKE) == "c4a9ccd3534272e2"
@@ -214,6 +204,112 @@ def test_fingerprint_is_of_the_values_alone() -> None:
     assert fingerprint(dict(reversed(PLAIN.items()))) == fingerprint(CAKE)
     assert fingerprint(override(CAKE, ["eggs=4"])) != fingerprint(CAKE)
     assert fingerprint({"ä": 1}) != fingerprint({"a": 1})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Icing:
+    colour: Annotated[str, Legacy("none")]
+    grams: Annotated[float, Legacy(0.0)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterOven(Oven):
+    steam: Annotated[bool, Legacy(False)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterCake(Cake):
+    """As a later version may have it: one setting more in a section, and one section more."""
+
+    oven: LaterOven
+    icing: Icing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterParty:
+    host: str
+    cakes: tuple[LaterCake, ...]
+    candles: Annotated[int, Legacy(0)]
+
+
+def test_absent_in_a_stored_file_means_the_legacy_value() -> None:
+    cake = from_dict(LaterCake, PLAIN)
+    assert (cake.oven.steam, cake.icing) == (False, Icing(colour="none", grams=0.0))
+    assert from_dict(LaterCake, to_dict(cake)) == cake
+    assert to_dict(cake)["icing"] == {"colour": "none", "grams": 0.0}  # files name every setting
+    assert override(cake, ["oven.steam=true"]).oven.steam
+    party = from_dict(LaterParty, to_dict(PARTY))
+    assert (party.cakes, party.candles) == ((cake, cake), 0)
+    partly = {**PLAIN, "icing": {"grams": 5}}
+    assert from_dict(LaterCake, partly).icing == Icing(colour="none", grams=5.0)
+
+
+def test_the_fingerprint_leaves_out_a_legacy_value() -> None:
+    cake, party = from_dict(LaterCake, PLAIN), from_dict(LaterParty, to_dict(PARTY))
+    assert fingerprint(cake) == fingerprint(CAKE) == "c4a9ccd3534272e2"
+    assert fingerprint(party) == fingerprint(PARTY)
+    changes = (["oven.steam=true"], ["icing.grams=5"], ["icing.colour=red"])
+    marks = {fingerprint(override(cake, change)) for change in changes}
+    assert len(marks | {fingerprint(cake)}) == 4
+    for change in ("candles=1", "cakes.1.oven.steam=true"):
+        assert fingerprint(override(party, [change])) != fingerprint(PARTY)
+
+
+def test_a_legacy_value_is_no_excuse_for_other_settings() -> None:
+    with pytest.raises(ConfigError, match=r"^missing settings: eggs; every"):
+        from_dict(LaterCake, {"name": "sponge", "oven": PLAIN["oven"]})
+    with pytest.raises(ConfigError, match=r"^unknown setting oven.steam; "):
+        from_dict(Cake, to_dict(from_dict(LaterCake, PLAIN)))
+    with pytest.raises(ConfigError, match=r"^icing.grams='much' has the wrong type"):
+        from_dict(LaterCake, {**PLAIN, "icing": {"grams": "much"}})
+
+
+def test_override_reports_all_assignments_that_it_cannot_apply() -> None:
+    with pytest.raises(ConfigError) as error:
+        override(CAKE, ["egs=1", "oven.fan=2", "name=fine", "foo=1"])
+    assert str(error.value).split("\n  ") == [
+        "the settings have 3 problems; fix each:",
+        "unknown setting egs; did you mean eggs?",
+        "oven.fan='2' has the wrong type; give true or false",
+        "unknown setting foo; none has a name like it; `tenfold settings RECIPE` lists them all",
+    ]
+
+
+NAMES = [
+    "steps",
+    "optimizer.peak_lr",
+    "batch.warmup_steps",
+    "data.sequence_length",
+    "data.masks.rate",
+]
+
+
+@pytest.mark.parametrize(
+    "name, near",
+    [
+        ("seq_length", "data.sequence_length"),
+        ("max_steps", "steps"),
+        ("peak", "optimizer.peak_lr"),
+        ("warmup", "batch.warmup_steps"),
+        ("masks.rat", "data.masks.rate"),
+        ("steps.0.x", "steps"),
+        ("foo", None),
+        ("temperature", None),
+        ("data.masks.zzz", None),
+        ("optimizer.foo", None),
+    ],
+)
+def test_a_name_is_suggested_only_when_it_is_near(name: str, near: str | None) -> None:
+    assert find_near(name, NAMES) == near
+
+
+def test_a_section_lists_what_it_has() -> None:
+    with pytest.raises(ConfigError) as error:
+        override(CAKE, ["oven.zzz=1"])
+    assert str(error.value) == (
+        "unknown setting oven.zzz; none of oven has a name like it; choose one of degrees, fan, "
+        "mode"
+    )
 
 
 def test_nearest_looks_at_the_whole_and_at_the_last_part() -> None:

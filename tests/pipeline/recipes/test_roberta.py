@@ -123,6 +123,9 @@ def test_unknown_recipe_names_the_nearest() -> None:
     with pytest.raises(ConfigError) as error:
         recipe("roberta_lage")
     assert str(error.value) == "unknown recipe 'roberta_lage'; did you mean roberta_large?"
+    with pytest.raises(ConfigError) as error:
+        recipe("gpt2")
+    assert str(error.value) == "unknown recipe 'gpt2'; `tenfold recipes` lists them all"
 
 
 @pytest.mark.parametrize("file", RECIPE_FILES, ids=lambda file: file.name)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
-from pipeline.config.run import Run
-from pipeline.config.settings import override
+from pipeline.config import data_settings
+from pipeline.config.run import Data, Run
+from pipeline.config.schema import Legacy
+from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.errors import ConfigError, DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
@@ -68,3 +71,43 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
     other.manifest = replace(small.manifest, sequence_length=24)
     with pytest.raises(ConfigError, match=re.escape(unread)):
         check_lengths(tiny("phases.0.sequence_length=24"), [long, other, small])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterData(Data):
+    blanks: Annotated[int, Legacy(0)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterRun(Run):
+    """As a later version may have it."""
+
+    data: LaterData
+
+
+def test_shards_from_before_a_setting_have_its_legacy_value(
+    lesson: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And shards with another value fit no run with the legacy value, though that is not stored."""
+    old, new = Dataset.open(lesson), Dataset.open(lesson)
+    new.manifest = replace(new.manifest, data=new.manifest.data | {"blanks": 3})
+    run = recipe("roberta_tiny")
+    same = from_dict(LaterRun, to_dict(run))
+    other = override(same, ["data.blanks=3"])
+    with pytest.raises(DataError, match=r"data\.blanks=3, which this version does not know"):
+        check_shards(run, [new], "")
+    monkeypatch.setattr(data_settings, "Data", LaterData)
+    check_shards(same, [old], "")
+    check_shards(other, [new], "")
+    with pytest.raises(DataError, match=r"prepared with data\.blanks=0, the run asks 3;"):
+        check_shards(other, [old], "")
+    with pytest.raises(DataError, match=r"prepared with data\.blanks=3, the run asks 0;"):
+        check_shards(same, [new], "")
+
+
+def test_an_absent_setting_of_shards_is_named(lesson: Path) -> None:
+    damaged = Dataset.open(lesson)
+    kept = {name: value for name, value in damaged.manifest.data.items() if name != "seed"}
+    damaged.manifest = replace(damaged.manifest, data=kept)
+    with pytest.raises(DataError, match=r"was prepared without data\.seed, the run asks 0;"):
+        check_shards(recipe("roberta_tiny"), [damaged], "")

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
 
-from pipeline.config.settings import override, to_dict
+from pipeline.config.run import Data, Optimizer, Run
+from pipeline.config.schema import Legacy
+from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
+from pipeline.training.run_directory import run_json as run_json
 from pipeline.training.run_directory.run_json import (
     FREE_SETTINGS,
     Record,
@@ -104,6 +108,64 @@ def test_a_checkpoint_of_another_run_is_named(dataset: Dataset, tmp_path: Path) 
     assert refusal(True, "optimizer.peak_lr=0.5", data_0="abc") == ""
     assert refusal(False, "optimizer.peak_lr=0.5").startswith("optimizer.peak_lr=0.5, this one")
     assert refusal(False, data_0="abc").startswith("data-0 abc, this one has ")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterData(Data):
+    blanks: Annotated[int, Legacy(0)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterOptimizer(Optimizer):
+    momentum: Annotated[float, Legacy(0.5)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterRun(Run):
+    """As a later version may have it: a setting more in two sections."""
+
+    data: LaterData
+    optimizer: LaterOptimizer
+
+
+def test_a_run_from_before_a_setting_opens_resumes_and_forks(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = record(dataset)
+    old.write(tmp_path)
+    checkpoint = SimpleNamespace(run=to_dict(old.run), fingerprints=old.fingerprints)
+    monkeypatch.setattr(run_json, "Run", LaterRun)
+    found = read_record(tmp_path)
+    assert (found.run.data.blanks, found.run.optimizer.momentum) == (0, 0.5)  # type: ignore[attr-defined]
+    assert read_run(tmp_path / "run.json") == found.run
+    now = from_dict(LaterRun, to_dict(old.run))
+    check_same(found, now, [dataset], tmp_path)
+    for forked in (False, True):
+        check_source(checkpoint, replace(old, run=now), tmp_path, forked)  # type: ignore[arg-type]
+    changed = override(now, ["optimizer.momentum=0.25"])
+    with pytest.raises(CheckpointError, match=r"begun with optimizer.momentum=0.5, now it is 0.25"):
+        check_same(found, changed, [dataset], tmp_path)
+    with pytest.raises(CheckpointError, match=r"optimizer.momentum=0.5, this one has 0.25"):
+        check_source(checkpoint, replace(old, run=changed), tmp_path, False)  # type: ignore[arg-type]
+
+
+def test_a_run_json_of_a_later_version_is_refused(dataset: Dataset, tmp_path: Path) -> None:
+    now = from_dict(LaterRun, to_dict(recipe("roberta_tiny")))
+    replace(record(dataset), run=now).write(tmp_path)
+    for read in (lambda: read_record(tmp_path), lambda: read_run(tmp_path / "run.json")):
+        with pytest.raises(ConfigError, match=r"^unknown setting data.blanks; "):
+            read()
+
+
+def test_an_absent_setting_without_a_legacy_value_is_named(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    record(dataset).write(tmp_path)
+    content = json.loads((tmp_path / "run.json").read_text())
+    del content["run"]["data"]["seed"]
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match=r"^missing settings: data.seed; every setting must be"):
+        read_record(tmp_path)
 
 
 def test_damaged_or_missing(tmp_path: Path) -> None:

@@ -1,0 +1,204 @@
+"""What the annotations of the settings say, and whether values obey them.
+
+A config is a tree of frozen dataclasses. A field is a bool, int, float, str, Literal of strings,
+another dataclass (a section), or a tuple of any length of one (a list). `Annotated` adds marks: the
+`Range` of a number, and the `Legacy` value of a setting that came later. A section whose values can
+exclude each other has a method `contradictions`. `check` runs where the whole tree is built
+(`__post_init__`), and reports all problems in one error.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Protocol,
+    TypeGuard,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
+
+from pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The legal values of a number; on its field: `Annotated[float, Range("[0, 1)")]`."""
+
+    interval: str
+    """As errors print it: a square bracket includes its end, a round one excludes it."""
+
+    @property
+    def in_words(self) -> str:
+        """The interval in words where it has one end."""
+        low, high = self.interval[1:-1].split(", ")
+        if high != "inf":
+            return f"in {self.interval}"
+        return f"of at least {low}" if self.interval[0] == "[" else f"above {low}"
+
+    def __contains__(self, value: float) -> bool:
+        low, high = (_bound(text) for text in self.interval[1:-1].split(", "))
+        above = value >= low if self.interval[0] == "[" else value > low
+        below = value <= high if self.interval[-1] == "]" else value < high
+        return above and below
+
+
+@dataclass(frozen=True, slots=True)
+class Legacy:
+    """What a file means that was written before the setting existed: `Annotated[int, Legacy(0)]`.
+
+    For a setting that is added to released code. `from_dict` reads its absence as this value, and
+    fingerprints leave it out while it has this value, so old runs open and old shards stay valid.
+    It is not a default: recipes name every setting.
+    """
+
+    value: bool | int | float | str | tuple[()]
+
+
+Count = Annotated[int, Range("[1, inf)")]
+CountOrZero = Annotated[int, Range("[0, inf)")]
+Share = Annotated[float, Range("[0, 1]")]
+Seed = Annotated[int, Range("[0, 2**63)")]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the annotation of a field says."""
+
+    kind: Any
+    """The annotation without its marks: a type, a Literal or a tuple."""
+    range: Range | None
+    """None for what is not a number."""
+    legacy: Legacy | None
+    """None for a setting that every file must name."""
+
+
+@runtime_checkable
+class HasRules(Protocol):
+    """A section whose values can exclude each other."""
+
+    def contradictions(self) -> Iterator[str]:
+        """One message each: what, the values as path=value, the remedy.
+
+        Values may be out of range here, which `check` reports, but all numbers are finite.
+        """
+
+
+def check(config: DataclassInstance) -> None:
+    """Raise one ConfigError with every number that is out of range and every contradiction.
+
+    A contradiction that names a number out of range is skipped: that number has to change anyway,
+    and the remedy may be wrong for it.
+    """
+    sections = list(_sections(config))
+    wrong = {
+        prefix + name: f"{prefix}{name}={value} is out of range; choose one in "
+        f"{setting.range.interval}"
+        for prefix, section in sections
+        for name, setting in fields_of(type(section)).items()
+        if setting.range is not None and (value := getattr(section, name)) not in setting.range
+    }
+    problems = list(wrong.values())
+    if all(map(math.isfinite, _numbers(sections))):
+        for _, section in sections:
+            if isinstance(section, HasRules):
+                problems += (each for each in section.contradictions() if not _names(each, wrong))
+    refuse(problems)
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Raise one ConfigError with all problems, if there are any."""
+    if len(problems) == 1:
+        raise ConfigError(problems[0])
+    if problems:
+        raise ConfigError(f"the settings have {len(problems)} problems; fix each:", problems)
+
+
+def settings_of(kind: type[DataclassInstance], prefix: str = "") -> dict[str, Setting]:
+    """Dotted path -> what its annotation says, for every setting of a tree, in field order."""
+    found: dict[str, Setting] = {}
+    for name, setting in fields_of(kind).items():
+        path = prefix + name
+        found |= (
+            settings_of(setting.kind, path + ".") if is_section(setting.kind) else {path: setting}
+        )
+    return found
+
+
+def setting_types(kind: type[DataclassInstance]) -> dict[str, Any]:
+    """Dotted path -> annotation, for every setting of a tree of dataclasses, in field order."""
+    return {path: setting.kind for path, setting in settings_of(kind).items()}
+
+
+def legacy_values(kind: type[DataclassInstance]) -> dict[str, object]:
+    """Dotted path -> the value that its absence means, for every setting that has one."""
+    return {
+        path: setting.legacy.value
+        for path, setting in settings_of(kind).items()
+        if setting.legacy is not None
+    }
+
+
+def entry_type(hint: object) -> type[DataclassInstance] | None:
+    """The dataclass of a list's entries, None for what is not a list."""
+    if get_origin(hint) is tuple and is_section(found := get_args(hint)[0]):
+        return found
+    return None
+
+
+@functools.cache
+def fields_of(kind: type[DataclassInstance]) -> Mapping[str, Setting]:
+    """Name -> what its annotation says, for the fields of one section."""
+    found = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        bare, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        by_kind = {type(mark): mark for mark in marks}
+        found[name] = Setting(bare, by_kind.get(Range), by_kind.get(Legacy))
+    return found
+
+
+def _sections(
+    config: DataclassInstance, prefix: str = ""
+) -> Iterator[tuple[str, DataclassInstance]]:
+    """Every section with the prefix of its paths, entries of lists included, the whole one last."""
+    for name, setting in fields_of(type(config)).items():
+        value = getattr(config, name)
+        if is_section(setting.kind):
+            yield from _sections(value, f"{prefix}{name}.")
+        elif entry_type(setting.kind):
+            for index, entry in enumerate(value):
+                yield from _sections(entry, f"{prefix}{name}.{index}.")
+    yield prefix, config
+
+
+def _names(message: str, paths: Iterable[str]) -> bool:
+    """Whether a message shows the value of one of these settings."""
+    return any(re.search(rf"(?<![\w.]){re.escape(path)}=", message) for path in paths)
+
+
+def _numbers(sections: Iterable[tuple[str, DataclassInstance]]) -> Iterator[float]:
+    for _, section in sections:
+        for name in fields_of(type(section)):
+            if isinstance(value := getattr(section, name), float):
+                yield value
+
+
+def is_section(hint: object) -> TypeGuard[type[DataclassInstance]]:
+    """Whether an annotation is a dataclass."""
+    return isinstance(hint, type) and is_dataclass(hint)
+
+
+def _bound(text: str) -> float:
+    base, power, exponent = text.partition("**")
+    return int(base) ** int(exponent) if power else float(text)

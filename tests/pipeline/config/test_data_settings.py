@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+import pytest
+
+import pipeline.config.data_settings
+from pipeline.config.data_settings import (
+    READ_TIME_FIELDS,
+    Data,
+    Masks,
+    Segments,
+    all_shard_settings,
+    max_predictions,
+    prediction_count,
+    prepared_settings,
+    shard_settings,
+)
+from pipeline.config.schema import Legacy, Range
+from pipeline.config.settings import fingerprint, from_dict, override, to_dict
+from pipeline.errors import ConfigError, DataError
+from pipeline.recipes import recipe
+
+RUN = recipe("roberta_base")
+GOLDEN = "e56b4278f265595f"
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (
+            "data.lower_case=true",
+            "data.lower_case=true does not go with data.tokenizer=byte-bpe, which keeps every "
+            "byte; set it to false, or data.tokenizer to wordpiece or unigram",
+        ),
+        (
+            "data.segments.label=order",
+            "data.segments.label=order needs two segments, data.format=full_sentences has none to "
+            "compare; set data.format to one of segment_pair, sentence_pair, or "
+            "data.segments.label=none",
+        ),
+        (
+            "data.format=single_segment data.segments.label=next",
+            "data.segments.label=next needs two segments, data.format=single_segment has none to "
+            "compare; set data.format to one of segment_pair, sentence_pair, or "
+            "data.segments.label=none",
+        ),
+        (
+            "data.format=segment_pair data.sequence_length=5",
+            "data.sequence_length=5 has no room for two segments of data.format=segment_pair; "
+            "set 6 or more",
+        ),
+        (
+            "data.format=sentence_pair data.segments.draws=2",
+            "data.segments.draws=2 would store the same rows of data.format=sentence_pair again "
+            "and again; set it to 1, or choose segment_pair, sentence_pair with "
+            "data.segments.label=next, or single_segment with data.segments.short_share > 0",
+        ),
+        (
+            "data.masking=electra",
+            "data.masking=electra shows no random ids: set data.masks.random_share=0.1 to 0 "
+            "(its paper keeps 15 %)",
+        ),
+        (
+            "data.mask_mode=per-epoch",
+            "data.mask_mode=per-epoch does not go with data.duplicates=10: static stores 1 mask, "
+            "duplicates 1 or more, per-epoch none (0); change one of them",
+        ),
+        (
+            "data.duplicates=0",
+            "data.mask_mode=duplicates does not go with data.duplicates=0: static stores 1 mask, "
+            "duplicates 1 or more, per-epoch none (0); change one of them",
+        ),
+        (
+            "data.masks.random_share=0.3",
+            "data.masks.mask_share=0.8 and data.masks.random_share=0.3 add up to more than 1; "
+            "lower one",
+        ),
+        (
+            "data.mask_mode=static",
+            "data.mask_mode=static does not go with data.duplicates=10: static stores 1 mask, "
+            "duplicates 1 or more, per-epoch none (0); change one of them",
+        ),
+        (
+            "data.reader=read",
+            "data.reader=read reads whole blocks, data.order=global needs single rows; "
+            "set data.order=blocks or data.reader=mmap",
+        ),
+    ],
+)
+def test_data_that_contradicts_itself_is_refused(settings: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        override(RUN, settings.split())
+    assert str(error.value) == message
+
+
+def test_shard_settings_leave_out_only_how_shards_are_read() -> None:
+    settings = shard_settings(RUN.data)
+    names = {path.split(".")[0] for path in settings}
+    unread = {"segments"}  # by full sentences, see below
+    assert names | unread | set(READ_TIME_FIELDS) == {field.name for field in fields(Data)}
+    assert not set(settings) & set(READ_TIME_FIELDS)
+    read_otherwise = override(RUN, ["data.order=blocks", "data.reader=read"])
+    assert shard_settings(read_otherwise.data) == settings
+    assert shard_settings(override(RUN, ["data.seed=1"]).data) != settings
+
+
+def test_shard_settings_hold_the_lengths_that_the_scheme_draws() -> None:
+    def of(*settings: str) -> dict[str, object]:
+        return shard_settings(override(RUN, settings).data)
+
+    assert of("data.masks.max_ngram=2", "data.masks.span_p=0.5") == of()
+    assert of("data.masking=whole_word") == of() | {"masking": "whole_word"}
+    assert of("data.masking=ngram") == of() | {"masking": "ngram", "masks.max_ngram": 3}
+    spans = {"masking": "span", "masks.span_p": 0.2, "masks.max_span": 10}
+    assert of("data.masking=span") == of() | spans
+
+
+def test_shard_settings_hold_what_the_format_reads() -> None:
+    def of(*settings: str) -> set[str]:
+        found = shard_settings(override(RUN, settings).data)
+        return {path for path in found if path.startswith("segments.")}
+
+    assert of() == of("data.format=doc_sentences", "data.segments.short_share=0.2") == set()
+    assert of("data.format=single_segment") == {"segments.short_share", "segments.draws"}
+    assert of("data.format=sentence_pair") == {"segments.label", "segments.draws"}
+    assert of("data.format=segment_pair") == {
+        f"segments.{field.name}" for field in fields(Segments)
+    }
+
+
+def test_fingerprint_of_shard_settings_is_golden() -> None:
+    """Another value disowns every shard that users have prepared: change it on purpose only."""
+    assert fingerprint(shard_settings(RUN.data)) == GOLDEN
+
+
+@pytest.mark.parametrize(
+    "text_tokens, mask_rate, count",
+    [
+        (510, 0.15, 77),  # 76.5 rounds up
+        (126, 0.15, 19),  # 18.9
+        (10, 0.15, 2),  # 1.5 rounds up
+        (9, 0.15, 1),  # 1.35
+        (1, 0.15, 1),  # at least one
+        (1, 0.999, 1),
+        (510, 0.4, 204),
+        (65_533, 0.15, 9_830),  # 9829.95
+    ],
+)
+def test_prediction_count(text_tokens: int, mask_rate: float, count: int) -> None:
+    assert prediction_count(text_tokens, mask_rate) == count
+
+
+def test_max_predictions_counts_all_but_two_special_tokens() -> None:
+    assert max_predictions(RUN.data) == 77
+    assert max_predictions(recipe("roberta_tiny").data) == 5
+
+
+def test_max_predictions_of_spans_rounds_up() -> None:
+    """ceil(0.15 x 30) = 5, ceil(0.15 x 40) = 6, ceil(0.15 x 31) = 5."""
+    for length, count in ((32, 5), (42, 6), (33, 5)):
+        data = override(RUN, ["data.masking=span", f"data.sequence_length={length}"]).data
+        assert max_predictions(data) == count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterMasks(Masks):
+    """As a later version may have it: one more setting, which `masking=span` does not read."""
+
+    decay: Annotated[float, Range("[0, 1]"), Legacy(0.5)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterData(Data):
+    masks: LaterMasks
+    blanks: Annotated[int, Legacy(0)]
+
+
+def later(blanks: int, decay: float) -> LaterData:
+    """RUN's data, as a version with two more settings opens it from a stored file."""
+    stored = to_dict(RUN.data)
+    stored["masks"]["decay"] = decay
+    return from_dict(LaterData, stored | {"blanks": blanks})
+
+
+def test_a_later_setting_changes_the_fingerprint_only_beyond_its_legacy_value() -> None:
+    old = from_dict(LaterData, to_dict(RUN.data))
+    assert old == later(0, 0.5)
+    assert shard_settings(old) == shard_settings(RUN.data)
+    assert fingerprint(shard_settings(old)) == GOLDEN
+    new = later(2, 0.5)
+    assert shard_settings(new) == shard_settings(RUN.data) | {"blanks": 2}
+    nested = later(0, 0.25)
+    assert shard_settings(nested) == shard_settings(RUN.data) | {"masks.decay": 0.25}
+    marks = {fingerprint(shard_settings(data)) for data in (old, new, nested)}
+    assert len(marks) == 3
+
+
+def test_a_manifest_without_a_later_setting_means_its_legacy_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manifest = shard_settings(RUN.data)
+    assert prepared_settings(manifest, "shards") == all_shard_settings(RUN.data)
+    monkeypatch.setattr(pipeline.config.data_settings, "Data", LaterData)
+    assert prepared_settings(manifest, "shards") == all_shard_settings(later(0, 0.5))
+    assert prepared_settings(manifest, "shards") != all_shard_settings(later(2, 0.5))
+    stored = shard_settings(later(2, 0.25))
+    assert prepared_settings(stored, "shards") == all_shard_settings(later(2, 0.25))
+
+
+def test_a_manifest_of_a_later_version_is_refused() -> None:
+    with pytest.raises(DataError) as error:
+        prepared_settings(shard_settings(later(2, 0.5)), "shards/x")
+    assert str(error.value) == (
+        "shards/x was prepared with data.blanks=2, which this version does not know; use the "
+        "version that prepared it, or prepare the text again with this one"
+    )

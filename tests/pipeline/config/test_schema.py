@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import pytest
+
+from pipeline.config.schema import (
+    HasRules,
+    Legacy,
+    Range,
+    Setting,
+    check,
+    entry_type,
+    legacy_values,
+    setting_types,
+    settings_of,
+)
+from pipeline.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Oven:
+    degrees: Annotated[float, Range("[50, 300)")]
+    minutes: Annotated[int, Range("[1, inf)"), Legacy(30)]
+
+    def contradictions(self) -> Iterator[str]:
+        if self.degrees > 200 and self.minutes > 60:
+            yield f"oven.degrees={self.degrees} for {self.minutes} minutes burns it; lower it"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guest:
+    slices: Annotated[int, Range("[0, 2**3]")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Party:
+    mode: Literal["tea", "dinner"]
+    oven: Oven
+    guests: tuple[Guest, ...]
+    music: Annotated[bool, Legacy(False)]
+
+    def contradictions(self) -> Iterator[str]:
+        if self.mode == "tea" and len(self.guests) > 1:
+            yield f"mode=tea is for one guest, there are {len(self.guests)}; set mode=dinner"
+
+
+def party(degrees: float = 180.0, minutes: int = 40, *slices: int, mode: str = "tea") -> Party:
+    return Party(
+        mode=mode,  # type: ignore[arg-type]
+        oven=Oven(degrees=degrees, minutes=minutes),
+        guests=tuple(Guest(slices=each) for each in slices),
+        music=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "interval, inside, outside",
+    [
+        ("[0, 1]", [0, 0.5, 1], [-1e-9, 1.1]),
+        ("(0, 1)", [1e-300], [0, 1, float("nan")]),
+        ("[261, 2**32)", [261, 2**32 - 1], [260, 2**32]),
+        ("[1, inf)", [1, 10**30], [0, float("inf"), float("nan")]),
+    ],
+)
+def test_a_range_includes_square_ends_alone(
+    interval: str, inside: list[float], outside: list[float]
+) -> None:
+    assert all(value in Range(interval) for value in inside)
+    assert not any(value in Range(interval) for value in outside)
+
+
+def test_a_range_in_words() -> None:
+    words = [Range(interval).in_words for interval in ("[0, 1)", "[1, inf)", "(0, inf)")]
+    assert words == ["in [0, 1)", "of at least 1", "above 0"]
+
+
+def test_settings_are_the_leaves_in_field_order() -> None:
+    assert settings_of(Party) == {
+        "mode": Setting(Literal["tea", "dinner"], None, None),
+        "oven.degrees": Setting(float, Range("[50, 300)"), None),
+        "oven.minutes": Setting(int, Range("[1, inf)"), Legacy(30)),
+        "guests": Setting(tuple[Guest, ...], None, None),
+        "music": Setting(bool, None, Legacy(False)),
+    }
+    assert list(setting_types(Party)) == ["mode", "oven.degrees", "oven.minutes", "guests", "music"]
+    assert setting_types(Party)["oven.minutes"] is int
+    assert legacy_values(Party) == {"oven.minutes": 30, "music": False}
+    assert (entry_type(tuple[Guest, ...]), entry_type(int)) == (Guest, None)
+
+
+def test_a_legacy_value_is_not_a_default() -> None:
+    with pytest.raises(TypeError, match="minutes"):
+        Oven(degrees=180.0)  # type: ignore[call-arg]
+
+
+def test_what_is_legal_passes() -> None:
+    check(party(299.9, 60, 8))
+    assert isinstance(party(), HasRules) and not isinstance(Guest(slices=1), HasRules)
+
+
+@pytest.mark.parametrize(
+    "found, problems",
+    [
+        (party(300), ["oven.degrees=300 is out of range; choose one in [50, 300)"]),
+        (party(180, 40, 9), ["guests.0.slices=9 is out of range; choose one in [0, 2**3]"]),
+        (party(250, 90), ["oven.degrees=250 for 90 minutes burns it; lower it"]),
+        (party(180, 40, 1, 1), ["mode=tea is for one guest, there are 2; set mode=dinner"]),
+        (
+            party(250, 90, 0, -1),
+            [
+                "guests.1.slices=-1 is out of range; choose one in [0, 2**3]",
+                "oven.degrees=250 for 90 minutes burns it; lower it",
+                "mode=tea is for one guest, there are 2; set mode=dinner",
+            ],
+        ),
+        (  # a rule about a number out of range adds nothing
+            party(300, 90, 0, 1),
+            [
+                "oven.degrees=300 is out of range; choose one in [50, 300)",
+                "mode=tea is for one guest, there are 2; set mode=dinner",
+            ],
+        ),
+        (  # rules need not calculate with what is not a number
+            party(float("inf"), 90, 0, 1),
+            ["oven.degrees=inf is out of range; choose one in [50, 300)"],
+        ),
+    ],
+)
+def test_all_problems_are_in_one_error(found: Party, problems: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        check(found)
+    if len(problems) == 1:
+        assert str(error.value) == problems[0]
+        assert error.value.problems == ()
+    else:
+        title = f"the settings have {len(problems)} problems; fix each:"
+        assert str(error.value).split("\n  ") == [title, *problems]
+        assert error.value.problems == tuple(problems)

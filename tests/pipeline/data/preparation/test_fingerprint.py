@@ -1,0 +1,36 @@
+"""What the fingerprint of shards is of; that shards follow it: tests/pipeline/test_prepare.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Annotated
+
+from pipeline.config.run import Data
+from pipeline.config.schema import Legacy
+from pipeline.config.settings import fingerprint, from_dict, to_dict
+from pipeline.data.preparation.fingerprint import shard_identity
+from pipeline.recipes import recipe
+
+VOCABULARY = SimpleNamespace(sha256="ab" * 32)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterData(Data):
+    """As a later version may have it."""
+
+    blanks: Annotated[int, Legacy(0)]
+
+
+def mark(data: Data) -> str:
+    return fingerprint(shard_identity(data, [], VOCABULARY, "fast", "none"))  # type: ignore[arg-type]
+
+
+def test_a_later_setting_changes_the_fingerprint_only_beyond_its_legacy_value() -> None:
+    data = recipe("roberta_base").data
+    same = from_dict(LaterData, to_dict(data))
+    other = from_dict(LaterData, to_dict(data) | {"blanks": 3})
+    assert mark(same) == mark(data)
+    assert mark(other) != mark(data)
+    identity = shard_identity(other, [], VOCABULARY, "fast", "none")  # type: ignore[arg-type]
+    assert identity["data"]["blanks"] == 3
