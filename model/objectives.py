@@ -66,7 +66,7 @@ class LossPart:
     """First word of its sums and metrics."""
     weight: float
     per: Literal["predictions", "pairs", "tokens", "boundaries"]
-    """What it is a mean over: a field of `pipeline.loading.micro_batch.Counts`."""
+    """What it is a mean over: a field of `pipeline.loading.micro_batch.LossCounts`."""
 
 
 class Objective(Protocol):

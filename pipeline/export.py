@@ -15,7 +15,7 @@ from pipeline.data.shards.manifest import VALIDATION
 from pipeline.errors import CheckpointError, ConfigError, run_command
 from pipeline.loading.dataset import Dataset
 from pipeline.training.planning.phases import check_shards
-from pipeline.training.run_directory.run_json import Record, read_record
+from pipeline.training.run_directory.run_json import RunRecord, read_record
 from pipeline.training.validation.evaluate import validation_loader
 from pipeline.training.weights.folders import SavedRun, check_folder, load_run, write_folder
 
@@ -41,7 +41,7 @@ def main() -> None:
     print(f"{output}")
 
 
-def open_validation(saved: SavedRun, record: Record, given: Path | None) -> Dataset:
+def open_validation(saved: SavedRun, record: RunRecord, given: Path | None) -> Dataset:
     """The run's first dataset, where it was or where it is said to be now."""
     directory = given or record.directories[0]
     if given is None and not directory.is_dir():

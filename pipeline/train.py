@@ -1,8 +1,8 @@
 """Shards -> a trained model: `python -m pipeline.train roberta_tiny --data SHARDS --output RUN`.
 
-Alone, or the same command under torchrun or deepspeed. It goes on by itself when RUN has a
-checkpoint, on any number of processes and at any ZeRO stage. SIGTERM or SIGUSR1 makes it save,
-write RUN/INTERRUPTED and exit with code 75.
+Runs alone, or under torchrun or deepspeed. If RUN has a checkpoint, the same command resumes from
+it, on any number of processes and at any ZeRO stage. On SIGTERM or SIGUSR1 it saves, writes
+RUN/INTERRUPTED and exits with code 75.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 
 from tqdm import tqdm
 
-from model.hugging_face import logical_parameters
+from model.hugging_face import Model, logical_parameters
 from pipeline.data.shards.held_out import check_held_out
 from pipeline.data.shards.manifest import TRAIN, VALIDATION
 from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
@@ -26,24 +26,25 @@ from pipeline.loading.sigbus import announce_bus_errors
 from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster.deepspeed_config import deepspeed_dict
-from pipeline.training.cluster.engine import initialize
+from pipeline.training.cluster.engine import ZeroEngine, initialize
 from pipeline.training.cluster.launcher import LauncherWatch
 from pipeline.training.cluster.ranks import (
     Cluster,
+    Deadline,
     StopRequest,
+    ending_with_lost_ranks,
     launched_rank,
-    outlived,
-    spoken_once,
+    reported_once,
 )
 from pipeline.training.cluster.watchdog import Watchdog
-from pipeline.training.deadline import Deadline
 from pipeline.training.feed import Feed
 from pipeline.training.job import Job, parse, read_job
-from pipeline.training.leaving_out import found_at_start, without
 from pipeline.training.loop import Trainer
+from pipeline.training.loss_watch import LossWatch
 from pipeline.training.planning.phases import Phase, check_lengths, check_shards, make_phases
-from pipeline.training.planning.plan import attention_name
-from pipeline.training.progress import Progress, begin, restore
+from pipeline.training.planning.plan import Plan, attention_name
+from pipeline.training.progress import Progress, restore, start_progress
+from pipeline.training.recovery import Recovery, exclude_shards, find_damaged_at_start
 from pipeline.training.run_directory.layout import (
     INTERRUPTED,
     claim,
@@ -53,22 +54,53 @@ from pipeline.training.run_directory.layout import (
 )
 from pipeline.training.run_directory.metrics import Metrics
 from pipeline.training.run_directory.profile import PROFILE, Trace
-from pipeline.training.run_directory.run_json import Record, check_same, check_source, read_record
+from pipeline.training.run_directory.run_json import (
+    RunRecord,
+    check_same,
+    check_source,
+    read_record,
+)
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers, host_name
-from pipeline.training.spikes import LossWatch
 from pipeline.training.validation.validator import Validator
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.initial_weights import begin_with, check_beginning
 
+warn = partial(tqdm.write, file=sys.stderr)
+
 
 @dataclass(frozen=True, slots=True)
-class Data:
-    """What a run reads."""
+class RunData:
+    """The datasets of a run."""
 
     train: tuple[Dataset, ...]
     """In the order of --data."""
     phases: tuple[Phase, ...]
-    """With the datasets of each, both splits."""
+    """Each with its datasets of both splits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where a run starts or resumes."""
+
+    record: RunRecord
+    feed: Feed
+    progress: Progress
+    checkpoint: Checkpoint | None
+    """None if the run has none yet and does not fork another one."""
+    forked: bool
+    """Whether the checkpoint is that of --from."""
+    interrupted: bool
+    """Whether the last job stopped early."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the first phase: the engine divides by its micro-batches in all phases, as
+        another divisor would round differently."""
+        return self.feed.phases[0].plan
+
+    def is_done(self, last_step: int) -> bool:
+        """Whether the run has nothing left to do."""
+        return self.progress.step >= last_step and not self.forked and not self.interrupted
 
 
 def main() -> None:
@@ -77,79 +109,84 @@ def main() -> None:
     stop.listen()
     launcher = LauncherWatch(stop)
     launcher.start()
-    with spoken_once(launched_rank()):
+    with reported_once(launched_rank()):
         job = read_job(arguments)
         if arguments.dry_run:
             dry_run(job)
             return
     cluster = Cluster.join()
     launcher.has_met = True
-    with outlived(cluster.rank):
+    with ending_with_lost_ranks(cluster.rank):
         interrupted = train(job, cluster, stop)
         cluster.leave()
     sys.exit(EXIT_INTERRUPTED if interrupted else 0)
 
 
-def dry_run(job: Job) -> None:
-    """Print what would be done, write nothing."""
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    data = open_data(job, "", world_size)
-    if launched_rank() == 0:
-        if job.init:
-            tokenizer = data.train[0].directory / "tokenizer"
-            model = build_model(job.run, job.run.seed)
-            print("\n".join(begin_with(model, job.init, tokenizer, job.new).lines))
-        print_start(job, data.phases)
-        plan = data.phases[0].plan
-        settings = deepspeed_dict(
-            job.run, job.deepspeed,
-            rows=plan.rows, accumulation=plan.accumulation, world_size=world_size,
-        )  # fmt: skip
-        print(f"DeepSpeed: {settings}")
-
-
 def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
-    """Train, or go on training; True when asked to stop before the end. Collective."""
-    first = cluster.rank == 0
+    """Train a new run or resume one. Returns whether it stopped early. Collective."""
     with ExitStack() as held:
-        with cluster.agreed():
-            if first:
-                held.enter_context(claim(job.output))
-        with cluster.agreed():
-            record, data = prepare(job, cluster)
-            unfinished = (job.output / INTERRUPTED).exists()
-        with cluster.agreed():
-            if first:
-                mark_ready(job.output)
-            checkpoint, forked = open_checkpoint(job, cluster)
-            if checkpoint:
-                check_source(checkpoint.state, record, checkpoint.directory, forked)
-        progress = begin(checkpoint, record, forked)
-        progress = without(progress, data.train, found_at_start(data.train, cluster), cluster)
-        if not forked and progress.step >= job.last_step and not unfinished:
-            if first:
-                print(f"{job.output} is at step {progress.step:,} already; nothing to do")
+        claim_directory(job, cluster, held)
+        start = open_start(job, cluster)
+        if start.is_done(job.last_step):
+            if cluster.rank == 0:
+                print(f"{job.output} is at step {start.progress.step:,} already; nothing to do")
             return False
-        if forked and checkpoint:
-            record = replace(record, begun_from=str(checkpoint.directory.resolve()))
-            if first:
-                how = "on" if progress.sequences else "other data, from their beginning,"
-                print(f"begins with {checkpoint.directory} and reads {how} in a run of its own")
-        feed = Feed(data.phases, data.train, cluster, progress)
-        trainer = build(job, cluster, stop, record, feed, progress, checkpoint, held)
-        with cluster.agreed():
-            if first:
-                print_start(job, data.phases)
-                print_example(feed.loader, feed.reading(progress).sequences, progress.step)
+        model, start = initialize_model(job, cluster, start)
+        engine = build_engine(job, cluster, start, model)
+        metrics = open_metrics(job, cluster, start, held)
+        saver = build_saver(job, cluster, start, metrics)
+        held.callback(saver.close)
+        trainer = build_trainer(job, cluster, stop, start, engine, saver, metrics)
+        held.callback(trainer.trace.close)
+        held.enter_context(trainer.watchdog)
+        print_start(job, cluster, start)
         interrupted = trainer.train(job.last_step)
-        trainer.engine.close()
-        if first:
+        engine.close()
+        if cluster.rank == 0:
             finish(job, trainer, interrupted)
     return interrupted
 
 
-def prepare(job: Job, cluster: Cluster) -> tuple[Record, Data]:
-    """Open the data and say what the run is; errors when either does not fit RUN or the ranks."""
+def claim_directory(job: Job, cluster: Cluster, held: ExitStack) -> None:
+    """Hold RUN until `held` is closed. Collective."""
+    with cluster.agreed():
+        if cluster.rank == 0:
+            held.enter_context(claim(job.output))
+
+
+def open_start(job: Job, cluster: Cluster) -> Start:
+    """Open the data and the checkpoint; an error if they do not fit the run. Collective."""
+    with cluster.agreed():
+        record, data = open_run(job, cluster)
+        interrupted = (job.output / INTERRUPTED).exists()
+    with cluster.agreed():
+        if cluster.rank == 0:
+            mark_ready(job.output)
+        checkpoint, forked = open_checkpoint(job, cluster)
+        if checkpoint:
+            check_source(checkpoint.state, record, checkpoint.directory, forked)
+    progress = start_progress(checkpoint, record, forked)
+    damaged = find_damaged_at_start(data.train, cluster)
+    progress = exclude_shards(progress, data.train, damaged, cluster)
+    if forked and checkpoint:
+        record = replace(record, begun_from=str(checkpoint.directory.resolve()))
+        if cluster.rank == 0:
+            reads = "its data" if progress.sequences else "other data from the first sequence"
+            print(f"starts a new run from {checkpoint.directory} and reads {reads}")
+    if job.run.data.reader == "mmap":
+        announce_bus_errors()
+    return Start(
+        record=record,
+        feed=Feed(data.phases, data.train, cluster, progress),
+        progress=progress,
+        checkpoint=checkpoint,
+        forked=forked,
+        interrupted=interrupted,
+    )
+
+
+def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
+    """Open the data and make the run's record; errors if these do not fit RUN or the ranks."""
     earlier = read_record(job.output) if has_checkpoints(job.output) else None
     sha256 = earlier.tokenizer_sha256 if earlier else ""
     data = open_data(job, sha256, cluster.world_size, cluster.rank == 0)
@@ -159,18 +196,21 @@ def prepare(job: Job, cluster: Cluster) -> tuple[Record, Data]:
             check_beginning(earlier.initial_weights, job.init)
     attention = attention_name(job.run, cluster.device.type)
     plans = [phase.plan.to_dict() for phase in data.phases]
-    record = Record.of(job.run, plans, data.train, attention)
+    record = RunRecord.of(job.run, plans, data.train, attention)
     if earlier:
-        begun = earlier.begun_from, earlier.initial_weights
-        record = replace(record, begun_from=begun[0], initial_weights=begun[1])
+        record = replace(
+            record, begun_from=earlier.begun_from, initial_weights=earlier.initial_weights
+        )
     return record, data
 
 
-def open_data(job: Job, tokenizer_sha256: str, world_size: int, check_files: bool = True) -> Data:
-    """The datasets of --data, by phases; an error when they are not what the run asks for.
+def open_data(
+    job: Job, tokenizer_sha256: str, world_size: int, check_files: bool = True
+) -> RunData:
+    """The datasets of --data, by phases; an error if they do not fit the run.
 
-    check_files: also whether files have their sizes, and whether a directory trains on what another
-    one holds out; for one process of a run.
+    check_files: also check the sizes of files, and whether one directory trains on documents that
+    another holds out; for one process of a run.
     """
     skips = job.run.data.damaged == "skip"
     train = tuple(Dataset.open(path, TRAIN, check_files, skips) for path in job.directories)
@@ -180,11 +220,11 @@ def open_data(job: Job, tokenizer_sha256: str, world_size: int, check_files: boo
         check_held_out([(dataset.directory, dataset.manifest) for dataset in train])
     validation = tuple(Dataset.open(path, VALIDATION, False) for path in job.directories)
     stage = job.deepspeed.stage(job.run.precision)
-    return Data(train, make_phases(job.run, world_size, stage, train, validation))
+    return RunData(train, make_phases(job.run, world_size, stage, train, validation))
 
 
 def open_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool]:
-    """What to begin with, and whether that forks another run. Collective."""
+    """The checkpoint to start from, and whether it is another run's (--from). Collective."""
     checkpoint, messages = open_latest(job.output, cluster)
     forked = checkpoint is None and job.fork is not None
     if checkpoint is None and job.fork is not None:
@@ -199,69 +239,85 @@ def open_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool
     return checkpoint, forked
 
 
-def build(
-    job: Job,
-    cluster: Cluster,
-    stop: StopRequest,
-    record: Record,
-    feed: Feed,
-    progress: Progress,
-    checkpoint: Checkpoint | None,
-    held: ExitStack,
-) -> Trainer:
-    """Model, engine, loaders and metrics, as the checkpoint left them. Collective."""
-    run = job.run
-    plan = feed.phases[0].plan  # also later: the engine divides by its micro-batches, which rounds
-    if run.data.reader == "mmap":
-        announce_bus_errors()
-    model = build_model(run, run.seed)
+def initialize_model(job: Job, cluster: Cluster, start: Start) -> tuple[Model, Start]:
+    """The model with the recipe's weights, or those of --init, which the record then names.
+
+    Collective.
+    """
+    model = build_model(job.run, job.run.seed)
     with cluster.agreed():
-        if job.init and not checkpoint:
-            begun = begin_with(model, job.init, feed.datasets[0].directory / "tokenizer", job.new)
-            record = replace(record, initial_weights=begun.described)
+        if job.init and not start.checkpoint:
+            tokenizer = start.feed.datasets[0].directory / "tokenizer"
+            weights = begin_with(model, job.init, tokenizer, job.new)
+            start = replace(start, record=replace(start.record, initial_weights=weights.described))
             if cluster.rank == 0:
-                print("\n".join(begun.lines))
+                print("\n".join(weights.lines))
+    return model, start
+
+
+def build_engine(job: Job, cluster: Cluster, start: Start, model: Model) -> ZeroEngine:
+    """The model under ZeRO with its optimizer, restored from the checkpoint. Collective."""
     logical = logical_parameters(model)
     if cluster.device.type == "cuda":
         model.to(cluster.device)
         for encoder in model.encoders():
             encoder.compile_layers()
+    plan = start.plan
     with cluster.agreed():
         engine = initialize(
-            model, run, job.deepspeed, logical, rows=plan.rows, accumulation=plan.accumulation
+            model, job.run, job.deepspeed, logical, rows=plan.rows, accumulation=plan.accumulation
         )
     with cluster.agreed():
-        if checkpoint:
-            restore(engine, checkpoint)
+        if start.checkpoint:
+            restore(engine, start.checkpoint)
+    return engine
+
+
+def open_metrics(job: Job, cluster: Cluster, start: Start, held: ExitStack) -> Metrics | None:
+    """Write run.json and open the metrics until `held` is closed; rank 0 only. Collective."""
     metrics = None
-    tell = partial(tqdm.write, file=sys.stderr)
     with cluster.agreed():
         if cluster.rank == 0:
-            record.write(job.output)
-            metrics = Metrics(job.output, progress.step, tell)
+            start.record.write(job.output)
+            metrics = Metrics(job.output, start.progress.step, warn)
             held.callback(metrics.close)
-    own = checkpoint is not None and checkpoint.directory.is_relative_to(job.output)
-    saver = Saver(
+    return metrics
+
+
+def build_saver(job: Job, cluster: Cluster, start: Start, metrics: Metrics | None) -> Saver:
+    """Saves the checkpoints of the run; no checkpoint is published before its metrics."""
+    is_own = start.checkpoint and start.checkpoint.directory.is_relative_to(job.output)
+    return Saver(
         job.output,
         cluster,
-        keep=run.checkpoint.keep,
-        keep_every=run.checkpoint.keep_every,
-        saved_step=progress.step if own else -1,
-        parameters=plan.parameters,
+        keep=job.run.checkpoint.keep,
+        keep_every=job.run.checkpoint.keep_every,
+        saved_step=start.progress.step if is_own else -1,
+        parameters=start.plan.parameters,
         before_publishing=metrics.sync if metrics else lambda: None,
-        tell=tell,
+        tell=warn,
     )
-    held.callback(saver.close)
-    trace = Trace(job.output / PROFILE if job.profile and cluster.rank == 0 else None)
-    held.callback(trace.close)
-    # a fork that reads other data from their beginning has other losses too
-    recent = checkpoint.state.recent_losses if checkpoint and progress.sequences else ()
-    watchdog = held.enter_context(Watchdog(cluster.rank, run.logging.hang_seconds))
-    begins = [phase.begin for phase in feed.phases]
-    losses = LossWatch(run.spikes, cluster.device, recent, begins)
+
+
+def build_trainer(
+    job: Job,
+    cluster: Cluster,
+    stop: StopRequest,
+    start: Start,
+    engine: ZeroEngine,
+    saver: Saver,
+    metrics: Metrics | None,
+) -> Trainer:
+    """The training loop with all its parts. Collective."""
+    run, feed, checkpoint = job.run, start.feed, start.checkpoint
+    # a fork that reads other data from the first sequence has other losses too
+    recent = checkpoint.state.recent_losses if checkpoint and start.progress.sequences else ()
+    losses = LossWatch(run.spikes, cluster.device, recent, [phase.begin for phase in feed.phases])
     stop.deadline = Deadline(job.hours, lambda: saver.seconds)
+    watchdog = Watchdog(cluster.rank, run.logging.hang_seconds)
+    hosts = cluster.gather(host_name())
     return Trainer(
-        record=record,
+        record=start.record,
         feed=feed,
         cluster=cluster,
         engine=engine,
@@ -270,37 +326,67 @@ def build(
         ),
         stop=stop,
         metrics=metrics,
-        progress=progress,
-        losses=losses,
-        stragglers=Stragglers(
-            cluster.gather(host_name()), job.output, ForwardClock(cluster.device)
+        progress=start.progress,
+        recovery=Recovery(
+            run=run, cluster=cluster, engine=engine, feed=feed, saver=saver, stop=stop,
+            losses=losses,
         ),
+        stragglers=Stragglers(hosts, job.output, ForwardClock(cluster.device)),
         saver=saver,
         watchdog=watchdog,
-        trace=trace,
-    )
+        trace=Trace(job.output / PROFILE if job.profile and cluster.rank == 0 else None),
+    )  # fmt: skip
 
 
-def print_start(job: Job, phases: Sequence[Phase]) -> None:
-    """The plan of each phase, in words."""
+def dry_run(job: Job) -> None:
+    """Print the plan and write nothing."""
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    data = open_data(job, "", world_size)
+    if launched_rank() != 0:
+        return
+    if job.init:
+        tokenizer = data.train[0].directory / "tokenizer"
+        model = build_model(job.run, job.run.seed)
+        print("\n".join(begin_with(model, job.init, tokenizer, job.new).lines))
+    print_plans(job, data.phases)
+    plan = data.phases[0].plan
+    settings = deepspeed_dict(
+        job.run, job.deepspeed,
+        rows=plan.rows, accumulation=plan.accumulation, world_size=world_size,
+    )  # fmt: skip
+    print(f"DeepSpeed: {settings}")
+
+
+def print_start(job: Job, cluster: Cluster, start: Start) -> None:
+    """Print the plans and an example of what the run reads next; rank 0 only. Collective."""
+    with cluster.agreed():
+        if cluster.rank == 0:
+            print_plans(job, start.feed.phases)
+            sequences = start.feed.reading(start.progress).sequences
+            print_example(start.feed.loader, sequences, start.progress.step)
+
+
+def print_plans(job: Job, phases: Sequence[Phase]) -> None:
+    """Print the plan of each phase, and warn of what is doubtful."""
     print(f"{job.run.name} -> {job.output}")
+    indent = "    " if len(phases) > 1 else "  "
     for phase in phases:
         if len(phases) > 1:
             print(f"  {phase.words}")
         for line in phase.plan.lines():
-            print(f"  {'  ' * (len(phases) > 1)}{line}")
+            print(f"{indent}{line}")
     for advice in job.advice:
         print(f"warning: {advice}", file=sys.stderr)
 
 
 def finish(job: Job, trainer: Trainer, interrupted: bool) -> None:
-    """Say how it ended, in files and in words."""
+    """Draw the loss curve, mark an interrupted run and print how to continue."""
     step = trainer.progress.step
     if trainer.metrics:
         trainer.metrics.draw()
     if interrupted:
         mark_interrupted(job.output, step)
-        print(f"interrupted at step {step:,} and saved; run the same command again to go on")
+        print(f"interrupted at step {step:,} and saved; run the same command again to resume")
     else:
         print(f"{job.output} is at step {step:,} of {job.run.steps:,}")
         print(f"next: python -m pipeline.export {job.output} --output DIR")

@@ -194,7 +194,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spikes:
-    """What counts as a spike of the loss, and what is done about it, see `training.spikes`."""
+    """What counts as a spike of the loss, and what is done about it, see `training.recovery`."""
 
     deviations: NotNegative
     """Standard deviations, by a robust estimate, above the usual loss; 0 looks for no spikes."""

@@ -27,7 +27,7 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.loading import decode
 from pipeline.loading.dataset import READ_THREADS, Dataset
 from pipeline.loading.line_packing import Laid, one_a_line, packed
-from pipeline.loading.micro_batch import NO_EXTRAS, Batch, Counts, Extras, Form
+from pipeline.loading.micro_batch import NO_EXTRAS, Batch, Extras, Form, LossCounts
 from pipeline.loading.order import Located, Order, Share
 from pipeline.loading.prefetch import in_background
 
@@ -45,7 +45,7 @@ class Step:
     """Sequences of all steps before this one."""
     sequences: int
     """Sequences of this step over all ranks; fewer than G only in the last step of one pass."""
-    counts: Counts
+    counts: LossCounts
     """Of this rank, for `training.step_count`."""
     samples: Located
     """This rank's sequences, in the order of the samples."""
@@ -56,7 +56,7 @@ class Step:
 
 
 NO_STEP = Step(
-    number=0, consumed=0, sequences=0, counts=Counts(0, 0, 0),
+    number=0, consumed=0, sequences=0, counts=LossCounts(0, 0, 0),
     samples=Located(*(np.empty(0, np.int64) for _ in range(3))), accumulation=0, batches=iter(()),
 )  # fmt: skip
 """Stands for a step that cannot be read; it is never made."""

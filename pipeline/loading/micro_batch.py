@@ -21,7 +21,7 @@ from pipeline.loading.order import Located
 from pipeline.loading.sampling_noise import draws
 
 
-class Counts(NamedTuple):
+class LossCounts(NamedTuple):
     """What there is to learn from; each part of a loss is a mean over one of these."""
 
     predictions: int
@@ -54,7 +54,7 @@ class Batch:
     """[K] 1 for used slots, 0 for the rest: sum the loss with these, never divide by K."""
     row_weights: torch.Tensor
     """[R] 1 for sequences, 0 for filling."""
-    counts: Counts
+    counts: LossCounts
     samples: Located
     """Where the sequences come from; filling is left out."""
     cu_seqlens: torch.Tensor | None = None
@@ -74,7 +74,7 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all sequences, see `Counts`."""
+        """Tokens of all sequences, see `LossCounts`."""
         return self.counts.tokens
 
     @property
@@ -101,7 +101,7 @@ class Extras:
     """What only some objectives ask of a loader."""
 
     most_targets: int = 0
-    """Of a span, so that `Counts.boundaries` is counted; 0 counts none."""
+    """Of a span, so that `LossCounts.boundaries` is counted; 0 counts none."""
     draws_seed: int | None = None
     """Of `Batch.draws`; None for no draws."""
 
@@ -163,11 +163,11 @@ class Form:
         """Whether a batch needs what `batches.resolve` calls details."""
         return self.documents or self.pairs
 
-    def counts(self, records: IntArray) -> Counts:
+    def counts(self, records: IntArray) -> LossCounts:
         """What there is to learn from `records` [n, RECORD_FIELDS]."""
         tokens = records[:, decode.TOKENS]
         labelled = (records[:, decode.LABEL] >= 0) & (tokens > 0) if self.pairs else tokens[:0]
-        return Counts(
+        return LossCounts(
             predictions=int(records[:, decode.PREDICTIONS].sum()),
             tokens=int(tokens.sum()),
             pairs=int(labelled.sum()),

@@ -1,5 +1,4 @@
-"""A command line of `pipeline.train` -> the job it asks for, checked as far as it can be without
-data."""
+"""The command line of `pipeline.train` -> a job, with all checks that need no data."""
 
 from __future__ import annotations
 
@@ -21,33 +20,33 @@ from pipeline.training.weights.initial_weights import NEW
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is asked for."""
+    """What a command line asks for."""
 
     run: Run
     deepspeed: DeepSpeedFile
     directories: tuple[Path, ...]
-    """Of the shards."""
+    """Directories of shards, of --data."""
     output: Path
     last_step: int
-    """Where to end: --stop-at, or the run's last step."""
+    """The step to end at: --stop-at, or the run's last step."""
     fork: Path | None
-    """--from: the checkpoint to begin with when the output has none."""
+    """--from: the checkpoint to start from if the output has none."""
     init: Path | None
-    """--init: the folder whose weights to begin with then."""
+    """--init: the model folder whose weights to start from if the output has no checkpoint."""
     new: frozenset[str]
-    """--new: what of the model is not that folder's."""
+    """--new: parts of the model that do not come from that folder."""
     hours: float
-    """--hours: of wall time that it may take, infinity for no limit."""
+    """--hours: limit of wall time, infinity for none."""
     profile: bool
-    """--profile: whether a few steps are traced."""
+    """--profile: whether to trace a few steps."""
     advice: tuple[str, ...]
-    """What is doubtful about it."""
+    """Warnings about doubtful choices."""
 
 
 def read_job(arguments: argparse.Namespace) -> Job:
-    """The job of a command line; ConfigError for one that makes no sense."""
+    """The job of a command line. Raises ConfigError for contradictory options."""
     if (arguments.recipe is None) == (arguments.run is None):
-        raise ConfigError("give a recipe's name or --run run.json, one of them")
+        raise ConfigError("give either a recipe's name or --run run.json")
     if arguments.run is not None:
         given = read_run(arguments.run)
         run = override(given, arguments.set)
@@ -60,13 +59,15 @@ def read_job(arguments: argparse.Namespace) -> Job:
             f"[1, steps={run.steps}]"
         )
     if not arguments.hours > 0:
-        raise ConfigError(f"--hours {arguments.hours:g} is no time to train; give more than 0")
+        raise ConfigError(
+            f"--hours must be positive, got {arguments.hours:g}; give a number above 0"
+        )
     if arguments.init and arguments.fork:
         raise ConfigError(
-            "--init begins a run with weights, --from with another run's checkpoint; give one"
+            "--init starts a run from weights, --from from another run's checkpoint; give one"
         )
     if arguments.new and not arguments.init:
-        raise ConfigError("--new says what is not that of --init MODEL_DIR; give that too")
+        raise ConfigError("--new names what does not come from --init MODEL_DIR; give --init too")
     deepspeed = read_deepspeed_file(arguments.ds)
     return Job(
         run=run,
@@ -87,13 +88,13 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(
         prog="python -m pipeline.train",
-        description="Train a model from shards. Run the same command again to go on where it was. "
+        description="Train a model from shards. Run the same command again to resume. "
         "With several processes: torchrun --nproc-per-node N -m pipeline.train ..., or "
         "deepspeed --num_gpus N --module pipeline.train ...",
     )
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help=", ".join(RECIPES))
     parser.add_argument(
-        "--run", type=Path, metavar="FILE", help="instead of a recipe: the run.json of another run"
+        "--run", type=Path, metavar="FILE", help="the run.json of another run, instead of a recipe"
     )
     parser.add_argument(
         "--data",
@@ -110,7 +111,8 @@ def parse() -> argparse.Namespace:
         "--ds",
         default="zero1",
         metavar="NAME",
-        help="how memory is spent: a file of ds_configs by name, or any by path (default: zero1)",
+        help="DeepSpeed file that says how memory is used: a name in ds_configs, or a path "
+        "(default: zero1)",
     )
     parser.add_argument(
         "--set",
@@ -123,27 +125,27 @@ def parse() -> argparse.Namespace:
         "--stop-at",
         type=int,
         metavar="STEP",
-        help="end there with a checkpoint; the schedule stays that of the whole run",
+        help="stop at this step and save; the schedule remains that of the whole run",
     )
     parser.add_argument(
         "--hours",
         type=float,
         default=math.inf,
         metavar="H",
-        help="stop before H hours have passed as if asked to: saved, INTERRUPTED, exit code 75",
+        help="stop before H hours have passed: save, write INTERRUPTED, exit with code 75",
     )
     parser.add_argument(
         "--from",
         dest="fork",
         type=Path,
         metavar="RUN/STEP",
-        help="begin a new run with the weights and optimizer of another run's checkpoint",
+        help="start a new run from the weights and optimizer of another run's checkpoint",
     )
     parser.add_argument(
         "--init",
         type=Path,
         metavar="MODEL_DIR",
-        help="begin a new run with the weights of a folder of transformers of the recipe's family",
+        help="start a new run from the weights of a transformers folder of the recipe's family",
     )
     parser.add_argument(
         "--new",
@@ -151,13 +153,14 @@ def parse() -> argparse.Namespace:
         default=[],
         choices=NEW,
         metavar="PART",
-        help="with --init: what is not the folder's. vocabulary: tokens that both have keep their "
-        "rows, the others begin as the recipe says; generator: ELECTRA's begins anew",
+        help="with --init: parts that do not come from the folder. vocabulary: tokens in both "
+        "vocabularies keep their rows, the other rows are initialized by the recipe; generator: "
+        "ELECTRA's generator is initialized by the recipe",
     )
     parser.add_argument(
         "--profile", action="store_true", help="trace a few steps into RUN/profile, for Perfetto"
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan, write nothing, end")
-    # deepspeed's launcher adds this; the environment says it too
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and write nothing")
+    # deepspeed's launcher adds this; we read it from the environment
     parser.add_argument("--local_rank", help=argparse.SUPPRESS)
     return parser.parse_args()

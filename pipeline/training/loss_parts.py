@@ -1,6 +1,6 @@
-"""Sums of the parts of a loss, and what they are means over -> the loss, and what is reported.
+"""Sums and counts of the parts of a loss -> the loss, and its metrics.
 
-Counts are those of the global batch, the same on every rank; sums are of a micro-batch, of a rank's
+Counts are those of the global batch, the same on every rank. Sums are of a micro-batch, of a rank's
 part of a step, or of all ranks together.
 """
 
@@ -14,18 +14,19 @@ from torch import Tensor
 
 from model.objectives import LossPart, Sums
 from model.replaced_tokens import area_under_curve
-from pipeline.loading.micro_batch import Counts
+from pipeline.loading.micro_batch import LossCounts
 
 RATIOS = {
     "mask_loss": ("mask_loss", "mask_count"),
     "rtd_precision": ("rtd_found", "rtd_suspected"),
     "rtd_recall": ("rtd_found", "rtd_replaced"),
 }
-"""Further metrics: the sum and what it is divided by, another one; where the objective has them."""
+"""Further metrics: the names of two sums, the first divided by the second; if the objective has
+them."""
 
 
-def loss_sum(parts: Sequence[LossPart], sums: Sums, counts: Counts) -> Tensor:
-    """The loss times `first_count`: of one part alone, of weight 1, it is that part's own sum."""
+def loss_sum(parts: Sequence[LossPart], sums: Sums, counts: LossCounts) -> Tensor:
+    """The loss times `first_count`; for a single part of weight 1, that part's sum."""
     first, *others = parts
     loss = sums[f"{first.name}_loss"] * first.weight
     for part in others:
@@ -34,12 +35,12 @@ def loss_sum(parts: Sequence[LossPart], sums: Sums, counts: Counts) -> Tensor:
     return loss
 
 
-def first_count(parts: Sequence[LossPart], counts: Counts) -> int:
-    """What the first part is a mean over, 1 where there is nothing."""
+def first_count(parts: Sequence[LossPart], counts: LossCounts) -> int:
+    """The count that the first part is a mean over; 1 if it is 0."""
     return _count(parts[0], counts)
 
 
-def part_metrics(parts: Sequence[LossPart], sums: Sums, counts: Counts) -> dict[str, float]:
+def part_metrics(parts: Sequence[LossPart], sums: Sums, counts: LossCounts) -> dict[str, float]:
     """loss, PART_loss and PART_accuracy of each part, RATIOS and rtd_auc; sums: over all ranks."""
     found = {"loss": float(loss_sum(parts, sums, counts)) / first_count(parts, counts)}
     for part in parts:
@@ -56,21 +57,21 @@ def part_metrics(parts: Sequence[LossPart], sums: Sums, counts: Counts) -> dict[
 
 
 def add(total: Sums, sums: Sums) -> None:
-    """Add detached sums to `total` in float64, which begins as an empty dict."""
+    """Add detached sums to `total` in float64; total: an empty dict at first."""
     for name, value in sums.items():
         value = value.detach().double()
         total[name] = total[name] + value if name in total else value
 
 
 def pack(sums: Sums) -> Tensor:
-    """All sums in one vector, on the CPU; for an all-reduce."""
+    """All sums in one vector on the CPU, for an all-reduce."""
     if not sums:
         return torch.zeros(0, dtype=torch.float64)
     return torch.cat([value.flatten() for value in sums.values()]).cpu().double()
 
 
 def unpack(vector: Tensor, like: Sums) -> Sums:
-    """The inverse of `pack`."""
+    """The inverse of `pack`; like: sums of the same names and shapes."""
     parts = torch.split(vector, [value.numel() for value in like.values()])
     return {
         name: part.view(value.shape)
@@ -78,6 +79,6 @@ def unpack(vector: Tensor, like: Sums) -> Sums:
     }
 
 
-def _count(part: LossPart, counts: Counts) -> int:
+def _count(part: LossPart, counts: LossCounts) -> int:
     count: int = getattr(counts, part.per)
-    return max(1, count)  # a step whose shards are all left out has none
+    return max(1, count)  # 0 in a step whose shards are all excluded

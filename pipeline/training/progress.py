@@ -1,7 +1,7 @@
-"""How far a run is, and the way between that and a checkpoint's state.
+"""How far a run is, and its conversion to and from the state of a checkpoint.
 
-Three numbers lead the run: step (schedule), sequences of each length (data) and the optimizer's
-updates (bias correction). The others are counted for the reports.
+Three numbers determine the run: the step (schedule), the sequences of each length (data) and the
+optimizer's updates (bias correction). The others are counted for reports.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from pipeline.loading.dataset import LeftOut
 from pipeline.loading.loader import Step
 from pipeline.training.checkpoints.data_position import Readings, reading_of, with_reading
 from pipeline.training.checkpoints.read import Checkpoint, State
-from pipeline.training.cluster.engine import Engine
-from pipeline.training.run_directory.run_json import Record
+from pipeline.training.cluster.engine import ZeroEngine
+from pipeline.training.run_directory.run_json import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """All numbers are since the run began, over all ranks."""
+    """All numbers count from the start of the run, over all ranks."""
 
     step: int = 0
     readings: Readings = ()
-    """Where the data of each sequence length goes on."""
+    """The position in the data of each sequence length."""
     tokens: int = 0
     predictions: int = 0
     skipped: int = 0
-    """Steps whose gradient was not finite, and changed nothing."""
+    """Steps whose gradient was not finite, so that they changed nothing."""
     skipped_in_a_row: int = 0
     spikes: int = 0
-    """Steps whose loss was one."""
+    """Steps with a loss spike."""
     rollbacks: int = 0
-    """Times that the run went back to a checkpoint because of one."""
+    """How often the run went back to a checkpoint because of a spike."""
     left_out: LeftOut = ()
-    """Shards that no row is read of: a row that would be is one of weight 0."""
+    """Excluded shards: their rows are read as rows of weight 0."""
 
     @property
     def sequences(self) -> int:
-        """Consumed."""
+        """Sequences read."""
         return sum(reading.sequences for reading in self.readings)
 
     @property
     def skipped_sequences(self) -> int:
-        """Places in the orders of samples that are not read."""
+        """Skipped places in the orders of samples."""
         return sum(end - begin for reading in self.readings for begin, end in reading.skipped)
 
     @classmethod
     def of(cls, state: State) -> Progress:
-        """That of a checkpoint."""
+        """The progress that a checkpoint stores."""
         return cls(
             step=state.step,
             readings=state.readings,
@@ -61,7 +61,7 @@ class Progress:
         )
 
     def after(self, step: Step, sequence_length: int, predictions: int, updated: bool) -> Progress:
-        """One step later, but for its tokens."""
+        """The progress after a step, without the step's tokens."""
         reading = reading_of(self.readings, sequence_length)
         read = reading._replace(sequences=reading.sequences + step.sequences)
         return replace(
@@ -74,8 +74,8 @@ class Progress:
         )
 
 
-def begin(checkpoint: Checkpoint | None, record: Record, forked: bool) -> Progress:
-    """Where the run goes on; a fork with other data reads them from their beginning."""
+def start_progress(checkpoint: Checkpoint | None, record: RunRecord, forked: bool) -> Progress:
+    """Where the run continues; a fork with other data reads these from the first sequence."""
     if checkpoint is None:
         return Progress()
     progress = Progress.of(checkpoint.state)
@@ -87,9 +87,9 @@ def begin(checkpoint: Checkpoint | None, record: Record, forked: bool) -> Progre
 
 
 def state_of(
-    progress: Progress, record: Record, engine: Engine, recent_losses: Iterable[float] = ()
+    progress: Progress, record: RunRecord, engine: ZeroEngine, recent_losses: Iterable[float] = ()
 ) -> State:
-    """What a checkpoint says besides tensors."""
+    """What a checkpoint stores besides tensors."""
     counters = asdict(replace(progress, readings=()))
     del counters["readings"]
     return State(
@@ -109,8 +109,8 @@ def state_of(
 
 
 @torch.no_grad()
-def restore(engine: Engine, checkpoint: Checkpoint) -> None:
-    """Weights, moments and update count of a checkpoint. Collective."""
+def restore(engine: ZeroEngine, checkpoint: Checkpoint) -> None:
+    """Load weights, moments and update count from a checkpoint. Collective."""
     for part in engine.optimizer.logical:
         saved = checkpoint.state.shapes.get(part.name)
         if saved != tuple(part.shape):

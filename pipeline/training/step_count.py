@@ -1,7 +1,7 @@
-"""What all ranks must know of a step before it is made, in one small all-reduce.
+"""What all ranks must know of a step before it runs, in one small all-reduce.
 
-Started when a step is known, a step ahead of its use: the result is then there when it is needed,
-and it is the same on every rank. Whole numbers only, so that no sum depends on its order.
+The all-reduce starts as soon as a step is known, one step ahead of its use, so that its result is
+ready when it is needed. Only whole numbers are summed, so that no sum depends on its order.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from pipeline.loading.micro_batch import Counts
+from pipeline.loading.micro_batch import LossCounts
 
 
 class StepResult(NamedTuple):
-    """What the ranks know of a step together."""
+    """What the ranks know of a step, summed up."""
 
-    counts: Counts
-    """Of all ranks."""
+    counts: LossCounts
+    """Sums over all ranks."""
     stopping: bool
-    """Whether one of them wants to stop."""
+    """Whether any rank requests a stop."""
     loss: int
-    """The sum of theirs."""
+    """Sum of the ranks' losses."""
     micro_batches: int
-    """The most that one of them has."""
+    """The largest number of any rank."""
 
 
 class StepCount:
-    """The counts of a step over all ranks, whether any of them wants to stop, and a loss.
+    """All-reduces the counts of a step, the stop requests and an earlier loss.
 
-    All travel in one small all-reduce; the most micro-batches of a rank in another beside it.
+    All of these take one all-reduce; the largest number of micro-batches takes another one.
     """
 
     def __init__(
         self, group: dist.ProcessGroup | None = None, device: torch.device | str = "cpu"
     ) -> None:
-        """group: None for the default; device: where it reduces (NCCL: the rank's GPU)."""
+        """group: None for the default; device: of the reduced tensors (NCCL: the rank's GPU)."""
         self.group = group
         self.device = device
         self._started: deque[tuple[torch.Tensor, torch.Tensor, list[dist.Work]]] = deque()
 
     def start(
-        self, counts: Counts, stop: bool = False, loss: int = 0, micro_batches: int = 1
+        self, counts: LossCounts, stop: bool = False, loss: int = 0, micro_batches: int = 1
     ) -> None:
-        """Begin a step of which this rank has `counts`; stop: this rank wants to stop.
+        """Start to share this rank's part of a step; stop: this rank requests a stop.
 
-        loss: of an earlier step on this rank, as `spikes.LossWatch.send` gives it; micro_batches:
-        of the step on this rank.
+        loss: this rank's loss of an earlier step, from `LossWatch.send`; micro_batches: number of
+        this rank's micro-batches of the step.
         """
         value = torch.tensor([int(stop), loss, *counts], device=self.device)
         most = torch.tensor([micro_batches], device=self.device)
@@ -59,16 +59,16 @@ class StepCount:
         self._started.append((value, most, works))
 
     def result(self) -> StepResult:
-        """Of the oldest step started, over all ranks."""
+        """The result of the oldest step that was started."""
         value, most, works = self._started.popleft()
         for work in works:
             work.wait()
         stops, loss, *counts = map(int, value.tolist())
         return StepResult(
-            counts=Counts(*counts), stopping=stops > 0, loss=loss, micro_batches=int(most)
+            counts=LossCounts(*counts), stopping=stops > 0, loss=loss, micro_batches=int(most)
         )
 
     def drain(self) -> None:
-        """Wait for what was started and nobody will ask for."""
+        """Wait for the started steps and drop their results."""
         while self._started:
             self.result()

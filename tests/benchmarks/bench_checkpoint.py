@@ -34,10 +34,11 @@ from model.hugging_face import logical_parameters
 from model.objectives import Inputs, MaskedLanguageModel
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
-from pipeline.training.checkpoints.read import Alone, State, open_checkpoint, open_latest, step_name
+from pipeline.training.checkpoints.read import State, open_checkpoint, open_latest, step_name
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
+from pipeline.training.cluster.ranks import Alone
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.planning.plan import encoder_config
 from tests.benchmarks.bench_training import Seconds

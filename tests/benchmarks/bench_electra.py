@@ -22,7 +22,7 @@ from model.hugging_face import Model
 from model.objectives import Inputs, MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import prediction_count
-from pipeline.loading.micro_batch import Counts
+from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
 from pipeline.training.loss_parts import loss_sum
 from pipeline.training.planning.plan import encoder_config, generator_config
@@ -64,7 +64,7 @@ def bench(name: str) -> None:
         ReplacedTokenModel(config, generator, weight=50.0, seed=0).train(),
         MaskedLanguageModel(config, seed=0).train(),
     )
-    counts = Counts(predictions, tokens, 0)
+    counts = LossCounts(predictions, tokens, 0)
 
     def step(model: Model) -> None:
         for parameter in model.parameters():

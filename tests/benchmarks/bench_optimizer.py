@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from pipeline.errors import run_command
-from pipeline.training.cluster.engine import Engine
+from pipeline.training.cluster.engine import ZeroEngine
 from pipeline.training.optimizer.cpu_update import CompiledUpdate
 from pipeline.training.optimizer.fragments import view
 from pipeline.training.optimizer.gpu_update import ForeachUpdate
@@ -55,7 +55,7 @@ has the norms reads it and the weight and writes that (16)."""
 class FusedAdamW(CompiledUpdate):
     """PyTorch's fused AdamW, with everything else as ours."""
 
-    def set_fragments(self, engine: Engine) -> None:
+    def set_fragments(self, engine: ZeroEngine) -> None:
         """Of an engine at stage 1, whose weights are in one flat tensor."""
         optimizer = engine.optimizer
         self.parts = [*optimizer._fragments]
@@ -90,7 +90,7 @@ class NaiveLamb(CompiledUpdate):
         return squares.sum(1, keepdim=True) * first
 
 
-def updates(engine: Engine) -> dict[str, tuple[str, Any]]:
+def updates(engine: ZeroEngine) -> dict[str, tuple[str, Any]]:
     """What is compared: the kind of the optimizer, and who does its arithmetic."""
     optimizer = engine.optimizer
     ours = optimizer._update
@@ -110,10 +110,10 @@ def updates(engine: Engine) -> dict[str, tuple[str, Any]]:
 
 
 Pair = tuple[Seconds, Seconds]
-"""Of `Engine.step`, and of what is ours in it."""
+"""Of `ZeroEngine.step`, and of what is ours in it."""
 
 
-def bench_steps(engine: Engine) -> dict[str, list[Pair]]:
+def bench_steps(engine: ZeroEngine) -> dict[str, list[Pair]]:
     """Rounds after one that warms up; every step has gradients of its own, as in training."""
     batch = {name: value[:, :8] for name, value in collated(1, 0).items()}
     batch["labels"][0, 1] = SPECIAL

@@ -25,7 +25,7 @@ from model.hugging_face import logical_parameters
 from model.objectives import Inputs
 from pipeline.config.run import Run
 from pipeline.errors import run_command
-from pipeline.loading.micro_batch import Counts
+from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
@@ -57,7 +57,7 @@ class Side:
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self.parts = model.parts
         self.inputs = inputs(run)
-        self.counts = Counts(len(self.inputs.positions_K), ROWS * LENGTH, ROWS)
+        self.counts = LossCounts(len(self.inputs.positions_K), ROWS * LENGTH, ROWS)
         self.engine = engines.initialize(
             model, run, read_deepspeed_file("zero0"), logical_parameters(model),
             rows=ROWS, accumulation=1,

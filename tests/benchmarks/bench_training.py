@@ -233,7 +233,7 @@ def print_peak() -> None:
 
 def our_engine(
     model: MaskedLanguageModel, rows: int, accumulation: int, stage: str = "zero1"
-) -> engines.Engine:
+) -> engines.ZeroEngine:
     """A ZeRO stage with AdamW on this process alone."""
     engines.init_distributed()
     return engines.initialize(
@@ -242,7 +242,7 @@ def our_engine(
     )  # fmt: skip
 
 
-def our_engine_micro_step(engine: engines.Engine, inputs: Inputs, accumulation: int) -> None:
+def our_engine_micro_step(engine: engines.ZeroEngine, inputs: Inputs, accumulation: int) -> None:
     engine.backward(engine(inputs)["mlm_loss"], accumulation * len(inputs.positions_K))
 
 
@@ -259,7 +259,7 @@ def adamw(model: torch.nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, lr=1e-4, betas=betas, eps=settings.eps, fused=True)
 
 
-def bench_engine(engine: engines.Engine) -> None:
+def bench_engine(engine: engines.ZeroEngine) -> None:
     """Steps of the engine and of a bare loop, interleaved by micro-batch."""
     model = our_model()
     optimizer = adamw(model)

@@ -27,7 +27,7 @@ from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.read import Checkpoint, State, open_checkpoint, step_name
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.training.cluster.engine import Engine, initialize
+from pipeline.training.cluster.engine import ZeroEngine, initialize
 from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import restore
@@ -43,13 +43,13 @@ LAYOUTS = {
 }
 
 
-def engine_of(file: DeepSpeedFile, cluster: Cluster, seed: int) -> Engine:
+def engine_of(file: DeepSpeedFile, cluster: Cluster, seed: int) -> ZeroEngine:
     model = Toy(seed)
     rows = SEQUENCES // cluster.world_size
     return initialize(model, RUN, file, records(model), rows=rows, accumulation=1)
 
 
-def train(engine: Engine, cluster: Cluster, first: int, last: int) -> Iterator[float]:
+def train(engine: ZeroEngine, cluster: Cluster, first: int, last: int) -> Iterator[float]:
     """Steps after `first` up to `last`; the loss of each."""
     for step, (ids, weights) in enumerate(batches(SEQUENCES, last), 1):
         if step > first:
@@ -61,7 +61,7 @@ def train(engine: Engine, cluster: Cluster, first: int, last: int) -> Iterator[f
             yield float(cluster.total(loss.detach().reshape(1))) / count
 
 
-def save(engine: Engine, cluster: Cluster, folder: Path) -> Saver:
+def save(engine: ZeroEngine, cluster: Cluster, folder: Path) -> Saver:
     fragments = engine.optimizer.fragments()
     if engine.stage == 0:
         fragments = divide(fragments, cluster.rank, cluster.world_size)
@@ -76,7 +76,7 @@ def save(engine: Engine, cluster: Cluster, folder: Path) -> Saver:
     return saver
 
 
-def content(engine: Engine) -> dict[tuple[str, int], bytes]:
+def content(engine: ZeroEngine) -> dict[tuple[str, int], bytes]:
     """This rank's weights and moments."""
     return {
         (part.name, part.start): b"".join(tensor.numpy().tobytes() for tensor in part[2:])
@@ -84,7 +84,7 @@ def content(engine: Engine) -> dict[tuple[str, int], bytes]:
     }
 
 
-def stored(checkpoint: Checkpoint, engine: Engine) -> dict[tuple[str, int], bytes]:
+def stored(checkpoint: Checkpoint, engine: ZeroEngine) -> dict[tuple[str, int], bytes]:
     """The same as a checkpoint has it."""
     return {
         (part.name, part.start): b"".join(

@@ -27,9 +27,10 @@ from pipeline.loading import decode
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order, Share
 from pipeline.training.checkpoints.data_position import Reading
-from pipeline.training.checkpoints.read import Alone, open_checkpoint, step_name, verify
+from pipeline.training.checkpoints.read import open_checkpoint, step_name, verify
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster import processes
+from pipeline.training.cluster.ranks import Alone
 from pipeline.training.optimizer.optimizer import FragmentState
 from tests.pipeline.conftest import (
     LONG,
@@ -98,7 +99,9 @@ def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
         output, errors = process.communicate(timeout=900)
     assert process.returncode == 0, output + errors
     assert "going on after step 10" in output
-    assert re.search(r"error: rank 0 on \S+ lost another rank \(.*\): look at what", errors), errors
+    assert re.search(r"error: rank 0 on \S+ lost another rank \(.*\): look at the last", errors), (
+        errors
+    )
     assert "Traceback" not in errors.split("torch/distributed")[0]
     assert tensors(run, STEPS) == tensors(trained / "2x8-long", STEPS)
     assert lines(run) == lines(trained / "2x8-long")
@@ -379,7 +382,7 @@ def test_a_full_disk_is_told_and_training_goes_on(arguments: Arguments, small_di
         filler.unlink()
         _, errors = process.communicate(timeout=900)
     assert process.returncode == 0, errors
-    expected = r"warning: step \d+ was not saved: .*(MB free|No space left).* training goes on"
+    expected = r"warning: step \d+ was not saved: .*(MB free|No space left).* training continues"
     assert re.search(expected, warning)
     assert len(tensors(run, STEPS)) == 2
     assert [line["step"] for line in lines(run)] == list(range(1, STEPS + 1))
@@ -394,7 +397,7 @@ def test_hours_end_a_run_as_a_signal_does(arguments: Arguments, tmp_path: Path) 
     assert (run / "INTERRUPTED").read_text() == "step 0\n"
     assert tensors(run, 0)
     assert launch(*command(arguments(run, "--hours", 0))).stderr == (
-        "error: --hours 0 is no time to train; give more than 0\n"
+        "error: --hours must be positive, got 0; give a number above 0\n"
     )
 
 

@@ -131,7 +131,7 @@ def test_a_fork_with_grown_data_reads_them_from_their_beginning(
     parts.insert(parts.index("--data") + 1, str(lesson))
     line = re.escape(f"the same command with --from {trained}/1x16 --output {trained}/1x16-2")
     with pytest.raises(CheckpointError, match=line):
-        train.prepare(job(monkeypatch, parts), alone())
+        train.open_run(job(monkeypatch, parts), alone())
 
 
 def test_killed_and_resumed_is_bit_identical(
@@ -295,10 +295,10 @@ def test_dry_run_writes_nothing(
 @pytest.mark.parametrize(
     ("extra", "settings", "message"),
     [
-        ([], {"optimizer__peak_lr": 0.1}, "was begun with optimizer.peak_lr=0.02, now it is 0.1"),
-        ([], {"steps": 21}, "was begun with steps=20, now it is 21"),
-        ([], {"encoder__dropout": 0.1}, "was begun with encoder.dropout=0.0, now it is 0.1"),
-        ([], {"batch__sequences": 8}, "was begun with batch.sequences=16, now it is 8"),
+        ([], {"optimizer__peak_lr": 0.1}, "was started with optimizer.peak_lr=0.02, now it is 0.1"),
+        ([], {"steps": 21}, "was started with steps=20, now it is 21"),
+        ([], {"encoder__dropout": 0.1}, "was started with encoder.dropout=0.0, now it is 0.1"),
+        ([], {"batch__sequences": 8}, "was started with batch.sequences=16, now it is 8"),
     ],
 )
 def test_another_run_in_the_same_directory_is_refused(
@@ -312,7 +312,7 @@ def test_another_run_in_the_same_directory_is_refused(
     chosen = {"encoder__dropout": 0} | settings
     asked = job(monkeypatch, arguments(trained / "1x16", *extra, **chosen))
     with pytest.raises(CheckpointError, match=re.escape(message)):
-        train.prepare(asked, alone())
+        train.open_run(asked, alone())
 
 
 def test_what_may_change_on_resume_may_change(
@@ -323,7 +323,7 @@ def test_what_may_change_on_resume_may_change(
         "checkpoint__keep": 1, "logging__every": 2,
     }  # fmt: skip
     asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0, **free))
-    record, data = train.prepare(asked, alone())
+    record, data = train.open_run(asked, alone())
     assert record.run == asked.run and data.phases[0].plan.accumulation == 4
 
 
@@ -332,7 +332,7 @@ def test_shards_of_another_recipe_or_tokenizer_are_refused(
 ) -> None:
     asked = job(monkeypatch, arguments(tmp_path / "run", data__masks__rate=0.2))
     with pytest.raises(DataError, match=r"prepared with data.masks.rate=0.15, the run asks 0.2"):
-        train.prepare(asked, alone())
+        train.open_run(asked, alone())
     asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
     with pytest.raises(DataError, match="prepared with tokenizer sha256"):
         train.open_data(asked, "0" * 64, 1)

@@ -1,8 +1,8 @@
-"""How far a run has read its shards: of each sequence length apart, as it has shards of each.
+"""How far a run has read its shards, for each sequence length separately.
 
-Phases of the same length go on where the one before stopped. With every step's batch known, this
-follows from the step alone; it is stored all the same, as a fork may have begun anew, or with
-another batch.
+A phase continues where the previous phase of the same length stopped. The position follows from the
+step, as the batch of every step is known. It is stored nevertheless: a fork may have started from
+the first sequence, or with another batch.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any, NamedTuple
 
 
 class Reading(NamedTuple):
-    """Of the shards of one sequence length."""
+    """The position in the shards of one sequence length."""
 
     sequence_length: int
     sequences: int = 0
-    """Consumed so far, which is also where it goes on."""
+    """Consumed so far, which is also the next position."""
     skipped: tuple[tuple[int, int], ...] = ()
-    """[begin, end) of places in the order that are not read, see `data.order`."""
+    """[begin, end) of places in the order that are skipped, see `data.order`."""
 
 
 Readings = tuple[Reading, ...]
-"""At most one of each length, the shortest first."""
+"""At most one per length, the shortest first."""
 
 
 def reading_of(readings: Readings, sequence_length: int) -> Reading:
-    """That of a length, at its beginning where nothing was read yet."""
+    """The reading of a length; of no sequences if nothing was read yet."""
     for reading in readings:
         if reading.sequence_length == sequence_length:
             return reading
@@ -34,23 +34,22 @@ def reading_of(readings: Readings, sequence_length: int) -> Reading:
 
 
 def with_reading(readings: Readings, reading: Reading) -> Readings:
-    """With another one of its length."""
+    """The readings with that of one length replaced."""
     others = [own for own in readings if own.sequence_length != reading.sequence_length]
     return tuple(sorted([*others, reading]))
 
 
-def skipped_in_words(readings: Readings) -> list[str]:
-    """The places that are not read; with their lengths where there are several."""
-    several = len(readings) > 1
-    return [
-        f"[{begin:,}, {end:,})" + f" of {reading.sequence_length}" * several
-        for reading in readings
-        for begin, end in reading.skipped
-    ]
+def describe_skipped(readings: Readings) -> list[str]:
+    """The skipped places, as [begin, end); with their sequence length if there are several."""
+    found = []
+    for reading in readings:
+        length = f" of {reading.sequence_length}" if len(readings) > 1 else ""
+        found += [f"[{begin:,}, {end:,}){length}" for begin, end in reading.skipped]
+    return found
 
 
 def from_json(values: Sequence[Sequence[Any]]) -> Readings:
-    """As JSON gives them back."""
+    """The readings from the values in JSON."""
     return tuple(
         Reading(length, sequences, tuple((begin, end) for begin, end in skipped))
         for length, sequences, skipped in values

@@ -1,14 +1,14 @@
-"""One rank's fragments <-> two safetensors files, and an index of what lies where in them.
+"""One rank's fragments <-> two safetensors files, and an index of their contents.
 
     weights-00003.safetensors    fp32 weights, tensors "NAME@START"
     optimizer-00003.safetensors  both moments, tensors "NAME@START.exp_avg" and ".exp_avg_sq"
-    index-00003.json             both files' sizes and hashes, and one line of facts a tensor
+    index-00003.json             both files' sizes and hashes, and an entry for every tensor
 
-NAME is a logical parameter's Hugging Face name, START the fragment's first element in it. Fragments
-of any ranks put together are the whole parameter: `read_range` reads any part of it.
+NAME is a logical parameter's Hugging Face name, START the fragment's first element in it. The
+fragments of all ranks make up the whole parameter: `read_range` reads any part of it.
 
-We write the safetensors format ourselves: hashes are of the bytes in memory, so that what a disk
-makes of them is found later, and a copy of a fragment at a time is all the memory it takes.
+We write the safetensors format ourselves. So hashes are those of the bytes in memory, which finds
+later damage on the disk, and writing takes no more memory than a copy of one fragment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pipeline.files import sync_directory
 from pipeline.training.optimizer.optimizer import FragmentState
 
 KINDS = ("weight", "exp_avg", "exp_avg_sq")
-"""What is stored of every element, each as fp32."""
+"""The values stored for every element, each as fp32."""
 ITEM_BYTES = 4
 PARAMETER_BYTES = len(KINDS) * ITEM_BYTES
 CHUNK_BYTES = 1 << 22
@@ -49,21 +49,21 @@ class StoredTensor:
     """One fragment's weights, or one of its moments."""
 
     name: str
-    """Of the logical parameter."""
+    """Name of the logical parameter."""
     kind: str
     """weight, exp_avg or exp_avg_sq."""
     start: int
-    """First element, in the flattened logical parameter."""
+    """First element in the flattened logical parameter."""
     numel: int
     file: str
     byte: int
-    """Where it begins in the file."""
+    """Offset in the file."""
     xxh3_64: str
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What one rank wrote."""
+    """The files and tensors that one rank wrote."""
 
     files: tuple[StoredFile, ...]
     tensors: tuple[StoredTensor, ...]
@@ -80,14 +80,14 @@ def file_names(rank: int) -> tuple[str, str]:
 
 
 def seal(values: Mapping[str, Any]) -> bytes:
-    """JSON whose last entry is the hash of all before it."""
+    """JSON whose last entry is the hash of the other entries."""
     body = json.dumps(values, indent=1, allow_nan=False)
     digest = xxhash.xxh3_64_hexdigest(body.encode())
     return json.dumps({**values, "xxh3_64": digest}, indent=1).encode() + b"\n"
 
 
 def unseal(path: Path) -> dict[str, Any]:
-    """The values of a sealed file; CheckpointError when one byte is not as it was written."""
+    """The values of a sealed file. Raises CheckpointError if any byte has changed."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -100,11 +100,11 @@ def unseal(path: Path) -> dict[str, Any]:
                 return values
     except ValueError:
         pass
-    raise CheckpointError(f"{path} is damaged: its hash is not that of its content")
+    raise CheckpointError(f"{path} is damaged: its hash does not match its content")
 
 
 def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> StoredFile:
-    """Write a file that is on disk when this returns."""
+    """Write a file and sync it to the disk."""
     digest = xxhash.xxh3_64()
     size = 0
     try:
@@ -121,7 +121,7 @@ def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> StoredFile:
 
 
 def write_fragments(directory: Path, rank: int, fragments: Iterable[FragmentState]) -> None:
-    """Write a rank's three files, the index last: once it has its name, all are on disk."""
+    """Write a rank's three files; the index gets its name last, once all of them are on disk."""
     weights_name, optimizer_name = file_names(rank)
     parts = sorted(
         (part for part in fragments if part.weight.numel()),
@@ -146,7 +146,7 @@ def write_fragments(directory: Path, rank: int, fragments: Iterable[FragmentStat
 
 
 def read_index(directory: Path, rank: int) -> Index:
-    """A rank's index; CheckpointError when it is missing or damaged."""
+    """A rank's index. Raises CheckpointError if it is missing or damaged."""
     values = unseal(directory / index_name(rank))
     return Index(
         tuple(StoredFile(**file) for file in values["files"]),
@@ -159,14 +159,14 @@ def in_order(
 ) -> dict[tuple[str, str], list[StoredTensor]]:
     """(name, kind) -> its fragments by `start`.
 
-    CheckpointError unless they cover every element of every logical parameter exactly once.
+    Raises CheckpointError unless they cover every element of every logical parameter exactly once.
     """
     found: dict[tuple[str, str], list[StoredTensor]] = {
         (name, kind): [] for name in shapes for kind in KINDS
     }
     for tensor in tensors:
         if (tensor.name, tensor.kind) not in found:
-            raise CheckpointError(f"{tensor.name} is no logical parameter of this run")
+            raise CheckpointError(f"{tensor.name} is not a logical parameter of this run")
         found[tensor.name, tensor.kind].append(tensor)
     for (name, kind), parts in found.items():
         parts.sort(key=lambda tensor: tensor.start)
@@ -192,10 +192,10 @@ def read_range(
     stop: int,
     trusted: set[tuple[str, int]],
 ) -> torch.Tensor:
-    """Elements [start, stop) of one kind of a logical parameter, out of its ordered fragments.
+    """Elements [start, stop) of one kind of a logical parameter, from its ordered fragments.
 
-    A fragment's hash is checked the first time that any of it is read; `trusted` collects (file,
-    byte) of those found right. CheckpointError names the file that is damaged.
+    A fragment's hash is checked when any part of it is first read; `trusted` collects (file, byte)
+    of the checked ones. Raises CheckpointError, with the file's name, if a fragment is damaged.
     """
     result = torch.empty(stop - start, dtype=torch.float32)
     target = _bytes(result)
@@ -215,14 +215,14 @@ def read_range(
 
 
 def describe(path: Path) -> StoredFile:
-    """The record of a small file as it lies there."""
+    """Size and hash of a small file on the disk."""
     content = path.read_bytes()
     digest = xxhash.xxh3_64_hexdigest(content)
     return StoredFile(file=path.name, bytes=len(content), xxh3_64=digest)
 
 
 def check_file(directory: Path, stored: StoredFile, *, content: bool) -> None:
-    """CheckpointError unless the file has the size, and where asked the hash, that it should."""
+    """Raises CheckpointError unless the file has its size and, with `content`, its hash."""
     path = directory / stored.file
     try:
         size = path.stat().st_size
@@ -240,7 +240,7 @@ def check_file(directory: Path, stored: StoredFile, *, content: bool) -> None:
 def divide(
     fragments: Iterable[FragmentState], rank: int, world_size: int
 ) -> Iterator[FragmentState]:
-    """A rank's share of fragments that all ranks have alike (stage 0): equal runs of elements."""
+    """A rank's share of fragments that are the same on all ranks (stage 0): equal ranges."""
     parts = list(fragments)
     total = sum(part.weight.numel() for part in parts)
     first, last = total * rank // world_size, total * (rank + 1) // world_size
@@ -257,7 +257,7 @@ def divide(
 def _safetensors(
     file: str, entries: Sequence[tuple[str, FragmentState, str]], stored: list[StoredTensor]
 ) -> Iterator[bytes | memoryview]:
-    """The parts of a safetensors file; what it holds is appended to `stored` as it goes."""
+    """The parts of a safetensors file; appends an entry to `stored` for each tensor."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     place = 0
     for key, part, kind in entries:

@@ -1,9 +1,10 @@
-"""All ranks' files in .step-00000100.tmp/ -> a checkpoint with a name; old ones go.
+"""All ranks' files in .step-00000100.tmp/ -> a published checkpoint; old ones are removed.
 
-Rank 0 alone does this. It waits until each rank has left its index there, which is each rank's last
-file, or a note of why it could not; finds every element of each parameter once; writes state.json,
-renames the directory, then `latest`, then removes what is not to be kept. A crash between any two
-of these leaves the checkpoints that were there, or the new one too, never half of one.
+Only rank 0 publishes. It waits until each rank has left its index there, which is each rank's last
+file, or a note of why it could not write; checks that every element of each parameter is there
+once; writes state.json, renames the directory, updates `latest`, then removes the checkpoints that
+are not kept. A crash between any two of these leaves the old checkpoints, or the new one as well,
+never half of one.
 """
 
 from __future__ import annotations
@@ -36,18 +37,19 @@ from pipeline.training.checkpoints.read import (
     saved_steps,
     step_name,
 )
+from pipeline.training.cluster.ranks import format_rank_error
 
 POLL_SECONDS = 0.1
-"""Between two looks for the other ranks' files; one look is one listing of the directory."""
+"""Between two checks for the other ranks' files; a check is one listing of the directory."""
 
 
 def temporary_directory(checkpoints: Path, step: int) -> Path:
-    """Where the ranks write a step's files before they have a name."""
+    """Where the ranks write a step's files before the checkpoint is published."""
     return checkpoints / f".{step_name(step)}.tmp"
 
 
 def make_room(temporary: Path, state: State) -> None:
-    """Make the empty directory; CheckpointError when the disk has no space for what comes."""
+    """Make the empty directory; CheckpointError when the disk has too little free space."""
     if temporary.exists():
         shutil.rmtree(temporary)
     temporary.mkdir(parents=True)
@@ -56,13 +58,15 @@ def make_room(temporary: Path, state: State) -> None:
     if free < needed:
         temporary.rmdir()
         raise CheckpointError(
-            f"it takes {needed / 1e6:,.1f} MB, {temporary.parent} has {free / 1e6:,.1f} MB free"
+            f"a checkpoint takes {needed / 1e6:,.1f} MB, {temporary.parent} has "
+            f"{free / 1e6:,.1f} MB free"
         )
 
 
 def note_failure(temporary: Path, rank: int, mistake: str) -> None:
-    """Tell rank 0 that this rank cannot write; its own files go first, which makes room."""
-    with suppress(OSError, PipelineError):  # then rank 0 hears of it at the next checkpoint
+    """Report to rank 0 that this rank cannot write. Its own files are removed first: that frees
+    space for the note."""
+    with suppress(OSError, PipelineError):  # then rank 0 learns of it in `Saver.finish`
         for name in file_names(rank):
             (temporary / name).unlink(missing_ok=True)
         write_whole(temporary / _note_name(rank), mistake.encode())
@@ -71,13 +75,15 @@ def note_failure(temporary: Path, rank: int, mistake: str) -> None:
 def wait_for_ranks(
     temporary: Path, world_size: int, mistake: str, given_up: threading.Event
 ) -> None:
-    """Return when every rank's files are there; CheckpointError when one cannot write.
+    """Return when every rank's files are there; CheckpointError if a rank cannot write.
 
-    mistake: of rank 0 itself. Either way all ranks have answered and write no more, unless
-    `given_up` ended the waiting.
+    mistake: of rank 0 itself. In both cases no rank is writing any more, unless `given_up` ended
+    the wait.
     """
     while True:
-        last = given_up.is_set()  # before the look: what had come by then is not missed
+        last = (
+            given_up.is_set()
+        )  # read before the listing, so that files written until then are seen
         present = {path.name for path in temporary.iterdir()}
         failed = [rank for rank in range(1, world_size) if _note_name(rank) in present]
         missing = [
@@ -87,26 +93,21 @@ def wait_for_ranks(
         if not missing or last:
             break
         given_up.wait(POLL_SECONDS)
-    if mistake:
-        raise CheckpointError(named([0, *failed], mistake))
-    if failed:
-        raise CheckpointError(named(failed, (temporary / _note_name(failed[0])).read_text()))
+    notes = [
+        (temporary / _note_name(rank)).read_text() if rank in failed else ""
+        for rank in range(1, world_size)
+    ]
+    if message := format_rank_error([mistake, *notes]):
+        raise CheckpointError(message)
     if missing:
         raise CheckpointError(
-            f"the files of ranks {', '.join(map(str, missing))} did not come to rank 0; name an "
+            f"rank 0 does not see the files of ranks {', '.join(map(str, missing))}; name an "
             "--output that all nodes share"
         )
 
 
-def named(ranks: list[int], mistake: str) -> str:
-    """A mistake of the first of several ranks, with all their numbers."""
-    first = f"rank {ranks[0]}: " if ranks[0] else ""
-    others = f" (and ranks {', '.join(map(str, ranks[1:]))})" if ranks[1:] else ""
-    return first + mistake + others
-
-
 def publish(temporary: Path, state: State, *, keep: int, keep_every: int) -> list[str]:
-    """Complete the directory, give it its name, remove old ones; what could not be removed."""
+    """Complete and rename the directory, remove old ones; returns warnings about the removal."""
     _complete(temporary, state)
     checkpoints, name = temporary.parent, step_name(state.step)
     final, replaced = checkpoints / name, checkpoints / f".{name}.replaced"
@@ -116,16 +117,17 @@ def publish(temporary: Path, state: State, *, keep: int, keep_every: int) -> lis
     sync_directory(checkpoints)
     write_whole(checkpoints / LATEST, f"{name}\n".encode())
     superseded = _superseded(checkpoints, state.step, keep, keep_every)
-    return _remove([replaced] * replaced.exists() + superseded)
+    obsolete = [replaced, *superseded] if replaced.exists() else superseded
+    return _remove(obsolete)
 
 
 def remove_newer(checkpoints: Path, step: int) -> list[str]:
-    """Remove the checkpoints of steps after `step`, which are undone; what could not be removed."""
+    """Remove the checkpoints of steps after `step`, which are undone; returns warnings."""
     return _remove([path for other, path in saved_steps(checkpoints).items() if other > step])
 
 
 def remove_leftovers(run_directory: Path) -> None:
-    """Undo what a crashed save left. Only for rank 0 of the job that holds the run directory."""
+    """Clean up after a crashed save. Only for rank 0 of the job that holds the run directory."""
     checkpoints = run_directory / CHECKPOINTS
     try:
         for replaced in checkpoints.glob(".step-*.replaced"):
@@ -143,7 +145,7 @@ def remove_leftovers(run_directory: Path) -> None:
 
 
 def _complete(temporary: Path, state: State) -> None:
-    """Write state.json once every rank's files are found to be there and hold everything once."""
+    """Check that the ranks' files hold every element once, then write state.json."""
     indexes = [read_index(temporary, rank) for rank in range(state.world_size)]
     files = [file for index in indexes for file in index.files]
     for file in files:
@@ -160,7 +162,7 @@ def _remove(paths: list[Path]) -> list[str]:
     for path in paths:
         hidden = path.with_name(f".{path.name.removeprefix('.')}.tmp")
         try:
-            path.rename(hidden)  # so that no half of one is ever seen under its name
+            path.rename(hidden)  # so that no reader sees half of one
             shutil.rmtree(hidden)
         except OSError as error:
             warnings.append(f"cannot remove the old checkpoint {path}: {error.strerror}")
@@ -168,7 +170,7 @@ def _remove(paths: list[Path]) -> list[str]:
 
 
 def _superseded(checkpoints: Path, step: int, keep: int, keep_every: int) -> list[Path]:
-    """Older checkpoints than `step`'s that are neither among the newest nor kept for ever."""
+    """Checkpoints before `step` that are neither among the newest nor kept forever."""
     older = {other: path for other, path in saved_steps(checkpoints).items() if other < step}
     beyond = list(older)[: max(0, len(older) + 1 - keep)]
     return [older[other] for other in beyond if not keep_every or other % keep_every]

@@ -1,14 +1,14 @@
 """RUN/checkpoints -> the state of a run, for any ranks and ZeRO stage; saving.py writes it.
 
     step-00000100/                     one checkpoint: every rank's three files (fragment_files.py)
-    step-00000100/state.json           the last to be written: step, settings, shapes, all files
+    step-00000100/state.json           written last: step, settings, shapes, all files
     latest                             the name of the newest one
-    .step-00000200.tmp/                a save under way, or what a crash left of one
-    .step-00000100.replaced/           the older of two of the same step, while the newer moves in
+    .step-00000200.tmp/                a save in progress, or what a crash left of one
+    .step-00000100.replaced/           an older checkpoint of a step while it is being replaced
 
-`Checkpoint.read` gives any range of any parameter, whatever ranks and ZeRO stage wrote it.
-Only rank 0 looks for the checkpoint to use, reads all of it once, and tells the others. Every
-function with `ranks` ends the same way on all of them, with the same CheckpointError if it fails.
+`Checkpoint.read` returns any range of any parameter, whatever ranks and ZeRO stage wrote it. Only
+rank 0 chooses the checkpoint and verifies all of it once; the other ranks open the one it chose. A
+function with `ranks` has the same outcome on all of them, including the same CheckpointError.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from pipeline.errors import CheckpointError, PipelineError
+from pipeline.errors import CheckpointError
 from pipeline.loading.dataset import LeftOut
 from pipeline.training.checkpoints.data_position import Readings, from_json
 from pipeline.training.checkpoints.fragment_files import (
@@ -37,6 +37,7 @@ from pipeline.training.checkpoints.fragment_files import (
     read_range,
     unseal,
 )
+from pipeline.training.cluster.ranks import RankGroup, agreed
 
 FORMAT = 3
 CHECKPOINTS = "checkpoints"
@@ -45,55 +46,28 @@ STATE = "state.json"
 STEP_NAME = re.compile(r"step-(\d{8,})")
 
 
-class Ranks(Protocol):
-    """What a collective function needs of the processes of a run; `Cluster` has it."""
-
-    @property
-    def rank(self) -> int:
-        """Of this process."""
-
-    @property
-    def world_size(self) -> int:
-        """How many there are."""
-
-    def gather(self, text: str) -> list[str]:
-        """The text of every rank, on every rank; nobody leaves before all have come."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """The one process of a command that is not distributed."""
-
-    rank: int = 0
-    world_size: int = 1
-
-    def gather(self, text: str) -> list[str]:
-        """Its own text."""
-        return [text]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a run needs to go on from a checkpoint, besides tensors; state.json holds it."""
+    """What a run needs to resume from a checkpoint, besides tensors; stored in state.json."""
 
     step: int
     readings: Readings
-    """Where the data of each sequence length goes on."""
+    """The position in the data of each sequence length."""
     updates: int
-    """Made by the optimizer: `step` less the updates dropped for a non-finite gradient."""
+    """Updates of the optimizer: `step` minus those skipped for a gradient that was not finite."""
     counters: dict[str, int]
-    """Whatever else the loop counts across a resume."""
+    """The other numbers that the loop counts across a resume."""
     left_out: LeftOut
-    """Shards that the run reads no row of."""
+    """Shards that the run excludes."""
     recent_losses: tuple[float, ...]
-    """What a loss is compared with, see `spikes`; empty when spikes are not looked for."""
+    """Losses to compare the next ones with, see `loss_watch`; empty if spikes are off."""
     run: dict[str, Any]
-    """The whole Run."""
+    """All settings."""
     fingerprints: dict[str, str]
     """Of the data and the tokenizer."""
     world_size: int
     stage: int
-    """ZeRO's, when it was written; of no consequence to a reader."""
+    """ZeRO stage of the run that wrote it; readers do not need it."""
     shapes: dict[str, tuple[int, ...]]
     """Of every logical parameter."""
     versions: dict[str, str]
@@ -105,7 +79,7 @@ class State:
 
     @property
     def tensor_bytes(self) -> int:
-        """What the weights and both moments take on disk."""
+        """Size of the weights and both moments on disk."""
         return PARAMETER_BYTES * sum(math.prod(shape) for shape in self.shapes.values())
 
 
@@ -119,7 +93,7 @@ class Checkpoint:
     tensors: dict[tuple[str, str], list[StoredTensor]]
     """(logical parameter, kind) -> its fragments in order."""
     trusted: set[tuple[str, int]] = field(default_factory=set)
-    """(file, byte) of the fragments whose hash has been found right."""
+    """(file, byte) of the fragments whose hash has been checked."""
 
     def read(
         self, name: str, start: int, stop: int
@@ -150,10 +124,10 @@ def step_name(step: int) -> str:
 
 
 def choose(run_directory: Path) -> tuple[Path | None, list[str]]:
-    """The checkpoint to go on from, read through to its last byte, and what to tell the user.
+    """The checkpoint to resume from, verified to the last byte, and messages for the user.
 
-    The one that `latest` names, else the nearest before it, else the nearest after it. None when
-    the run has none yet; CheckpointError, naming each and why, when it has some but none is usable.
+    It is the one that `latest` names, else the nearest before it, else the nearest after it; None
+    if the run has none yet. Raises CheckpointError, with the reason for each, if none is usable.
     """
     candidates, messages = _candidates(run_directory / CHECKPOINTS)
     for directory in candidates:
@@ -163,20 +137,20 @@ def choose(run_directory: Path) -> tuple[Path | None, list[str]]:
             messages.append(str(error))
         else:
             if directory != candidates[0]:
-                messages.append(f"going on from {directory} instead")
+                messages.append(f"resuming from {directory} instead")
             return directory, messages
     if not candidates and not messages:
         return None, []
     raise CheckpointError(
         f"{run_directory} has no checkpoint that can be used: {'; '.join(messages)}; "
-        "copy a good one there, or start anew in another directory"
+        "copy a good one there, or start again in another directory"
     )
 
 
 def choose_from(path: Path) -> tuple[Path, list[str]]:
-    """The checkpoint that a user means by RUN, RUN/100, RUN/step-100 or the directory itself.
+    """The checkpoint that RUN, RUN/100, RUN/step-100 or the path of a checkpoint stands for.
 
-    As `choose` for a RUN; CheckpointError when a single one that was named is not usable.
+    For RUN as `choose`. Raises CheckpointError if the user names one checkpoint and it is damaged.
     """
     if (path / STATE).exists() or path.parent.name == CHECKPOINTS:
         directory = path
@@ -194,20 +168,20 @@ def choose_from(path: Path) -> tuple[Path, list[str]]:
     return directory, []
 
 
-def open_latest(run_directory: Path, ranks: Ranks) -> tuple[Checkpoint | None, list[str]]:
-    """`choose` on rank 0, opened on every rank; None when the run has none yet. Collective."""
+def open_latest(run_directory: Path, ranks: RankGroup) -> tuple[Checkpoint | None, list[str]]:
+    """Open on every rank what `choose` finds on rank 0. Collective."""
     return _open_chosen(lambda: choose(run_directory), ranks)
 
 
-def open_from(path: Path, ranks: Ranks) -> tuple[Checkpoint, list[str]]:
-    """`choose_from` on rank 0, opened on every rank. Collective."""
+def open_from(path: Path, ranks: RankGroup) -> tuple[Checkpoint, list[str]]:
+    """Open on every rank what `choose_from` finds on rank 0. Collective."""
     checkpoint, messages = _open_chosen(lambda: choose_from(path), ranks)
     assert checkpoint is not None
     return checkpoint, messages
 
 
 def open_checkpoint(directory: Path) -> Checkpoint:
-    """Open one checkpoint, with the sizes of its files checked, their content as it is read."""
+    """Open one checkpoint. Checks the sizes of its files now, and their content as it is read."""
     path = directory / STATE
     values = unseal(path)
     if values.pop("format", None) != FORMAT:
@@ -231,13 +205,13 @@ def open_checkpoint(directory: Path) -> Checkpoint:
 
 
 def verify(directory: Path) -> None:
-    """CheckpointError when one byte of a checkpoint is not as it was written."""
+    """Raises CheckpointError if any byte of a checkpoint has changed."""
     for file in open_checkpoint(directory).files:
         check_file(directory, file, content=True)
 
 
 def _candidates(checkpoints: Path) -> tuple[list[Path], list[str]]:
-    """Published directories in the order in which to try them, and what is odd about them."""
+    """Published directories in the order to try them, and messages about unexpected ones."""
     steps = saved_steps(checkpoints)
     newest_first = [steps[step] for step in sorted(steps, reverse=True)]
     latest = checkpoints / LATEST
@@ -268,30 +242,17 @@ def saved_steps(checkpoints: Path) -> dict[int, Path]:
 
 
 def _open_chosen(
-    chosen: Callable[[], tuple[Path | None, list[str]]], ranks: Ranks
+    chosen: Callable[[], tuple[Path | None, list[str]]], ranks: RankGroup
 ) -> tuple[Checkpoint | None, list[str]]:
-    def choice() -> tuple[str, list[str]]:
-        directory, messages = chosen() if ranks.rank == 0 else (None, [])
-        return str(directory or ""), messages
-
-    directory, messages = agree(ranks, choice)[0]
-    opened: list[Checkpoint] = []
-    if directory:
-        agree(ranks, lambda: opened.append(open_checkpoint(Path(directory))))
-    return (opened[0] if opened else None), messages
-
-
-def agree(ranks: Ranks, action: Callable[[], object]) -> list[Any]:
-    """What `action` returned on each rank, as JSON has it; its failure anywhere fails all."""
-    result, mistake = None, ""
-    try:
-        result = action()
-    except (OSError, PipelineError) as error:
-        mistake = str(error)
-    answers = [json.loads(text) for text in ranks.gather(json.dumps([mistake, result]))]
-    failed = [rank for rank, answer in enumerate(answers) if answer[0]]
-    if failed:
-        first = f"rank {failed[0]}: " if failed[0] else ""
-        others = f" (and ranks {', '.join(map(str, failed[1:]))})" if failed[1:] else ""
-        raise CheckpointError(first + answers[failed[0]][0] + others)
-    return [answer[1] for answer in answers]
+    """Open on every rank what `chosen` finds on rank 0."""
+    found: tuple[str, list[str]] = "", []
+    with agreed(ranks, CheckpointError):
+        if ranks.rank == 0:
+            path, messages = chosen()
+            found = str(path or ""), messages
+    directory, messages = json.loads(ranks.gather(json.dumps(found))[0])
+    if not directory:
+        return None, messages
+    with agreed(ranks, CheckpointError):
+        checkpoint = open_checkpoint(Path(directory))
+    return checkpoint, messages

@@ -1,13 +1,13 @@
-"""The state of a run -> its checkpoint, while training goes on.
+"""The state of a run -> its checkpoint, while training continues.
 
-    main threads    agree on an empty .step-00000100.tmp/, copy their fragments and train on
-    writers         one thread a rank writes and syncs that rank's files, its index last
+    main threads    create an empty .step-00000100.tmp/, copy their fragments and train on
+    writers         one thread per rank writes and syncs that rank's files, its index last
     rank 0's        waits for all ranks' files and publishes them (publishing.py)
-    main threads    agree on how it went, before the next checkpoint or at the end
+    main threads    share how it went, before the next checkpoint or at the end
 
-The threads speak to each other through files alone: no collective leaves the main thread, where it
-would mix with those of the steps. What cannot be written is told and left out, and the loop goes
-on; `latest` and what it names are as they were.
+The threads communicate through files alone. Collectives stay in the main thread: in another one
+they would mix with those of the steps. A checkpoint that cannot be written is reported and skipped,
+and training continues; `latest` and the checkpoint that it names do not change.
 """
 
 from __future__ import annotations
@@ -23,54 +23,55 @@ from pipeline.errors import CheckpointError, PipelineError
 from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES, write_fragments
 from pipeline.training.checkpoints.publish import (
     make_room,
-    named,
     note_failure,
     publish,
     remove_leftovers,
     temporary_directory,
     wait_for_ranks,
 )
-from pipeline.training.checkpoints.read import CHECKPOINTS, Ranks, State, agree
+from pipeline.training.checkpoints.read import CHECKPOINTS, State
 from pipeline.training.checkpoints.snapshot import Snapshot
+from pipeline.training.cluster.ranks import RankGroup, agreed, format_rank_error
 from pipeline.training.optimizer.optimizer import FragmentState
 
 SLOW_BYTES_PER_SECOND = 50e6
-"""Of one rank's writing, until it has been measured."""
+"""Assumed for one rank's writing, until it has been measured."""
 VISIBLE_SECONDS = 120.0
-"""After which a file that another rank has written is not waited for: no file server is as slow."""
+"""How long rank 0 waits to see a file that another rank has written; no file server is slower."""
 CLOSE_SECONDS = 20.0
-"""How long a run that ends by an error waits for the checkpoint under way."""
+"""How long a run that ends by an error waits for the current checkpoint."""
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """One checkpoint on its way to the disk."""
+    """One checkpoint that is being written."""
 
     state: State
     temporary: Path
     loud: bool
-    """Whether a failure is told at once, as nobody waits for the end."""
+    """Whether to warn of a failure at once, because no caller waits for the result."""
     written: threading.Event = field(default_factory=threading.Event)
     """This rank's files are on disk, or cannot be."""
     given_up: threading.Event = field(default_factory=threading.Event)
-    """Some rank's files will not come."""
+    """The files of some rank will not be written."""
     mistake: str = ""
     """Why this rank cannot write."""
     failure: str = ""
     """Why rank 0 cannot publish."""
-    told: bool = False
+    reported: bool = False
+    """Whether the failure has been warned of."""
     error: BaseException | None = None
-    """What no one foresaw; the main thread raises it."""
+    """An unexpected error; the main thread raises it."""
     thread: threading.Thread | None = None
 
 
 class Saver:
-    """Saves the checkpoints of a run, one at a time; one object a rank, used by its main thread."""
+    """Saves the checkpoints of a run, one at a time; one object per rank, for its main thread."""
 
     def __init__(
         self,
         run_directory: Path,
-        ranks: Ranks,
+        ranks: RankGroup,
         *,
         keep: int,
         keep_every: int,
@@ -79,17 +80,17 @@ class Saver:
         before_publishing: Callable[[], None] = lambda: None,
         tell: Callable[[str], None] = print,
     ) -> None:
-        """keep, keep_every: see `config.run.Checkpoint`; saved_step: that is there already.
+        """keep, keep_every: see `Run.checkpoint`; saved_step: of a checkpoint that exists already.
 
-        parameters: of the model, from which the time for the first checkpoint is estimated.
-        before_publishing, tell: on rank 0, from its writer's thread.
+        parameters: of the model, to estimate the time of the first checkpoint.
+        before_publishing, tell: called on rank 0, in its writer's thread.
         """
         self.checkpoints = run_directory / CHECKPOINTS
         self.ranks = ranks
         self.keep = keep
         self.keep_every = keep_every
         self.saved_step = saved_step
-        """Of the newest checkpoint known to be published, -1 when there is none."""
+        """Step of the newest checkpoint known to be published, -1 if there is none."""
         self._estimate = parameters * PARAMETER_BYTES / ranks.world_size / SLOW_BYTES_PER_SECOND
         self._measured = 0.0
         self.before_publishing = before_publishing
@@ -98,7 +99,7 @@ class Saver:
         self._attempt: _Attempt | None = None
 
     def begin(self, fragments: Iterable[FragmentState], state: State) -> None:
-        """Copy a checkpoint and begin to write it, once the one before is done. Collective.
+        """Copy a checkpoint and start to write it, once the previous one is done. Collective.
 
         fragments: this rank's; over all ranks every element once (`divide` them at stage 0).
         """
@@ -108,7 +109,7 @@ class Saver:
     def save(self, fragments: Iterable[FragmentState], state: State) -> None:
         """Write a checkpoint straight from the fragments and wait for it. Collective.
 
-        CheckpointError, on all ranks, when it was not published.
+        Raises CheckpointError on all ranks if it was not published.
         """
         self.finish()
         self._start(fragments, state, copies=False)
@@ -117,40 +118,39 @@ class Saver:
             raise CheckpointError(_not_saved(state.step, mistake))
 
     def finish(self) -> str:
-        """Wait until nothing is being written. Collective; what went wrong, "" if nothing did."""
+        """Wait for the current checkpoint. Returns what went wrong, "" if nothing. Collective."""
         attempt, self._attempt = self._attempt, None
         if attempt is None:
             return ""
         attempt.written.wait()
-        mistakes = self.ranks.gather(attempt.mistake)
-        failed = [rank for rank, mistake in enumerate(mistakes) if mistake]
+        not_written = format_rank_error(self.ranks.gather(attempt.mistake))
         if attempt.thread:
-            attempt.thread.join(0 if failed else VISIBLE_SECONDS)
+            attempt.thread.join(0 if not_written else VISIBLE_SECONDS)
             attempt.given_up.set()
             attempt.thread.join()
         if attempt.error:
             raise attempt.error
-        failure = self.ranks.gather(attempt.failure)[0]
-        if not failure:
+        not_published = self.ranks.gather(attempt.failure)[0]
+        if not not_published:
             self.saved_step = attempt.state.step
             return ""
-        mistake = named(failed, mistakes[failed[0]]) if failed else failure
-        self._tell_failure(attempt, mistake)
+        mistake = not_written or not_published
+        self._report_failure(attempt, mistake)
         return mistake
 
     @property
     def writing(self) -> bool:
-        """Whether this rank's thread is at work."""
+        """Whether this rank's thread is running."""
         thread = self._attempt and self._attempt.thread
         return bool(thread and thread.is_alive())
 
     @property
     def seconds(self) -> float:
-        """What the slowest checkpoint took, or an estimate for a slow disk before the first."""
+        """Time of the slowest checkpoint so far; before the first, estimated for a slow disk."""
         return self._measured or self._estimate
 
     def close(self) -> None:
-        """Give the checkpoint under way a last chance. Not collective: others may be gone."""
+        """Wait briefly for the current checkpoint. Not collective: other ranks may have ended."""
         if self._attempt and self._attempt.thread:
             self._attempt.thread.join(CLOSE_SECONDS)
 
@@ -158,17 +158,14 @@ class Saver:
         assert state.world_size == self.ranks.world_size
         temporary = temporary_directory(self.checkpoints, state.step)
         attempt = self._attempt = _Attempt(state, temporary, loud=copies)
-
-        def prepare() -> None:
-            if self.ranks.rank == 0:
-                make_room(temporary, state)
-
         try:
-            agree(self.ranks, prepare)
+            with agreed(self.ranks, CheckpointError):
+                if self.ranks.rank == 0:
+                    make_room(temporary, state)
         except CheckpointError as error:
             attempt.failure = str(error)
             attempt.written.set()
-            self._tell_failure(attempt, attempt.failure)
+            self._report_failure(attempt, attempt.failure)
             return
         parts = self._snapshot.take(fragments) if copies else list(fragments)
         attempt.thread = threading.Thread(
@@ -177,7 +174,7 @@ class Saver:
         attempt.thread.start()
 
     def _work(self, attempt: _Attempt, parts: list[FragmentState]) -> None:
-        """What a writer's thread does."""
+        """Write and, on rank 0, publish a checkpoint; runs in the writer's thread."""
         began = time.monotonic()
         try:
             self._write(attempt, parts)
@@ -208,18 +205,18 @@ class Saver:
             )
         except (OSError, PipelineError) as error:
             attempt.failure = str(error)
-            self._tell_failure(attempt, attempt.failure)
-            with suppress(OSError, PipelineError):  # the first failure is the one to tell
+            self._report_failure(attempt, attempt.failure)
+            with suppress(OSError, PipelineError):  # the first failure is the one to report
                 remove_leftovers(self.checkpoints.parent)
         else:
             for warning in warnings:
                 self.tell(f"warning: {warning}")
 
-    def _tell_failure(self, attempt: _Attempt, mistake: str) -> None:
-        if attempt.loud and not attempt.told and self.ranks.rank == 0:
-            attempt.told = True
-            self.tell(f"warning: {_not_saved(attempt.state.step, mistake)}; training goes on")
+    def _report_failure(self, attempt: _Attempt, mistake: str) -> None:
+        if attempt.loud and not attempt.reported and self.ranks.rank == 0:
+            attempt.reported = True
+            self.tell(f"warning: {_not_saved(attempt.state.step, mistake)}; training continues")
 
 
 def _not_saved(step: int, mistake: str) -> str:
-    return f"step {step} was not saved: {mistake}; older checkpoints are as they were"
+    return f"step {step} was not saved: {mistake}; older checkpoints are unchanged"

@@ -1,9 +1,9 @@
 """A rank's weights and moments between two steps -> host memory, where they wait to be written.
 
-All fragments are copied into one buffer, made for the first checkpoint and used by all later ones,
-so that memory does not grow. On a GPU the copies into it, which is pinned, are queued on the stream
-that training uses: the next update comes after them without anybody waiting, and `wait` says in the
-writer's thread when they have arrived.
+All fragments are copied into one buffer. It is allocated for the first checkpoint and reused by all
+later ones, so that memory does not grow. On a GPU the buffer is pinned and the copies are queued on
+the stream of training: the next update runs after them without a wait on the host, and the writer's
+thread calls `wait` until they are complete.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Snapshot:
         return copies
 
     def wait(self) -> None:
-        """Return when the copies are whole."""
+        """Return when the copies are complete."""
         if self._copied is not None:
             self._copied.synchronize()
 
 
 def _host_memory(numel: int, pinned: bool) -> torch.Tensor:
-    """fp32 [numel]. Torch's own pinned memory comes in powers of two, up to twice what is asked."""
+    """fp32 [numel]. Torch's own pinned memory comes in powers of two, up to twice the size."""
     buffer = torch.empty(numel)
     if pinned and numel:
-        # where the system refuses, a copy makes the caller wait for it, no more
+        # if the system refuses, the copies block the caller, and nothing else changes
         runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         runtime.cudaHostRegister(buffer.data_ptr(), buffer.nbytes, 0)
     return buffer

@@ -1,7 +1,7 @@
-"""The only file that knows DeepSpeed: starts it, and hides what of it is not ours to use.
+"""The only file that uses DeepSpeed: starts it, and hides the parts that we do not use.
 
-DeepSpeed gives ZeRO's memory layout and communication. Loss scaling, clipping, the learning rate,
-optimizers, checkpoints and logs are ours, so that they are the same at every stage.
+DeepSpeed provides ZeRO's memory layout and communication. Loss scaling, clipping, the learning
+rate, optimizers, checkpoints and logs are ours, so that they are the same at every stage.
 
     for batch in step.batches:
         sums = engine(inputs)
@@ -42,11 +42,11 @@ from pipeline.training.optimizer.optimizer import LogicalOptimizer
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 TIMEOUT_VARIABLE = "TENFOLD_TIMEOUT_SECONDS"
 TIMEOUT_SECONDS = 1800.0
-"""How long a rank waits for another: longer than the slowest checkpoint or compilation."""
+"""How long a rank waits for another one: longer than the slowest checkpoint or compilation."""
 TESTED_VERSION = "0.19.8"
 
 
-class Engine:
+class ZeroEngine:
     """A model under ZeRO: forward, backward and step."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Engine:
         self._wrapped = wrapped
         self.optimizer = optimizer
         self.accumulation = accumulation
-        """Micro-batches of a step on each rank; may be changed between steps."""
+        """Micro-batches of a step on each rank; may change between steps."""
         self._divisor = accumulation
         self.device = device
         self.world_size = dist.get_world_size()
@@ -65,12 +65,12 @@ class Engine:
 
     @property
     def module(self) -> torch.nn.Module:
-        """The model itself; at stage 3 its weights are here only inside `whole_weights`."""
+        """The model itself; at stage 3 its weights are whole only inside `whole_weights`."""
         return self._wrapped.module  # type: ignore[no-any-return]
 
     @property
     def gradient_norm(self) -> float:
-        """Norm of the last step's global gradient before clipping; not finite: it was not used."""
+        """Norm of the last global gradient before clipping; not finite if it was not used."""
         return self.optimizer.gradient_norm
 
     @property
@@ -85,8 +85,8 @@ class Engine:
     def backward(self, loss_sum: torch.Tensor, global_count: int) -> None:
         """Add the gradient of loss_sum / global_count, for this rank's next micro-batch.
 
-        loss_sum: over this micro-batch; global_count: what it is a mean over, of the whole step
-        on all ranks. DeepSpeed divides by micro-batches and ranks, which is undone here.
+        loss_sum: over this micro-batch; global_count: the divisor of the mean loss, over the whole
+        step and all ranks. DeepSpeed divides by micro-batches and ranks, which is undone here.
         """
         assert not self.is_boundary, "step() comes before the next micro-batch"
         last = self._micro_batches + 1 == self.accumulation
@@ -94,13 +94,15 @@ class Engine:
         self._wrapped.backward(loss_sum * (self.world_size * self._divisor / global_count))
         self._micro_batches += 1
         if not self.is_boundary:
-            self._wrapped.step()  # only moves DeepSpeed's count of micro-batches
+            self._wrapped.step()  # only advances DeepSpeed's count of micro-batches
 
     def step(self, learning_rate: float) -> bool:
-        """Update the weights; False when the gradient was not finite and nothing changed."""
+        """Update the weights. Returns False if the gradient was not finite and nothing changed."""
         assert self.is_boundary, f"{self._micro_batches} of {self.accumulation} micro-batches done"
         before = self.optimizer.steps
-        self.optimizer.gradient_norm = math.inf  # some stages find that out before our optimizer
+        self.optimizer.gradient_norm = (
+            math.inf
+        )  # some stages find such a gradient before our optimizer does
         self.optimizer.param_groups[0]["lr"] = learning_rate
         self._wrapped.step()
         self._micro_batches = 0
@@ -108,10 +110,10 @@ class Engine:
 
     @torch.no_grad()
     def refresh_model_weights(self) -> None:
-        """Make the model equal to the fp32 weights after these were written. Collective."""
+        """Copy the fp32 weights to the model after they were overwritten. Collective."""
         zero = _zero(self._wrapped)
         if zero is None:
-            return  # stage 0: they are one
+            return  # stage 0: they are the same tensors
         if self.stage < 3:
             zero.update_lp_params()
             return
@@ -123,7 +125,7 @@ class Engine:
 
     @contextlib.contextmanager
     def whole_weights(self) -> Iterator[Mapping[str, torch.nn.Parameter]]:
-        """The model's parameters, whole also at stage 3; not to be written to. Collective."""
+        """The model's parameters, whole at stage 3 too; read-only. Collective."""
         with _deepspeed().zero.GatheredParameters(list(self.module.parameters())):
             yield dict(self.module.named_parameters())
 
@@ -140,11 +142,12 @@ def initialize(
     *,
     rows: int,
     accumulation: int,
-) -> Engine:
-    """The model, which is changed in place, under `file` with `run`'s optimizer; collective.
+) -> ZeroEngine:
+    """Put the model, in place, under ZeRO as in `file`, with `run`'s optimizer. Collective.
 
     rows: of a micro-batch; accumulation: micro-batches of a step on each rank (both from the
-    loader's `Share`); after `init_distributed`. ConfigError when the optimizer could not be exact.
+    loader's `Share`). Call `init_distributed` first. Raises ConfigError if the optimizer could not
+    be exact.
     """
     device = compute_device()
     parameters = {
@@ -153,7 +156,7 @@ def initialize(
     check_logical(logical, parameters)
     originals = {}
     if run.precision != "fp32":
-        # DeepSpeed's fp32 weights are copies of its bf16 ones; ours start from what was given.
+        # DeepSpeed's fp32 weights are copies of its bf16 ones; ours start from the given weights.
         originals = {name: value.detach().clone() for name, value in parameters.items()}
     optimizer = LogicalOptimizer(parameters, logical, run.optimizer)
     settings = deepspeed_dict(
@@ -163,7 +166,7 @@ def initialize(
         wrapped, *_ = _deepspeed().initialize(
             model=model, optimizer=optimizer, config=settings, dist_init_required=False
         )
-    engine = Engine(wrapped, optimizer, accumulation, device)
+    engine = ZeroEngine(wrapped, optimizer, accumulation, device)
     zero = _zero(wrapped)
     layout = read_layout(parameters, _flats(optimizer, zero), zero)
     fragments = cut(layout, logical)
@@ -175,9 +178,9 @@ def initialize(
 
 
 def init_distributed() -> torch.device:
-    """Join the other ranks, or be the only one; what the launcher set says which. Idempotent.
+    """Join the other ranks, or run as the only one if no launcher set variables. Idempotent.
 
-    ConfigError when only a part of LAUNCHER_VARIABLES is set.
+    Raises ConfigError if only some of LAUNCHER_VARIABLES are set.
     """
     present = [name for name in LAUNCHER_VARIABLES if name in os.environ]
     if present and len(present) < len(LAUNCHER_VARIABLES) and "RANK" in present:
@@ -208,7 +211,7 @@ def init_distributed() -> torch.device:
 
 
 def timeout() -> timedelta:
-    """After how long a wait for another rank is an error; a batch script may want it sooner."""
+    """How long to wait for another rank before it is an error; batch scripts may lower it."""
     given = os.environ.get(TIMEOUT_VARIABLE, str(TIMEOUT_SECONDS))
     try:
         seconds = float(given)
@@ -220,7 +223,7 @@ def timeout() -> timedelta:
 
 
 def compute_device() -> torch.device:
-    """This rank's GPU, or the CPU where there is none."""
+    """This rank's GPU, or the CPU if there is none."""
     if torch.cuda.is_available():
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("cpu")
@@ -237,12 +240,12 @@ def _start_from(originals: Mapping[str, torch.Tensor], optimizer: LogicalOptimiz
 
 
 def _zero(wrapped: Any) -> Any:
-    """DeepSpeed's optimizer around ours, None at stage 0."""
+    """DeepSpeed's optimizer that wraps ours, None at stage 0."""
     return None if isinstance(wrapped.optimizer, LogicalOptimizer) else wrapped.optimizer
 
 
 def _flats(optimizer: LogicalOptimizer, zero: Any) -> list[torch.Tensor]:
-    """What DeepSpeed will have our optimizer step on."""
+    """The flat tensors that DeepSpeed lets our optimizer update."""
     parts = getattr(zero, "fp32_partitioned_groups_flat", None)
     if parts is None:
         parts = [flat for group in optimizer.param_groups for flat in group["params"]]
@@ -251,7 +254,7 @@ def _flats(optimizer: LogicalOptimizer, zero: Any) -> list[torch.Tensor]:
 
 @functools.cache
 def _deepspeed() -> Any:
-    """DeepSpeed, imported when first needed (it takes seconds) and made quiet."""
+    """DeepSpeed, imported on first use (it takes seconds) and silenced."""
     logging.disable(logging.WARNING)
     try:
         with _quiet():
@@ -261,19 +264,19 @@ def _deepspeed() -> Any:
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
     if deepspeed.__version__ != TESTED_VERSION:
         print(
-            f"DeepSpeed {deepspeed.__version__} is not the tested {TESTED_VERSION}; "
+            f"DeepSpeed {deepspeed.__version__} is not the tested version {TESTED_VERSION}; "
             "its layout is checked at start",
             file=sys.stderr,
         )
-    # On a CPU it would compile an extension for inference at start, and wait for ever when a killed
-    # process has left that compilation's lock; training does not use it.
+    # On a CPU it would compile an extension for inference at start, and wait forever if a killed
+    # process has left the lock of that compilation; training does not use the extension.
     deepspeed.ops.__dict__["__compatible_ops__"] = {}
     return deepspeed
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without DeepSpeed's prints and its use of what torch has deprecated."""
+    """Silence DeepSpeed's prints and its warnings about deprecated functions of torch."""
     warnings.filterwarnings(
         "ignore", category=FutureWarning, message=".*(all_gather|reduce_scatter)_"
     )

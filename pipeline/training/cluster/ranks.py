@@ -1,56 +1,154 @@
-"""The processes of a run: who they are, how they agree, and when they are asked to stop.
+"""The processes of a run: their ranks, how they share errors, and when they are asked to stop.
 
-Started alone, or by torchrun or deepspeed, which say rank and world size in the environment. What
-one process finds wrong ends all of them: `Cluster.agreed` makes every rank leave at the same place,
-the first one with the error, the others silently, so a mistake is one line and never a hang.
+A run starts alone, or by torchrun or deepspeed, which set rank and world size in the environment.
+An error on one rank ends all of them: `agreed` raises it on every rank at the same place, and the
+first rank reports it, so a mistake is one line and never a hang.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import os
 import re
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
 from pipeline.errors import EXIT_USER_ERROR, DataError, PipelineError
 from pipeline.training.cluster.engine import init_distributed, timeout
-from pipeline.training.deadline import Deadline
 
 EXIT_LOST = 70
-"""An internal failure, as batch systems count exit codes: not to be taken for a user's mistake."""
+"""An internal failure by the exit codes of batch systems, so that it is not taken for a user's
+mistake."""
 LOST = re.compile(
     "gloo|NCCL|ncclRemote|Connection (closed|reset) by peer|Broken pipe|timeout caused pair closure"
 )
-"""What torch says when a rank that it waits for is gone, or was silent for too long."""
+"""What torch says when a rank that it waits for has ended or does not answer."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+LEAVING_SECONDS = 10.0
+"""Time to leave the other ranks and end Python."""
+
+
+class RankGroup(Protocol):
+    """What a collective function needs of the processes of a run; `Cluster` has it."""
+
+    @property
+    def rank(self) -> int:
+        """Of this process."""
+
+    @property
+    def world_size(self) -> int:
+        """Number of processes."""
+
+    def gather(self, text: str) -> list[str]:
+        """The text of every rank, on every rank; returns once all ranks have called it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The one process of a command that is not distributed."""
+
+    rank: int = 0
+    world_size: int = 1
+
+    def gather(self, text: str) -> list[str]:
+        """Its own text."""
+        return [text]
+
+
+@contextmanager
+def agreed(ranks: RankGroup, kind: type[PipelineError] = PipelineError) -> Iterator[None]:
+    """A PipelineError or OSError of any rank inside raises one error on every rank. Collective.
+
+    kind: the class of that error; its message is that of `format_rank_error`.
+    """
+    mistake: OSError | PipelineError | None = None
+    try:
+        yield
+    except (OSError, PipelineError) as error:
+        mistake = error
+    message = format_rank_error(ranks.gather(str(mistake) if mistake else ""))
+    if message:
+        raise kind(message) from mistake
+
+
+def format_rank_error(mistakes: Sequence[str]) -> str:
+    """The first of the ranks' mistakes, with the ranks that failed; "" if no rank failed.
+
+    mistakes: one per rank, "" from a rank without one. A mistake of all ranks is the run's, so no
+    rank is named.
+    """
+    failed = [rank for rank, mistake in enumerate(mistakes) if mistake]
+    if not failed:
+        return ""
+    first, *others = failed
+    message = f"rank {first}: {mistakes[first]}" if first else mistakes[first]
+    if others and len(failed) < len(mistakes):
+        message += f" (and ranks {', '.join(map(str, others))})"
+    return message
+
+
+class Deadline:
+    """`--hours`: when to stop, so that the run is saved before its wall time is over.
+
+    Wall time counts from the start of the process, imports included. `reached` is called between
+    two steps: the time between two calls, and the time of a checkpoint, are measured as the run
+    goes.
+    """
+
+    def __init__(self, hours: float, save_seconds: Callable[[], float]) -> None:
+        """hours: infinity for no limit; save_seconds: the time of a checkpoint, as known now."""
+        self._save_seconds = save_seconds
+        self._asked_at = math.inf
+        self._gaps: deque[float] = deque(maxlen=50)
+        left = math.inf if math.isinf(hours) else hours * 3600 - process_seconds()
+        self._ends_at = time.monotonic() + left
+
+    def reached(self) -> bool:
+        """Whether another step could make it too late to save."""
+        now = time.monotonic()
+        self._gaps.append(max(0.0, now - self._asked_at))
+        self._asked_at = now
+        # The answer is used after the current step: time for that step, and for a slower one.
+        needed = 2 * max(self._gaps) + 2 * self._save_seconds() + LEAVING_SECONDS
+        return now + needed > self._ends_at
+
+
+def process_seconds() -> float:
+    """The age of this process."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 class StopRequest:
-    """Why this process wants all to save and end: a signal, its time is up, or damaged data."""
+    """Why this process asks all ranks to save and end: a signal, the deadline or damaged data."""
 
     def __init__(self) -> None:
         self.signalled = False
         self.deadline: Deadline | None = None
         self.mistake: DataError | None = None
-        """What this rank found in its data; all ranks end by it once they have saved."""
+        """What this rank found in its data; all ranks raise it once the run is saved."""
 
     @property
     def requested(self) -> bool:
-        """To be asked once between two steps, which is how the deadline knows their length."""
+        """Call this once between two steps: the deadline measures the steps by these calls."""
         late = self.deadline is not None and self.deadline.reached()
         return late or self.signalled or self.mistake is not None
 
     def listen(self) -> None:
-        """From now on a signal asks for a stop instead of killing the process."""
+        """Let signals ask for a stop instead of killing the process."""
         for number in STOP_SIGNALS:
             signal.signal(number, self._request)
 
@@ -66,38 +164,28 @@ class Cluster:
     world_size: int
     device: torch.device
     control: dist.ProcessGroup
-    """Gloo, for counts and decisions: on GPUs it waits for no kernel."""
+    """Gloo, for counts and decisions: on GPUs it does not wait for kernels."""
 
     @classmethod
     def join(cls) -> Cluster:
         """Meet the other processes, see `engine.init_distributed`."""
-        with spoken_once(launched_rank()):
+        with reported_once(launched_rank()):
             longest_wait = timeout()
         device = init_distributed()
         control = dist.new_group(backend="gloo", timeout=longest_wait)
         return cls(dist.get_rank(), dist.get_world_size(), device, control)
 
     def leave(self) -> None:
-        """Part from the others once all are here; whoever holds the model must have let go."""
+        """Leave the group once all ranks are here; the caller must not hold the model any more."""
         dist.barrier(group=self.control)
         gc.collect()  # DeepSpeed's hooks hold the model in cycles; gloo aborts if it dies later
         dist.destroy_process_group()
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
-        """A PipelineError of any rank inside ends all ranks here; the first rank raises it."""
-        mistake: PipelineError | None = None
-        try:
+        """As `agreed`, but only the first rank raises the error and the others exit silently."""
+        with reported_once(self.rank), agreed(self):
             yield
-        except PipelineError as error:
-            mistake = error
-        messages = self.gather(str(mistake) if mistake else "")
-        for rank, message in enumerate(messages):
-            if message:
-                with spoken_once(self.rank):
-                    if mistake and messages[0]:
-                        raise mistake
-                    raise PipelineError(f"rank {rank}: {message}" if rank else message)
 
     def gather(self, text: str) -> list[str]:
         """The text of every rank, on every rank."""
@@ -123,7 +211,7 @@ class Cluster:
         return self.total(values).tolist()
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says so."""
+        """Whether the flag is set on any rank."""
         return bool(self.total(torch.tensor([float(flag)])).item())
 
 
@@ -133,8 +221,8 @@ def launched_rank() -> int:
 
 
 @contextmanager
-def outlived(rank: int) -> Iterator[None]:
-    """The end of another rank, inside, ends this one with a line instead of torch's traceback."""
+def ending_with_lost_ranks(rank: int) -> Iterator[None]:
+    """When another rank ends, end this one too, with one line instead of torch's traceback."""
     try:
         yield
     except RuntimeError as error:  # gloo has no class of its own for it, NCCL's is one of these
@@ -143,7 +231,7 @@ def outlived(rank: int) -> Iterator[None]:
         reason = re.sub(r"^\[\S*\] | This is typically.*", "", str(error).splitlines()[0])
         print(
             f"error: rank {rank} on {socket.gethostname()} lost another rank ({reason}): look at "
-            "what that one said last; run the same command again, it goes on from the last "
+            "the last lines of that rank; run the same command again, it resumes from the last "
             "checkpoint",
             file=sys.stderr,
         )
@@ -151,8 +239,8 @@ def outlived(rank: int) -> Iterator[None]:
 
 
 @contextmanager
-def spoken_once(rank: int) -> Iterator[None]:
-    """A mistake that every rank finds is raised by the first; the others exit without a word."""
+def reported_once(rank: int) -> Iterator[None]:
+    """An error that all ranks raise inside leaves here on the first rank; the others just exit."""
     try:
         yield
     except PipelineError:

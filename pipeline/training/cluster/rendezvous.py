@@ -1,8 +1,8 @@
-"""The store in which the ranks of one start of a run find each other, empty at every start.
+"""The store through which the ranks find each other; each start of a run gets an empty one.
 
-A launcher that restarts ranks (torchrun --max-restarts) may keep the store of the ranks before,
-with the addresses of processes that are gone. So each start agrees on a name that no other has had,
-and keeps all its keys below that.
+A launcher that restarts ranks (torchrun --max-restarts) may keep the store of the previous ranks,
+with the addresses of processes that have ended. So the ranks of each start agree on a new name and
+use it as the prefix of all their keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POLL_SECONDS = 0.02
 
 
 def fresh_store(timeout: timedelta) -> tuple[Store, int, int]:
-    """The store that the launcher's variables lead to, this rank and how many there are."""
+    """The store that the launcher's variables name, this rank, and the number of ranks."""
     store, rank, world_size = next(rendezvous("env://", timeout=timeout))
     store.set_timeout(timeout)
     name = common_name(store, rank, world_size, timeout)
@@ -28,8 +28,8 @@ def fresh_store(timeout: timedelta) -> tuple[Store, int, int]:
 def common_name(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
     """The same new name on all ranks of this start. Collective.
 
-    Each rank asks under a name of its own, which no earlier start can have answered; the first one
-    answers whoever asks, the dead too, until all the others have heard it.
+    Each rank asks under a unique name, which no earlier start can have answered. The first rank
+    answers every question, also of processes that have ended, until all ranks have the answer.
     """
     own = uuid.uuid4().hex
     if rank:
@@ -48,6 +48,6 @@ def common_name(store: Store, rank: int, world_size: int, timeout: timedelta) ->
                     answered[other] = asker
         if time.monotonic() > until:
             missing = sorted(set(range(1, world_size)) - set(answered))
-            raise TimeoutError(f"ranks {missing or 'that were asked'} did not come to meet")
+            raise TimeoutError(f"ranks {missing or 'that were answered'} did not join")
         time.sleep(POLL_SECONDS)
     return own

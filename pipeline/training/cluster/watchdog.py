@@ -1,8 +1,8 @@
 """A rank that hangs -> the stacks of all its threads on stderr, and the end of its process.
 
-A rank that waits for ever (a dead peer, a file server, a deadlock) keeps a whole job and its GPUs
-waiting with it. The launcher sees the process end and ends or restarts the others; those that wait
-for it show their own stacks, so the log says who was where.
+A rank that waits forever (for a dead peer, a file server, in a deadlock) blocks the whole job and
+its GPUs. The launcher sees the process end, and ends or restarts the others. Ranks that wait for
+the hung one print their own stacks, so the log shows where each rank was.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from types import TracebackType
 from typing import TypeVar
 
 EXIT_HUNG = 70
-"""An internal failure, as batch systems count exit codes: not to be taken for a user's mistake."""
+"""An internal failure by the exit codes of batch systems, not a user's mistake."""
 PATIENCE = 10
-"""Times the longest silence so far: what is slow from the start is not hung."""
+"""Multiple of the longest silence so far: what is slow from the start is not hung."""
 
 T = TypeVar("T")
 
 
 class Watchdog:
-    """Watches this process inside `with`; `beat` says that something was finished."""
+    """Watches this process inside `with`; call `beat` when something is finished."""
 
     def __init__(self, rank: int, hang_seconds: float) -> None:
         self._rank = rank
@@ -52,21 +52,21 @@ class Watchdog:
         self._thread.join()
 
     def beat(self) -> None:
-        """Something was finished."""
+        """Report progress."""
         now = time.monotonic()
         self._longest = max(self._longest, now - self._beaten_at)
         self._beaten_at = now
         self._beats += 1
 
     def through(self, items: Iterator[T]) -> Iterator[T]:
-        """The items, a beat each."""
+        """The items, with a beat for each."""
         for item in items:
             self.beat()
             yield item
 
     def _watch(self) -> None:
-        # Counts its own wake-ups, so that a process that was stopped for an hour, and goes on,
-        # has not been silent for an hour.
+        # Counts its own wake-ups: a process that was stopped for an hour and then continues has not
+        # been silent for an hour.
         pause = min(1.0, self._hang_seconds / 10)
         silent, beats = 0.0, self._beats
         while not self._ended.wait(pause):
@@ -78,7 +78,7 @@ class Watchdog:
     def _end(self, silent: float) -> None:
         print(
             f"error: rank {self._rank} on {socket.gethostname()} has finished nothing for "
-            f"{silent:.0f} s, see where its threads are; it ends, run the same command again",
+            f"{silent:.0f} s; it ends with the stacks of its threads, run the same command again",
             file=sys.stderr,
             flush=True,
         )

@@ -1,8 +1,8 @@
-"""RUN: who may write into it, and the two marks that batch scripts look at.
+"""RUN: which job may write into it, and the marks that batch scripts read.
 
-ready          processes of a job are there and handle signals
-INTERRUPTED    the last job was asked to stop and saved; start it again, and it goes on
-.slow-nodes    hosts that held the others up, one a line; best left out when it is started again
+ready          a job is running and handles signals
+INTERRUPTED    the last job was asked to stop and has saved; the same command resumes it
+.slow-nodes    hosts that slowed the others down, one per line; exclude them from the next job
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ OURS = {READY, INTERRUPTED, LEASE, CHECKPOINTS, RECORD, METRICS, TENSORBOARD, CU
 
 @contextmanager
 def claim(run: Path) -> Iterator[None]:
-    """Make and hold RUN inside, for one process of a job; CheckpointError when that cannot be.
+    """Create and hold RUN inside, for one process of a job. Raises CheckpointError if it cannot.
 
-    What a crash left behind is cleaned up; `mark_interrupted` is to be called inside.
+    Cleans up after a crash. Call `mark_interrupted` inside.
     """
     try:
         run.mkdir(parents=True, exist_ok=True)
@@ -60,16 +60,16 @@ def claim(run: Path) -> Iterator[None]:
 
 
 def has_checkpoints(run: Path) -> bool:
-    """Whether there is something to go on from, damaged or not."""
+    """Whether there are checkpoints to resume from, damaged or not."""
     return bool(saved_steps(run / CHECKPOINTS))
 
 
 def mark_ready(run: Path) -> None:
-    """Say that signals are handled from now on, and that an earlier interruption is over."""
+    """Mark that this job handles signals, and remove the mark of an earlier interruption."""
     (run / INTERRUPTED).unlink(missing_ok=True)
     write_whole(run / READY, b"")
 
 
 def mark_interrupted(run: Path, step: int) -> None:
-    """Say that the run is saved and wants to be started again."""
+    """Mark that the run is saved and should be started again."""
     write_whole(run / INTERRUPTED, f"step {step}\n".encode())

@@ -35,14 +35,14 @@ from pipeline.training.cluster.processes import started
 LEASE = "lease.json"
 HEARTBEAT_SECONDS = 10.0
 CLOCK_SECONDS = 1.0
-"""By which the clocks that stamp a file's touches may differ."""
+"""Allowed difference between the clocks that set a file's modification time."""
 STALE_SECONDS = 60.0
 """Age at which a lease counts as abandoned: several heartbeats, should a file system stall."""
 
 
 @contextmanager
 def hold(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Iterator[None]:
-    """Hold `run` inside; CheckpointError when a live job holds it."""
+    """Hold `run` inside. Raises CheckpointError if a live job holds it."""
     path = run / LEASE
     token = uuid.uuid4().hex
     with _one_at_a_time(run):
@@ -92,7 +92,7 @@ def _in_use(holder: dict[str, Any], age: float, same_job: bool) -> str:
 
 
 def _beats(path: Path, seconds: float) -> bool:
-    """Whether somebody touches a lease; for one of the future, as clocks were set back since."""
+    """Whether a lease is still touched; for a lease from the future, after clocks were set back."""
     touched, ends_at = path.stat().st_mtime_ns, time.monotonic() + seconds
     while time.monotonic() < ends_at:
         time.sleep(seconds / 30)
@@ -137,22 +137,22 @@ def _restart_count() -> int:
 
 
 def _place() -> str:
-    """This boot of this machine and, in it, the container: where process numbers are the same."""
+    """Machine, boot and container: the scope in which process numbers are unique."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
-        return uuid.uuid4().hex  # unknown, so like no other
+        return uuid.uuid4().hex  # unknown, so it equals no other
 
 
 def _age_seconds(path: Path) -> float:
-    """Seconds since the last touch, by the clock that stamps files there."""
+    """Seconds since the last touch, by the clock of that file system."""
     probe = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         probe.touch()
         return probe.stat().st_mtime - path.stat().st_mtime
     except FileNotFoundError:
-        return STALE_SECONDS  # released meanwhile
+        return STALE_SECONDS  # released in the meantime
     finally:
         probe.unlink(missing_ok=True)
 
@@ -166,10 +166,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _one_at_a_time(run: Path) -> Iterator[None]:
-    """Two jobs that start at once look at the lease one after the other."""
+    """Let jobs that start at the same time check the lease one after the other."""
     descriptor = os.open(run, os.O_RDONLY)
     try:
-        with suppress(OSError):  # a file system without locks: the heartbeat finds the loser out
+        with suppress(OSError):  # without locks on the file system, the heartbeat ends the loser
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

@@ -1,34 +1,34 @@
 """What a run reports: RUN/metrics.jsonl, TensorBoard, and a picture of the loss.
 
-metrics.jsonl has one object a logged step, written whole and at once. When a run goes on from a
-checkpoint, lines of steps after it are cut off first, so the file reads as if nothing had happened.
+metrics.jsonl has one object per logged step, written whole and at once. When a run resumes from a
+checkpoint, lines of later steps are removed first, so the file reads as if it had not stopped.
 
     step                    optimizer steps made
     loss                    of this step: the weighted sum of its parts, in nats
-    mlm_loss, pair_loss, sbo_loss, rtd_loss     its parts, each over what the global batch has of
-                            it: predicted tokens, labelled pairs, words of spans, tokens
-    mlm_accuracy, ...       share of them whose likeliest word, or label, was right
+    mlm_loss, pair_loss, sbo_loss, rtd_loss     its parts, each a mean over the global batch's
+                            predicted tokens, labelled pairs, words of spans, tokens
+    mlm_accuracy, ...       share of these whose likeliest word, or label, was right
     rtd_precision, rtd_recall, rtd_auc      of replaced tokens; the area on validation only
     mask_loss               mlm_loss at the positions that showed [MASK]
     sequence_length         of the step's phase, in a run that has several
     learning_rate           of this step
     grad_norm               of the global gradient, before clipping
-    skipped_updates         steps since the run began whose gradient was not finite
+    skipped_updates         steps since the start of the run whose gradient was not finite
     clip_fraction, trust_ratio_*, relative_step_*   what the optimizer did: telemetry.py
-    loss_spikes             steps whose loss was one, where spikes are looked for (spikes.py)
-    rollbacks, skipped_sequences            what was done about them
-    left_out                shards that no row is read of (data.damaged=skip), by their files
-    sequences, tokens, predictions          read since the run began, over all ranks
+    loss_spikes             steps with a loss spike, if the run looks for spikes (loss_watch.py)
+    rollbacks, skipped_sequences            how the run recovered from them (recovery.py)
+    left_out                files of excluded shards (data.damaged=skip)
+    sequences, tokens, predictions          read since the start of the run, over all ranks
     epoch, duplicate        pass and masks of the step's last sequence
-    step_seconds            mean since the line before, and of it
-    data_seconds            waiting for the loader
+    step_seconds            mean since the previous line, of which
+    data_seconds            were spent waiting for the loader
     tokens_per_second       over all ranks
-    slowest_rank, slowest_host              whose forward passes took longest, with several ranks
-    slowest_ratio           their time beside the median rank's
-    model_flops_utilization of the GPUs' dense bf16 rate, where that is known
+    slowest_rank, slowest_host              with the longest forward passes, if there are several
+    slowest_ratio           their time divided by the median rank's
+    model_flops_utilization share of the GPUs' dense bf16 rate, if that rate is known
     validation_loss, validation_mask_loss, validation_mlm_loss, ... on steps with validation
     validation_accuracy, validation_perplexity                      of mlm
-    validation_loss/CORPUS  and so on, of each corpus when there are several
+    validation_loss/CORPUS  and so on, for each corpus if there are several
 """
 
 from __future__ import annotations
@@ -60,26 +60,26 @@ PEAK_FLOPS = {
     "B200": 2250e12, "H200": 989e12, "H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12,
     "A100": 312e12, "L40S": 362e12,
 }  # fmt: skip
-"""Dense bf16 rates by a part of the GPU's name, the first that fits; NVIDIA's data sheets."""
+"""Dense bf16 rates by part of the GPU's name, the first match; from NVIDIA's data sheets."""
 
 
 class Metrics:
     """Writes metrics for one process, the first of a run.
 
-    A disk that refuses them is told once, and training goes on: lines wait and are written with the
-    next one, TensorBoard and the picture go without. What waits is missing in metrics.jsonl only
-    if the run is killed, and no checkpoint is published before it is there (`sync`).
+    If the disk refuses them, it warns once and training continues: lines wait and are written with
+    the next one, TensorBoard and the picture are skipped. Waiting lines are lost only if the run is
+    killed, and no checkpoint is published before they are written (`sync`).
     """
 
     def __init__(self, run: Path, restored_step: int, tell: Callable[[str], None] = print) -> None:
-        """restored_step: of the checkpoint that the run goes on from, 0 for a new run.
+        """restored_step: of the checkpoint that the run resumes from, 0 for a new run.
 
-        tell: where warnings go.
+        tell: prints a warning.
         """
         self.run = run
         self.tell = tell
-        self._told: set[str] = set()
-        self._lock = threading.Lock()  # a checkpoint's thread syncs
+        self._failing: set[str] = set()
+        self._lock = threading.Lock()  # the thread of a checkpoint calls sync
         self._open(restored_step)
 
     def _open(self, restored_step: int) -> None:
@@ -87,7 +87,7 @@ class Metrics:
             self.last = _cut(self.run, restored_step)
             self.file = (self.run / METRICS).open("ab", buffering=0)
             self._end = self.file.seek(0, os.SEEK_END)
-            """Where the lines end that are written, but for those in `_waiting`."""
+            """End of the written lines; those in `_waiting` come after it."""
             self._waiting: list[bytes] = []
             self.board = self._new_board(restored_step + 1)
 
@@ -97,12 +97,12 @@ class Metrics:
         return SummaryWriter(str(self.run / TENSORBOARD), purge_step=step)
 
     def go_back(self, restored_step: int) -> None:
-        """Cut off the lines of steps after one, which are undone."""
+        """Remove the lines of the steps after `restored_step`, which are undone."""
         self.close()
         self._open(restored_step)
 
     def write(self, line: Line) -> None:
-        """Add a line, or more fields to the last step's; a number that is not finite is null."""
+        """Add a line, or fields to the last line if it has this step; not finite becomes null."""
         content = {name: _finite(value) for name, value in line.items()}
         with self._lock, self._surviving(METRICS, "its lines wait"):
             if self.last and self.last["step"] == line["step"]:
@@ -114,30 +114,30 @@ class Metrics:
             self.last = content
             self._waiting.append(_encode(content))
             self._flush()
-        with self._surviving(TENSORBOARD, f"it goes without some lines of {METRICS}"):
+        with self._surviving(TENSORBOARD, f"it skips some lines of {METRICS}"):
             self._show(line)
 
     def draw(self) -> None:
         """Draw RUN/loss.png from all lines so far."""
-        with self._surviving(CURVE, "the old one stays"):
+        with self._surviving(CURVE, "the old picture remains"):
             draw_curve(self.run)
 
     def sync(self) -> None:
-        """Bring the lines to the disk, before a checkpoint says they are there."""
+        """Sync the lines to the disk, before a checkpoint of their step is published."""
         with self._lock, writing(self.run):
             self._flush()
             os.fsync(self.file.fileno())
 
     def close(self) -> None:
-        """Write out what is buffered or waits."""
+        """Write what is buffered or waits."""
         with self._surviving(METRICS, f"{len(self._waiting)} lines are lost"):
             self._flush()
             self.file.close()
-        with self._surviving(TENSORBOARD, f"it lacks what {METRICS} has"):
+        with self._surviving(TENSORBOARD, f"it lacks lines of {METRICS}"):
             self.board.close()
 
     def _flush(self) -> None:
-        """Write what waits behind the whole lines; a part that was written before is cut off."""
+        """Write the waiting lines after the whole ones; replaces a line that was cut short."""
         if not self._waiting:
             return
         content = b"".join(self._waiting)
@@ -149,7 +149,7 @@ class Metrics:
         self._waiting.clear()
 
     def _show(self, line: Line) -> None:
-        if TENSORBOARD in self._told:  # its writer does not survive a refusal
+        if TENSORBOARD in self._failing:  # its writer does not survive an error
             self.board = self._new_board(int(line["step"]))
         for name, value in line.items():
             if name != "step" and not isinstance(value, str):
@@ -157,23 +157,23 @@ class Metrics:
 
     @contextmanager
     def _surviving(self, name: str, meanwhile: str) -> Iterator[None]:
-        """Tell of the system's refusal to write RUN/name, the first time of several in a row."""
+        """Warn that the system refuses to write RUN/name, once for several failures in a row."""
         try:
             yield
         except (OSError, DataError) as error:
-            if name not in self._told:
+            if name not in self._failing:
                 reason = error.strerror if isinstance(error, OSError) else error
                 self.tell(
                     f"warning: cannot write {self.run / name} ({reason}): {meanwhile}; training "
-                    "goes on"
+                    "continues"
                 )
-            self._told.add(name)
+            self._failing.add(name)
         else:
-            self._told.discard(name)
+            self._failing.discard(name)
 
 
 class Pace:
-    """Seconds since the last report, and how many of them went by waiting for data."""
+    """Time since the last report, and the part of it spent waiting for data."""
 
     def __init__(self, tokens: int) -> None:
         """tokens: of the run so far, over all ranks."""
@@ -190,7 +190,7 @@ class Pace:
         self.waited += time.perf_counter() - began
 
     def timed(self, items: Iterator[T]) -> Iterator[T]:
-        """The items, with the time to get each counted as waiting for data."""
+        """The items; the time to get each one counts as waiting for data."""
         while True:
             with self.waiting():
                 item = next(items, None)
@@ -200,13 +200,13 @@ class Pace:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave the time inside out: it belongs to no step."""
+        """Exclude the time inside: it does not belong to a step."""
         began = time.perf_counter()
         yield
         self.started_at += time.perf_counter() - began
 
     def report(self, tokens: int) -> dict[str, float]:
-        """Means over the steps since the last report; tokens: of the run so far, as before."""
+        """Means over the steps since the last report; tokens: of the run so far, over all ranks."""
         now = time.perf_counter()
         seconds, steps = now - self.started_at, max(1, self.steps)
         means = {
@@ -219,7 +219,7 @@ class Pace:
 
 
 def peak_flops(device: torch.device) -> float:
-    """Dense bf16 FLOP/s of a GPU by its data sheet; 0 where we do not know it."""
+    """Dense bf16 FLOP/s of a GPU by its data sheet; 0 if unknown."""
     if device.type != "cuda":
         return 0.0
     name = torch.cuda.get_device_name(device)
@@ -227,7 +227,7 @@ def peak_flops(device: torch.device) -> float:
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The lines of RUN/metrics.jsonl; one that a crash cut short is left out."""
+    """The lines of RUN/metrics.jsonl, without one that a crash cut short."""
     path = run / METRICS
     lines = path.read_bytes().split(b"\n") if path.exists() else []
     return [json.loads(line) for line in lines[:-1]]
@@ -256,7 +256,7 @@ def draw_curve(run: Path) -> None:
         if later != earlier:
             axes.axvline(before, color="#999999", linewidth=0.8, linestyle="--")
             axes.text(before, axes.get_ylim()[1], f" {later}", va="top", color="#666666")
-    axes.set(xlabel="optimizer steps", ylabel="nats a predicted token", title=run.resolve().name)
+    axes.set(xlabel="optimizer steps", ylabel="nats per predicted token", title=run.resolve().name)
     axes.grid(alpha=0.3)
     if axes.lines:
         axes.legend(frameon=False)
@@ -267,18 +267,18 @@ def draw_curve(run: Path) -> None:
 
 @contextmanager
 def writing(run: Path) -> Iterator[None]:
-    """The system's refusal to write into `run` as CheckpointError."""
+    """Raises CheckpointError if the system refuses to write into `run`."""
     try:
         yield
     except OSError as error:
         raise CheckpointError(
             f"cannot write into {run}: {error.strerror or error}; free space or give access, then "
-            "run the same command again, it goes on from the last checkpoint"
+            "run the same command again, it resumes from the last checkpoint"
         ) from error
 
 
 def _cut(run: Path, restored_step: int) -> dict[str, Any]:
-    """Keep the lines up to the restored step; returns the last of them."""
+    """Keep the lines up to the restored step; returns the last one."""
     kept = [line for line in read_metrics(run) if line["step"] <= restored_step]
     path = run / METRICS
     content = b"".join(_encode(line) for line in kept)

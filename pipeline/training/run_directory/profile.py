@@ -1,6 +1,6 @@
 """`--profile`: a few steps -> RUN/profile/step-00000003.json.gz, which ui.perfetto.dev opens.
 
-Of the first rank, once the first steps, which compile and allocate, are made.
+Only the first rank is traced, after the first steps, which compile and allocate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TRACED_STEPS = 3
 
 
 class Trace:
-    """Records steps of one process, when `folder` says where to."""
+    """Traces a few steps of one process into `folder`; None for no trace."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -26,12 +26,12 @@ class Trace:
         self._profile: profile | None = None
 
     def step(self, number: int) -> None:
-        """Step `number` was made."""
+        """Count step `number`, which was just made."""
         if self._folder is None:
             return
         self._made += 1
         if self._made == WARM_UP_STEPS:
-            self._profile = profile()  # of the CPU, and the GPU where there is one
+            self._profile = profile()  # traces the CPU, and the GPU if there is one
             self._profile.start()
         elif self._profile and self._made == WARM_UP_STEPS + TRACED_STEPS:
             self._profile.stop()
@@ -39,7 +39,7 @@ class Trace:
             self._profile = None
 
     def close(self) -> None:
-        """End a recording that is not complete."""
+        """End a trace that is not complete."""
         if self._profile:
             self._profile.stop()
             print(
@@ -56,5 +56,5 @@ class Trace:
             folder.mkdir(exist_ok=True)
             self._profile.export_chrome_trace(str(temporary))
             temporary.replace(path)
-        except OSError as error:  # a run is worth more than a look at it
+        except OSError as error:  # the run is worth more than its trace
             print(f"warning: cannot write {path}: {error.strerror}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Whether a directory's file system renames in one step, which checkpoints rely on.
+"""Whether the file system of a directory renames atomically, which checkpoints rely on.
 
-Object stores behind a file system copy and delete instead: a reader, or a crash, finds halves.
-Those that say so by failing are found by trying, the others by the name they are mounted under.
+File systems over object stores copy and delete instead, so that a reader, or a crash, finds half of
+a file. Those on which a rename fails are detected by a trial, the others by their mount type.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ COPYING = (
     "s3fs", "goofys", "mount-s3", "mountpoint-s3", "gcsfuse", "blobfuse", "blobfuse2", "rclone",
     "riofs", "ossfs", "cosfs",
 )  # fmt: skip
-"""File systems over object stores, by the type or the source that the kernel lists them with."""
+"""File systems over object stores, by the type or source in the kernel's list of mounts."""
 
 
 def check_renames(directory: Path, mounts: Path = Path("/proc/self/mountinfo")) -> None:
-    """CheckpointError when renames in `directory` are not what checkpoints need."""
+    """Raises CheckpointError if renames in `directory` are not atomic."""
     kind = copying_kind(directory.resolve(), mounts)
     if kind:
         raise CheckpointError(
-            f"{directory} is on {kind}, which copies files where it should rename them: a crash "
-            "would leave halves; name an --output on a disk or a cluster's file system"
+            f"{directory} is on {kind}, which copies files instead of renaming them: a crash would "
+            "leave half a file; name an --output on a disk or a cluster's file system"
         )
     probe = directory / f".{uuid.uuid4().hex}.tmp"
     try:
@@ -42,13 +42,13 @@ def check_renames(directory: Path, mounts: Path = Path("/proc/self/mountinfo")) 
 
 
 def copying_kind(directory: Path, mounts: Path) -> str:
-    """What a directory is mounted as, if that is one of COPYING; "" otherwise."""
+    """The file system that a directory is mounted on if it is one of COPYING, else ""."""
     try:
         lines = [line.split() for line in mounts.read_text().splitlines()]
     except OSError:
         return ""
     found = ""
-    for fields in lines:  # later mounts lie over earlier ones
+    for fields in lines:  # later mounts hide earlier ones
         place = Path(fields[4].encode().decode("unicode_escape"))
         if directory.is_relative_to(place):
             kind, source = fields[fields.index("-") + 1 :][:2]
@@ -58,7 +58,7 @@ def copying_kind(directory: Path, mounts: Path) -> str:
 
 
 def _try(probe: Path) -> None:
-    """Give files and a directory names that are free and names that are taken."""
+    """Rename files and a directory, onto free and onto existing names."""
     probe.mkdir()
     old, new = probe / "old", probe / "new"
     old.write_bytes(b"old")
@@ -66,9 +66,9 @@ def _try(probe: Path) -> None:
     with old.open("rb") as reader:
         new.replace(old)
         if reader.read() != b"old":
-            raise OSError("who reads a file sees what replaces it")
+            raise OSError("an open file changes when it is replaced")
     if old.read_bytes() != b"new" or new.exists():
-        raise OSError("a file has two names")
+        raise OSError("a renamed file keeps its old name")
     (probe / "directory").mkdir()
     (probe / "directory" / "file").write_bytes(b"")
     (probe / "directory").rename(probe / "named")

@@ -1,8 +1,8 @@
-"""RUN/run.json: what a run is, so that it can be resumed, exported and started again.
+"""RUN/run.json: the description of a run, from which it can be resumed, exported and repeated.
 
-Holds the full Run, the plan derived from it, versions, the fingerprints of its data and the
-attention backend. A run that goes on in the same directory must have the same settings, but for
-the few that change neither what is learned nor in which order: `FREE_SETTINGS`.
+Holds all settings, the plan derived from them, versions, the fingerprints of the data and the
+attention backend. A run that resumes in the same directory must have the same settings, except
+`FREE_SETTINGS`, which change neither what is learned nor in which order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FREE_SETTINGS = (
     "checkpoint.every", "checkpoint.keep", "checkpoint.keep_every", "logging.every",
     "logging.hang_seconds",
 )  # fmt: skip
-"""Settings that may change when a run is resumed: whoever stopped at a damaged shard may go on."""
+"""Settings that may change on a resume; data.damaged lets a run continue after damage."""
 FORK_SETTINGS = (
     "data.tokenizer", "data.vocab_size", "encoder.layers", "encoder.width", "encoder.heads",
     "encoder.feed_forward", "encoder.activation", "encoder.layer_norm_eps", "encoder.positions",
@@ -38,28 +38,28 @@ FORK_SETTINGS = (
     "encoder.sharing", "encoder.groups", "objective.kind",
     "objective.generator.layers", "objective.generator.width", "objective.generator.tied",
 )  # fmt: skip
-"""Settings that weights are bound to, so that a fork has to share them."""
+"""Settings that the weights depend on; a fork must have the same ones."""
 PACKAGES = ("tenfold", "torch", "deepspeed", "numpy", "pyarrow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class RunRecord:
     """The content of run.json."""
 
     run: Run
     plans: Sequence[Mapping[str, Any]]
-    """Numbers derived from the run, its data and its machines, of each phase."""
+    """For each phase, the numbers derived from the run, its data and its machines."""
     data: Sequence[Mapping[str, Any]]
     """Directory, fingerprint and rows of each dataset, in the order given."""
     tokenizer_sha256: str
     order_version: int
-    """Of the order of samples, see `pipeline.loading.order`."""
+    """Version of the order of samples, see `pipeline.loading.order`."""
     attention: str
-    """What computes attention."""
+    """The attention backend."""
     begun_from: str
-    """The checkpoint that the run was forked from, "" when it began anew."""
+    """The checkpoint that the run was forked from, "" if it is not a fork."""
     initial_weights: Mapping[str, Any]
-    """Of the folder that it began with: name, hash, what was new; empty when it began with none."""
+    """The folder of --init: name, hash and what was new; empty without --init."""
     versions: Mapping[str, str]
 
     @classmethod
@@ -70,7 +70,7 @@ class Record:
         datasets: Sequence[Dataset],
         attention: str,
         begun_from: str = "",
-    ) -> Record:
+    ) -> RunRecord:
         """The record of a run on this machine."""
         return cls(
             run=run,
@@ -86,13 +86,13 @@ class Record:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Of the tokenizer and each dataset, for checkpoints."""
+        """Fingerprints of the tokenizer and of each dataset, for checkpoints."""
         datasets = {f"data-{i}": str(part["fingerprint"]) for i, part in enumerate(self.data)}
         return {"tokenizer": self.tokenizer_sha256} | datasets
 
     @property
     def directories(self) -> list[Path]:
-        """Where the datasets were."""
+        """The directories of the datasets."""
         return [Path(dataset["directory"]) for dataset in self.data]
 
     def write(self, run: Path) -> None:
@@ -106,20 +106,20 @@ class Record:
         write_whole(run / RECORD, json.dumps(content, indent=1).encode())
 
 
-def read_record(run: Path) -> Record:
-    """RUN/run.json; CheckpointError when there is none or it is not one."""
+def read_record(run: Path) -> RunRecord:
+    """Read RUN/run.json. Raises CheckpointError if it is missing or cannot be read."""
     path = run / RECORD
     if not path.exists():
         raise CheckpointError(f"{run} holds no {RECORD}; name a directory that pipeline.train made")
     try:
         content = json.loads(path.read_bytes())
-        return Record(**content | {"run": from_dict(Run, content["run"])})
+        return RunRecord(**content | {"run": from_dict(Run, content["run"])})
     except (ValueError, TypeError, KeyError, OSError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); restore it from a copy") from error
 
 
 def read_run(path: Path) -> Run:
-    """The Run in a run.json, or in a file with the Run alone; for `--run`."""
+    """The settings in a run.json, or in a file with the settings alone; for `--run`."""
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, OSError) as error:
@@ -130,33 +130,33 @@ def read_run(path: Path) -> Run:
     return from_dict(Run, content["run"] if whole else content)
 
 
-def check_same(earlier: Record, run: Run, datasets: Sequence[Dataset], directory: Path) -> None:
-    """CheckpointError naming a difference between the run in `directory` and the one asked for."""
+def check_same(earlier: RunRecord, run: Run, datasets: Sequence[Dataset], directory: Path) -> None:
+    """Raises CheckpointError if the run in `directory` differs from the requested one."""
     for path in setting_types(Run):
         before, now = attrgetter(path)(earlier.run), attrgetter(path)(run)
         if before != now and path not in FREE_SETTINGS:
             raise CheckpointError(
-                f"{directory} was begun with {path}={before}, now it is {now}; repeat the first "
+                f"{directory} was started with {path}={before}, now it is {now}; repeat the first "
                 f"command, name another --output, or fork it there with --from {directory}"
             )
     before = [dataset["fingerprint"] for dataset in earlier.data]
     now = [dataset.manifest.fingerprint for dataset in datasets]
     if before != now:
         raise CheckpointError(
-            f"{directory} was begun with data {_in_words(earlier.data)}; now it is "
-            f"{_in_words(_described(datasets))}. Give the same --data in the same order, "
-            f"or begin a new run there with the data of now, read from their beginning: the same "
-            f"command with --from {directory} --output {directory}-2"
+            f"{directory} was started with data {_in_words(earlier.data)}; now it is "
+            f"{_in_words(_described(datasets))}. Give the same --data in the same order, or start "
+            f"a new run that reads the current data from the first sequence: the same command with "
+            f"--from {directory} --output {directory}-2"
         )
     if earlier.order_version != ORDER_VERSION:
         raise CheckpointError(
-            f"{directory} was begun with sample order {earlier.order_version}, this version has "
-            f"{ORDER_VERSION}; go on with the version that began it"
+            f"{directory} was started with sample order {earlier.order_version}, this version has "
+            f"{ORDER_VERSION}; continue with the version that started it"
         )
 
 
-def check_source(state: State, record: Record, directory: Path, forked: bool) -> None:
-    """CheckpointError naming why a run cannot go on from a checkpoint, or fork it."""
+def check_source(state: State, record: RunRecord, directory: Path, forked: bool) -> None:
+    """Raises CheckpointError if a run cannot resume from a checkpoint, or fork it."""
     saved = from_dict(Run, state.run)
     for path in setting_types(Run):
         before, now = attrgetter(path)(saved), attrgetter(path)(record.run)
@@ -164,16 +164,16 @@ def check_source(state: State, record: Record, directory: Path, forked: bool) ->
         if before != now and needed:
             advice = "set it to that" if forked else "it was copied from another run; remove it"
             raise CheckpointError(
-                f"{directory} is of a run with {path}={before}, this one has {now}; {advice}"
+                f"{directory} belongs to a run with {path}={before}, this one has {now}; {advice}"
             )
     for name, now in record.fingerprints.items():
         before = state.fingerprints.get(name, "none")
         if before != now and (name == "tokenizer" or not forked):
             advice = (
-                "give data with the same tokenizer" if forked else "give the data it began with"
+                "give data with the same tokenizer" if forked else "give the data it started with"
             )
             raise CheckpointError(
-                f"{directory} is of a run with {name} {before}, this one has {now}; {advice}"
+                f"{directory} belongs to a run with {name} {before}, this one has {now}; {advice}"
             )
 
 

@@ -1,9 +1,9 @@
-"""Which rank holds the others up: all ranks wait for the slowest one, so their steps take as long.
+"""Finds the rank that slows the others down. All ranks wait for the slowest one in every step.
 
-What differs is the forward pass, in which a rank waits for nobody (at ZeRO stage 3 for weights,
-so there a slow rank shows less). Rank 0 compares its time over ranks whenever metrics are written,
-and names a host that is slower than the rest for long in RUN/.slow-nodes, which batch scripts read:
-they leave it out when the job is started again.
+The time of the forward pass shows it, because a rank does not wait for others there (at ZeRO stage
+3 it waits for weights, so a slow rank shows less). Rank 0 compares that time over ranks whenever it
+writes metrics. It writes a host that stays slower than the rest into RUN/.slow-nodes; batch scripts
+exclude these hosts when they start the job again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pipeline.files import write_whole
 from pipeline.training.run_directory.layout import SLOW_NODES
 
 SLOW = 1.2
-"""Times the median rank's forward pass: at this, a sixth of every other GPU's time is lost."""
+"""Multiple of the median rank's forward pass; it costs a sixth of every other GPU's time."""
 IN_A_ROW = 10
-"""Reports that must agree: a neighbour's burst or a warm-up is over by then."""
+"""Consecutive reports needed: a short disturbance or a warm-up is over by then."""
 
 
 class ForwardClock:
-    """Seconds of forward passes on one device, without waiting for it."""
+    """Measures the forward passes on one device, without waiting for the device."""
 
     def __init__(self, device: torch.device) -> None:
         self.cuda = device.type == "cuda"
@@ -39,7 +39,7 @@ class ForwardClock:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Count what happens inside."""
+        """Measure the time inside."""
         if not self.cuda:
             began = time.perf_counter()
             yield
@@ -52,7 +52,7 @@ class ForwardClock:
         self._events.append(pair)
 
     def take(self) -> float:
-        """Seconds since the last call; the device must have finished them."""
+        """Seconds measured since the last call; the device must have finished these passes."""
         seconds = self._seconds + sum(a.elapsed_time(b) for a, b in self._events) / 1000
         self._seconds = 0.0
         self._events.clear()
@@ -61,7 +61,7 @@ class ForwardClock:
 
 @dataclass(slots=True)
 class Stragglers:
-    """How fast this rank is, and what rank 0 knows of the others."""
+    """The speed of this rank, and on rank 0 of all ranks."""
 
     hosts: Sequence[str]
     """Of every rank."""
@@ -69,10 +69,10 @@ class Stragglers:
     clock: ForwardClock
     """Of this rank's forward passes."""
     slow_reports: dict[str, int] = field(default_factory=dict)
-    """Per host: reports in a row in which it was slow."""
+    """For each host, the consecutive reports in which it was slow."""
 
     def report(self, seconds: Sequence[float]) -> dict[str, float | str]:
-        """Fields of metrics about the slowest rank; seconds: of every rank's forward passes."""
+        """Fields of metrics about the slowest rank; seconds: forward passes of every rank."""
         if len(seconds) < 2:
             return {}
         slowest = max(range(len(seconds)), key=seconds.__getitem__)
@@ -84,7 +84,7 @@ class Stragglers:
         }
 
     def warning(self, seconds: Sequence[float]) -> str:
-        """What to say about a host that has been slow for long, once; and write it down."""
+        """A warning, given once, about hosts that stay slow; also writes RUN/.slow-nodes."""
         if len(set(self.hosts)) < 2:
             return ""
         usual = statistics.median_low(seconds)
@@ -96,15 +96,15 @@ class Stragglers:
         unwritten = ""
         try:
             write_whole(self.run / SLOW_NODES, "".join(f"{host}\n" for host in named).encode())
-        except DataError as error:  # a note is not worth a run
+        except DataError as error:  # the run is worth more than the note
             unwritten = f"; {error}"
         return (
             f"slow for {IN_A_ROW} reports: {', '.join(named)} (forward pass more than {SLOW} x the "
-            "median rank's); all ranks wait for it, look at its clocks, or leave it out"
+            "median rank's); all ranks wait for it, check its clock rates or exclude it"
             f"{unwritten}"
         )
 
 
 def host_name() -> str:
-    """This host as Slurm calls it, or as it calls itself."""
+    """This host's name in Slurm, or else its own host name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()

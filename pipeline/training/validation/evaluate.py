@@ -1,9 +1,9 @@
 """Held-out sequences -> loss, accuracy, perplexity; always the same masks, in file order.
 
-Sums over everything divided once: neither ranks nor rows of a micro-batch change a score. Corpora
-are scored apart, and together. Two perplexities are told apart. That of the frozen masks is
-exp(loss) at the predicted positions. Pseudo-perplexity (Salazar et al. 2020) masks each token of a
-sequence in turn, alone.
+Sums over all sequences are divided once, so that neither ranks nor rows of a micro-batch change a
+score. Corpora are scored separately and together. There are two perplexities: that of the stored
+masks is exp(loss) at the predicted positions; pseudo-perplexity (Salazar et al. 2020) masks each
+token of a sequence in turn, one at a time.
 
 Legend: B rows, S sequence length, K predicted positions.
 """
@@ -26,7 +26,7 @@ from model.span_boundary import MOST_TARGETS
 from pipeline.config.formats import Attention
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import Counts, Extras
+from pipeline.loading.micro_batch import Extras, LossCounts
 from pipeline.loading.order import Order, Share
 from pipeline.training.loss_parts import add, pack, part_metrics, unpack
 from pipeline.training.model_inputs import model_inputs
@@ -37,23 +37,23 @@ Total = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What a model scores on some held-out sequences."""
+    """The scores of a model on some held-out sequences."""
 
     parts: tuple[LossPart, ...]
-    """Of its loss."""
+    """The parts of its loss."""
     sums: Sums
-    """Over all of them."""
-    counts: Counts
+    """Sums over all these sequences."""
+    counts: LossCounts
 
     @classmethod
     def total(cls, scores: Iterable[Scores]) -> Scores:
-        """Of all the sequences of `scores` together."""
+        """The scores of all sequences of `scores` together."""
         first, *others = scores
         sums = dict(first.sums)
         for other in others:
             add(sums, other.sums)
         counts = zip(*(first.counts, *(other.counts for other in others)), strict=True)
-        return cls(first.parts, sums, Counts(*map(sum, counts)))
+        return cls(first.parts, sums, LossCounts(*map(sum, counts)))
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -64,8 +64,8 @@ class Scores:
         perplexity = math.exp(loss) if loss < 700 else math.inf
         return found | {"accuracy": found[f"{first}_accuracy"], "perplexity": perplexity}
 
-    def named(self, prefix: str) -> dict[str, float]:
-        """As fields of metrics."""
+    def fields(self, prefix: str) -> dict[str, float]:
+        """The metrics with a prefix, as fields of a line of metrics."""
         return {f"{prefix}{name}": value for name, value in self.metrics.items()}
 
 
@@ -78,7 +78,8 @@ def validation_loader(
 ) -> Loader:
     """One pass over validation rows with their first masks, `rows` a micro-batch.
 
-    Never packed: every rank has as many micro-batches, so it can be stopped between any of them.
+    Rows are never packed: every rank has the same number of micro-batches, so that all ranks can
+    stop between any two of them.
     """
     order = Order(
         kind="sequential", seed=0, shard_rows=tuple(dataset.shard_rows for dataset in datasets)
@@ -92,7 +93,7 @@ def validation_loader(
         reader="read" if compressed else "mmap",
         prefetch=2,
         attention=attention,
-        extras=Extras(most_targets=MOST_TARGETS, draws_seed=0),  # for whatever will be scored
+        extras=Extras(most_targets=MOST_TARGETS, draws_seed=0),  # enough for every objective
     )
 
 
@@ -123,14 +124,14 @@ def evaluate(
     total: Total = lambda sums: sums,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Scores | None:
-    """Scores over one pass of the loader; None when `stopped` says so before its end.
+    """Scores over one pass of the loader; None if `stopped` returns True before its end.
 
-    parts: of what `forward` gives the sums of;
-    total: adds up over ranks; stopped: the same answer on every rank. The model is in eval mode.
+    parts: of the loss whose sums `forward` returns; total: adds up over ranks; stopped: returns the
+    same on every rank. The caller puts the model in eval mode.
     """
     mask_id = loader.datasets[0].manifest.tokenizer["mask"]
     sums: Sums = {}
-    counts = np.zeros(len(Counts._fields), np.int64)
+    counts = np.zeros(len(LossCounts._fields), np.int64)
     with torch.no_grad():
         for batch in loader.micro_batches():
             if stopped():
@@ -139,7 +140,7 @@ def evaluate(
             add(sums, forward(model_inputs(batch, device, mask_id)))
             counts += batch.counts
     found = total(torch.cat([torch.from_numpy(counts).double(), pack(sums)]))
-    reached = Counts(*map(int, found[: len(counts)].tolist()))
+    reached = LossCounts(*map(int, found[: len(counts)].tolist()))
     return Scores(parts, unpack(found[len(counts) :], sums), reached)
 
 
@@ -150,7 +151,7 @@ def evaluate_corpora(
     device: torch.device,
     **options: Any,
 ) -> dict[str, Scores] | None:
-    """`evaluate` for each corpus; None when it was stopped in one of them."""
+    """`evaluate` for each corpus; None if it was stopped."""
     found = {}
     for corpus, loader in loaders.items():
         scores = evaluate(forward, parts, loader, device, **options)
@@ -161,17 +162,17 @@ def evaluate_corpora(
 
 
 def corpus_fields(scores: Mapping[str, Scores], prefix: str) -> dict[str, float]:
-    """Of all corpora together, and with several of them of each, as `loss/books`."""
-    fields = Scores.total(scores.values()).named(prefix)
+    """Metrics of all corpora together and, if there are several, of each, as `loss/books`."""
+    fields = Scores.total(scores.values()).fields(prefix)
     if len(scores) > 1:
         for corpus, part in scores.items():
-            fields |= {f"{name}/{corpus}": value for name, value in part.named(prefix).items()}
+            fields |= {f"{name}/{corpus}": value for name, value in part.fields(prefix).items()}
     return fields
 
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Without dropout inside."""
+    """Put the model in eval mode inside, without dropout."""
     module.eval()
     try:
         yield
@@ -183,11 +184,10 @@ def pseudo_perplexity(
     model: Model, sequences: Sequence[Tensor], special: set[int], mask_id: int,
     rows: int, device: torch.device,
 ) -> tuple[float, int]:  # fmt: skip
-    """exp of the mean loss of every token masked in turn, and how many tokens that was.
+    """exp of the mean loss of every token masked in turn, and the number of these tokens.
 
     sequences: ids and segment ids [2, length] of each, unmasked; special: ids that are not text;
-    rows: copies of a sequence, each with another token masked, that pass through the model at a
-    time.
+    rows: copies of a sequence in one forward pass, each with another token masked.
     """
     loss, count = 0.0, 0
     with torch.no_grad():
@@ -210,9 +210,9 @@ def pseudo_perplexity(
 
 
 def unmasked(loader: Loader, count: int) -> list[Tensor]:
-    """The first `count` sequences of a pass, with the original ids put back.
+    """The first `count` sequences of a pass with their original ids.
 
-    [2, length]: ids, and segment ids.
+    Each is [2, length]: ids and segment ids.
     """
     found: list[Tensor] = []
     for batch in loader.micro_batches():

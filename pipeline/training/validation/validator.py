@@ -1,4 +1,4 @@
-"""The held-out sequences of a run -> validation_* in its metrics, on steps where that is due."""
+"""The held-out sequences of a run -> validation_* in its metrics, every so many steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tqdm import tqdm
 from model.objectives import LossPart, Objective
 from pipeline.errors import DataError
 from pipeline.loading.loader import Loader
-from pipeline.training.cluster.engine import Engine
+from pipeline.training.cluster.engine import ZeroEngine
 from pipeline.training.cluster.ranks import Cluster, StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.planning.phases import Phase
@@ -26,25 +26,24 @@ from pipeline.training.validation.evaluate import (
 
 @dataclass(slots=True, kw_only=True)
 class Validator:
-    """Scores the model under way; every method is collective."""
+    """Scores the model during training; every method is collective."""
 
-    engine: Engine
+    engine: ZeroEngine
     cluster: Cluster
     stop: StopRequest
     metrics: Metrics | None
     """On the first rank only."""
     watchdog: Watchdog
     loaders: dict[int, dict[str, Loader]] = field(default_factory=dict)
-    """Of the phases that were validated so far, by number and corpus."""
+    """Loaders of the phases validated so far, by number and corpus."""
 
     @property
     def parts(self) -> tuple[LossPart, ...]:
-        """Of the loss."""
+        """The parts of the loss."""
         return cast(Objective, self.engine.module).parts
 
     def validate(self, step: int, phase: Phase) -> bool:
-        """Score the held-out sequences of the length of a step's phase after it; False when asked
-        to stop before the end."""
+        """Score the held-out sequences of a step's phase. False if a stop request ended it."""
         parts = None
         try:
             with evaluating(self.engine.module):
@@ -58,7 +57,7 @@ class Validator:
                 )
         except DataError as error:
             self.stop.mistake = error
-            self.cluster.any(True)  # what the others ask before this batch
+            self.cluster.any(True)  # the other ranks ask for this before every batch
         if parts is None:
             return False
         scores = Scores.total(parts.values()).metrics
@@ -81,7 +80,7 @@ class Validator:
         return self.loaders[phase.number]
 
     def is_owed(self, step: int) -> bool:
-        """Whether a step that should have been validated was not."""
+        """Whether the metrics lack the validation of a step."""
         return self.cluster.any(bool(self.metrics) and not self._validated(step))
 
     def _validated(self, step: int) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import torch
 
-from pipeline.training.cluster.engine import Engine
+from pipeline.training.cluster.engine import ZeroEngine
 
 
-def held_bytes(engine: Engine) -> int:
+def held_bytes(engine: ZeroEngine) -> int:
     """Of weights, gradients and optimizer state of this rank, each storage once.
 
     To be asked between a micro-batch and the step after it, which may drop the gradients.
@@ -18,7 +18,7 @@ def held_bytes(engine: Engine) -> int:
     return sum(storages.values())
 
 
-def _tensors(engine: Engine) -> Iterator[torch.Tensor]:
+def _tensors(engine: ZeroEngine) -> Iterator[torch.Tensor]:
     optimizer = engine.optimizer
     for parameter in engine.module.parameters():
         yield parameter

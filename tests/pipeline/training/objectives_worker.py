@@ -29,10 +29,10 @@ from model.span_boundary import boundaries
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.errors import run_command
-from pipeline.loading.micro_batch import Counts
+from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.training.cluster.engine import Engine, init_distributed, initialize
+from pipeline.training.cluster.engine import ZeroEngine, init_distributed, initialize
 from pipeline.training.loss_parts import first_count, loss_sum
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.weights.build import build_model
@@ -159,12 +159,12 @@ def part(given: Inputs, begin: int, end: int) -> Inputs:
     )
 
 
-def counts_of(given: Inputs) -> Counts:
+def counts_of(given: Inputs) -> LossCounts:
     """Of a whole step."""
     assert given.lengths_B is not None and given.pair_labels_R is not None
     flat = part(given, 0, SEQUENCES)
     asked = boundaries(flat.input_ids_BS, flat.positions_K, flat.weights_K, flat.edge_ids)
-    return Counts(
+    return LossCounts(
         predictions=int(given.weights_K.sum()),
         tokens=int(given.lengths_B.sum()),
         pairs=int((given.pair_labels_R >= 0).sum()),
@@ -172,7 +172,7 @@ def counts_of(given: Inputs) -> Counts:
     )
 
 
-def steps_of(run: Run) -> Iterator[tuple[Inputs, Counts]]:
+def steps_of(run: Run) -> Iterator[tuple[Inputs, LossCounts]]:
     for step in range(STEPS):
         given = batch(step, run.objective.kind == "mlm_sbo")
         yield given, counts_of(given)
@@ -182,7 +182,7 @@ def losses(model: Model, run: Run, chunks: int) -> Iterator[Iterator[torch.Tenso
     """What `plain.train` wants of each step; each part of the loss over its own count."""
     size = SEQUENCES // chunks
 
-    def of_chunk(given: Inputs, counts: Counts, begin: int) -> torch.Tensor:
+    def of_chunk(given: Inputs, counts: LossCounts, begin: int) -> torch.Tensor:
         sums, loss = model(part(given, begin, begin + size)), torch.zeros(())
         for own in model.parts:
             loss = loss + own.weight * sums[f"{own.name}_loss"] / getattr(counts, own.per)
@@ -200,7 +200,7 @@ def reference(case: str, optimizer: str, chunks: int) -> plain.Weights:
     return plain.train(model, run, logical_parameters(model), losses(model, run, chunks), chunks)
 
 
-def trained(run: Run, file: DeepSpeedFile) -> tuple[Engine, int]:
+def trained(run: Run, file: DeepSpeedFile) -> tuple[ZeroEngine, int]:
     """The engine after all steps, and the bytes that it held before the last."""
     model = build_model(run, seed=0).train()
     rows, held = SEQUENCES // (dist.get_world_size() * ACCUMULATION), 0
@@ -217,7 +217,7 @@ def trained(run: Run, file: DeepSpeedFile) -> tuple[Engine, int]:
     return engine, held
 
 
-def weights_of(engine: Engine) -> plain.Weights:
+def weights_of(engine: ZeroEngine) -> plain.Weights:
     """fp32 weights put together from all ranks' fragments."""
     logical = engine.optimizer.logical
     found = {record.name: torch.zeros(math.prod(record.shape)) for record in logical}

@@ -18,12 +18,12 @@ from pipeline.training import loss_parts
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_checkpoint, step_name
 from pipeline.training.loop import Trainer, noise_seed
+from pipeline.training.loss_watch import LossWatch, Spike
 from pipeline.training.model_inputs import model_inputs
 from pipeline.training.planning.phases import make_phases, phase_of
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress
 from pipeline.training.run_directory.metrics import read_metrics
-from pipeline.training.spikes import LossWatch, Spike
 from pipeline.training.validation.evaluate import evaluate, evaluating, validation_loader
 from tests.pipeline.training.test_loop import trainer
 
@@ -150,13 +150,13 @@ def test_another_length_is_no_spike(
     stop: int,
 ) -> None:
     """However a run is cut around the boundary: the same spikes, the same losses remembered."""
-    made = LossWatch.made
+    record = LossWatch.record
 
     def told(self: LossWatch, step: int, count: int) -> None:
         self.copy(torch.tensor(CURVE[step - 1] * count))
-        made(self, step, count)
+        record(self, step, count)
 
-    monkeypatch.setattr(LossWatch, "made", told)
+    monkeypatch.setattr(LossWatch, "record", told)
     phase = {"steps": 6, "sequence_length": 16, "sequences": 4}
     settings = (
         f"phases=[{json.dumps(phase)}]", "spikes.deviations=6", "spikes.window=3",
@@ -171,10 +171,10 @@ def test_another_length_is_no_spike(
     state = open_checkpoint(cut.saver.checkpoints / step_name(stop)).state
     assert state.recent_losses == pytest.approx(CURVE[6 * (stop > 6) : stop][-3:], abs=1e-3)
     resumed = begun(tmp_path / "cut", Progress.of(state))
-    resumed.losses.go_back(state.recent_losses)
+    resumed.recovery.losses.reset(state.recent_losses)
     assert not resumed.train(12)
     assert resumed.progress == whole.progress and whole.progress.spikes == 2
-    assert resumed.losses.recent == whole.losses.recent
+    assert resumed.recovery.losses.recent == whole.recovery.losses.recent
     said = capsys.readouterr().err
     assert [said.count(f"the loss of step {step} is") for step in (5, 7, 12)] == [2, 0, 2]
 

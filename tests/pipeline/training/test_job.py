@@ -32,9 +32,12 @@ def refused(
         (["--ds", "zero9"], "no ds file is called zero9"),
         (["--stop-at", "21"], "--stop-at 21 is not a step of the run"),
         (["--stop-at", "0"], "--stop-at 0 is not a step of the run"),
-        (["--run", "x.json"], "one of them"),
-        (["--init", "model", "--from", "run"], "--init begins a run with weights, --from with"),
-        (["--new", "vocabulary"], "--new says what is not that of --init MODEL_DIR; give that too"),
+        (["--run", "x.json"], "give either a recipe's name or --run"),
+        (["--init", "model", "--from", "run"], "--init starts a run from weights, --from from"),
+        (
+            ["--new", "vocabulary"],
+            "--new names what does not come from --init MODEL_DIR; give --init too",
+        ),
         (["--set", "optimizer.lr=1"], "unknown setting optimizer.lr"),
     ],
 )

@@ -22,20 +22,21 @@ from pipeline.errors import CheckpointError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
-from pipeline.training.checkpoints.read import Alone, open_latest
+from pipeline.training.checkpoints.read import open_latest
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster.ranks import StopRequest
+from pipeline.training.cluster.ranks import Alone, StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
-from pipeline.training.loop import MOST_SKIPPED, Trainer, noise_seed
+from pipeline.training.loop import Trainer, noise_seed
+from pipeline.training.loss_watch import LossWatch
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.planning.phases import make_phases
 from pipeline.training.progress import Progress
+from pipeline.training.recovery import MOST_SKIPPED, Recovery
 from pipeline.training.run_directory.metrics import Metrics, read_metrics
 from pipeline.training.run_directory.profile import Trace
-from pipeline.training.run_directory.run_json import Record
+from pipeline.training.run_directory.run_json import RunRecord
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers
-from pipeline.training.spikes import LossWatch
 from pipeline.training.validation.validator import Validator
 from pipeline.training.weights.build import build_model
 from tests.pipeline.conftest import poison
@@ -49,7 +50,7 @@ SETTINGS = [
 
 
 class PlainEngine:
-    """Gradient descent with `Engine`'s face."""
+    """Gradient descent with the interface of `ZeroEngine`."""
 
     stage, world_size = 1, 1
 
@@ -111,9 +112,12 @@ def trainer(
     )  # fmt: skip
     engine: Any = PlainEngine(run, finite)
     stop, metrics = StopRequest(), Metrics(output, progress.step)
+    feed = Feed(phases, data["train"], cluster, progress)
+    saver = Saver(output, Alone(), keep=3, keep_every=0)
+    losses = LossWatch(run.spikes, torch.device("cpu"), (), [phase.begin for phase in phases])
     return Trainer(
-        record=Record.of(run, [phase.plan.to_dict() for phase in phases], data["train"], "any"),
-        feed=Feed(phases, data["train"], cluster, progress),
+        record=RunRecord.of(run, [phase.plan.to_dict() for phase in phases], data["train"], "any"),
+        feed=feed,
         cluster=cluster,
         engine=engine,
         validator=Validator(
@@ -122,12 +126,15 @@ def trainer(
         stop=stop,
         metrics=metrics,
         progress=progress,
-        losses=LossWatch(run.spikes, torch.device("cpu"), (), [phase.begin for phase in phases]),
+        recovery=Recovery(
+            run=run, cluster=cluster, engine=engine, feed=feed, saver=saver, stop=stop,
+            losses=losses,
+        ),
         stragglers=Stragglers(["here"], output, ForwardClock(torch.device("cpu"))),
-        saver=Saver(output, Alone(), keep=3, keep_every=0),
+        saver=saver,
         watchdog=Watchdog(0, 60),
         trace=Trace(None),
-    )
+    )  # fmt: skip
 
 
 def saved_steps(output: Path) -> list[str]:
@@ -254,9 +261,8 @@ def test_a_spike_without_a_checkpoint_before_it_is_told(
 ) -> None:
     running = trainer(spiky, tmp_path / "run", Progress(), True, *SPIKES, "checkpoint.every=12")
     assert not running.train(12)
-    assert (
-        "there is no checkpoint before it to go back to; training goes" in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "there is no checkpoint before it to go back to; training continues" in said
     assert running.progress.skipped_sequences == 0
 
 

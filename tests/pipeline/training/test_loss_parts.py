@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from model.objectives import LossPart, Sums
-from pipeline.loading.micro_batch import Counts
+from pipeline.loading.micro_batch import LossCounts
 from pipeline.training.loss_parts import add, first_count, loss_sum, pack, part_metrics, unpack
 
 MLM = LossPart(name="mlm", weight=1.0, per="predictions")
 PAIR = LossPart(name="pair", weight=0.5, per="pairs")
-COUNTS = Counts(predictions=10, tokens=80, pairs=4)
+COUNTS = LossCounts(predictions=10, tokens=80, pairs=4)
 
 
 def sums(mlm_loss: float = 30.0, pair_loss: float = 2.0) -> Sums:
@@ -51,12 +51,12 @@ def test_gradients_are_those_of_the_means() -> None:
 
 def test_one_part_of_weight_1_is_its_own_sum_to_the_bit() -> None:
     given = {"mlm_loss": torch.rand(()), "mlm_correct": torch.zeros(())}
-    assert torch.equal(loss_sum((MLM,), given, Counts(3, 7, 0)), given["mlm_loss"])
+    assert torch.equal(loss_sum((MLM,), given, LossCounts(3, 7, 0)), given["mlm_loss"])
 
 
 def test_what_has_no_count_is_no_division_by_zero() -> None:
     nothing = {name: torch.zeros(()) for name in sums()}
-    found = part_metrics((MLM, PAIR), nothing, Counts(0, 0, 0))
+    found = part_metrics((MLM, PAIR), nothing, LossCounts(0, 0, 0))
     assert math.isnan(found.pop("mask_loss"))
     assert not any(found.values())
 

@@ -10,10 +10,11 @@ import torch
 
 from pipeline.errors import CheckpointError
 from pipeline.training.checkpoints.data_position import Reading
-from pipeline.training.checkpoints.read import Alone, open_latest
+from pipeline.training.checkpoints.read import open_latest
 from pipeline.training.checkpoints.saver import Saver
+from pipeline.training.cluster.ranks import Alone
 from pipeline.training.optimizer.optimizer import FragmentState
-from pipeline.training.progress import Progress, begin, restore, state_of
+from pipeline.training.progress import Progress, restore, start_progress, state_of
 
 
 @dataclass
@@ -70,11 +71,11 @@ def test_a_fork_with_other_data_reads_them_from_their_beginning() -> None:
     checkpoint: Any = SimpleNamespace(state=state)
     same: Any = SimpleNamespace(fingerprints={"data-0": "a"})
     other: Any = SimpleNamespace(fingerprints={"data-0": "b"})
-    assert begin(checkpoint, same, True).sequences == 80
-    assert begin(checkpoint, same, True).readings == state.readings
-    assert begin(checkpoint, same, True).left_out == state.left_out
-    assert begin(checkpoint, other, True).sequences == 0
-    assert begin(checkpoint, other, True).readings == ()
-    assert begin(checkpoint, other, True).left_out == ()
-    assert begin(checkpoint, other, True).step == 5
-    assert begin(None, other, False).step == 0
+    assert start_progress(checkpoint, same, True).sequences == 80
+    assert start_progress(checkpoint, same, True).readings == state.readings
+    assert start_progress(checkpoint, same, True).left_out == state.left_out
+    assert start_progress(checkpoint, other, True).sequences == 0
+    assert start_progress(checkpoint, other, True).readings == ()
+    assert start_progress(checkpoint, other, True).left_out == ()
+    assert start_progress(checkpoint, other, True).step == 5
+    assert start_progress(None, other, False).step == 0

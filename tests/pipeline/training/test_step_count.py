@@ -6,16 +6,16 @@ from typing import Any
 
 import torch.multiprocessing as multiprocessing
 
-from pipeline.loading.micro_batch import Counts
+from pipeline.loading.micro_batch import LossCounts
 from pipeline.training.step_count import StepCount
 
 
 def test_one_process_counts_alone() -> None:
     count = StepCount()
-    count.start(Counts(7, 40, 2))
-    count.start(Counts(630_784, 4_194_304, 0), stop=True, loss=1 << 51)
-    assert count.result() == (Counts(7, 40, 2), False, 0, 1)
-    assert count.result() == (Counts(630_784, 4_194_304, 0), True, 1 << 51, 1)
+    count.start(LossCounts(7, 40, 2))
+    count.start(LossCounts(630_784, 4_194_304, 0), stop=True, loss=1 << 51)
+    assert count.result() == (LossCounts(7, 40, 2), False, 0, 1)
+    assert count.result() == (LossCounts(630_784, 4_194_304, 0), True, 1 << 51, 1)
 
 
 def count_on_rank(rank: int, port: int, results: Any) -> None:
@@ -24,10 +24,10 @@ def count_on_rank(rank: int, port: int, results: Any) -> None:
     store = dist.TCPStore("127.0.0.1", port, 2, rank == 0)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
     count = StepCount()
-    count.start(Counts(100 + rank, 800, 3))
+    count.start(LossCounts(100 + rank, 800, 3))
     found = []
     for step in range(1, 4):
-        counts = Counts(step * (10**9 + rank), 1 << 40, rank)
+        counts = LossCounts(step * (10**9 + rank), 1 << 40, rank)
         stop, most = step == 2 and rank == 1, 10 * step if rank == step % 2 else 9
         count.start(counts, stop, step + rank, most)
         found.append(count.result())
@@ -51,9 +51,9 @@ def test_two_ranks_agree_on_count_and_stop() -> None:
         for rank in ranks:
             rank.join(timeout=max(0.0, deadline - time.monotonic()))
             rank.kill()
-    expected = [(Counts(201, 1600, 6), False, 0, 1)]
+    expected = [(LossCounts(201, 1600, 6), False, 0, 1)]
     expected += [
-        (Counts(step * (2 * 10**9 + 1), 1 << 41, 1), step == 2, 2 * step + 1, 10 * step)
+        (LossCounts(step * (2 * 10**9 + 1), 1 << 41, 1), step == 2, 2 * step + 1, 10 * step)
         for step in (1, 2, 3)
     ]
     assert found == {0: expected, 1: expected}

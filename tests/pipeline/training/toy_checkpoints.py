@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from pipeline.training.checkpoints.data_position import Reading
-from pipeline.training.checkpoints.read import Checkpoint, Ranks, State
+from pipeline.training.checkpoints.read import Checkpoint, State
 from pipeline.training.checkpoints.saver import Saver
+from pipeline.training.cluster.ranks import RankGroup
 from pipeline.training.optimizer.optimizer import FragmentState
 
 SHAPES = {"embedding.weight": (7, 3), "query.weight": (5, 5), "query.bias": (5,), "scale": ()}
@@ -41,7 +42,7 @@ class ThreadRank:
         return texts
 
 
-def on_ranks(world_size: int, function: Callable[[Ranks], Any]) -> list[Any]:
+def on_ranks(world_size: int, function: Callable[[RankGroup], Any]) -> list[Any]:
     """What `function` returned, or raised, on each rank."""
     results: list[Any] = [None] * world_size
     barrier, texts = threading.Barrier(world_size), [""] * world_size
@@ -107,7 +108,7 @@ def state(step: int, world_size: int = 1) -> State:
     )  # fmt: skip
 
 
-def saver(run: Path, ranks: Ranks, *, keep: int = 9, keep_every: int = 0) -> Saver:
+def saver(run: Path, ranks: RankGroup, *, keep: int = 9, keep_every: int = 0) -> Saver:
     """A rank's, which says nothing."""
     return Saver(run, ranks, keep=keep, keep_every=keep_every, tell=lambda text: None)
 
@@ -129,7 +130,7 @@ def save_behind(run: Path, step: int, world_size: int, *, keep: int, values_of: 
     """As `save`, by threads behind ranks that go on and change what they had."""
     cuts = cut(world_size)
 
-    def play(ranks: Ranks) -> str:
+    def play(ranks: RankGroup) -> str:
         own = saver(run, ranks, keep=keep)
         live = fragments(values_of, cuts[ranks.rank])
         own.begin(live, state(step, world_size))

@@ -32,7 +32,7 @@ from pipeline.training.cluster.deepspeed_config import (
     deepspeed_dict,
     read_deepspeed_file,
 )
-from pipeline.training.cluster.engine import Engine, init_distributed, initialize
+from pipeline.training.cluster.engine import ZeroEngine, init_distributed, initialize
 from pipeline.training.optimizer import fragments
 from pipeline.training.planning.schedule import learning_rate
 from tests.pipeline.training.frozen import freeze
@@ -141,7 +141,7 @@ def shares(run: Any, world: int, rank: int, accumulation: int) -> Iterator[Any]:
         yield int(weights[:, 1:].sum()), zip(rows, marks, strict=True)
 
 
-def whole_weights(engine: Engine) -> dict[str, torch.Tensor]:
+def whole_weights(engine: ZeroEngine) -> dict[str, torch.Tensor]:
     """fp32 weights by logical parameter, put together from all ranks' fragments."""
     sizes = {record.name: math.prod(record.shape) for record in engine.optimizer.logical}
     flat = torch.zeros(sum(sizes.values()))
@@ -155,7 +155,7 @@ def whole_weights(engine: Engine) -> dict[str, torch.Tensor]:
 
 def train(
     run: Any, file: DeepSpeedFile, accumulation: int, collectives: Collectives, waits: Waits
-) -> tuple[Engine, list[float]]:
+) -> tuple[ZeroEngine, list[float]]:
     """The engine after all steps, and the gradient norms."""
     model = Toy()
     rows = SEQUENCES // (dist.get_world_size() * accumulation)
@@ -172,7 +172,7 @@ def train(
     return engine, norms
 
 
-def check_refresh(engine: Engine) -> bool:
+def check_refresh(engine: ZeroEngine) -> bool:
     """Write other weights through the fragments: the model must follow, at any stage."""
     before = whole_weights(engine)
     for part in engine.optimizer.fragments():
@@ -186,7 +186,7 @@ def check_refresh(engine: Engine) -> bool:
     return good
 
 
-def check_non_finite(engine: Engine, bad: float) -> bool:
+def check_non_finite(engine: ZeroEngine, bad: float) -> bool:
     """A step with a bad loss on one rank changes nothing, nor what is to come; and says so."""
     steps = engine.optimizer.steps
     before = [[tensor.clone() for tensor in part[2:]] for part in engine.optimizer.fragments()]

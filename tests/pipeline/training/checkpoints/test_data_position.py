@@ -4,9 +4,9 @@ import json
 
 from pipeline.training.checkpoints.data_position import (
     Reading,
+    describe_skipped,
     from_json,
     reading_of,
-    skipped_in_words,
     with_reading,
 )
 
@@ -25,5 +25,5 @@ def test_json_gives_them_back() -> None:
 
 
 def test_skipped_places_in_words() -> None:
-    assert skipped_in_words(READINGS) == ["[3, 5) of 16", "[9, 10) of 16"]
-    assert skipped_in_words(READINGS[:1]) == ["[3, 5)", "[9, 10)"]
+    assert describe_skipped(READINGS) == ["[3, 5) of 16", "[9, 10) of 16"]
+    assert describe_skipped(READINGS[:1]) == ["[3, 5)", "[9, 10)"]

@@ -81,7 +81,7 @@ def test_each_element_must_be_there_once(tmp_path: Path) -> None:
         in_order(tensors, {"a": (4,)})
     with pytest.raises(CheckpointError, match="weight of b has 0 elements"):
         in_order(tensors, {"a": (3,), "b": (1,)})
-    with pytest.raises(CheckpointError, match="a is no logical parameter"):
+    with pytest.raises(CheckpointError, match="a is not a logical parameter"):
         in_order(tensors, {"b": (3,)})
 
 

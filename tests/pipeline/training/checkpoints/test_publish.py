@@ -12,7 +12,7 @@ import pytest
 from pipeline.errors import CheckpointError
 from pipeline.training.checkpoints.fragment_files import write_fragments
 from pipeline.training.checkpoints.publish import make_room, note_failure, wait_for_ranks
-from pipeline.training.checkpoints.read import Alone
+from pipeline.training.cluster.ranks import Alone
 from tests.pipeline.training import toy_checkpoints as toy
 
 
@@ -46,7 +46,7 @@ def test_rank_0_waits_for_all_and_names_who_cannot(tmp_path: Path) -> None:
     given_up = threading.Event()
     given_up.set()
     (tmp_path / "failed-00002").unlink()
-    with pytest.raises(CheckpointError, match="the files of ranks 2, 3 did not come"):
+    with pytest.raises(CheckpointError, match="rank 0 does not see the files of ranks 2, 3;"):
         wait_for_ranks(tmp_path, 4, "", given_up)
 
 

@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 from pipeline.errors import CheckpointError
 from pipeline.training.checkpoints import read as checkpoint_module
 from pipeline.training.checkpoints.read import (
-    Alone,
     choose,
     choose_from,
     open_checkpoint,
@@ -21,6 +20,7 @@ from pipeline.training.checkpoints.read import (
     open_latest,
     verify,
 )
+from pipeline.training.cluster.ranks import Alone
 from tests.pipeline.training import toy_checkpoints as toy
 
 
@@ -153,7 +153,7 @@ def test_all_ranks_get_the_same_checkpoint(run: Path, monkeypatch: pytest.Monkey
     assert all(toy.holds(checkpoint, 100) for checkpoint, _ in opened)
     assert verified == ["step-00000200", "step-00000100"]
     messages = opened[0][1]
-    assert "state.json: No such file" in messages[0] and "going on from" in messages[1]
+    assert "state.json: No such file" in messages[0] and "resuming from" in messages[1]
     assert all(said == messages for _, said in opened)
 
 

@@ -16,7 +16,8 @@ from pipeline.errors import CheckpointError
 from pipeline.training.checkpoints import publish as publish_module
 from pipeline.training.checkpoints import saver as saver_module
 from pipeline.training.checkpoints.publish import remove_leftovers
-from pipeline.training.checkpoints.read import Alone, Checkpoint, Ranks, open_latest, verify
+from pipeline.training.checkpoints.read import Checkpoint, open_latest, verify
+from pipeline.training.cluster.ranks import Alone, RankGroup
 from tests.pipeline.training import toy_checkpoints as toy
 from tests.pipeline.training.points import Points
 
@@ -132,7 +133,7 @@ def test_a_failure_in_the_background_is_told_once_and_the_next_one_is_saved(
     toy.save(tmp_path, 1, 2)
     told: list[tuple[int, str]] = []
 
-    def play(ranks: Ranks) -> list[str]:
+    def play(ranks: RankGroup) -> list[str]:
         saver = toy.saver(tmp_path, ranks)
         saver.tell = lambda text: told.append((ranks.rank, text))
         saver.begin(toy.fragments(2, cuts[ranks.rank]), toy.state(2, 2))
@@ -152,7 +153,7 @@ def test_a_failure_in_the_background_is_told_once_and_the_next_one_is_saved(
     ((rank, text),) = told
     assert rank == 0 and text == (
         "warning: step 2 was not saved: rank 1: [Errno 28] No space left on device; older "
-        "checkpoints are as they were; training goes on"
+        "checkpoints are unchanged; training continues"
     )
     assert published(tmp_path) == [1, 3]
     assert_latest(tmp_path, 3)
@@ -175,12 +176,12 @@ def test_files_that_rank_0_never_sees_are_not_waited_for(
     monkeypatch.setattr(saver_module, "VISIBLE_SECONDS", 0.3)
     (tmp_path / "1/checkpoints/.step-00000001.tmp").mkdir(parents=True)
 
-    def play(ranks: Ranks) -> None:
+    def play(ranks: RankGroup) -> None:
         saver = toy.saver(tmp_path / str(ranks.rank), ranks)
         saver.save(toy.fragments(1, toy.cut(2)[ranks.rank]), toy.state(1, 2))
 
     for error in toy.on_ranks(2, play):
-        assert "the files of ranks 1 did not come to rank 0; name an --output" in str(error)
+        assert "rank 0 does not see the files of ranks 1; name an --output" in str(error)
 
 
 def test_a_bug_in_the_background_ends_the_run(
@@ -212,7 +213,7 @@ def test_closing_does_not_wait_for_ranks_that_are_gone(
 ) -> None:
     monkeypatch.setattr(saver_module, "CLOSE_SECONDS", 0.3)
 
-    def play(ranks: Ranks) -> None:
+    def play(ranks: RankGroup) -> None:
         saver = toy.saver(tmp_path, ranks)
         if ranks.rank:
             monkeypatch.setattr(saver, "_work", lambda *_: None)  # died

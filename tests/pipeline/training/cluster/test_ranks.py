@@ -6,12 +6,24 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.errors import CheckpointError, DataError
-from pipeline.training.cluster.ranks import StopRequest, launched_rank, spoken_once
-from pipeline.training.deadline import Deadline
+from pipeline.training.cluster import ranks as ranks_module
+from pipeline.training.cluster.ranks import (
+    LEAVING_SECONDS,
+    Alone,
+    Deadline,
+    StopRequest,
+    agreed,
+    format_rank_error,
+    launched_rank,
+    process_seconds,
+    reported_once,
+)
+from tests.pipeline.training.toy_checkpoints import on_ranks
 
 CODE = """
 import sys
@@ -117,8 +129,81 @@ def test_only_the_first_rank_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launched_rank() == 0
     monkeypatch.setenv("RANK", "3")
     assert launched_rank() == 3
-    with pytest.raises(CheckpointError), spoken_once(0):
+    with pytest.raises(CheckpointError), reported_once(0):
         raise CheckpointError("x")
-    with pytest.raises(SystemExit) as silent, spoken_once(3):
+    with pytest.raises(SystemExit) as silent, reported_once(3):
         raise CheckpointError("x")
     assert silent.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("mistakes", "message"),
+    [
+        (["", "", ""], ""),
+        (["full", "", ""], "full"),
+        (["", "full", ""], "rank 1: full"),
+        (["", "full", "gone"], "rank 1: full (and ranks 2)"),
+        (["full", "", "gone"], "full (and ranks 2)"),
+        (["full", "gone", "gone"], "full"),
+    ],
+)
+def test_a_mistake_names_the_ranks_that_made_it(mistakes: list[str], message: str) -> None:
+    assert format_rank_error(mistakes) == message
+
+
+@pytest.mark.parametrize("mistake", [DataError("full"), OSError("full")])
+def test_a_mistake_of_one_rank_is_raised_on_all(mistake: Exception) -> None:
+    def play(ranks: Any) -> None:
+        with agreed(ranks, CheckpointError):
+            if ranks.rank == 1:
+                raise mistake
+
+    errors = on_ranks(3, play)
+    assert [(type(error), str(error)) for error in errors] == [
+        (CheckpointError, "rank 1: full")
+    ] * 3
+
+
+def test_only_mistakes_of_users_and_systems_are_shared() -> None:
+    with pytest.raises(ZeroDivisionError), agreed(Alone()):
+        raise ZeroDivisionError
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(ranks_module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(ranks_module, "process_seconds", lambda: 100.0)
+
+
+def test_it_leaves_time_for_a_step_and_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    until = Deadline(1.0, lambda: 30.0)  # 3,500 s from now
+    steps = 0
+    while not until.reached():
+        clock.now += 25.0 if steps == 7 else 20.0
+        steps += 1
+    left = 1000.0 + 3500.0 - clock.now
+    # after a long step, in which 50 were kept free, the usual ones count again
+    assert 2 * 30 + LEAVING_SECONDS + 20 <= left < 2 * 30 + LEAVING_SECONDS + 2 * 20 + 20
+    assert until.reached()
+
+
+def test_a_checkpoint_that_takes_longer_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    seconds = 1.0
+    until = Deadline(1.0, lambda: seconds)
+    clock.now += 3400.0
+    assert not until.reached()
+    seconds = 60.0
+    assert until.reached()
+
+
+def test_no_limit_is_never_reached() -> None:
+    assert not Deadline(math.inf, lambda: 1e9).reached()
+
+
+def test_a_process_knows_its_age() -> None:
+    assert 0.0 < process_seconds() < 24 * 3600

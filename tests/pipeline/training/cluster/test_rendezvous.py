@@ -46,7 +46,7 @@ def test_ranks_that_died_before_all_had_come_confuse_nobody() -> None:
 
 def test_waiting_is_bounded() -> None:
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=SOON)
-    with pytest.raises(TimeoutError, match=r"ranks \[1, 2\] did not come"):
+    with pytest.raises(TimeoutError, match=r"ranks \[1, 2\] did not join"):
         common_name(store, 0, 3, timedelta(seconds=0.2))
 
 

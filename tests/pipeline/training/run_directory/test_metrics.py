@@ -72,7 +72,7 @@ def test_lines_that_the_disk_refuses_wait_and_are_told_once(tmp_path: Path, left
             metrics.sync()  # no checkpoint without the lines before it
     assert [line for line in said if METRICS in line.split(":")[1]] == [
         f"warning: cannot write {tmp_path / METRICS} (File too large): its lines wait; training "
-        "goes on"
+        "continues"
     ]
     metrics.write({"step": 4, "loss": 0.5})
     metrics.sync()
@@ -91,7 +91,7 @@ def test_a_picture_that_cannot_be_drawn_is_told(tmp_path: Path) -> None:
     metrics = Metrics(tmp_path, 0, said.append)
     with full(tmp_path / METRICS, 10):
         metrics.draw()
-    assert len(said) == 1 and "the old one stays; training goes on" in said[0]
+    assert len(said) == 1 and "the old picture remains; training continues" in said[0]
     metrics.close()
 
 

@@ -64,5 +64,5 @@ def test_renames_that_copy_over_are_found(tmp_path: Path, monkeypatch: pytest.Mo
         source.unlink()
 
     monkeypatch.setattr(Path, "replace", copy)
-    with pytest.raises(CheckpointError, match="who reads a file sees what replaces it"):
+    with pytest.raises(CheckpointError, match="an open file changes when it is replaced"):
         check_renames(tmp_path)

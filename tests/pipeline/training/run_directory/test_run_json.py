@@ -17,7 +17,7 @@ from pipeline.recipes import recipe
 from pipeline.training.run_directory import run_json as run_json
 from pipeline.training.run_directory.run_json import (
     FREE_SETTINGS,
-    Record,
+    RunRecord,
     check_same,
     check_source,
     read_record,
@@ -30,8 +30,8 @@ def dataset(lesson: Path) -> Dataset:
     return Dataset.open(lesson)
 
 
-def record(dataset: Dataset) -> Record:
-    return Record.of(
+def record(dataset: Dataset) -> RunRecord:
+    return RunRecord.of(
         recipe("roberta_tiny"), [{"rows": 32}], [dataset], "row_attention", "elsewhere"
     )
 
@@ -72,19 +72,19 @@ def test_free_settings_are_settings(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_differences_are_named(dataset: Dataset, tmp_path: Path) -> None:
     earlier = record(dataset)
-    with pytest.raises(CheckpointError, match=r"begun with data.order=global, now it is blocks"):
+    with pytest.raises(CheckpointError, match=r"started with data.order=global, now it is blocks"):
         check_same(earlier, override(earlier.run, ["data.order=blocks"]), [dataset], tmp_path)
     other = replace(earlier, data=[{"fingerprint": "abc", "directory": "x", "sequences": 1234}])
     expected = (
-        rf"{tmp_path} was begun with data x \(1,234 sequences, abc\); now it is .* sequences, .*"
+        rf"{tmp_path} was started with data x \(1,234 sequences, abc\); now it is .* sequences, .*"
         rf"the same command with --from {tmp_path} --output {tmp_path}-2"
     )
     with pytest.raises(CheckpointError, match=expected):
         check_same(other, earlier.run, [dataset], tmp_path)
-    grown = r"begun with data (\S+ \(.*?\)); now it is \1 \+ \1\. Give"
+    grown = r"started with data (\S+ \(.*?\)); now it is \1 \+ \1\. Give"
     with pytest.raises(CheckpointError, match=grown):
         check_same(earlier, earlier.run, [dataset, dataset], tmp_path)
-    with pytest.raises(CheckpointError, match="begun with sample order 0"):
+    with pytest.raises(CheckpointError, match="started with sample order 0"):
         check_same(replace(earlier, order_version=0), earlier.run, [dataset], tmp_path)
 
 
@@ -98,7 +98,7 @@ def test_a_checkpoint_of_another_run_is_named(dataset: Dataset, tmp_path: Path) 
         try:
             check_source(state, now, tmp_path, forked)  # type: ignore[arg-type]
         except CheckpointError as error:
-            return str(error).removeprefix(f"{tmp_path} is of a run with ").split(";")[0]
+            return str(error).removeprefix(f"{tmp_path} belongs to a run with ").split(";")[0]
         return ""
 
     for forked in (False, True):

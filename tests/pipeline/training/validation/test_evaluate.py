@@ -12,7 +12,7 @@ import torch
 from model.objectives import LossPart, MaskedLanguageModel
 from pipeline.data.shards.arrow_files import read_table
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.micro_batch import Counts
+from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.validation.evaluate import (
@@ -46,7 +46,7 @@ def scored(mlm_loss: float, correct: float, mask_loss: float, masked: float, n: 
     values = (mlm_loss, correct, mask_loss, masked)
     names = ("mlm_loss", "mlm_correct", "mask_loss", "mask_count")
     sums = {name: torch.tensor(value) for name, value in zip(names, values, strict=True)}
-    return Scores((LossPart(name="mlm", weight=1.0, per="predictions"),), sums, Counts(n, 0, 0))
+    return Scores((LossPart(name="mlm", weight=1.0, per="predictions"),), sums, LossCounts(n, 0, 0))
 
 
 def test_scores_are_sums_divided_once() -> None:
@@ -54,7 +54,7 @@ def test_scores_are_sums_divided_once() -> None:
     found = scores.metrics
     assert [found[name] for name in ("loss", "mask_loss", "accuracy")] == [2.0, 3.0, 0.5]
     assert found["perplexity"] == pytest.approx(math.e**2)
-    assert scores.named("validation_")["validation_mask_loss"] == 3.0
+    assert scores.fields("validation_")["validation_mask_loss"] == 3.0
     assert math.isnan(scored(20.0, 5.0, 0.0, 0.0, 10).metrics["mask_loss"])
     assert Scores.total([scores, scored(10.0, 1.0, 0.0, 0.0, 20)]).metrics["loss"] == 1.0
     assert scores.metrics["loss"] == 2.0
@@ -121,7 +121,7 @@ def test_corpora_are_scored_apart_and_together(
     assert Scores.total(parts.values()).counts.predictions == 2 * whole.counts.predictions
     assert together["loss"] == pytest.approx(whole.metrics["loss"], rel=1e-5)
     assert together["loss/books"] == parts["books"].metrics["loss"] != together["loss/news"]
-    assert corpus_fields({"one": whole}, "") == whole.named("")
+    assert corpus_fields({"one": whole}, "") == whole.fields("")
     assert evaluate_corpora(model, model.parts, loaders, CPU, stopped=lambda: True) is None
 
 

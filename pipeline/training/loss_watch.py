@@ -1,16 +1,15 @@
-"""Is the loss of a step a spike? Told from the steps before it, and the same on every rank.
+"""The losses of a run -> spikes, the same ones on every rank.
 
-It is one when it is more than `spikes.deviations` standard deviations above the median of the last
-`spikes.window` losses. Their deviation is 1.4826 times the median distance from that median, which
-a few spikes among them do not move (Leys et al. 2013, recalled). A phase's losses are compared with
-its own alone: another length or batch moves the loss, and that is no spike. What a run may do about
-one is what PaLM's authors did by hand (Chowdhery et al. 2022, sec. 5.1, recalled): go back to a
-checkpoint before it, and go on without the sequences that were read around it.
+A spike is a loss more than `spikes.deviations` standard deviations above the median of the last
+`spikes.window` losses. The deviation is 1.4826 times the median distance from that median, which
+does not move with a few spikes in the window (Leys et al. 2013, recalled). Losses are compared
+within a phase only: another length or batch moves the loss, which is not a spike.
 
-A rank's own loss is on the host once its step's update is made, with no wait more. The sum over
-ranks travels with the next step's count (step_count.py), or with the sums of a logged or saved step
-where that comes sooner: no collective more, and no step is logged or saved before it is judged. It
-travels as a whole number of 1/65,536 nats, so that neither ranks nor the way it took change it.
+A rank's own loss is on the host once the update of its step is made, without an extra wait. Its sum
+over ranks travels with the next step's counts (step_count.py), or with the sums of a logged or
+saved step if those come first. So there is no extra collective, and a step is judged before it is
+logged or saved. Losses travel as whole numbers of 1/65,536 nats, so that neither the number of
+ranks nor the way they travel changes the sum.
 """
 
 from __future__ import annotations
@@ -26,26 +25,27 @@ import torch
 from pipeline.config.run import Spikes
 
 UNITS = 1 << 16
-"""Of a nat: a step's loss, up to 1e8 nats, stays an exact float64 also as a sum over ranks."""
+"""Units per nat: a loss of up to 1e8 nats, and its sum over ranks, is an exact float64."""
 NOT_FINITE = 1 << 50
-"""Stands for a loss that is not finite; 4,096 ranks of it still fit into 63 bits."""
+"""Stands for a loss that is not finite; the sum over 4,096 ranks still fits into 63 bits."""
 CONSISTENCY = 1.4826
-"""Standard deviations of a normal law in its median absolute deviation."""
+"""Standard deviations of a normal law per median absolute deviation."""
 LEAST_DEVIATION = 1e-3
-"""Of the median: a curve as flat as that would be made of spikes."""
+"""Of the median: on a flatter curve every small change would be a spike."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spike:
-    """A loss far above those before it."""
+    """A loss far above the losses before it."""
 
     step: int
     """Counted from 1."""
     loss: float
-    """Nats a predicted token, as `usual`."""
+    """Nats per predicted token."""
     usual: float
+    """Median of the losses before it."""
     deviations: float
-    """How far above."""
+    """How far above that median."""
 
     def __str__(self) -> str:
         return (
@@ -58,29 +58,29 @@ class Spike:
 class _Loss:
     step: int
     own: int
-    """Of this rank, summed over what it is a mean over, in 1/UNITS nats."""
+    """This rank's sum, in 1/UNITS nats."""
     count: int
-    """What it is a mean over, of all ranks."""
+    """Of all ranks: the loss is the sum over all ranks divided by it."""
     judged: bool = False
 
 
 class LossWatch:
-    """The last losses of a run, and those of its last steps that are not judged yet."""
+    """The last losses of a phase, and the losses that are not judged yet."""
 
     def __init__(
         self,
         settings: Spikes,
         device: torch.device,
         recent: Iterable[float] = (),
-        begins: Iterable[int] = (),
+        phase_starts: Iterable[int] = (),
     ) -> None:
-        """recent: what `recent` was when the run was saved; begins: after which steps of the run
-        a phase of it begins."""
+        """recent: `self.recent` of the checkpoint; phase_starts: the steps made before each phase,
+        whose losses are compared with their own phase only."""
         self.settings = settings
         self.on = settings.deviations > 0
         self.recent = deque(recent, maxlen=settings.window)
-        """Losses of the phase's last steps that had a finite one, in nats a predicted token."""
-        self._begins = frozenset(begins)
+        """Finite losses of the phase's last steps, in nats per predicted token."""
+        self._phase_starts = frozenset(phase_starts)
         self._cuda = device.type == "cuda" and self.on
         self._host = torch.zeros((), dtype=torch.float64, pin_memory=self._cuda)
         self._copied = torch.cuda.Event() if self._cuda else None  # type: ignore[no-untyped-call]
@@ -88,14 +88,14 @@ class LossWatch:
         self._sent: deque[_Loss | None] = deque()
 
     def copy(self, loss_sum: torch.Tensor) -> None:
-        """Begin to bring a step's loss [] to the host, as `loss_parts.loss_sum` gives it."""
+        """Start to copy a step's loss [], as `loss_parts.loss_sum` returns it, to the host."""
         if self.on:
             self._host.copy_(loss_sum, non_blocking=self._cuda)
             if self._copied:
                 self._copied.record()
 
-    def made(self, step: int, count: int) -> None:
-        """The update after the last `copy` is made; for it the host has waited for the loss."""
+    def record(self, step: int, count: int) -> None:
+        """Record the last copied loss. Call this after the update, which waits for the loss."""
         if not self.on:
             return
         if self._copied:
@@ -105,29 +105,29 @@ class LossWatch:
         self._kept.append(_Loss(step, min(whole, NOT_FINITE), count))
 
     def send(self) -> int:
-        """This rank's loss of the oldest step that was not sent, 0 when there is none."""
+        """This rank's loss of the oldest step that was not sent, 0 if there is none."""
         loss = self._kept.popleft() if self._kept else None
         self._sent.append(loss)
         return loss.own if loss else 0
 
     def receive(self, total: int) -> Spike | None:
-        """Judge what was sent longest ago; total: over all ranks."""
+        """Judge the loss that was sent first; total: its sum over all ranks."""
         loss = self._sent.popleft()
-        return self._judge(loss, total) if loss else None
+        return self._judge_one(loss, total) if loss else None
 
-    def owed(self) -> list[int]:
-        """This rank's losses of the steps that are not judged yet, for one sum of all of them."""
+    def unjudged(self) -> list[int]:
+        """This rank's losses of the steps that are not judged yet."""
         return [loss.own for loss in self._unjudged()]
 
-    def settle(self, totals: Sequence[int]) -> Spike | None:
-        """Judge these steps; totals: of `owed` over all ranks. The first spike ends it."""
+    def judge(self, totals: Sequence[int]) -> Spike | None:
+        """Judge the `unjudged` losses up to the first spike; totals: their sums over all ranks."""
         for loss, total in zip(self._unjudged(), totals, strict=True):
-            if spike := self._judge(loss, total):
+            if spike := self._judge_one(loss, total):
                 return spike
         return None
 
-    def go_back(self, recent: Iterable[float]) -> None:
-        """Forget what came after a checkpoint; recent: as it was there."""
+    def reset(self, recent: Iterable[float]) -> None:
+        """Forget the losses that are not judged; recent: `self.recent` of the checkpoint."""
         self.recent = deque(recent, maxlen=self.settings.window)
         self._kept.clear()
         self._sent.clear()
@@ -135,13 +135,13 @@ class LossWatch:
     def _unjudged(self) -> list[_Loss]:
         return [loss for loss in (*self._sent, *self._kept) if loss and not loss.judged]
 
-    def _judge(self, loss: _Loss, total: int) -> Spike | None:
+    def _judge_one(self, loss: _Loss, total: int) -> Spike | None:
         if loss.judged:
             return None
         loss.judged = True
-        if loss.step - 1 in self._begins:
+        if loss.step - 1 in self._phase_starts:
             self.recent.clear()
-        if total >= NOT_FINITE:  # such a gradient has changed nothing
+        if total >= NOT_FINITE:  # its gradient was not finite either and changed nothing
             return None
         value = total / UNITS / loss.count
         spike = None

@@ -1,4 +1,4 @@
-"""The same steps are spikes whichever way their losses came, as plain numpy finds them."""
+"""The same steps are spikes however their losses travel, and plain numpy finds the same ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pipeline.recipes import recipe
-from pipeline.training.spikes import LossWatch, Spike
+from pipeline.training.loss_watch import LossWatch, Spike
 
 CPU = torch.device("cpu")
 SETTINGS = replace(recipe("roberta_tiny").spikes, deviations=6.0, window=20)
@@ -19,18 +19,18 @@ PREDICTIONS = 100
 RANKS = 3
 
 
-BEGINS = (0, 100, 149)
-"""Steps before each phase where there are some; the last one's first loss is not finite."""
+STARTS = (0, 100, 149)
+"""Steps made before each phase; the first loss of the last phase is not finite."""
 
 
 def losses(phases: bool = False) -> list[float]:
-    """phases: the loss jumps where one begins."""
+    """phases: the loss jumps where a phase starts."""
     rng = np.random.default_rng(0)
     curve = 3 + 4 * np.exp(-np.arange(200) / 12) + rng.normal(0, 0.05, 200)
     curve[[50, 51, 120]] += 1.5
     curve[10] += 5  # among the first `window`: nothing to compare it with
     curve[150] = math.nan
-    curve[151] = 1e300  # as good as not finite
+    curve[151] = 1e300  # treated as not finite
     if phases:
         curve[100:] += 2
         curve[149] = math.nan
@@ -44,7 +44,7 @@ def expected(deviations: float = 6.0, phases: bool = False) -> list[int]:
     recent: list[float] = []
     found = []
     for step, loss in enumerate(losses(phases), 1):
-        if phases and step - 1 in BEGINS:
+        if phases and step - 1 in STARTS:
             recent = []
         if not loss < 1e9:
             continue
@@ -59,10 +59,10 @@ def expected(deviations: float = 6.0, phases: bool = False) -> list[int]:
 def watched(early: set[int], phases: bool = False) -> tuple[list[int], list[float]]:
     """Spikes that ranks find which log or save at the steps `early`, and losses they remember.
 
-    Every rank has another part of each loss.
+    Every rank has a different share of each loss.
     """
     shares = [0.5, 0.2, 0.3]
-    watches = [LossWatch(SETTINGS, CPU, (), BEGINS if phases else ()) for _ in shares]
+    watches = [LossWatch(SETTINGS, CPU, (), STARTS if phases else ()) for _ in shares]
     travelling: deque[int] = deque([sum(watch.send() for watch in watches)])
     found: list[list[Spike | None]] = [[] for _ in shares]
     for step, loss in enumerate(losses(phases), 1):
@@ -73,14 +73,14 @@ def watched(early: set[int], phases: bool = False) -> tuple[list[int], list[floa
             watch.copy(torch.tensor(share * loss * PREDICTIONS))
         travelling.append(sum(watch.send() for watch in watches))
         for watch in watches:
-            watch.made(step, PREDICTIONS)
+            watch.record(step, PREDICTIONS)
         while step in early:
-            totals = [sum(owed) for owed in zip(*(watch.owed() for watch in watches))]
-            spikes = [watch.settle(totals) for watch in watches]
+            totals = [sum(own) for own in zip(*(watch.unjudged() for watch in watches))]
+            spikes = [watch.judge(totals) for watch in watches]
             for own, spike in zip(found, spikes):
                 own.append(spike)
             if spikes[0] is None:
-                assert not watches[0].owed()
+                assert not watches[0].unjudged()
                 break
     assert len({tuple(watch.recent) for watch in watches}) == 1
     steps = [[spike.step for spike in own if spike] for own in found]
@@ -104,7 +104,7 @@ def test_when_a_loss_is_judged_does_not_matter(every: int) -> None:
 
 @pytest.mark.parametrize("every", [1, 2, 3, 7, 200])
 def test_a_phase_is_compared_with_itself(every: int) -> None:
-    """Also where the first loss of one is not finite."""
+    """Also if the first loss of a phase is not finite."""
     steps, recent = watched(set(range(every, 201, every)) | {200}, phases=True)
     assert steps == expected(phases=True)
     assert {121, 181} <= set(steps) and not {101, 151} & set(steps)
@@ -116,8 +116,8 @@ def test_a_flat_curve_is_not_made_of_spikes() -> None:
     found = []
     for step, loss in enumerate([2.0, 2.001, 2.005, 2.02], 1):
         watch.copy(torch.tensor(loss * PREDICTIONS, dtype=torch.float64))
-        watch.made(step, PREDICTIONS)
-        found.append(watch.settle(watch.owed()))
+        watch.record(step, PREDICTIONS)
+        found.append(watch.judge(watch.unjudged()))
     assert [bool(spike) for spike in found] == [False, False, False, True]
     assert str(found[3]) == (
         "the loss of step 4 is 2.02, 10.0 deviations above the median 2 of the steps before it"
@@ -127,15 +127,15 @@ def test_a_flat_curve_is_not_made_of_spikes() -> None:
 def test_off_it_costs_nothing_and_remembers_nothing() -> None:
     watch = LossWatch(replace(SETTINGS, deviations=0.0), CPU)
     watch.copy(torch.tensor(1.0))
-    watch.made(1, PREDICTIONS)
+    watch.record(1, PREDICTIONS)
     assert watch.send() == 0 and watch.receive(0) is None
-    assert watch.owed() == [] and not watch.recent
+    assert watch.unjudged() == [] and not watch.recent
 
 
 def test_what_is_undone_is_forgotten() -> None:
     watch = LossWatch(SETTINGS, CPU, [2.0] * 20)
     watch.copy(torch.tensor(900.0))
-    watch.made(1, PREDICTIONS)
-    watch.go_back([1.0] * 3)
-    assert watch.owed() == [] and watch.send() == 0
+    watch.record(1, PREDICTIONS)
+    watch.reset([1.0] * 3)
+    assert watch.unjudged() == [] and watch.send() == 0
     assert watch.receive(0) is None and list(watch.recent) == [1.0] * 3

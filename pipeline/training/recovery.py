@@ -1,0 +1,266 @@
+"""What a run does about a loss spike, a damaged shard, or gradients that stay infinite.
+
+After a spike (loss_watch.py) it does what PaLM's authors did by hand (Chowdhery et al. 2022, sec.
+5.1, recalled): it goes back to a checkpoint before the spike and skips the sequences that were read
+around it. They are skipped by their places in the order of samples, so the same ones are skipped at
+any number of ranks and after any resume.
+
+A damaged or missing shard is excluded on all ranks if `data.damaged=skip`. The order of samples
+stays: a row of such a shard is read as a row of weight 0. A resume excludes the same shards, as
+state.json names them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from pipeline.config.run import Run, Spikes
+from pipeline.errors import CheckpointError, DataError
+from pipeline.loading.dataset import Dataset, LeftOut, leave_out
+from pipeline.loading.order import places_of
+from pipeline.training.checkpoints.data_position import (
+    Readings,
+    describe_skipped,
+    reading_of,
+    with_reading,
+)
+from pipeline.training.checkpoints.publish import remove_newer
+from pipeline.training.checkpoints.read import State, open_from, saved_steps
+from pipeline.training.checkpoints.saver import Saver
+from pipeline.training.cluster.engine import ZeroEngine
+from pipeline.training.cluster.ranks import Cluster, StopRequest, agreed, reported_once
+from pipeline.training.feed import Feed
+from pipeline.training.loss_watch import LossWatch, Spike
+from pipeline.training.progress import Progress, restore
+
+MOST_SKIPPED = 10
+"""Steps in a row without a finite gradient after which the run ends."""
+
+
+class Rollback(Exception):
+    """The run goes back to a checkpoint; raised on every rank at the same place."""
+
+    def __init__(self, spike_step: int, directory: Path) -> None:
+        """directory: of the checkpoint."""
+        super().__init__(f"back to {directory}")
+        self.spike_step = spike_step
+        self.directory = directory
+
+
+@dataclass(slots=True, kw_only=True)
+class Recovery:
+    """Decides how a run continues after a spike or a data error; all methods are collective."""
+
+    run: Run
+    cluster: Cluster
+    engine: ZeroEngine
+    feed: Feed
+    saver: Saver
+    stop: StopRequest
+    losses: LossWatch
+
+    def on_loss(self, spike: Spike | None, progress: Progress) -> Progress:
+        """Report and count a spike. Raises Rollback if the run goes back to a checkpoint.
+
+        Raises CheckpointError if all rollbacks are used up.
+        """
+        if spike is None:
+            return progress
+        self._warn(str(spike))
+        most = self.run.spikes.rollbacks
+        if most > 0:
+            self.saver.finish()
+            found = checkpoint_before(
+                self.saver.checkpoints, spike.step, self.run.spikes.skip_before
+            )
+            directory = self.cluster.gather(str(found or ""))[0]
+            if progress.rollbacks >= most:
+                with reported_once(self.cluster.rank):
+                    raise CheckpointError(
+                        f"{spike}, and spikes.rollbacks={most} are used up; last good checkpoint: "
+                        f"{directory or 'none'}. Lower optimizer.peak_lr, or look at the data, and "
+                        "fork it with --from into another --output"
+                    )
+            if directory:
+                raise Rollback(spike.step, Path(directory))
+            self._warn("there is no checkpoint before it to go back to; training continues")
+        return replace(progress, spikes=progress.spikes + 1)
+
+    def go_back(self, rollback: Rollback, progress: Progress) -> Progress:
+        """Restore the checkpoint of a rollback; its progress, without what is skipped."""
+        with self.cluster.agreed():
+            checkpoint, _ = open_from(rollback.directory, self.cluster)
+            restore(self.engine, checkpoint)
+        state = checkpoint.state
+        readings = skip_around(
+            self.run.spikes, self.feed.read_in, rollback.spike_step, progress.readings, state
+        )
+        restored = replace(
+            Progress.of(state),
+            spikes=progress.spikes + 1,
+            rollbacks=progress.rollbacks + 1,
+            readings=readings,
+            left_out=progress.left_out,
+        )
+        self.losses.reset(state.recent_losses)
+        self.engine.optimizer.telemetry.report()  # drops that of the undone steps
+        self._warn(
+            f"back to step {state.step:,}, rollback {restored.rollbacks} of "
+            f"{self.run.spikes.rollbacks}; skipped so far: {restored.skipped_sequences:,} "
+            f"sequences, at {', '.join(describe_skipped(readings))} of the order"
+        )
+        return restored
+
+    def remove_undone(self, step: int) -> None:
+        """Remove the checkpoints after `step`, once that step is saved with what it skips."""
+        if not self.saver.finish() and self.cluster.rank == 0:
+            for warning in remove_newer(self.saver.checkpoints, step):
+                self._warn(warning)
+
+    def on_data_error(self, progress: Progress) -> Progress | None:
+        """Exclude the shards that any rank found damaged, if `data.damaged=skip`.
+
+        Returns None if that does not help: no rank has an error, or no training shard causes it.
+        """
+        if self.run.data.damaged == "stop":
+            return None
+        mistake = self.stop.mistake
+        damaged, is_mine = find_damaged(mistake, self.feed.datasets, self.cluster)
+        if not damaged:
+            return None
+        if is_mine:
+            print(f"warning: {mistake}", file=sys.stderr)
+            self.stop.mistake = None
+        return exclude_shards(progress, self.feed.datasets, damaged, self.cluster)
+
+    def check_gradients(self, progress: Progress) -> None:
+        """Raises CheckpointError after MOST_SKIPPED steps in a row without a finite gradient."""
+        if progress.skipped_in_a_row < MOST_SKIPPED:
+            return
+        self.saver.finish()
+        saved = f"step {self.saver.saved_step}" if self.saver.saved_step >= 0 else "none"
+        with reported_once(self.cluster.rank):
+            raise CheckpointError(
+                f"the gradient was not finite in {MOST_SKIPPED} steps in a row, up to step "
+                f"{progress.step}; last checkpoint: {saved}. Lower optimizer.peak_lr, and "
+                f"fork an earlier checkpoint of {self.saver.checkpoints.parent} with --from"
+            )
+
+    def fields(self, progress: Progress) -> dict[str, float | str]:
+        """Fields of metrics: spikes, rollbacks and what is skipped, if the run looks for these."""
+        found: dict[str, float | str] = {}
+        if self.losses.on:
+            found = {
+                "loss_spikes": progress.spikes,
+                "rollbacks": progress.rollbacks,
+                "skipped_sequences": progress.skipped_sequences,
+            }
+        if progress.left_out:
+            found["left_out"] = ", ".join(file for _, file in progress.left_out)
+        return found
+
+    def _warn(self, message: str) -> None:
+        if self.cluster.rank == 0:
+            tqdm.write(f"warning: {message}", file=sys.stderr)
+
+
+def checkpoint_before(checkpoints: Path, spike_step: int, skip_before: int) -> Path | None:
+    """The newest checkpoint before all steps to skip, else the oldest one before the spike."""
+    steps = {step: path for step, path in saved_steps(checkpoints).items() if step < spike_step}
+    early = [step for step in steps if step < spike_step - skip_before]
+    chosen = max(early) if early else min(steps, default=None)
+    return None if chosen is None else steps[chosen]
+
+
+def skip_around(
+    settings: Spikes,
+    read_in: Callable[[int], tuple[int, int]],
+    spike_step: int,
+    now: Readings,
+    state: State,
+) -> Readings:
+    """The readings of a checkpoint's state, with the sequences around a spike skipped.
+
+    read_in: sequence length and number of sequences of the step after a number of steps;
+    now: the readings when the spike was found.
+    """
+    first = max(state.step, spike_step - 1 - settings.skip_before)
+    begins, ends = dict[int, int](), dict[int, int]()
+    for step in range(state.step, spike_step + settings.skip_after):
+        length, sequences = read_in(step)
+        begin = ends.get(length, reading_of(state.readings, length).sequences)
+        if step >= first:
+            begins.setdefault(length, begin)
+        ends[length] = begin + sequences
+    found = state.readings
+    for length in {reading.sequence_length for reading in (*now, *state.readings)} | begins.keys():
+        skipped = reading_of(now, length).skipped
+        if length in begins:
+            skipped = _add_range(skipped, begins[length], ends[length])
+        found = with_reading(found, reading_of(found, length)._replace(skipped=skipped))
+    return found
+
+
+def _add_range(
+    skipped: tuple[tuple[int, int], ...], begin: int, end: int
+) -> tuple[tuple[int, int], ...]:
+    """Add positions [begin, end) of what is not skipped; returns sorted, disjoint places."""
+    places = places_of(np.array([begin, end - 1]), skipped)
+    ranges = sorted([*skipped, (int(places[0]), int(places[1]) + 1)])
+    merged = ranges[:1]
+    for begin, end in ranges[1:]:
+        if begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return tuple(merged)
+
+
+def exclude_shards(
+    progress: Progress, datasets: Sequence[Dataset], damaged: LeftOut, cluster: Cluster
+) -> Progress:
+    """Exclude damaged shards and those excluded before; the first rank warns of each. Collective.
+
+    Raises DataError on all ranks if no shard would be left.
+    """
+    excluded = tuple(sorted({*progress.left_out, *damaged}))
+    with reported_once(cluster.rank), agreed(cluster, DataError):
+        leave_out(datasets, excluded)
+    for index, file in excluded if cluster.rank == 0 else ():
+        print(
+            f"warning: from step {progress.step + 1:,} on no row of "
+            f"{datasets[index].directory / file} is read (data.damaged=skip)",
+            file=sys.stderr,
+        )
+    return replace(progress, left_out=excluded)
+
+
+def find_damaged_at_start(datasets: Sequence[Dataset], cluster: Cluster) -> LeftOut:
+    """The shards that any rank found damaged when it opened the datasets. Collective."""
+    found = [(index, file) for index, dataset in enumerate(datasets) for file in dataset.damaged]
+    return _gather_shards(found, cluster)
+
+
+def find_damaged(
+    mistake: DataError | None, datasets: Sequence[Dataset], cluster: Cluster
+) -> tuple[LeftOut, bool]:
+    """The shards that cause the mistakes of all ranks, and whether this rank's is one of these.
+
+    Collective.
+    """
+    file = mistake.file if mistake else None
+    owned = [(index, dataset.shard_with(file)) for index, dataset in enumerate(datasets)]
+    found = [(index, shard) for index, shard in owned if shard]
+    return _gather_shards(found, cluster), bool(found)
+
+
+def _gather_shards(found: Iterable[tuple[int, str]], cluster: Cluster) -> LeftOut:
+    texts = cluster.gather(json.dumps(sorted(found)))
+    return tuple(sorted({(index, file) for text in texts for index, file in json.loads(text)}))

@@ -1,0 +1,242 @@
+"""Rollbacks skip what they should, damaged shards are excluded, and the run says so.
+
+Whole runs that go back or exclude shards are in test_loop.py and test_faults.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.config.run import Run
+from pipeline.config.settings import override
+from pipeline.errors import CheckpointError, DataError
+from pipeline.loading.dataset import Dataset, leave_out
+from pipeline.loading.loader import Batch, Loader
+from pipeline.loading.order import Order, Share
+from pipeline.recipes import recipe
+from pipeline.training.checkpoints.data_position import Reading
+from pipeline.training.checkpoints.read import step_name
+from pipeline.training.cluster.ranks import StopRequest
+from pipeline.training.loss_watch import LossWatch, Spike
+from pipeline.training.planning.schedule import growth
+from pipeline.training.progress import Progress
+from pipeline.training.recovery import (
+    Recovery,
+    Rollback,
+    checkpoint_before,
+    exclude_shards,
+    find_damaged,
+    find_damaged_at_start,
+    skip_around,
+)
+
+GROWS = ["batch.sequences=16", "batch.first_sequences=4", "batch.warmup_steps=9"]
+
+ALONE: Any = SimpleNamespace(rank=0, gather=lambda text: [text], world_size=1)
+
+
+def share_of(run: Run) -> Share:
+    return Share(sequences=run.batch.sequences, per_device=4, growth=growth(run.batch))
+
+
+@pytest.mark.parametrize(
+    ("saved", "chosen"),
+    [
+        ([10, 20, 30, 40], 20),  # spike at 35, five steps skipped before it: 30 is too late
+        ([10, 29], 29),
+        ([31, 33], 31),  # none is early enough: as far back as there is
+        ([35, 40], None),
+        ([], None),
+    ],
+)
+def test_the_checkpoint_is_before_what_is_skipped(
+    tmp_path: Path, saved: list[int], chosen: int | None
+) -> None:
+    for step in saved:
+        (tmp_path / step_name(step)).mkdir()
+    found = checkpoint_before(tmp_path, 35, 5)
+    assert (found.name if found else None) == (chosen and step_name(chosen))
+
+
+@pytest.mark.parametrize("begun_at", [0, 1])
+def test_the_sequences_are_those_of_the_steps(begun_at: int) -> None:
+    """Steps 4 to 8 around a spike at 6, by counting one step after the other.
+
+    begun_at: the step from which a fork began to count the sequences of other data.
+    """
+    run = override(recipe("roberta_tiny"), [*GROWS, "spikes.skip_before=2", "spikes.skip_after=2"])
+    read = iter([place for place in range(400) if not (10 <= place < 13 or place == 40)])
+    sizes = [next((s for s, end in growth(run.batch) if n < end), 16) for n in range(20)]
+    steps = [
+        [next(read) for _ in range(size if number >= begun_at else 0)]
+        for number, size in enumerate(sizes)
+    ]
+    state: Any = SimpleNamespace(step=2, readings=(Reading(32, sum(map(len, steps[:2]))),))
+    now = (Reading(32, 999, ((10, 13), (40, 41))),)
+    share = share_of(run)
+    around = [place for step in steps[3:8] for place in step]
+    wanted = {*around, 10, 11, 12, 40}
+    readings = skip_around(run.spikes, lambda step: (32, share.sequences_of(step)), 6, now, state)
+    (reading,) = readings
+    assert reading[:2] == state.readings[0][:2]
+    found = reading.skipped
+    assert {place for begin, end in found for place in range(begin, end)} == wanted
+    assert all(a[1] < b[0] for a, b in pairwise(found))
+
+
+def test_nothing_before_the_checkpoint_is_skipped() -> None:
+    run = override(recipe("roberta_tiny"), ["spikes.skip_before=9", "spikes.skip_after=0"])
+    state: Any = SimpleNamespace(step=5, readings=(Reading(32, 5 * 64),))
+    found = skip_around(run.spikes, lambda step: (32, 64), 7, (), state)
+    assert found == (Reading(32, 5 * 64, ((5 * 64, 7 * 64),)),)
+
+
+def test_what_is_around_a_spike_may_be_of_two_lengths() -> None:
+    """Steps 3 to 8 around a spike at 6, where step 6 is the first of another length."""
+    run = override(recipe("roberta_tiny"), ["spikes.skip_before=2", "spikes.skip_after=2"])
+    state: Any = SimpleNamespace(step=2, readings=(Reading(16, 20), Reading(64, 7)))
+    now = (Reading(16, 50), Reading(32, 4))
+    found = skip_around(run.spikes, lambda step: (16, 10) if step < 5 else (32, 4), 6, now, state)
+    assert found == (Reading(16, 20, ((30, 50),)), Reading(32, 0, ((0, 12),)), Reading(64, 7))
+
+
+def test_skipped_places_are_left_out_of_the_order() -> None:
+    """Over pass ends too: what follows is as if the places were not there."""
+    skipped = ((3, 10), (55, 75), (130, 131))
+    kept = np.array([p for p in range(300) if not any(a <= p < b for a, b in skipped)])
+    for kind in ("global", "blocks"):
+        whole = Order(kind=kind, seed=1, shard_rows=(np.array([40, 20]),), window=2)  # type: ignore[arg-type]
+        left = Order(
+            kind=kind,
+            seed=1,
+            shard_rows=(np.array([40, 20]),),
+            window=2,
+            skipped=skipped,  # type: ignore[arg-type]
+        )
+        expected, found = whole.locate(kept), left.locate(np.arange(kept.size))
+        for name in ("dataset", "pass_number", "row"):
+            assert np.array_equal(getattr(expected, name), getattr(found, name))
+
+
+def read(dataset: Dataset, kind: Any, reader: Any) -> list[Batch]:
+    order = Order(kind=kind, seed=0, shard_rows=(dataset.shard_rows,), window=2)
+    loader = Loader([dataset], order, Share(sequences=32, per_device=8), reader=reader)
+    found = [batch for step, _ in zip(loader.steps(), range(4)) for batch in step.batches]
+    loader.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "reader"), [("global", "mmap"), ("blocks", "mmap"), ("blocks", "read")]
+)
+def test_what_is_left_out_are_rows_of_weight_0(lesson: Path, kind: str, reader: str) -> None:
+    """The other rows are as they were, in the same places."""
+    whole, part = Dataset.open(lesson), Dataset.open(lesson)
+    some = read(whole, kind, reader)
+    starts = np.concatenate([[0], np.cumsum(whole.shard_rows)])
+    row = some[0].samples.row[0]
+    gone = int(np.searchsorted(starts, row, side="right")) - 1
+    leave_out([part], ((0, part.shards[gone].file),))
+    for before, after in zip(some, read(part, kind, reader), strict=True):
+        rows = before.samples.row
+        kept = torch.from_numpy((rows < starts[gone]) | (rows >= starts[gone + 1]))
+        assert torch.equal(after.row_weights, kept.float())
+        assert torch.equal(after.input_ids[kept], before.input_ids[kept])
+        assert (after.lengths[~kept] == 2).all()
+        place = before.positions[: before.predictions]
+        predicted = kept[place // before.input_ids.shape[1]]
+        assert torch.equal(after.positions[: after.predictions], place[predicted])
+        labels = before.labels[: before.predictions][predicted]
+        assert torch.equal(after.labels[: after.predictions], labels)
+        assert after.weights.sum() == after.predictions
+    assert 0 < sum(batch.row_weights.sum() for batch in read(part, kind, reader)) < 128
+
+
+def test_files_that_are_gone_or_short_are_found_at_the_start(
+    lesson: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(shutil.copytree(lesson, tmp_path / "data"))
+    shards = Dataset.open(data).shards
+    (data / shards[0].file).unlink()
+    (data / shards[1].masks[3].file).write_bytes(b"short")
+    with pytest.raises(DataError, match="is missing"):
+        Dataset.open(data)
+    dataset = Dataset.open(data, go_on=True)
+    found = find_damaged_at_start([dataset], ALONE)
+    assert found == ((0, shards[0].file), (0, shards[1].file))
+    progress = exclude_shards(Progress(step=3), [dataset], found, ALONE)
+    assert progress.left_out == found
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == (
+        f"warning: from step 4 on no row of {data / shards[0].file} is read (data.damaged=skip)"
+    )
+    assert len(said) == 2
+
+
+def test_whose_mistake_it_is(lesson: Path) -> None:
+    dataset = Dataset.open(lesson)
+    file = lesson / dataset.shards[0].masks[2].file
+    found = find_damaged(DataError("x", file), [dataset], ALONE)
+    assert found == (((0, dataset.shards[0].file),), True)
+    held_out = lesson / "validation-00000.arrow"
+    for other in (None, DataError("x"), DataError("x", held_out), DataError("x", Path(file.name))):
+        assert find_damaged(other, [dataset], ALONE) == ((), False)
+
+
+def test_nothing_left_is_an_error(lesson: Path) -> None:
+    dataset = Dataset.open(lesson)
+    every = tuple((0, shard.file) for shard in dataset.shards)
+    with pytest.raises(DataError, match=r"every shard of .* is damaged or gone; copy them again"):
+        exclude_shards(Progress(), [dataset], every, ALONE)
+
+
+def recovery(datasets: list[Dataset], checkpoints: Path, *settings: str) -> Recovery:
+    parts: Any = SimpleNamespace(
+        datasets=datasets, checkpoints=checkpoints, finish=lambda: "", engine=None
+    )
+    run = override(recipe("roberta_tiny"), list(settings))
+    return Recovery(
+        run=run, cluster=ALONE, engine=parts, feed=parts, saver=parts, stop=StopRequest(),
+        losses=LossWatch(run.spikes, torch.device("cpu")),
+    )  # fmt: skip
+
+
+def test_a_data_error_excludes_its_shard_only_if_asked(
+    lesson: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = Dataset.open(lesson)
+    mistake = DataError("it is damaged", lesson / dataset.shards[0].masks[2].file)
+    strict = recovery([dataset], tmp_path)
+    strict.stop.mistake = mistake
+    assert strict.on_data_error(Progress()) is None and strict.stop.mistake
+    lenient = recovery([dataset], tmp_path, "data.damaged=skip")
+    assert lenient.on_data_error(Progress()) is None
+    lenient.stop.mistake = mistake
+    progress = lenient.on_data_error(Progress(step=2))
+    assert progress == Progress(step=2, left_out=((0, dataset.shards[0].file),))
+    assert lenient.stop.mistake is None and "from step 3 on no row" in capsys.readouterr().err
+    lenient.stop.mistake = DataError("a held-out shard", lesson / "validation-00000.arrow")
+    assert lenient.on_data_error(progress) is None and lenient.stop.mistake
+
+
+def test_a_spike_is_counted_or_ends_in_a_rollback(tmp_path: Path) -> None:
+    spike = Spike(35, 9.0, 3.0, 7.0)
+    (tmp_path / step_name(20)).mkdir()
+    watching = recovery([], tmp_path, "spikes.rollbacks=0")
+    assert watching.on_loss(None, Progress(spikes=4)) == Progress(spikes=4)
+    assert watching.on_loss(spike, Progress(spikes=4)) == Progress(spikes=5)
+    going_back = recovery([], tmp_path, "spikes.rollbacks=2", "spikes.deviations=6")
+    with pytest.raises(Rollback) as rollback:
+        going_back.on_loss(spike, Progress(rollbacks=1))
+    assert rollback.value.directory == tmp_path / step_name(20)
+    assert rollback.value.spike_step == 35
+    with pytest.raises(CheckpointError, match=r"rollbacks=2 are used up; last .*step-0+20"):
+        going_back.on_loss(spike, Progress(rollbacks=2))
