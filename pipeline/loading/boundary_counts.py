@@ -1,7 +1,7 @@
-"""How many predicted positions have a span boundary question, before a batch is decoded.
+"""LossCounts the predicted positions with a span boundary target, before a micro-batch is decoded.
 
-Which do is decided by the stored bits and the ids next to each run of them, see
-`model.span_boundary`; here they are counted, a step ahead, for the step's count over all ranks.
+`model.span_boundary` decides which positions have one, from the masked spans and the ids next to
+them. Here they are counted from the stored bits, for the step's loss denominators over all ranks.
 """
 
 from __future__ import annotations
@@ -10,28 +10,24 @@ import numba
 import numpy as np
 
 from pipeline.data.kernels.addresses import load_uint8, load_uint16, load_uint32
-from pipeline.data.kernels.permutation import IntArray
-from pipeline.loading import decode
-
-_IDS, _TOKENS, _BITMAP = decode.IDS, decode.TOKENS, decode.BITMAP
+from pipeline.loading.resolve import StructArray
 
 
 @numba.njit(cache=True, nogil=True)
-def boundary_targets(records: IntArray, wide: bool, bos: int, eos: int, most: int) -> int:
-    """Over the rows of `records` [n, RECORD_FIELDS]: words of spans, at most `most` of each.
+def boundary_targets(records: StructArray, special_ids: StructArray, most: int) -> int:
+    """Targets in the rows of `records` [n]: of each span its words, `most` at most.
 
-    most: 0 counts none, and reads nothing.
+    special_ids: `batches.SPECIAL_IDS` [1].
 
-    A span with a special token (ids bos, eos) next to it has none. Whether a row shows its segments
-    swapped makes no difference: special tokens enclose either. wide: ids are uint32.
+    A span next to bos or eos has no target. Swapped segments make no difference, because special
+    tokens enclose both of them.
     """
     found = 0
-    if most == 0:
-        return found
-    for row in range(records.shape[0]):
-        ids, bitmap = records[row, _IDS], records[row, _BITMAP]
+    bos, eos, wide = special_ids[0].bos, special_ids[0].eos, special_ids[0].wide != 0
+    for row in range(records.size):
+        ids, bitmap = records[row].ids, records[row].bitmap
         size = 0
-        for place in range(records[row, _TOKENS]):
+        for place in range(records[row].tokens):
             if (load_uint8(bitmap + (place >> 3)) >> (place & 7)) & 1:
                 size += 1
             elif size:
@@ -46,6 +42,7 @@ def boundary_targets(records: IntArray, wide: bool, bos: int, eos: int, most: in
 
 @numba.njit(cache=True, nogil=True)
 def _is_edge(ids: int, place: int, wide: bool, bos: int, eos: int) -> bool:
+    """Whether token `place` of the row whose ids are at address `ids` is bos or eos."""
     token = (
         np.int64(load_uint32(ids + 4 * place)) if wide else np.int64(load_uint16(ids + 2 * place))
     )

@@ -1,14 +1,15 @@
-"""A prepared directory -> where its rows and masks lie in memory.
+"""A prepared directory -> records that say where its rows and masks lie in memory.
 
-`Dataset` is one split of one directory. Its files are touched when a sample in them is asked for:
+`Dataset` is one split of one directory. A file is opened when a sample in it is requested:
 
-- mapped (`data.reader=mmap`): a shard is mapped once and stays so; the page cache does the rest.
-- read (`data.reader=read`): record batches are read whole, ahead of their use and by several
-  threads, decompressed when the shards are, and dropped when newer ones take their place.
+- mapped (`data.reader=mmap`): a shard is mapped once and stays mapped; the page cache does the
+  rest.
+- read (`data.reader=read`): several threads read whole record batches ahead of their use, and
+  decompress them if necessary; newer record batches replace older ones.
 
-Either way the result is a table of addresses for `batches.resolve`; no row passes through Python.
-Masks are files like the rows, or (`data.mask_mode=per-epoch`) drawn from the rows where they lie:
-what a stored duplicate of that number would hold.
+Either way the result is a table of addresses for `resolve`; no row passes through Python. Masks
+are read from files, as rows are, or (`data.mask_mode=per-epoch`) drawn from the rows in memory:
+the same masks that a stored duplicate of that number would hold.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from pipeline.config.run import prepared_settings
 from pipeline.data.rows.mask_positions import Memory
@@ -30,17 +30,25 @@ from pipeline.data.shards.manifest import TRAIN, Manifest, Shard, check_size, re
 from pipeline.data.shards.verify import masking_of
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import DataError
-from pipeline.loading import decode
 from pipeline.loading.record_batches import Columns, Layout
+from pipeline.loading.resolve import (
+    MASK_COLUMNS,
+    RECORD,
+    ROW_COLUMNS,
+    StructArray,
+    read_sequences,
+    resolve_masks,
+    resolve_rows,
+)
 
 IntArray = npt.NDArray[np.int64]
 
 READ_THREADS = 8
-"""Concurrent reads of a process: hides the latency of a network file system."""
+"""Concurrent reads of a process; they hide the latency of a network file system."""
 KEPT_BLOCKS = 1 << 16
-"""Record batches of masks whose addresses are kept, two duplicates at least."""
+"""Record batches of masks whose addresses are kept; of two duplicates at least."""
 SAMPLED_BLOCKS = 16
-"""Record batches that `some_lengths` reads, some megabytes in all."""
+"""Record batches that `some_lengths` reads, a few megabytes in all."""
 _NEVER = 1 << 32
 """Epochs until drawn masks repeat."""
 
@@ -49,14 +57,14 @@ _NEVER = 1 << 32
 class Records:
     """Where n rows lie in memory."""
 
-    fields: IntArray
-    """What `batches.decode` reads [n, RECORD_FIELDS]."""
+    fields: StructArray
+    """RECORD [n], for `batches.decode`."""
     held: tuple[object, ...]
-    """Owners of that memory: it is theirs for as long as this object lives."""
+    """Owners of that memory; it is valid for as long as this object lives."""
 
 
 class Dataset:
-    """One split of one prepared directory: rows, and the mask duplicates that are asked for."""
+    """One split of one prepared directory: its rows, and the mask duplicates that are requested."""
 
     def __init__(
         self,
@@ -65,7 +73,8 @@ class Dataset:
         shards: Sequence[Shard],
         masking: Masking | None = None,
     ) -> None:
-        """Use `Dataset.open`, which checks the directory first; masking: draws what has no file."""
+        """Use `Dataset.open`, which checks the directory first; masking: draws masks, if none are
+        stored."""
         self.directory = directory
         self.manifest = manifest
         self.masking = masking
@@ -75,12 +84,12 @@ class Dataset:
         self.id_type = np.dtype(np.uint16 if manifest.tokenizer["size"] <= 1 << 16 else np.uint32)
         self._layout = Layout.of(self.shard_rows)
         files = [(shard.file, shard.bytes) for shard in self.shards]
-        self._rows = Columns(directory, files, self._layout, _needed(rows_schema(self.id_type)))
+        self._rows = Columns(directory, files, self._layout, rows_schema(self.id_type), ROW_COLUMNS)
         self._masks: dict[int, Columns] = {}
         self._roots = np.zeros(len(self.shards), np.uint64)
-        """Each shard's `corpus_root`; 0 where no row was asked for yet."""
+        """Each shard's `corpus_root`; 0 until one of its rows is requested."""
         self.damaged: set[str] = set()
-        """Files of rows of the shards that `open` found damaged, where it was to go on."""
+        """Files of rows of the shards that `open` found damaged, with `go_on`."""
         self._left_out = np.zeros(len(self.shards), np.bool_)
 
     @classmethod
@@ -91,10 +100,10 @@ class Dataset:
         check_sizes: bool = True,
         go_on: bool = False,
     ) -> Dataset:
-        """A split of a directory that `pipeline.prepare` or `stage` made.
+        """Open a split of a directory that `pipeline.prepare` or `stage` wrote.
 
-        DataError when a file is missing or (check_sizes: one look at every file's size, for one
-        process of a run) not as long as the manifest says; go_on: then it is in `damaged` instead.
+        Raises DataError if a file is missing or has another size than in the manifest; go_on: adds
+        it to `damaged` instead. check_sizes: stat every file; one process of a run is enough.
         A duplicate may be absent as a whole.
         """
         manifest = read_manifest(directory)
@@ -123,30 +132,30 @@ class Dataset:
         return dataset
 
     def leave_out(self, files: Collection[str]) -> None:
-        """From now on the rows of these shards, named by their files of rows, are not read."""
+        """Stop reading the rows of these shards, named by their files of rows."""
         self._left_out = np.array([shard.file in files for shard in self.shards], np.bool_)
 
     @property
     def is_left_out(self) -> bool:
-        """Whether none of its shards is read."""
+        """Whether all of its shards are skipped."""
         return bool(self._left_out.all())
 
     def read_of(self, rows: IntArray, chosen: IntArray | slice) -> IntArray | slice:
-        """Those places of `chosen`, into rows [n], whose rows are read."""
+        """The places of `chosen`, indices into `rows` [n], whose shards are not skipped."""
         if not self._left_out.any():
             return chosen
         places = np.arange(rows.size)[chosen]
         return places[~self._left_out[self._layout.shards_of_rows(rows[places])]]
 
     def shard_with(self, file: Path | None) -> str:
-        """The file of rows of the shard that a file is of, "" when it is none of this dataset."""
+        """The file of rows of the shard that `file` belongs to, "" if it is not in this dataset."""
         if file is None or file.parent != self.directory:
             return ""
         owners = {part.file: shard.file for shard in self.shards for part in shard.files()}
         return owners.get(file.name, "")
 
     def by_corpus(self) -> dict[str, Dataset]:
-        """The shards of each corpus, by their first row: a shard of validation rows has one."""
+        """The shards of each corpus, by their first row: a validation shard has one corpus."""
         found: dict[str, list[Shard]] = {}
         for shard in self.shards:
             found.setdefault(corpus_of(self.directory / shard.file), []).append(shard)
@@ -167,25 +176,25 @@ class Dataset:
 
     @property
     def mean_predictions(self) -> float:
-        """Predicted tokens a row: of the stored masks, or of the first rows' when none are."""
+        """Predicted tokens per row, of all stored masks or of those drawn for the first rows."""
         if self.masking is None:
             total = sum(mask.predictions for shard in self.shards for mask in shard.masks)
             return total / (self.stored * int(self.shard_rows.sum()))
         whole = [shard.file not in self.damaged for shard in self.shards].index(True)
-        begin = int(self._layout.row_starts[whole])
+        start = int(self._layout.row_starts[whole])
         some = min(BATCH_ROWS, self.shards[whole].sequences)
-        first = self.records(np.arange(begin, begin + some), 0)
-        return float(first.fields[:, decode.PREDICTIONS].mean())
+        first = self.records(np.arange(start, start + some), 0)
+        return float(first.fields["predictions"].mean())
 
     def some_lengths(self) -> IntArray:
-        """Tokens of the rows of a few record batches, spread evenly, without what is damaged."""
+        """Tokens of the rows of a few record batches, spread evenly; damaged ones are skipped."""
         spread = np.linspace(0, self._rows.blocks - 1, SAMPLED_BLOCKS).astype(np.int64)
         chosen = np.unique(spread).tolist()
         found: list[IntArray] = []
         for block in chosen:
             try:
                 lengths = self._rows.read(block).column("input_ids").value_lengths()
-            except DataError:  # whoever reads its rows says so, and knows what to do
+            except DataError:  # reading its rows reports this, and handles it
                 if block == chosen[-1] and not found:
                     raise
                 continue
@@ -193,7 +202,7 @@ class Dataset:
         return np.concatenate(found).clip(1, self.manifest.sequence_length)
 
     def records(self, rows: IntArray, duplicate: int, details: bool = False) -> Records:
-        """Rows `rows` [n] with masks `duplicate`, mapped; details: see `batches.resolve`."""
+        """Rows `rows` [n] with masks `duplicate`, mapped; details: see `resolve_rows`."""
         blocks, inside = self._layout.locate(rows)
         self._rows.map(blocks)
         if self.masking is not None:
@@ -203,7 +212,7 @@ class Dataset:
         return Records(self._resolve(blocks, inside, masks, details), (self._rows, masks))
 
     def request(self, rows: IntArray, duplicate: int, pool: ThreadPoolExecutor) -> None:
-        """Start reading what `read_records` of the same rows will need."""
+        """Start reading the record batches that `read_records` of the same rows needs."""
         blocks, _ = self._layout.locate(rows)
         self._rows.request(blocks, pool)
         if self.masking is None:
@@ -217,7 +226,7 @@ class Dataset:
         keep: int,
         details: bool = False,
     ) -> Records:
-        """Rows `rows` [n] with masks `duplicate`, read; `keep`: other record batches that stay."""
+        """Rows `rows` [n] with masks `duplicate`, read; keep: other record batches that stay."""
         blocks, inside = self._layout.locate(rows)
         held = self._rows.wait(blocks, pool, keep)
         if self.masking is not None:
@@ -232,22 +241,23 @@ class Dataset:
         """Rows with masks drawn now; held: owners of the rows' memory."""
         assert self.masking is not None
         fields = self._resolve(blocks, inside, None, details)
-        size = self.id_type.itemsize
-        tokens = fields[:, decode.TOKENS].copy()
-        memory = Memory(fields[:, decode.IDS].copy(), tokens, size == 4)
-        keys = stream_keys(self._roots_of(blocks), fields[:, decode.SEQUENCE].view(np.uint64))
+        read_sequences(blocks, inside, self._rows.addresses, fields)
+        tokens, wide = fields["tokens"].copy(), self.id_type.itemsize == 4
+        memory = Memory(fields["ids"].copy(), tokens, wide)
+        keys = stream_keys(self._roots_of(blocks), fields["sequence"].view(np.uint64))
         masks = next(self.masking.draw_in_memory(memory, keys, (duplicate,)))
         for field, column, offsets in (
-            (decode.BITMAP, masks.positions, masks.position_offsets),
-            (decode.ACTIONS, masks.actions, masks.action_offsets),
-            (decode.RANDOM_IDS, masks.random_ids, masks.random_offsets),
+            ("bitmap", masks.positions, masks.position_offsets),
+            ("actions", masks.actions, masks.action_offsets),
+            ("random_ids", masks.random_ids, masks.random_offsets),
         ):
-            fields[:, field] = offsets[:-1]
-            fields[:, field] *= column.itemsize
-            fields[:, field] += column.ctypes.data
-        fields[:, decode.PREDICTIONS] = masks.counts
+            addresses = fields[field]
+            addresses[:] = offsets[:-1]
+            addresses *= column.itemsize
+            addresses += column.ctypes.data
+        fields["predictions"] = masks.counts
         if masks.swapped is not None:
-            fields[:, decode.SWAPPED] = masks.swapped
+            fields["swapped"] = masks.swapped
         return Records(fields, (held, masks))
 
     def _roots_of(self, blocks: IntArray) -> npt.NDArray[np.uint64]:
@@ -274,47 +284,47 @@ class Dataset:
                     f"{self.directory} holds no masks of duplicate {duplicate} ({files[0][0]}); "
                     f"stage duplicate {duplicate} too"
                 )
-            # Two duplicates are in use while a pass ends; of a small dataset, many in one step.
+            # Two duplicates are in use at the end of a pass; many in one step of a small dataset.
             kept = max(2, KEPT_BLOCKS // self._rows.blocks)
             for passed in list(self._masks)[: max(0, len(self._masks) + 1 - kept)]:
                 del self._masks[passed]
-            schema = _needed(masks_schema(self.id_type, "swaps" in self.manifest.masking))
-            self._masks[duplicate] = Columns(self.directory, files, self._layout, schema)
+            schema = masks_schema(self.id_type, "swaps" in self.manifest.masking)
+            self._masks[duplicate] = Columns(
+                self.directory, files, self._layout, schema, MASK_COLUMNS
+            )
         return self._masks[duplicate]
 
     def _resolve(
         self, blocks: IntArray, inside: IntArray, masks: Columns | None, details: bool
-    ) -> IntArray:
-        records = np.empty((len(blocks), decode.RECORD_FIELDS), np.int64)
-        verdict, item = decode.resolve(
-            blocks,
-            inside,
-            self._rows.addresses,
-            self._rows.addresses if masks is None else masks.addresses,
-            self.id_type.itemsize,
-            self.manifest.sequence_length,
-            self.manifest.max_predictions,
-            details,
-            masks is not None,
-            records,
+    ) -> StructArray:
+        """Rows `inside` [n] of record batches `blocks` [n], with the stored `masks` if any."""
+        records = np.zeros(len(blocks), RECORD)
+        id_bytes, manifest = self.id_type.itemsize, self.manifest
+        columns = self._rows
+        bad = resolve_rows(
+            blocks, inside, columns.addresses, id_bytes, manifest.sequence_length, details, records
         )
-        if verdict != decode.WHOLE:
-            columns = self._rows if verdict == decode.BAD_ROW or masks is None else masks
-            path = columns.path_of(int(blocks[item]))
+        if bad < 0 and masks is not None:
+            columns = masks
+            bad = resolve_masks(
+                blocks, inside, columns.addresses, id_bytes, manifest.max_predictions, records
+            )
+        if bad >= 0:
+            path = columns.path_of(int(blocks[bad]))
             raise DataError(
-                f"{path} is damaged: row {inside[item]} of record batch {blocks[item]} (of the "
-                "split) cannot be right; copy the file again",
+                f"{path} is damaged: row {inside[bad]} of record batch {blocks[bad]} (of the "
+                "split) is impossible; copy the file again",
                 path,
             )
         return records
 
 
 LeftOut = tuple[tuple[int, str], ...]
-"""Shards that are not read: index of the dataset and name of the file of rows, sorted."""
+"""Shards that are skipped: index of the dataset and name of the file of rows, sorted."""
 
 
 def leave_out(datasets: Sequence[Dataset], shards: LeftOut) -> None:
-    """Read no row of these shards from now on; DataError when nothing of a length would be left."""
+    """Stop reading the rows of these shards; DataError if none remain for a sequence length."""
     for index, dataset in enumerate(datasets):
         dataset.leave_out({file for owner, file in shards if owner == index})
     for length in {dataset.manifest.sequence_length for dataset in datasets}:
@@ -329,13 +339,13 @@ def leave_out(datasets: Sequence[Dataset], shards: LeftOut) -> None:
 def check_datasets(
     datasets: Sequence[Dataset], settings: Mapping[str, object], tokenizer_sha256: str = ""
 ) -> None:
-    """DataError unless every dataset was prepared with the run's settings and one tokenizer.
+    """Raise DataError unless all datasets were prepared with the run's settings and tokenizer.
 
-    settings: `config.run.all_shard_settings`; tokenizer_sha256: of the tokenizer that
-    the run began with, "" for a new run, which takes the first dataset's.
+    settings: `config.run.all_shard_settings`; tokenizer_sha256: of the
+    tokenizer that the run started with, "" for a new run, which takes the first dataset's.
     """
     expected = tokenizer_sha256 or datasets[0].manifest.tokenizer["sha256"]
-    whose, where = "the run's", "that of a directory the run began with"
+    whose, where = "the run's", "the one in a directory of the run's first start"
     if not tokenizer_sha256:
         whose, where = f"that of {datasets[0].directory}", str(datasets[0].directory / "tokenizer")
     for dataset in datasets:
@@ -362,8 +372,3 @@ def check_datasets(
                 f"{dataset.directory} was prepared with tokenizer sha256 {found[:16]}, {whose} is "
                 f"{expected[:16]}; prepare it again with that tokenizer, --tokenizer {where}"
             )
-
-
-def _needed(schema: pa.Schema) -> pa.Schema:
-    """The columns that `batches.resolve` reads."""
-    return pa.schema([field for field in schema if field.name in decode.COLUMNS])

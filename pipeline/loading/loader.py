@@ -1,11 +1,14 @@
-"""Prepared datasets -> batches of torch tensors, the same sequences in a step on any ranks.
+"""Prepared datasets -> optimizer steps of torch tensors, the same sequences in a step on any ranks.
 
-An optimizer step reads the next G positions of the order (see order.py). They are dealt evenly:
-rank r of W takes positions [G r / W, G (r + 1) / W) of the step, in `accumulation` micro-batches
-of `per_device` rows; what does not divide is filled with rows of weight 0. State is one integer,
-the sequences consumed: a seek is an argument, and a run may change batch or world size there. A
-batch that grows asks for the step's number too. Rows that are packed share lines, of which a
-micro-batch has `per_device` then; how many micro-batches that makes is known with the step.
+An optimizer step reads the next G positions of the order (see order.py), which are split evenly:
+rank r of W takes positions [G r / W, G (r + 1) / W) of the step, in `accumulation` micro-batches of
+`per_device` rows, padded with filling rows of weight 0. The state is one integer, the number of
+sequences consumed: a seek is an argument, and a run may change batch or world size there. While the
+batch grows, the step's number is needed too. With packing, rows share lines, and a micro-batch has
+`per_device` lines; the number of micro-batches is then known with the step.
+
+The stream runs in one direction: locate the rows of a step, resolve their addresses, count, then
+decode its micro-batches one by one, at most `prefetch` ahead of the reader.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Literal
 
 import numpy as np
@@ -24,48 +27,49 @@ from pipeline.config.formats import Attention
 from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.errors import ConfigError, DataError
-from pipeline.loading import decode
 from pipeline.loading.dataset import READ_THREADS, Dataset
-from pipeline.loading.line_packing import Laid, one_a_line, packed
-from pipeline.loading.micro_batch import NO_EXTRAS, Batch, Extras, Form, LossCounts
+from pipeline.loading.line_packing import Placement, place_in_order, place_packed
+from pipeline.loading.micro_batch import NO_EXTRAS, Batch, BatchBuilder, Extras, LossCounts
 from pipeline.loading.order import Located, Order, Share
 from pipeline.loading.prefetch import in_background
+from pipeline.loading.resolve import RECORD, StructArray, put_records
 
 READ_AHEAD = 1 / 4
-"""Share of a window whose record batches are read ahead, and two steps at least."""
+"""Share of a window whose record batches are read ahead; two steps at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One rank's part of an optimizer step; known before its batches are decoded."""
+    """One rank's part of an optimizer step; known before its micro-batches are decoded."""
 
     number: int
-    """From 0 at the run's beginning; what a batch that grows goes by."""
+    """Counted from 0 at the start of the run; a growing batch depends on it."""
     consumed: int
     """Sequences of all steps before this one."""
     sequences: int
-    """Sequences of this step over all ranks; fewer than G only in the last step of one pass."""
+    """Sequences of this step over all ranks; fewer than G only in the last step of validation."""
     counts: LossCounts
     """Of this rank, for `training.step_count`."""
     samples: Located
-    """This rank's sequences, in the order of the samples."""
+    """Where this rank's sequences come from, in the order of the samples."""
     accumulation: int
-    """Micro-batches of this step: as many on every rank, but for rows that are packed."""
+    """Micro-batches of this step; equal on all ranks, except for packed rows."""
     batches: Iterator[Batch]
-    """They; to be used up before the next step's."""
+    """The micro-batches, decoded as they are read. Read them before the next step is taken: those
+    left unread then stay in memory until this step is dropped."""
 
 
 NO_STEP = Step(
     number=0, consumed=0, sequences=0, counts=LossCounts(0, 0, 0),
     samples=Located(*(np.empty(0, np.int64) for _ in range(3))), accumulation=0, batches=iter(()),
 )  # fmt: skip
-"""Stands for a step that cannot be read; it is never made."""
+"""Stands for a step that cannot be read; no rank makes it."""
 
 
 class Loader:
     """Iterates one rank's steps or micro-batches, from any number of consumed sequences.
 
-    One iteration at a time: starting another one, or `close`, ends the one before.
+    One iteration at a time: starting another one, or `close`, ends the previous one.
     """
 
     def __init__(
@@ -81,11 +85,11 @@ class Loader:
         extras: Extras = NO_EXTRAS,
         pin_memory: bool = False,
     ) -> None:
-        """order: over `shard_rows` of the same datasets; prefetch: micro-batches decoded ahead
-        by a thread, 0 for none, best two steps' or more; packing, attention: see `run.Batch`;
-        extras: what the objective asks for; pin_memory: for copies to a GPU.
+        """order: over `shard_rows` of the same datasets; prefetch: micro-batches that a thread
+        decodes ahead, 0 for no thread, ideally those of two steps; packing, attention: see
+        `run.Batch`; extras: what the objective needs; pin_memory: for copies to a GPU.
 
-        ConfigError or DataError when reader, order and compression do not go together.
+        Raises ConfigError or DataError if reader, order and compression contradict each other.
         """
         self.datasets = tuple(datasets)
         self.order = order
@@ -95,7 +99,7 @@ class Loader:
         manifest = self.datasets[0].manifest
         self.sequence_length = manifest.sequence_length
         self.max_predictions = max(part.manifest.max_predictions for part in self.datasets)
-        self._form = Form.of(
+        self._builder = BatchBuilder.of(
             manifest,
             self.max_predictions,
             packed=packing == "rows",
@@ -103,39 +107,39 @@ class Loader:
             extras=extras,
             pin_memory=pin_memory,
         )
-        self._running: Generator[Step | Batch, None, None] | None = None
+        self._running: Generator[tuple[Step, Batch], None, None] | None = None
         self._check()
 
     def steps(self, consumed: int = 0, number: int = 0) -> Iterator[Step]:
-        """This rank's steps from `consumed` sequences on; endless, but one pass in file order.
+        """This rank's steps after `consumed` sequences: endless, or one pass in sequential order.
 
-        number: of the first one of them, counted from 0.
+        number: of the first of these steps, counted from 0.
         """
         self.close()
-        events: Generator[Step | Batch, None, None] = self._events(consumed, number)
+        decoded: Generator[tuple[Step, Batch], None, None] = self._decode(consumed, number)
         if self.prefetch:
-            events = in_background(events, self.prefetch)
-        self._running = events
-        return _Feed(events).steps()
+            decoded = in_background(decoded, self.prefetch)
+        self._running = decoded
+        return _group(decoded)
 
     def micro_batches(self, consumed: int = 0, number: int = 0) -> Iterator[Batch]:
-        """This rank's micro-batches from `consumed` sequences on, which step `number` begins."""
+        """The micro-batches of `steps`, one after the other."""
         for step in self.steps(consumed, number):
             yield from step.batches
 
-    def stretched(self, step: Step, accumulation: int) -> Step:
-        """A step with micro-batches of filling alone behind its own, until there are so many."""
+    def pad_micro_batches(self, step: Step, accumulation: int) -> Step:
+        """The step with micro-batches of filling rows appended, up to `accumulation` in all."""
         lines = self.share.per_device
-        records = np.zeros((lines, decode.RECORD_FIELDS), np.int64)
+        records = np.zeros(lines, RECORD)
         starts = np.arange(lines) * self.sequence_length
-        more = (
-            self._form.batch(step.number, number, lines, records, starts, step.samples[:0])
+        filling = (
+            self._builder.batch(step.number, number, lines, records, starts, step.samples[:0])
             for number in range(step.accumulation, accumulation)
         )
-        return replace(step, accumulation=accumulation, batches=chain(step.batches, more))
+        return replace(step, accumulation=accumulation, batches=chain(step.batches, filling))
 
     def close(self) -> None:
-        """End the running iteration, its thread and its reads."""
+        """End the current iteration, its thread and its reads."""
         if self._running is not None:
             self._running.close()
             self._running = None
@@ -145,12 +149,13 @@ class Loader:
             if dataset.id_type != self.datasets[0].id_type:
                 raise DataError(
                     f"{dataset.directory} and {self.datasets[0].directory} have ids of different "
-                    "size; prepare both with one tokenizer"
+                    "sizes; prepare both with the same tokenizer"
                 )
             if dataset.manifest.sequence_length != self.sequence_length:
                 raise DataError(
                     f"{dataset.directory} has sequences of {dataset.manifest.sequence_length}, "
-                    f"{self.datasets[0].directory} of {self.sequence_length}; prepare both alike"
+                    f"{self.datasets[0].directory} of {self.sequence_length}; prepare both with "
+                    "one data.sequence_length"
                 )
             if dataset.manifest.compression == "none":
                 continue
@@ -161,7 +166,7 @@ class Loader:
                 )
             if self.reader == "mmap":
                 raise DataError(
-                    f"{dataset.directory} is compressed, data.reader=mmap needs it as it is; "
+                    f"{dataset.directory} is compressed, data.reader=mmap needs plain files; "
                     "set data.reader=read, or prepare without compression"
                 )
         if self.reader == "read" and self.order.kind == "global":
@@ -170,27 +175,35 @@ class Loader:
                 "set data.order=blocks or data.reader=mmap"
             )
 
-    def _events(self, consumed: int, number: int) -> Generator[Step | Batch, None, None]:
-        """Every step, then the next one (for its count), then the first one's micro-batches."""
+    def _decode(self, consumed: int, number: int) -> Generator[tuple[Step, Batch], None, None]:
+        """Every micro-batch in order, with its step; a step has one at least."""
         pool = ThreadPoolExecutor(READ_THREADS) if self.reader == "read" else None
-        waiting: list[_Part] = []
         try:
-            for part in self._parts(consumed, number, pool):
-                yield part.step
-                yield from self._decode(waiting)
-                waiting = [part]
-            yield from self._decode(waiting)
-        except DataError:  # the step before is whole: all ranks can end together after it
-            yield from self._decode(waiting)
-            raise
+            for step, rows in self._resolve_steps(consumed, number, pool):
+                for micro_batch, placement in enumerate(rows.placements):
+                    yield step, self._build(step, micro_batch, rows.records, placement)
         finally:
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
 
-    def _parts(
+    def _build(
+        self, step: Step, micro_batch: int, records: StructArray, placement: Placement
+    ) -> Batch:
+        chosen = placement.rows
+        read = chosen if isinstance(chosen, slice) else chosen[chosen >= 0]
+        return self._builder.batch(
+            step.number,
+            micro_batch,
+            self.share.per_device,
+            records[chosen] if isinstance(chosen, slice) else records.take(chosen),
+            placement.starts,
+            step.samples[read],
+        )
+
+    def _resolve_steps(
         self, consumed: int, number: int, pool: ThreadPoolExecutor | None
-    ) -> Iterator[_Part]:
-        """Steps with their rows in memory; with a pool, reading runs `READ_AHEAD` of them."""
+    ) -> Iterator[tuple[Step, _StepRows]]:
+        """Steps with their rows in memory; a pool reads `READ_AHEAD` steps ahead."""
         ahead = 0
         if pool is not None:
             rows_ahead = READ_AHEAD * self.order.window * BATCH_ROWS
@@ -207,13 +220,13 @@ class Loader:
                 )
                 waiting.append((number, start, sequences, samples))
                 if pool is not None:
-                    for dataset, duplicate, chosen in self._groups(samples):
+                    for dataset, duplicate, chosen in self._group_samples(samples):
                         dataset.request(samples.row[chosen], duplicate, pool)
                 start, number = start + sequences, number + 1
-            yield self._resolve(*waiting.popleft(), pool)
+            yield self._resolve_step(*waiting.popleft(), pool)
 
-    def _groups(self, samples: Located) -> Iterator[tuple[Dataset, int, IntArray | slice]]:
-        """The samples of each dataset and mask duplicate, but those of shards left out."""
+    def _group_samples(self, samples: Located) -> Iterator[tuple[Dataset, int, IntArray | slice]]:
+        """The samples of each dataset and mask duplicate, without those of skipped shards."""
         cycles = np.array([dataset.cycle for dataset in self.datasets])
         duplicate = (samples.pass_number - 1) % cycles[samples.dataset]
         keys = samples.dataset * int(cycles.max()) + duplicate
@@ -225,93 +238,77 @@ class Loader:
             kept = self.datasets[dataset].read_of(samples.row, chosen)
             yield self.datasets[dataset], number, kept
 
-    def _resolve(
+    def _resolve_step(
         self, number: int, consumed: int, sequences: int, samples: Located,
         pool: ThreadPoolExecutor | None,
-    ) -> _Part:  # fmt: skip
+    ) -> tuple[Step, _StepRows]:  # fmt: skip
         lines, length = self.share.per_device, self.sequence_length
         rows = self.share.accumulation_of(sequences) * lines
-        records = np.zeros((max(rows, len(samples) + 1), decode.RECORD_FIELDS), np.int64)
+        records = np.zeros(max(rows, len(samples) + 1), RECORD)
+        own = records[: len(samples)]
         held: list[object] = []
-        for dataset, duplicate, chosen in self._groups(samples):
+        for dataset, duplicate, chosen in self._group_samples(samples):
+            indices, details = samples.row[chosen], self._builder.details
             if pool is None:
-                part = dataset.records(samples.row[chosen], duplicate, self._form.details)
+                found = dataset.records(indices, duplicate, details)
             else:
                 keep = 2 * self.order.window
-                part = dataset.read_records(
-                    samples.row[chosen], duplicate, pool, keep, self._form.details
-                )
-            records[: len(samples)][chosen] = part.fields
-            held.append(part.held)
+                found = dataset.read_records(indices, duplicate, pool, keep, details)
+            put_records(own, chosen, found.fields)
+            held.append(found.held)
         if self.order.kind == "sequential":
             sequences = min(sequences, self.order.total_rows - consumed)
-        if self._form.packed:
-            laid = packed(records[: len(samples), decode.TOKENS], lines, length)
+        if self._builder.packed:
+            placements = place_packed(own["tokens"], lines, length)
         else:
-            laid = one_a_line(rows, lines, length)
+            placements = place_in_order(rows, lines, length)
         step = Step(
             number=number,
             consumed=consumed,
             sequences=sequences,
-            counts=self._form.counts(records),
+            counts=self._builder.counts(records),
             samples=samples,
-            accumulation=len(laid),
+            accumulation=len(placements),
             batches=iter(()),
         )
-        return _Part(step, records, tuple(laid), tuple(held))
-
-    def _decode(self, parts: list[_Part]) -> Iterator[Batch]:
-        for part in parts:
-            for micro_batch, laid in enumerate(part.laid):
-                records, samples = part.records[laid.rows], part.step.samples
-                read = laid.rows if isinstance(laid.rows, slice) else laid.rows[laid.rows >= 0]
-                yield self._form.batch(
-                    part.step.number, micro_batch, self.share.per_device, records, laid.starts,
-                    samples[read],
-                )  # fmt: skip
+        return step, _StepRows(records, tuple(placements), tuple(held))
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A step's rows in memory: records [rows or more, fields], the last one empty where rows are
-    packed; where they lie in each micro-batch; and who owns them."""
+class _StepRows:
+    """A step's rows in memory."""
 
-    step: Step
-    records: IntArray
-    laid: tuple[Laid, ...]
+    records: StructArray
+    """RECORD [rows or more]; the last is a filling row if rows are packed."""
+    placements: tuple[Placement, ...]
+    """Where the rows lie in each micro-batch."""
     held: tuple[object, ...]
+    """Owners of the memory."""
 
 
-class _Feed:
-    """Parts the one stream of events into steps and the micro-batches of each."""
+class _MicroBatches:
+    """The micro-batches of one step, taken from the stream as they are read."""
 
-    def __init__(self, events: Generator[Step | Batch, None, None]) -> None:
-        self.events = events
-        self.waiting_steps: deque[Step] = deque()
-        self.waiting_batches: deque[Batch] = deque()
+    def __init__(self, first: Batch, rest: Iterator[tuple[Step, Batch]]) -> None:
+        self._taken = deque([first])
+        self._rest = rest
 
-    def steps(self) -> Iterator[Step]:
-        while self.waiting_steps or self._advance():
-            if self.waiting_steps:
-                step = self.waiting_steps.popleft()
-                yield replace(step, batches=self._batches(step))
+    def __iter__(self) -> _MicroBatches:
+        return self
 
-    def _batches(self, step: Step) -> Iterator[Batch]:
-        left = step.accumulation
-        while left and (self.waiting_batches or self._advance()):
-            # An earlier step's batches are here when its reader left them unused.
-            if (
-                self.waiting_batches
-                and (batch := self.waiting_batches.popleft()).step == step.number
-            ):
-                left -= 1
-                yield batch
+    def __next__(self) -> Batch:
+        if not self._taken:
+            self._taken.append(next(self._rest)[1])
+        return self._taken.popleft()
 
-    def _advance(self) -> bool:
-        """Take one event; False when there are no more."""
-        event = next(self.events, None)
-        if isinstance(event, Step):
-            self.waiting_steps.append(event)
-        elif event is not None:
-            self.waiting_batches.append(event)
-        return event is not None
+    def take_rest(self) -> None:
+        """Take the unread ones from the stream, whose next item is then the next step's."""
+        self._taken.extend(batch for _, batch in self._rest)
+
+
+def _group(decoded: Iterator[tuple[Step, Batch]]) -> Iterator[Step]:
+    """Each step once, with its micro-batches."""
+    for step, first in decoded:
+        batches = _MicroBatches(first, islice(decoded, step.accumulation - 1))
+        yield replace(step, batches=batches)
+        batches.take_rest()

@@ -1,7 +1,7 @@
-"""A micro-batch as the trainer takes it: torch tensors out of rows in memory.
+"""Rows in memory -> a micro-batch of torch tensors, as the trainer takes it.
 
-Legend: R rows of a micro-batch, L lines that they lie in (R where a row has a line to itself), S
-tokens of a line, K = L x max_predictions slots or, where very short rows need them, more.
+Legend: R rows of a micro-batch, L lines that hold them (R if each row has its own line), S tokens
+of a line, K = L x max_predictions slots, or more where very short rows need them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from pipeline.data.shards.manifest import Manifest
 from pipeline.loading import decode
 from pipeline.loading.boundary_counts import boundary_targets
 from pipeline.loading.order import Located
+from pipeline.loading.resolve import StructArray
 from pipeline.loading.sampling_noise import draws
 
 
 class LossCounts(NamedTuple):
-    """What there is to learn from; each part of a loss is a mean over one of these."""
+    """What there is to learn from; each part of a loss is a mean over one of these counts."""
 
     predictions: int
     """Predicted tokens."""
     tokens: int
-    """Tokens of all sequences, special tokens included, without filling and padding."""
+    """Tokens of all sequences, with special tokens, without filling and padding."""
     pairs: int
     """Sequences of two segments with a label."""
     boundaries: int = 0
-    """Predicted tokens with a span boundary question; 0 where these are not counted."""
+    """Predicted tokens with a span boundary target; 0 where they are not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,31 +42,31 @@ class Batch:
     step: int
     micro_batch: int
     input_ids: torch.Tensor
-    """[L, S] what the encoder sees: masked, padded with the pad id."""
+    """[L, S] the encoder's input: masked, padded with the pad id."""
     lengths: torch.Tensor
     """[L] tokens of each line; a filling row has two, <s> </s>."""
     row_starts: torch.Tensor
-    """[R] where the first token of each row is, line x S + place."""
+    """[R] first token of each row, line x S + column."""
     positions: torch.Tensor
-    """[K] predicted positions, line x S + place; used slots first, the rest 0."""
+    """[K] predicted positions, line x S + column; used slots first, the rest 0."""
     labels: torch.Tensor
-    """[K] the original ids there, unused slots 0."""
+    """[K] the original ids there; unused slots 0."""
     weights: torch.Tensor
     """[K] 1 for used slots, 0 for the rest: sum the loss with these, never divide by K."""
     row_weights: torch.Tensor
     """[R] 1 for sequences, 0 for filling."""
     counts: LossCounts
     samples: Located
-    """Where the sequences come from; filling is left out."""
+    """Where the sequences come from, without filling rows."""
     cu_seqlens: torch.Tensor | None = None
-    """int32 [pieces + 1]: where the pieces that attention stays in begin and end in the flattened
-    lines, pads being pieces too; only for rows that share lines, or documents isolated in rows."""
+    """int32 [pieces + 1]: bounds of the pieces that attention stays within, in the flattened lines;
+    pads are pieces too. Only for rows that share lines, or documents isolated in rows."""
     segment_ids: torch.Tensor | None = None
     """[L, S] 1 in segment B; only for formats that pair segments."""
     pair_labels: torch.Tensor | None = None
     """[R] 0 in order, 1 random next or swapped, -1 none; only for formats that pair segments."""
     draws: torch.Tensor | None = None
-    """[K] random bits, see `draws`; only when the loader was told to draw."""
+    """[K] random bits, see `draws`; only if the loader was asked for them."""
 
     @property
     def predictions(self) -> int:
@@ -79,7 +80,7 @@ class Batch:
 
     @property
     def edge_ids(self) -> tuple[int, int]:
-        """Ids of the tokens that begin and end a row, bos and eos: those of the first row."""
+        """Ids of the first and last token of a row, bos and eos, read from the first row."""
         stop = int(self.lengths[0])
         if len(self.row_starts) > 1:
             stop = min(stop, int(self.row_starts[1]))
@@ -87,7 +88,7 @@ class Batch:
         return int(ids[0]), int(ids[stop - 1])
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on `device`; copies from pinned memory do not wait."""
+        """The same batch on `device`; copies from pinned memory do not block."""
         always = ("input_ids", "lengths", "row_starts", "positions", "labels", "weights")
         optional = ("cu_seqlens", "segment_ids", "pair_labels", "draws")
         named = (*always, "row_weights", *optional)
@@ -98,39 +99,57 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
-    """What only some objectives ask of a loader."""
+    """What only some objectives need from a loader."""
 
     most_targets: int = 0
-    """Of a span, so that `LossCounts.boundaries` is counted; 0 counts none."""
+    """Most targets of a span, for `LossCounts.boundaries`; 0 counts none."""
     draws_seed: int | None = None
-    """Of `Batch.draws`; None for no draws."""
+    """Seed of `Batch.draws`; None for no draws."""
 
 
 NO_EXTRAS = Extras()
 
 
+class _Arrays(NamedTuple):
+    """The tensors that `batches.decode` writes, in the order of its arguments."""
+
+    input_ids: torch.Tensor
+    lengths: torch.Tensor
+    positions: torch.Tensor
+    labels: torch.Tensor
+    weights: torch.Tensor
+    row_weights: torch.Tensor
+
+    @classmethod
+    def allocate(cls, lines: int, length: int, slots: int, rows: int, pin_memory: bool) -> _Arrays:
+        """Unwritten memory: one block of integers and one of weights, because an allocation costs
+        as much as locating the rows."""
+        sizes = (lines * length, lines, slots, slots)
+        integers = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=pin_memory)
+        floats = torch.empty(slots + rows, dtype=torch.float32, pin_memory=pin_memory)
+        input_ids, lengths, positions, labels = integers.split_with_sizes(sizes)
+        weights, row_weights = floats.split_with_sizes((slots, rows))
+        return cls(input_ids.view(lines, length), lengths, positions, labels, weights, row_weights)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """What the batches of some datasets look like."""
+class BatchBuilder:
+    """Builds the micro-batches of some datasets."""
 
     length: int
     """S."""
     max_predictions: int
-    wide: bool
-    """Ids are uint32."""
-    specials: IntArray
-    """Ids of bos, pad, eos and mask."""
+    special_ids: StructArray
+    """SPECIAL_IDS [1]."""
     pairs: bool
     """Give `segment_ids` and `pair_labels`."""
-    separators: int
-    """How many eos part two segments."""
     packed: bool
     """Rows may share lines: give `cu_seqlens`."""
     documents: bool
     """Documents are isolated in rows: give `cu_seqlens`."""
     extras: Extras
     pin_memory: bool
-    """For copies to a GPU."""
+    """Pin memory for copies to a GPU."""
 
     @classmethod
     def of(
@@ -142,16 +161,19 @@ class Form:
         documents: bool,
         extras: Extras,
         pin_memory: bool,
-    ) -> Form:
-        """Of datasets like that of `manifest`."""
-        names = ("bos", "pad", "eos", "mask")
+    ) -> BatchBuilder:
+        """For datasets prepared like that of `manifest`."""
+        tokenizer = manifest.tokenizer
+        special_ids = np.zeros(1, decode.SPECIAL_IDS)
+        for name in ("bos", "pad", "eos", "mask"):
+            special_ids[name] = tokenizer[name]
+        special_ids["separators"] = SEPARATORS[tokenizer["kind"]]
+        special_ids["wide"] = tokenizer["size"] > 1 << 16
         return cls(
             length=manifest.sequence_length,
             max_predictions=max_predictions,
-            wide=manifest.tokenizer["size"] > 1 << 16,
-            specials=np.array([manifest.tokenizer[name] for name in names], np.int64),
+            special_ids=special_ids,
             pairs=manifest.data.get("format") in PAIR_FORMATS,
-            separators=SEPARATORS[manifest.tokenizer["kind"]],
             packed=packed,
             documents=documents,
             extras=extras,
@@ -160,77 +182,71 @@ class Form:
 
     @property
     def details(self) -> bool:
-        """Whether a batch needs what `batches.resolve` calls details."""
+        """Whether a micro-batch needs the documents and segments of its rows."""
         return self.documents or self.pairs
 
-    def counts(self, records: IntArray) -> LossCounts:
-        """What there is to learn from `records` [n, RECORD_FIELDS]."""
-        tokens = records[:, decode.TOKENS]
-        labelled = (records[:, decode.LABEL] >= 0) & (tokens > 0) if self.pairs else tokens[:0]
-        return LossCounts(
-            predictions=int(records[:, decode.PREDICTIONS].sum()),
-            tokens=int(tokens.sum()),
-            pairs=int(labelled.sum()),
-            boundaries=boundary_targets(
-                records, self.wide, *self.edge_ids, self.extras.most_targets
-            ),
-        )
-
-    @property
-    def edge_ids(self) -> tuple[int, int]:
-        """Ids of bos and eos."""
-        return int(self.specials[0]), int(self.specials[2])
+    def counts(self, records: StructArray) -> LossCounts:
+        """What there is to learn from `records` [n]."""
+        tokens, pairs, boundaries = records["tokens"], 0, 0
+        if self.pairs:
+            pairs = int(((records["label"] >= 0) & (tokens > 0)).sum())
+        if self.extras.most_targets:
+            boundaries = boundary_targets(records, self.special_ids, self.extras.most_targets)
+        return LossCounts(int(records["predictions"].sum()), int(tokens.sum()), pairs, boundaries)
 
     def batch(
-        self, step: int, micro_batch: int, lines: int, records: IntArray, starts: IntArray,
+        self, step: int, micro_batch: int, lines: int, records: StructArray, starts: IntArray,
         samples: Located,
     ) -> Batch:  # fmt: skip
-        """The micro-batch of `records` [R, RECORD_FIELDS] that begin at `starts` [R] in `lines`."""
-        rows, length = len(records), self.length
+        """The micro-batch of `records` [R] that start at `starts` [R] in `lines` lines."""
+        counts = self.counts(records)
         slots = lines * self.max_predictions
         if self.packed:
-            slots = max(slots, int(records[:, decode.PREDICTIONS].sum()))
-        # One block of memory for all integers and one for all weights: allocations cost as much as
-        # locating the rows.
-        ends = (lines * length, lines * (length + 1), lines * (length + 1) + slots)
-        integers = torch.empty(ends[2] + slots, dtype=torch.int64, pin_memory=self.pin_memory)
-        weights = torch.empty(slots + rows, dtype=torch.float32, pin_memory=self.pin_memory)
-        decode.decode(
-            records, starts, self.wide, self.specials, self.separators, length, integers.numpy(),
-            weights.numpy(),
-        )  # fmt: skip
-        batch = Batch(
+            slots = max(slots, counts.predictions)
+        arrays = _Arrays.allocate(lines, self.length, slots, len(records), self.pin_memory)
+        outputs = [tensor.numpy() for tensor in arrays]
+        decode.decode(records, starts, self.special_ids, *outputs)
+        return Batch(
             step=step,
             micro_batch=micro_batch,
-            input_ids=integers[: ends[0]].view(lines, length),
-            lengths=integers[ends[0] : ends[1]],
+            input_ids=arrays.input_ids,
+            lengths=arrays.lengths,
             row_starts=self._tensor(starts),
-            positions=integers[ends[1] : ends[2]],
-            labels=integers[ends[2] :],
-            weights=weights[:slots],
-            row_weights=weights[slots:],
-            counts=self.counts(records),
+            positions=arrays.positions,
+            labels=arrays.labels,
+            weights=arrays.weights,
+            row_weights=arrays.row_weights,
+            counts=counts,
             samples=samples,
+            **self._optional(records, starts, samples, arrays),
         )
+
+    def _optional(
+        self, records: StructArray, starts: IntArray, samples: Located, arrays: _Arrays
+    ) -> dict[str, torch.Tensor]:
+        """The fields of a batch that only some formats or objectives have."""
+        found, size = {}, arrays.input_ids.numel()
         if self.extras.draws_seed is not None:
-            places = batch.positions.numpy()
+            places = arrays.positions.numpy()
             if self.packed:  # as if each row had a line of its own
                 row = np.searchsorted(starts, places, side="right") - 1
-                places = row * length + places - starts[row]
-            found = draws(self.extras.draws_seed, samples, places, length)
-            batch = replace(batch, draws=torch.from_numpy(found))
+                places = row * self.length + places - starts[row]
+            bits = draws(self.extras.draws_seed, samples, places, self.length)
+            found["draws"] = torch.from_numpy(bits)
         if self.packed or self.documents:
-            pieces = decode.pieces(records, starts, lines * length, self.documents)
-            batch = replace(batch, cu_seqlens=self._tensor(pieces))
-        return self._with_segments(batch, records, starts) if self.pairs else batch
-
-    def _with_segments(self, batch: Batch, records: IntArray, starts: IntArray) -> Batch:
-        rows, size = len(records), batch.input_ids.numel()
-        integers = torch.empty(size + rows, dtype=torch.int64, pin_memory=self.pin_memory)
-        segment_ids, labels = integers[:size], integers[size:]
-        decode.segments(records, starts, self.separators, segment_ids.numpy(), labels.numpy())
-        shaped = segment_ids.view(batch.input_ids.shape)
-        return replace(batch, segment_ids=shaped, pair_labels=labels)
+            pieces = decode.pieces(records, starts, size, self.documents)
+            found["cu_seqlens"] = self._tensor(pieces)
+        if self.pairs:
+            integers = torch.empty(
+                size + len(records), dtype=torch.int64, pin_memory=self.pin_memory
+            )
+            segment_ids, pair_labels = integers.split_with_sizes((size, len(records)))
+            decode.segments(
+                records, starts, self.special_ids, segment_ids.numpy(), pair_labels.numpy()
+            )
+            found["segment_ids"] = segment_ids.view(arrays.input_ids.shape)
+            found["pair_labels"] = pair_labels
+        return found
 
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
         tensor = torch.from_numpy(values)

@@ -1,11 +1,11 @@
 """(seed, pass, position) -> (dataset, row): the order of samples, computed and never stored.
 
-A run reads positions 0, 1, 2, ... for ever; `Order.locate` says which row of which dataset stands
-at each. It is a pure function, so the state of a loader is one integer and a seek costs nothing:
+A run reads positions 0, 1, 2, ... without end; `Order.locate` gives the dataset and the row at
+each. It is a pure function, so the state of a loader is one integer and a seek costs nothing:
 
 - `global`: every pass is a keyed bijection of all rows.
 - `blocks`: record batches are permuted, `window` neighbours in that order form a window, and rows
-  are permuted inside it. A reader then needs two windows of record batches at a time.
+  are permuted inside it. A reader needs two windows of record batches at a time.
 - `sequential`: file order, one pass; for validation.
 
 Several datasets mix by size (one concatenation: one pass counter for all) or by weight (cycles of
@@ -26,13 +26,13 @@ from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.errors import ConfigError
 
 ORDER_VERSION = 1
-"""Changes whenever the same seed would give another order; a run that resumes must find its own."""
+"""Increased whenever the same seed gives another order; a resumed run needs the same version."""
 CYCLE = 4096
 """Samples over which a mixture by weight gives every dataset exactly its quota."""
 
 Kind = Literal["global", "blocks", "sequential"]
 
-# What a bijection is for: each use has its own keys.
+# Uses of a bijection; each has its own keys.
 _ROWS, _BLOCKS, _WINDOW, _MIX = 0, 1, 2, 3
 
 
@@ -40,7 +40,10 @@ _ROWS, _BLOCKS, _WINDOW, _MIX = 0, 1, 2, 3
 def _permute_rows(
     positions: IntArray, passes: IntArray, count: int, seed: int, stream: int
 ) -> IntArray:
-    """Global order: the rows at `positions` [n] of passes `passes` [n]."""
+    """Global order: the rows at `positions` [n] of passes `passes` [n].
+
+    count: rows of a pass; seed, stream: of the key.
+    """
     rows = np.empty_like(positions)
     keys = np.empty(ROUNDS, np.uint64)
     tall, wide = sides(count)
@@ -55,7 +58,8 @@ def _permute_rows(
 
 @numba.njit(cache=True, nogil=True)
 def _block_span(block: int, block_starts: IntArray, row_starts: IntArray) -> tuple[int, int]:
-    """First row and number of rows of a block, from the first block and row of every shard."""
+    """First row and number of rows of a block; starts: first block and row of each shard, and the
+    totals [shards + 1]."""
     shard = np.searchsorted(block_starts, block, side="right") - 1
     first = row_starts[shard] + (block - block_starts[shard]) * BATCH_ROWS
     return first, min(BATCH_ROWS, row_starts[shard + 1] - first)
@@ -65,7 +69,10 @@ def _block_span(block: int, block_starts: IntArray, row_starts: IntArray) -> tup
 def _window_starts(
     block_starts: IntArray, row_starts: IntArray, window: int, seed: int, stream: int, number: int
 ) -> IntArray:
-    """The position at which each window of pass `number` starts, and the end of the last."""
+    """The position at which each window of pass `number` starts, and the end of the last one.
+
+    block_starts, row_starts: [shards + 1]; window: blocks; seed, stream: of the key.
+    """
     blocks = block_starts[-1]
     starts = np.empty((blocks + window - 1) // window + 1, np.int64)
     keys = np.empty(ROUNDS, np.uint64)
@@ -92,7 +99,11 @@ def _permute_in_windows(
     stream: int,
     number: int,
 ) -> IntArray:
-    """Blocks order: the rows at `positions` [n] of pass `number`; the window last used is kept."""
+    """Blocks order: the rows at `positions` [n] of pass `number`.
+
+    starts: as from `_window_starts` [windows + 1]; the others as there. A window's blocks are kept
+    until a position lies in another window.
+    """
     rows = np.empty_like(positions)
     keys = np.empty(ROUNDS, np.uint64)
     firsts = np.empty(window, np.int64)
@@ -124,7 +135,7 @@ def _permute_in_windows(
 
 @numba.njit(cache=True, nogil=True)
 def _cycle_slots(quotas: IntArray, seed: int, number: int) -> IntArray:
-    """[CYCLE, 2] for each slot of cycle `number`: its dataset, and that one's slots before it."""
+    """[CYCLE, 2] for each slot of cycle `number`: its dataset, and that one's earlier slots."""
     slots = np.empty((CYCLE, 2), np.int64)
     keys = np.empty(ROUNDS, np.uint64)
     round_keys(keys, seed, _MIX, 0, number, 0)
@@ -142,7 +153,7 @@ def _cycle_slots(quotas: IntArray, seed: int, number: int) -> IntArray:
 def quotas(weights: tuple[float, ...]) -> IntArray:
     """Samples of each dataset in a cycle of 4,096: shares rounded by the largest remainder.
 
-    ConfigError for a weight that is not positive or too small to have one sample in a cycle.
+    Raises ConfigError if a weight is not positive, or too small for one sample in a cycle.
     """
     if not all(weight > 0 and np.isfinite(weight) for weight in weights):
         raise ConfigError(f"mixture weights {list(weights)} must be positive numbers")
@@ -153,19 +164,19 @@ def quotas(weights: tuple[float, ...]) -> IntArray:
     if counts.min() == 0:
         raise ConfigError(
             f"mixture weight {weights[int(counts.argmin())]} of {list(weights)} is below 1/{CYCLE} "
-            "of the whole, no sample in a cycle; give that dataset more weight or leave it out"
+            "of the whole, no sample in a cycle; give that dataset more weight or remove it"
         )
     return counts
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Which rows stand at the n positions asked for."""
+    """The rows at n positions."""
 
     dataset: IntArray
     """Index of the dataset [n]."""
     pass_number: IntArray
-    """Which pass over its dataset (mixed by size: over all), from 1 [n]; decides the duplicate."""
+    """The pass over its dataset (mixed by size: over all), from 1 [n]; selects the duplicate."""
     row: IntArray
     """Row of the dataset's split [n]."""
 
@@ -217,25 +228,25 @@ class _Stream:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Order:
-    """The order of samples of one or more datasets; ConfigError for what makes none."""
+    """The order of samples of one or more datasets; raises ConfigError if there is none."""
 
     kind: Kind
     """`global`, `blocks` or `sequential`."""
     seed: int
-    """The run's seed; the datasets' own seed (of their masks) is another."""
+    """The run's seed, not that of the datasets' masks."""
     shard_rows: tuple[IntArray, ...]
     """For each dataset the number of rows of each of its shards, in the manifest's order."""
     weights: tuple[float, ...] = ()
     """Share of each dataset in every 4,096 samples; empty: by size."""
     window: int = 64
-    """Record batches that are mixed with each other, for `blocks`."""
+    """Record batches in a window, for `blocks`."""
     skipped: tuple[tuple[int, int], ...] = ()
-    """[begin, end) of places in the order that nobody reads, sorted and disjoint: position p is
-    the p-th place of the others."""
+    """[start, end) of places in the order that are skipped, sorted and disjoint: position p is the
+    p-th of the other places."""
 
     def __post_init__(self) -> None:
         if not self.shard_rows or min(int(rows.sum()) for rows in self.shard_rows) == 0:
-            raise ConfigError("a dataset without rows cannot be read; leave it out")
+            raise ConfigError("a dataset without rows cannot be read; remove it")
         if self.total_rows > MAX_COUNT:
             raise ConfigError(f"{self.total_rows} rows are more than 2^62")
         if self.window < 1:
@@ -247,12 +258,12 @@ class Order:
             )
         if self.weights and self.kind == "sequential":
             raise ConfigError(
-                "sequential order reads datasets one after the other; leave out the weights"
+                "sequential order reads datasets one after the other; remove the weights"
             )
 
     @cached_property
     def total_rows(self) -> int:
-        """Rows of all datasets: one pass when they mix by size."""
+        """Rows of all datasets: one pass, if they mix by size."""
         return sum(int(rows.sum()) for rows in self.shard_rows)
 
     def locate(self, positions: IntArray) -> Located:
@@ -322,31 +333,31 @@ def _starts(counts: IntArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Which positions one rank reads, and in what pieces."""
+    """Which positions one rank reads, and in micro-batches of what size."""
 
     sequences: int
-    """G: sequences of an optimizer step over all ranks; at first fewer, if it grows."""
+    """G: sequences of an optimizer step over all ranks; fewer at first if the batch grows."""
     per_device: int
     """B: rows of a micro-batch."""
     world_size: int = 1
     rank: int = 0
     growth: tuple[tuple[int, int], ...] = ()
-    """(sequences, first step that has more), in order, while the batch grows."""
+    """(sequences, first step with more), in order, while the batch grows."""
 
     def sequences_of(self, step: int) -> int:
         """G of the step with this number, from 0."""
         return next((sequences for sequences, end in self.growth if step < end), self.sequences)
 
     def accumulation_of(self, sequences: int) -> int:
-        """Micro-batches of a step of so many, the same on every rank."""
+        """Micro-batches of a step of `sequences` sequences, the same on every rank."""
         return -(-sequences // (self.world_size * self.per_device))
 
     @property
     def accumulation(self) -> int:
-        """Micro-batches of a step that has grown up."""
+        """Micro-batches of a step of full size."""
         return self.accumulation_of(self.sequences)
 
     def positions(self, consumed: int, sequences: int) -> IntArray:
-        """Positions [about G / W] of this rank in the step of G that begins at `consumed`."""
+        """Positions [about G / W] of this rank in the step of G that starts at `consumed`."""
         bounds = [sequences * rank // self.world_size for rank in (self.rank, self.rank + 1)]
         return np.arange(consumed + bounds[0], consumed + bounds[1])

@@ -1,4 +1,4 @@
-"""An iterator run ahead of its reader by one thread."""
+"""Runs an iterator in a thread, ahead of its reader."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Item = TypeVar("Item")
 class _Buffer(Generic[Item]):
     """Items between one writer and one reader.
 
-    A full buffer lets its writer go on only when half of it is used up: waking a thread for every
-    item would make the reader wait for the interpreter's lock every time.
+    The writer of a full buffer continues only after half of it is read: waking a thread for every
+    item would make the reader wait for the interpreter's lock each time.
     """
 
     def __init__(self, depth: int) -> None:
@@ -25,7 +25,7 @@ class _Buffer(Generic[Item]):
         self.error: BaseException | None = None
 
     def put(self, item: Item) -> bool:
-        """Add an item when there is room; False when nobody will read it."""
+        """Add an item as soon as there is room; False if the reader has stopped."""
         with self.changed:
             if len(self.items) >= self.depth:
                 self.changed.wait_for(lambda: self.ended or len(self.items) <= self.depth // 2)
@@ -35,14 +35,14 @@ class _Buffer(Generic[Item]):
             return not self.ended
 
     def end(self, error: BaseException | None = None) -> None:
-        """Nothing more is written, because of `error`, or nothing more is read."""
+        """Stop: the writer has no more items, or failed with `error`, or the reader has stopped."""
         with self.changed:
             self.ended = True
             self.error = error
             self.changed.notify()
 
     def get(self) -> Generator[Item, None, None]:
-        """The items as they come; raises the writer's error after the last."""
+        """The items in order; raises the writer's error after the last one."""
         while True:
             with self.changed:
                 self.changed.wait_for(lambda: self.items or self.ended)
@@ -57,10 +57,10 @@ class _Buffer(Generic[Item]):
 
 
 def in_background(source: Generator[Item, None, None], depth: int) -> Generator[Item, None, None]:
-    """The items of `source`, computed by a thread at most `depth` >= 1 items ahead.
+    """The items of `source`, which a thread computes up to `depth` >= 1 items ahead.
 
-    An error in `source` is raised here, after the items before it. Closing this generator (or
-    dropping it) closes `source` and joins the thread.
+    An error in `source` is raised here, after the items before it. Closing or dropping this
+    generator closes `source` and joins the thread.
     """
     buffer: _Buffer[Item] = _Buffer(depth)
 
@@ -71,7 +71,7 @@ def in_background(source: Generator[Item, None, None], depth: int) -> Generator[
                 if not buffer.put(item):
                     break
             source.close()
-        except BaseException as raised:  # the reader raises it again, where it can be handled
+        except BaseException as raised:  # the reader raises it, where it can be handled
             error = raised
         buffer.end(error)
 

@@ -1,7 +1,8 @@
-"""Files of a split -> where their record batches lie in memory, mapped or read.
+"""Files of a split -> the addresses of their record batches in memory, mapped or read.
 
-`Layout` says which shard and record batch a row of the split is in. `Columns` is the split's files
-of one kind: a table of the addresses of their columns, filled as record batches are asked for.
+`Layout` finds the shard and the record batch of a row of the split. `Columns` holds the split's
+files of one kind: a table of the addresses of their columns, filled in as record batches are
+requested.
 """
 
 from __future__ import annotations
@@ -20,91 +21,99 @@ import pyarrow.ipc
 from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.data.shards.manifest import check_size
 from pipeline.errors import DataError
-from pipeline.loading import decode
+from pipeline.loading.resolve import StructArray
 
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the shards of a split begin, counted in rows and in record batches [shards + 1]."""
+    """Where the shards of a split start, counted in rows and in record batches [shards + 1]."""
 
     row_starts: IntArray
     block_starts: IntArray
 
     @classmethod
     def of(cls, shard_rows: IntArray) -> Layout:
-        """From the rows of each shard."""
+        """From the number of rows of each shard [shards]."""
         blocks = -(-shard_rows // BATCH_ROWS)
         return cls(*(np.concatenate([[0], np.cumsum(counts)]) for counts in (shard_rows, blocks)))
 
     def shard_of(self, block: int) -> int:
-        """The shard that record batch `block` of the split is in."""
+        """The shard of record batch `block` of the split."""
         return int(self.shards_of(np.array(block)))
 
     def shards_of(self, blocks: IntArray) -> IntArray:
-        """The shards that record batches `blocks` of the split are in."""
+        """The shards of record batches `blocks` [n] of the split."""
         return np.searchsorted(self.block_starts, blocks, side="right") - 1
 
     def shards_of_rows(self, rows: IntArray) -> IntArray:
-        """The shards that rows `rows` [n] of the split are in."""
+        """The shards of rows `rows` [n] of the split."""
         return np.searchsorted(self.row_starts, rows, side="right") - 1
 
     def locate(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Record batch of the split and row in it, for rows [n] of the split."""
+        """Record batch of the split [n] and row within it [n], for rows [n] of the split."""
         shards = self.shards_of_rows(rows)
         inside = rows - self.row_starts[shards]
         return self.block_starts[shards] + inside // BATCH_ROWS, inside % BATCH_ROWS
 
 
 class Columns:
-    """One kind of file of a split, rows or one duplicate of masks: its record batches in memory."""
+    """The record batches in memory of one kind of file of a split: rows, or one mask duplicate."""
 
     def __init__(
-        self, directory: Path, files: list[tuple[str, int]], layout: Layout, schema: pa.Schema
+        self,
+        directory: Path,
+        files: list[tuple[str, int]],
+        layout: Layout,
+        schema: pa.Schema,
+        columns: np.dtype[np.void],
     ) -> None:
-        """files: name and size in bytes of each shard's file; schema: the columns needed."""
+        """files: name and size in bytes of each shard's file; schema: of these files; columns:
+        ROW_COLUMNS or MASK_COLUMNS, which names the columns needed."""
         self.directory = directory
         self.files = files
         self.layout = layout
-        self.schema = schema
+        self.schema = pa.schema([field for field in schema if field.name in (columns.names or ())])
         self.blocks = int(layout.block_starts[-1])
-        self.addresses = np.zeros((self.blocks, len(schema) * decode.COLUMN_FIELDS), np.int64)
-        """[blocks, columns x COLUMN_FIELDS] for `batches.resolve`; zeros where none is loaded."""
+        self.addresses: StructArray = np.zeros(self.blocks, columns)
+        """`columns` of each record batch [blocks]; zeros where none is loaded."""
+        self._loaded = self.addresses[self.schema.names[0]]["data"]
+        """[blocks] not 0 where a record batch is loaded."""
         self._mapped: list[pa.Buffer] = []
         self._reading: dict[int, Future[pa.RecordBatch]] = {}
         self._read: dict[int, pa.RecordBatch] = {}
 
     def path_of(self, block: int) -> Path:
-        """The file that holds record batch `block`."""
+        """The file of record batch `block`."""
         return self.directory / self.files[self.layout.shard_of(block)][0]
 
     def map(self, blocks: IntArray) -> None:
         """Make record batches `blocks` [n] addressable by mapping the files that hold them."""
-        for block in np.unique(blocks[self.addresses[blocks, 1] == 0]).tolist():
-            if self.addresses[block, 1] == 0:
+        for block in np.unique(blocks[self._loaded[blocks] == 0]).tolist():
+            if self._loaded[block] == 0:  # else mapped with another record batch of its shard
                 self._map_shard(self.layout.shard_of(block))
 
     def request(self, blocks: IntArray, pool: ThreadPoolExecutor) -> None:
-        """Start reading those of `blocks` [n] that are neither read nor being read."""
+        """Start reading the record batches in `blocks` [n] that are not read or being read."""
         for block in np.unique(blocks).tolist():
             started = self._reading.get(block)
             if block not in self._read and (started is None or started.cancelled()):
                 self._reading[block] = pool.submit(self.read, block)
 
     def wait(self, blocks: IntArray, pool: ThreadPoolExecutor, keep: int) -> list[pa.RecordBatch]:
-        """Make `blocks` [n] addressable while what is returned lives; `keep` others stay too."""
+        """Make `blocks` [n] addressable for as long as the result lives; `keep` others stay too."""
         self.request(blocks, pool)
         needed = np.unique(blocks).tolist()
         for block in needed:
-            # Put last what is used now: the first ones go first.
+            # Last in the dict: record batches used longest ago are dropped first.
             ready = block in self._read
             batch = self._read.pop(block) if ready else self._reading.pop(block).result()
             self._read[block] = batch
-            if self.addresses[block, 1] == 0:
-                self.addresses[block] = self._addresses(batch, block)
+            if self._loaded[block] == 0:
+                self._put(batch, block)
         for block in list(self._read)[: max(0, len(self._read) - len(needed) - keep)]:
-            self.addresses[block] = 0
+            self.addresses[block] = np.zeros((), self.addresses.dtype)
             del self._read[block]
         return [self._read[block] for block in needed]
 
@@ -114,18 +123,18 @@ class Columns:
         first, stop = self.layout.block_starts[shard : shard + 2].tolist()
         with _reading(path):
             source = pa.memory_map(str(path))
-            # The mapping lives as long as this buffer; closing gives the descriptor back, so that
+            # The mapping lives as long as this buffer. Closing the source frees its descriptor, so
             # thousands of shards fit under the usual limit of 1,024 open files.
             whole = source.read_buffer()
             source.close()
             reader = self._open(pa.BufferReader(whole), shard)
             found = [reader.get_batch(block - first) for block in range(first, stop)]
         for block, batch in zip(range(first, stop), found):
-            self.addresses[block] = self._addresses(batch, block)
+            self._put(batch, block)
         self._mapped.append(whole)
 
     def read(self, block: int) -> pa.RecordBatch:
-        """One record batch, read whole; DataError when that cannot be done."""
+        """One record batch, read whole; raises DataError if it is missing or damaged."""
         shard = self.layout.shard_of(block)
         path = self.directory / self.files[shard][0]
         with _reading(path), pa.OSFile(str(path)) as source:
@@ -138,7 +147,7 @@ class Columns:
         first, stop = self.layout.block_starts[shard : shard + 2].tolist()
         if reader.num_record_batches != stop - first:
             raise DataError(
-                f"{path} has {reader.num_record_batches} record batches where the manifest makes "
+                f"{path} has {reader.num_record_batches} record batches, the manifest expects "
                 f"{stop - first}; prepare it again",
                 path,
             )
@@ -150,18 +159,19 @@ class Columns:
                 )
         return reader
 
-    def _addresses(self, batch: pa.RecordBatch, block: int) -> list[int]:
+    def _put(self, batch: pa.RecordBatch, block: int) -> None:
+        """Fill in the addresses of one record batch; DataError if a column is too short."""
         shard = self.layout.shard_of(block)
         start = (block - int(self.layout.block_starts[shard])) * BATCH_ROWS
         rows = int(self.layout.row_starts[shard + 1] - self.layout.row_starts[shard])
         expected = min(BATCH_ROWS, rows - start)
         if batch.num_rows != expected:
             raise DataError(
-                f"{self.path_of(block)} has a record batch of {batch.num_rows} rows where the "
-                f"manifest makes {expected}; prepare it again",
+                f"{self.path_of(block)} has a record batch of {batch.num_rows} rows, the manifest "
+                f"expects {expected}; prepare it again",
                 self.path_of(block),
             )
-        fields: list[int] = []
+        found = np.zeros((), self.addresses.dtype)
         for field in self.schema:
             buffers = batch.column(batch.schema.get_field_index(field.name)).buffers()
             offsets, data = (buffers[1], buffers[-1]) if len(buffers) > 2 else (None, buffers[1])
@@ -172,17 +182,17 @@ class Columns:
                     "record batch; copy it again",
                     self.path_of(block),
                 )
-            fields += (
+            found[field.name] = (
                 offsets.address if offsets is not None else 0,
                 data.address if data is not None else 0,
                 items,
             )
-        return fields
+        self.addresses[block] = found
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Arrow's errors about a file as DataError."""
+    """Raise Arrow's errors about a file as DataError."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -190,6 +200,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _item_bits(kind: pa.DataType) -> int:
+    """Bits of a value of a column, or of an item of its lists."""
     if pa.types.is_binary(kind):
         return 8
     return int((kind.value_type if pa.types.is_list(kind) else kind).bit_width)

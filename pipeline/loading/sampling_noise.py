@@ -1,8 +1,8 @@
-"""A random number for each predicted position of a batch, from where its sequence comes.
+"""A random number for each predicted position of a micro-batch, for ELECTRA's generator.
 
-They are what ELECTRA's generator samples by. A function of the seed, of the row, of the pass over
-the data and of the place in the row: so neither ranks nor micro-batches change what is sampled, a
-run that goes on samples what it would have, and a validation row is always shown the same.
+It is a function of the seed, the row, the pass over the data and the column in the row. So the
+number of ranks or micro-batches does not change the samples, a resumed run samples the same tokens,
+and a validation row always gets the same ones.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pipeline.loading.order import Located
 def draws(seed: int, samples: Located, positions: IntArray, length: int) -> IntArray:
     """64 random bits for each slot [K].
 
-    samples: of the batch's rows, without filling; positions: row x length + place [K], those of
-    unused slots in the first row or not.
+    samples: where the batch's rows come from, without filling rows; positions: row x length +
+    column [K], 0 in unused slots.
     """
     drawn = np.zeros(len(positions), np.int64)
     if len(samples):
@@ -38,6 +38,7 @@ def _fill(
     length: int,
     drawn: IntArray,
 ) -> None:
+    """Fill `drawn` [K] for `positions` [K]; dataset, pass_number, rows: of each sample."""
     for slot in range(len(positions)):
         sample, place = divmod(positions[slot], length)
         word = mix(seed + GOLDEN)

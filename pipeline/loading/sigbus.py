@@ -1,9 +1,9 @@
-"""A mapped file that got shorter, or whose disk failed -> one line, and the end of the process.
+"""Handles SIGBUS: a mapped file that was truncated, or a failed disk, ends the process in one line.
 
-The kernel answers a read beyond a mapped file's new end with SIGBUS, in the midst of compiled code:
-no Python handler ever runs. So the handler is compiled too and does the two things that are safe
-there, write and _exit. To look at each file's size before each read would be cheap on a local disk,
-but too much for a file server that thousands of ranks ask.
+The kernel raises SIGBUS in the middle of compiled code, where no Python handler runs. So the
+handler is compiled too, and calls only write and _exit, which are safe there. Checking each file's
+size before each read would be cheap on a local disk, but too much load on a file server that
+thousands of ranks share.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numba
 from pipeline.errors import EXIT_USER_ERROR
 
 MESSAGE = (
-    b"error: a mapped file of the data got shorter, or its disk failed, while it was read; run the "
-    b"same command again: it looks at every file's size and names it, or goes on without it with "
+    b"error: a mapped data file was truncated, or its disk failed, while it was read; run the same "
+    b"command again: it checks every file's size and names the bad file, or skips it with "
     b"data.damaged=skip\n"
 )
 _KEPT: list[Any] = []
-"""What the handler refers to, for as long as the process lives."""
+"""Keeps what the handler refers to alive as long as the process."""
 
 
 def announce_bus_errors() -> None:
-    """From now on a bus error in this process is MESSAGE and exit code 2."""
+    """On a bus error in this process, print MESSAGE and exit with code 2."""
     if _KEPT:
         return
     libc = ctypes.CDLL(None)

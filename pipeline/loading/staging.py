@@ -1,10 +1,10 @@
 """A prepared directory -> a copy on a node's own disk, with only the masks a run will read soon.
 
-Of validation rows that is their first masks, of train rows the duplicates that are asked for, none
-when the loader draws them.
+These are duplicate 0 for validation rows, and the requested duplicates for train rows: none if the
+loader draws masks.
 
-One process a node stages; files appear whole or not at all, and those that are there are not copied
-again, so a run that is started again goes on where it was.
+One process per node stages. Files appear whole or not at all, and files that are present are not
+copied again, so a restarted run resumes the copy.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _CHUNK = 1 << 22
 def stage(directory: Path, destination: Path, duplicates: Iterable[int]) -> Path:
     """Copy manifest, tokenizer, rows and the masks of `duplicates` below `destination`.
 
-    Returns the copy's directory, for `Dataset.open`. Sizes and xxh3_64 are checked on the way;
-    DataError names a file that differs, a duplicate that is not there, or the room it would need.
+    Returns the copy's directory, for `Dataset.open`. Sizes and xxh3_64 are checked while copying;
+    DataError names a file that differs, a missing duplicate, or the disk space needed.
     """
     manifest = read_manifest(directory)
     wanted = sorted(set(duplicates))
@@ -66,7 +66,7 @@ def _check_room(target: Path, needed: int) -> None:
 
 
 def _copy(source: Path, target: Path, expected: str) -> None:
-    """Copy one file by way of a temporary name, hashing the bytes as they pass."""
+    """Copy one file under a temporary name and rename it, hashing the bytes on the way."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     digest = xxhash.xxh3_64()
     try:

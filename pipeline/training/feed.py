@@ -1,23 +1,28 @@
-"""What a rank reads while a run is under way: the shards of one phase, then those of the next."""
+"""A rank's training data: the shards of one phase of the run, then those of the next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from model.span_boundary import MOST_TARGETS
+from pipeline.config.run import Run
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.order import Located
+from pipeline.loading.micro_batch import NO_EXTRAS, Extras
+from pipeline.loading.order import Located, Order, Share
 from pipeline.training.checkpoints.data_position import Reading, Readings, reading_of
 from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.model_inputs import share_of, train_loader
 from pipeline.training.planning.phases import Phase, phase_of
+from pipeline.training.planning.plan import Plan
+from pipeline.training.planning.schedule import growth
 from pipeline.training.progress import Progress
 
 
 class Feed:
-    """The phases of a run, one of which is under way, with its loader."""
+    """The phases of a run, and the loader of the current one."""
 
     def __init__(
         self,
@@ -26,17 +31,17 @@ class Feed:
         cluster: Cluster,
         progress: Progress,
     ) -> None:
-        """datasets: for training, of all phases, in the order of --data."""
+        """datasets: the training datasets of all phases, in the order of --data."""
         self.phases = tuple(phases)
         self.datasets = tuple(datasets)
         self.cluster = cluster
         self.phase = phase_of(self.phases, progress.step)
-        """That of the step to come."""
+        """The phase of the next step."""
         self.loader = self._open(progress.readings)
-        """Of the phase."""
+        """The loader of this phase."""
 
     def enter(self, step: int, readings: Readings) -> bool:
-        """Be in the phase of the step after so many; whether that is another one."""
+        """Enter the phase of step `step`; returns whether it is a new one."""
         entered, self.phase = self.phase, phase_of(self.phases, step)
         if self.phase is not entered:
             self.loader.close()
@@ -44,15 +49,15 @@ class Feed:
         return self.phase is not entered
 
     def reading(self, progress: Progress) -> Reading:
-        """How far the shards of the phase are read."""
+        """How far the shards of the current phase are read."""
         return reading_of(progress.readings, self.phase.sequence_length)
 
     def last_sample(self, progress: Progress) -> Located:
-        """What was read last [1], in the phase under way."""
+        """The last sample read [1] in the current phase."""
         return self.loader.order.locate(np.array([self.reading(progress).sequences - 1]))
 
     def read_in(self, step: int) -> tuple[int, int]:
-        """Length and number of the sequences of the step after so many, on all ranks."""
+        """Length and number of the sequences of step `step`, over all ranks."""
         phase = phase_of(self.phases, step)
         share = share_of(phase.run, phase.plan, self.cluster)
         return phase.sequence_length, share.sequences_of(step)
@@ -61,3 +66,50 @@ class Feed:
         skipped = reading_of(readings, self.phase.sequence_length).skipped
         run, plan = self.phase.run, self.phase.plan
         return train_loader(run, plan, self.cluster, self.phase.train, skipped)
+
+
+def extras_of(run: Run) -> Extras:
+    """What the objective of a run needs from its training loader."""
+    return {
+        "mlm_sbo": Extras(most_targets=MOST_TARGETS),
+        "rtd": Extras(draws_seed=run.seed),
+    }.get(run.objective.kind, NO_EXTRAS)
+
+
+def share_of(run: Run, plan: Plan, cluster: Cluster) -> Share:
+    """This rank's share of every step."""
+    return Share(
+        sequences=plan.sequences,
+        per_device=plan.rows,
+        world_size=cluster.world_size,
+        rank=cluster.rank,
+        growth=growth(replace(run.batch, sequences=plan.sequences)),
+    )
+
+
+def train_loader(
+    run: Run,
+    plan: Plan,
+    cluster: Cluster,
+    train: tuple[Dataset, ...],
+    skipped: tuple[tuple[int, int], ...] = (),
+) -> Loader:
+    """The loader of this rank's share of the training data of one phase; skipped: see `Order`."""
+    order = Order(
+        kind=run.data.order,
+        seed=run.seed,
+        shard_rows=tuple(dataset.shard_rows for dataset in train),
+        window=run.batch.order_window,
+        skipped=skipped,
+    )
+    return Loader(
+        train,
+        order,
+        share_of(run, plan, cluster),
+        reader=run.data.reader,
+        prefetch=2 * plan.accumulation,
+        packing=run.batch.packing,
+        attention=run.batch.attention,
+        extras=extras_of(run),
+        pin_memory=cluster.device.type == "cuda",
+    )

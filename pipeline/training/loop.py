@@ -116,10 +116,10 @@ class Trainer:
             interrupted = interrupted or stopping
             if interrupted or self.progress.step >= end:
                 break
-            with pace.waiting():
-                step = self.feed.loader.stretched(coming, micro_batches)
-                coming = self._next(steps, self.progress.step + 1 < end)
+            step = self.feed.loader.pad_micro_batches(coming, micro_batches)
             sums = self._accumulate(step, counts, pace)
+            with pace.waiting():
+                coming = self._next(steps, self.progress.step + 1 < end)
             self.recovery.losses.copy(loss_parts.loss_sum(self.parts, sums, counts))
             known.start(*self._step_message(coming))
             self._update(step, counts)

@@ -23,7 +23,6 @@ import numpy as np
 import pytest
 
 from pipeline.data.shards import arrow_files
-from pipeline.loading import decode
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order, Share
 from pipeline.training.checkpoints.data_position import Reading
@@ -336,7 +335,7 @@ def test_a_damaged_shard_is_left_out_if_asked_and_every_resume_leaves_out_the_sa
     places = np.arange(STEPS * 16)
     row = order.locate(places).row
     gone = (row >= starts[owner]) & (row < starts[owner + 1]) & (places >= 7 * 16)
-    whole = dataset.records(row, 0).fields[:, decode.PREDICTIONS]
+    whole = dataset.records(row, 0).fields["predictions"]
     assert found[-1]["predictions"] == int(whole[~gone].sum()) < int(whole.sum())
     assert lines(folder / "skips-killed") == found
     assert tensors(folder / "skips-killed", STEPS) == tensors(folder / "skips", STEPS)

@@ -38,7 +38,6 @@ from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError, run_command
-from pipeline.loading import decode
 from pipeline.loading.dataset import Dataset
 from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
 
@@ -99,7 +98,7 @@ def test_every_scheme_stored_or_drawn(
     assert shown >= (stored or 10)
     dataset = Dataset.open(output)
     rows = np.arange(int(dataset.shard_rows.sum()))
-    predicted = dataset.records(rows, 0).fields[:, decode.PREDICTIONS]
+    predicted = dataset.records(rows, 0).fields["predictions"]
     assert 0 < predicted.max() <= manifest.max_predictions
     assert 0 < dataset.mean_predictions <= manifest.max_predictions
     validation = Dataset.open(output, "validation")

@@ -17,7 +17,6 @@ import torch
 
 from pipeline import train
 from pipeline.errors import CheckpointError, DataError
-from pipeline.loading import decode
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
 from pipeline.training.cluster.ranks import Cluster
@@ -125,7 +124,7 @@ def test_a_fork_with_grown_data_reads_them_from_their_beginning(
     assert [line["sequences"] for line in forked] == [16, 32]
     dataset = Dataset.open(lesson)
     order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows, dataset.shard_rows))
-    read = dataset.records(order.locate(np.arange(32)).row, 0).fields[:, decode.PREDICTIONS]
+    read = dataset.records(order.locate(np.arange(32)).row, 0).fields["predictions"]
     assert forked[-1]["predictions"] - source[9]["predictions"] == read.sum()
     parts = arguments(trained / "1x16", encoder__dropout=0)
     parts.insert(parts.index("--data") + 1, str(lesson))

@@ -1,7 +1,7 @@
-"""Memory by its address, inside numba kernels: an item, an array, a cache line asked for.
+"""Memory by its address, inside numba kernels: load an item, wrap an array, prefetch a cache line.
 
-Arrow buffers of thousands of record batches are used in place through these; whoever calls them has
-checked the address and keeps its owner alive.
+These use the Arrow buffers of thousands of record batches in place. The caller checks the address
+and keeps the owner of the memory alive.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numba
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
@@ -93,7 +95,7 @@ def _part() -> Any:
 
 
 load_int8: Callable[[int], int] = _load(types.int8)
-"""The item at an address, aligned or not; so the five below."""
+"""The item at an address, aligned or not; the five below do the same for their types."""
 load_uint8: Callable[[int], int] = _load(types.uint8)
 load_uint16: Callable[[int], int] = _load(types.uint16)
 load_int32: Callable[[int], int] = _load(types.int32)
@@ -101,17 +103,29 @@ load_uint32: Callable[[int], int] = _load(types.uint32)
 load_uint64: Callable[[int], Any] = _load(types.uint64)
 
 store_uint64: Callable[[int, Any], None] = _store(types.uint64)
-"""Put an item at an address, aligned or not."""
+"""Store an item at an address, aligned or not."""
 
 uint16_pointer: Callable[[int], Any] = _pointer(types.uint16)
-"""An address as what `numba.carray` takes; so the one below."""
+"""An address as the pointer that `numba.carray` takes; the one below as well."""
 uint32_pointer: Callable[[int], Any] = _pointer(types.uint32)
 
 fetch: Callable[[int], None] = _prefetch()
-"""Ask for the cache line at an address; harmless when nothing is there."""
+"""Prefetch the cache line at an address; harmless if nothing is mapped there."""
 
 part: Callable[[Any, Any, Any], Any] = _part()
-"""Items [start, stop) of a contiguous array of any shape, without a share in its ownership.
+"""Items [start, stop) of a contiguous array of any shape, without a reference to its owner.
 
-A slice has one, which is counted by locked instructions: dozens for each row of a kernel.
+A slice holds one, counted by locked instructions: dozens for each row of a kernel.
 """
+
+
+@numba.njit(cache=True, nogil=True)
+def load_word(address: int, size: int) -> np.uint64:
+    """The next 8 bytes, or fewer if only `size` remain, as a little-endian word."""
+    word: np.uint64 = np.uint64(0)
+    if size >= 8:
+        word = load_uint64(address)
+        return word
+    for byte in range(size):
+        word |= np.uint64(load_uint8(address + byte)) << np.uint64(8 * byte)
+    return word

@@ -20,6 +20,8 @@ U = np.uint64  # an unsigned index skips numba's test for negative ones: twice t
 EVERY_ONE = U(0x0101010101010101)
 EVERY_HIGH_BIT = U(0x8080808080808080)
 EVERY_BIT = U(0xFFFFFFFFFFFFFFFF)
+LOW_BITS = U(0x5555555555555555)
+"""The lower bit of each of 32 pairs."""
 GOLDEN = U(0x9E3779B97F4A7C15)  # odd, near 2^64 / golden ratio: the step of a counter to mix
 
 
@@ -71,7 +73,7 @@ def equal_bytes(word: np.uint64, pattern: np.uint64) -> np.uint64:
 
 @numba.njit(cache=True, nogil=True)
 def between(index, start, stop):  # type: ignore[no-untyped-def]
-    """The bits of word `index` of a bitmap that lie in [start, stop), which it meets."""
+    """The bits of word `index` in [start, stop), a range that meets the word; all integers."""
     low = max(0, start - (index << 6))
     high = min(64, stop - (index << 6))
     return (EVERY_BIT << U(low)) & (EVERY_BIT >> U(64 - high))
@@ -79,7 +81,7 @@ def between(index, start, stop):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _window(start, stop):  # type: ignore[no-untyped-def]
-    """The bits of [start, stop) in the word of `start` and in the next; of at most 64 bits."""
+    """The bits of [start, stop), 64 at most, in the word of `start` and in the next; integers."""
     shift = U(start & 63)
     bits = EVERY_BIT >> U(64 - (stop - start))
     return bits << shift, (bits >> U(1)) >> (U(63) - shift)
@@ -87,7 +89,7 @@ def _window(start, stop):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def any_in(bitmap, start, stop):  # type: ignore[no-untyped-def]
-    """Whether a bit of [start, stop) is set; the bitmap has a word to spare."""
+    """Whether a bit of [start, stop) is set; bitmap: uint64 [words], one more than needed."""
     if stop - start <= 64:  # nearly always: without a loop, whose end no processor foresees
         low, high = _window(start, stop)
         index = U(start >> 6)
@@ -100,7 +102,7 @@ def any_in(bitmap, start, stop):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def all_in(bitmap, start, stop):  # type: ignore[no-untyped-def]
-    """Whether every bit of [start, stop) is set; the bitmap has a word to spare."""
+    """Whether every bit of [start, stop) is set; bitmap: uint64 [words], one more than needed."""
     if stop - start <= 64:
         low, high = _window(start, stop)
         index = U(start >> 6)
@@ -113,7 +115,7 @@ def all_in(bitmap, start, stop):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def set_range(chosen, start, stop):  # type: ignore[no-untyped-def]
-    """Set the bits of [start, stop); the bitmap has a word to spare."""
+    """Set the bits of [start, stop); chosen: uint64 [words], one more than needed."""
     if stop - start <= 64:
         low, high = _window(start, stop)
         index = U(start >> 6)
@@ -125,7 +127,7 @@ def set_range(chosen, start, stop):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def add_range(chosen, start, stop, most):  # type: ignore[no-untyped-def]
-    """Set the first `most` clear bits of [start, stop); returns how many that were; as above."""
+    """Set the first `most` clear bits of [start, stop); returns their number; chosen: as above."""
     if stop - start <= 64:
         low, high = _window(start, stop)
         index = U(start >> 6)

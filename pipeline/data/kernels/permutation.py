@@ -1,7 +1,7 @@
-"""A keyed bijection of [0, count): a shuffle whose every entry is computed alone, in about 30 ns.
+"""A keyed bijection of [0, count): a shuffle that computes each entry alone, in about 30 ns.
 
 A Feistel network (Luby and Rackoff 1988) on the cells of a nearly square rectangle, with cycle
-walking over the few cells beyond `count` (Black and Rogaway 2002). It keeps no secrets.
+walking over the few cells beyond `count` (Black and Rogaway 2002). Not for cryptography.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _32 = np.uint64(32)
 def round_keys(
     keys: npt.NDArray[np.uint64], seed: int, use: int, stream: int, number: int, part: int
 ) -> None:
-    """Fill `keys` [ROUNDS] for the bijection that these five numbers name."""
+    """Fill `keys` [ROUNDS] for the bijection that the five numbers identify."""
     key = mix(np.uint64(seed) + GOLDEN)
     for word in (use, stream, number, part):
         key = mix(key + np.uint64(word) * GOLDEN + _MULTIPLY_1)
@@ -57,10 +57,10 @@ def _draw(value: int, key: np.uint64, bound: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def image(index: int, count: int, tall: int, wide: int, keys: npt.NDArray[np.uint64]) -> int:
-    """Where a keyed bijection of [0, count) sends `index`.
+    """The image of `index` under a keyed bijection of [0, count); keys: [ROUNDS].
 
     A Feistel network on the cells of a `tall` x `wide` rectangle: each half is shifted by a hash of
-    the other. Fewer than `tall` cells lie beyond `count`; a walk that meets one goes on.
+    the other. Fewer than `tall` cells lie beyond `count`; a walk that meets one continues.
     """
     while True:
         row = index // wide

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.line_packing import lay_out, one_a_line, packed
+from pipeline.loading.line_packing import fit_rows, place_in_order, place_packed
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import Batch
 from pipeline.loading.order import Order, Share
@@ -42,7 +42,7 @@ def test_lines_are_those_of_a_slow_best_fit(seed: int) -> None:
     """As full, and as many: among equal lines either may be taken."""
     rng = np.random.default_rng(seed)
     tokens = rng.choice([rng.integers(3, 20, 300), rng.integers(3, 71, 300)][seed % 2], 300)
-    line, place, used = lay_out(tokens, 70)
+    line, place, used = fit_rows(tokens, 70)
     ends = [
         sorted((place[row], place[row] + tokens[row]) for row in np.flatnonzero(line == number))
         for number in range(used)
@@ -57,20 +57,20 @@ def test_lines_are_those_of_a_slow_best_fit(seed: int) -> None:
 def test_short_rows_fill_their_lines() -> None:
     """Like sentence pairs: 54 tokens and 25 more or less; under 0.3 % of 512 stays empty."""
     tokens = np.random.default_rng(0).gamma(4.6, 11.7, 20_000).astype(np.int64).clip(6, 512)
-    _, _, used = lay_out(tokens, 512)
+    _, _, used = fit_rows(tokens, 512)
     assert tokens.sum() / (used * 512) > 0.997
 
 
 def test_micro_batches_have_their_lines_and_what_is_missing_is_filled() -> None:
     tokens = np.array([5, 0, 9, 2, 2, 10, 7, 0])
-    first, second = packed(tokens, 3, 10)
+    first, second = place_packed(tokens, 3, 10)
     assert first.rows.tolist() == [5, 2, 6, 3]  # 10 | 9 | 7 2
     assert first.starts.tolist() == [0, 10, 20, 27]
     assert second.rows.tolist() == [0, 4, -1, -1]  # 5 2 | filling | filling
     assert second.starts.tolist() == [0, 5, 10, 20]
-    (empty,) = packed(np.zeros(4, np.int64), 2, 10)
+    (empty,) = place_packed(np.zeros(4, np.int64), 2, 10)
     assert empty.rows.tolist() == [-1, -1] and empty.starts.tolist() == [0, 10]
-    last = one_a_line(6, 3, 10)[-1]
+    last = place_in_order(6, 3, 10)[-1]
     assert last.rows == slice(3, 6) and last.starts.tolist() == [0, 10, 20]
 
 
@@ -134,7 +134,7 @@ def test_packed_steps_hold_the_same_rows(
 def test_what_is_not_a_row_is_pads_and_filling(prepare: Prepare, tmp_path: Path) -> None:
     directory = prepare(tmp_path / "news", (300,), label="next")
     source = loader(directory, lines=32, packing="rows")
-    step = source.stretched(next(source.steps()), 3)
+    step = source.pad_micro_batches(next(source.steps()), 3)
     *_, last, filling = step.batches
     for batch in (last, filling):
         lines, used = batch.input_ids.tolist(), batch.lengths.tolist()

@@ -18,9 +18,9 @@ from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.errors import ConfigError, DataError
-from pipeline.loading.dataset import Dataset, check_datasets
+from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import Batch
+from pipeline.loading.micro_batch import Batch, BatchBuilder
 from pipeline.loading.order import Order, Share
 from tests.pipeline.preparing import rewrite
 
@@ -439,19 +439,6 @@ def test_the_step_before_damaged_rows_is_whole(
     assert [batch.step for batch in second.batches] == [30] * 6
 
 
-def test_a_missing_or_cut_file_is_named(random_shards: Path, tmp_path: Path) -> None:
-    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    path = directory / "train-00001.mask-3.arrow"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(DataError, match=r"train-00001\.mask-3\.arrow is damaged"):
-        Dataset.open(directory)
-    path.unlink()
-    with pytest.raises(DataError, match=r"train-00001\.mask-3\.arrow is missing"):
-        Dataset.open(directory, check_sizes=False)
-    with pytest.raises(DataError, match="no validation rows"):
-        Dataset.open(random_shards, split="validation")
-
-
 @pytest.mark.parametrize("reader", ["mmap", "read"])
 @pytest.mark.parametrize("name", ["train-00001.arrow", "train-00001.mask-0.arrow"])
 def test_damaged_bytes_end_in_an_error(
@@ -480,14 +467,37 @@ def test_offsets_that_point_elsewhere_end_in_an_error(random_shards: Path, tmp_p
             take(loader(directory), 60)
 
 
-def test_datasets_must_match_the_run(prepare: Prepare, random_shards: Path, tmp_path: Path) -> None:
-    other = prepare(tmp_path / "books", (20,), tokenizer="bb" * 32)
-    datasets = [Dataset.open(random_shards), Dataset.open(other)]
-    settings = {"duplicates": 10, "sequence_length": LENGTH}
-    check_datasets(datasets[:1], settings)
-    with pytest.raises(DataError, match=r"data\.duplicates=10, the run asks 5"):
-        check_datasets(datasets[:1], settings | {"duplicates": 5})
-    with pytest.raises(DataError, match=r"tokenizer sha256 bbbbbbbbbbbbbbbb, .* aaaaaaaaaaaaaaaa"):
-        check_datasets(datasets, settings)
-    with pytest.raises(DataError, match="the run's is cccc"):
-        check_datasets(datasets[:1], settings, "cc" * 32)
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_micro_batches_are_decoded_as_they_are_read(
+    random_shards: Path, prefetch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large the step: at most `prefetch` wait, one is read and one more is ready."""
+    built, build = [], BatchBuilder.batch
+
+    def counted(self: BatchBuilder, *arguments: Any) -> Batch:
+        built.append(arguments[:2])
+        return build(self, *arguments)
+
+    monkeypatch.setattr(BatchBuilder, "batch", counted)
+    source = loader(random_shards, sequences=1024, prefetch=prefetch)
+    read = 0
+    for step, _ in zip(source.steps(), range(2)):
+        for batch in step.batches:
+            read += 1
+            assert batch.micro_batch == (read - 1) % 128
+            assert len(built) <= read + (prefetch + 1 if prefetch else 0)
+    source.close()
+    assert read == 256 and built[:256] == [(i // 128, i % 128) for i in range(256)]
+
+
+def test_padding_adds_micro_batches_of_weight_0(random_shards: Path) -> None:
+    source = loader(random_shards, prefetch=2)
+    steps = source.steps()
+    step = source.pad_micro_batches(next(steps), 8)
+    found = list(step.batches)
+    assert [batch.micro_batch for batch in found] == list(range(8)) and step.accumulation == 8
+    assert sum(batch.predictions for batch in found[:6]) == step.counts.predictions
+    for batch in found[6:]:
+        assert not batch.weights.any() and not batch.row_weights.any() and not len(batch.samples)
+    assert next(steps).number == 1
+    source.close()

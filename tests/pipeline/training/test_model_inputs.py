@@ -81,7 +81,7 @@ def test_a_cpu_gets_no_lines_that_count_for_nothing(tmp_path: Path) -> None:
     dataset = Dataset.open(pairs)
     order = Order(kind="global", seed=1, shard_rows=(dataset.shard_rows,))
     source = Loader([dataset], order, Share(sequences=8, per_device=20), packing="rows")
-    whole, filling = source.stretched(next(source.steps()), 2).batches
+    whole, filling = source.pad_micro_batches(next(source.steps()), 2).batches
     batch = without_empty_lines(whole)
     lines = len(batch.input_ids)
     assert lines == int(whole.row_starts[7]) // 70 + 1 < 8

@@ -1,0 +1,98 @@
+"""A split of a prepared directory: what is missing, damaged, skipped or of another run is named."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.pipeline.data.conftest import LENGTH
+
+from pipeline.errors import DataError
+from pipeline.loading.dataset import Dataset, check_datasets, leave_out
+
+Prepare = Callable[..., Path]
+
+
+def test_a_missing_or_cut_file_is_named(random_shards: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    path = directory / "train-00001.mask-3.arrow"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"train-00001\.mask-3\.arrow is damaged"):
+        Dataset.open(directory)
+    path.unlink()
+    with pytest.raises(DataError, match=r"train-00001\.mask-3\.arrow is missing"):
+        Dataset.open(directory, check_sizes=False)
+    with pytest.raises(DataError, match="no validation rows"):
+        Dataset.open(random_shards, split="validation")
+
+
+def test_datasets_must_match_the_run(prepare: Prepare, random_shards: Path, tmp_path: Path) -> None:
+    other = prepare(tmp_path / "books", (20,), tokenizer="bb" * 32)
+    datasets = [Dataset.open(random_shards), Dataset.open(other)]
+    settings = {"duplicates": 10, "sequence_length": LENGTH}
+    check_datasets(datasets[:1], settings)
+    with pytest.raises(DataError, match=r"data\.duplicates=10, the run asks 5"):
+        check_datasets(datasets[:1], settings | {"duplicates": 5})
+    with pytest.raises(DataError, match=r"tokenizer sha256 bbbbbbbbbbbbbbbb, .* aaaaaaaaaaaaaaaa"):
+        check_datasets(datasets, settings)
+    with pytest.raises(DataError, match="the run's is cccc"):
+        check_datasets(datasets[:1], settings, "cc" * 32)
+
+
+def test_mapped_and_read_rows_are_the_same(random_shards: Path, compressed: Path) -> None:
+    rows = np.array([0, 1499, 1500, 2823])
+    mapped = Dataset.open(random_shards).records(rows, 2)
+    with ThreadPoolExecutor(2) as pool:
+        for directory in (random_shards, compressed):
+            read = Dataset.open(directory).read_records(rows, 2, pool, keep=0)
+            for name in ("tokens", "predictions"):
+                assert np.array_equal(read.fields[name], mapped.fields[name])
+            assert (mapped.fields["documents"] == 0).all()  # unless details are requested
+
+
+def test_skipped_shards_are_not_read(random_shards: Path) -> None:
+    dataset = Dataset.open(random_shards)
+    rows = np.array([0, 1500, 1499, 2600])
+    assert dataset.read_of(rows, slice(None)) == slice(None)
+    leave_out([dataset], ((0, "train-00001.arrow"),))
+    assert np.asarray(dataset.read_of(rows, slice(None))).tolist() == [0, 2, 3]
+    assert np.asarray(dataset.read_of(rows, np.array([1, 2]))).tolist() == [2]
+    assert not dataset.is_left_out
+    with pytest.raises(DataError, match=r"every shard of .* is damaged or gone"):
+        leave_out([dataset], tuple((0, shard.file) for shard in dataset.shards))
+
+
+def test_a_damaged_shard_is_collected_or_raised(random_shards: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    (directory / "train-00002.mask-0.arrow").unlink()
+    with pytest.raises(DataError, match="is missing"):
+        Dataset.open(directory)
+    assert Dataset.open(directory, go_on=True).damaged == {"train-00002.arrow"}
+    for path in directory.glob("*.mask-0.arrow"):
+        path.unlink()
+    dataset = Dataset.open(directory)  # a duplicate that was not staged
+    with pytest.raises(DataError, match=r"no masks of duplicate 0 .* stage duplicate 0 too"):
+        dataset.records(np.arange(2), 0)
+
+
+def test_a_file_belongs_to_its_shard(random_shards: Path) -> None:
+    dataset = Dataset.open(random_shards)
+    mask = random_shards / "train-00001.mask-4.arrow"
+    assert dataset.shard_with(mask) == "train-00001.arrow"
+    assert dataset.shard_with(None) == dataset.shard_with(Path("train-00001.arrow")) == ""
+
+
+def test_numbers_of_a_dataset(random_shards: Path) -> None:
+    dataset = Dataset.open(random_shards)
+    assert (dataset.stored, dataset.cycle) == (10, 10)
+    assert dataset.shard_rows.tolist() == [1500, 1024, 300]
+    lengths = dataset.some_lengths()  # few record batches here, so all of them
+    assert lengths.size == 2824 and lengths.min() >= 3 and lengths.max() == LENGTH
+    drawn = sum(mask.predictions for shard in dataset.shards for mask in shard.masks)
+    assert dataset.mean_predictions == drawn / 28_240
+    (corpus,) = dataset.by_corpus()
+    assert corpus == "news"

@@ -1,0 +1,123 @@
+"""Hand-made rows and masks in memory -> the arrays of a micro-batch, every value visible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.loading import decode as decode_module
+from pipeline.loading.resolve import RECORD
+
+BOS, PAD, EOS, MASK = 0, 1, 2, 4
+OWNED: list[Any] = []
+"""Keeps the memory of the rows alive."""
+
+
+def address(values: list[int], kind: Any) -> int:
+    array = np.array([*values, *[0] * 8], kind)
+    OWNED.append(array)
+    return int(array.ctypes.data)
+
+
+def record(
+    ids: list[int], masked: dict[int, int | None], kind: Any = np.uint16, **more: int
+) -> Any:
+    """masked: by position MASK, another id that replaces the token, or None to keep it."""
+    found = np.zeros(1, RECORD)[0]
+    actions = [{MASK: 0, None: 2}.get(masked[place], 1) for place in sorted(masked)]
+    randoms = [masked[place] or 0 for place in sorted(masked) if masked[place] not in (MASK, None)]
+    bitmap = sum(1 << place for place in masked)
+    codes = sum(action << 2 * slot for slot, action in enumerate(actions))
+    found["ids"], found["tokens"] = address(ids, kind), len(ids)
+    found["bitmap"] = address([bitmap >> 8 * byte & 255 for byte in range(8)], np.uint8)
+    found["actions"] = address([codes >> 8 * byte & 255 for byte in range(8)], np.uint8)
+    found["random_ids"] = address(randoms, kind)
+    found["predictions"] = len(masked)
+    for name, value in more.items():
+        found[name] = value
+    return found
+
+
+def special_ids(wide: bool = False, separators: int = 2) -> Any:
+    return np.array([(BOS, PAD, EOS, MASK, separators, wide)], decode_module.SPECIAL_IDS)
+
+
+def decode(
+    records: list[Any], starts: list[int], lines: int, length: int, slots: int, **special: Any
+) -> tuple[list[Any], ...]:
+    """Written over memory full of 9, so that whatever is not written shows."""
+    shapes = ((lines, length), lines, slots, slots)
+    outputs = [np.full(shape, 9, np.int64) for shape in shapes]
+    outputs += [np.full(size, 9, np.float32) for size in (slots, len(records))]
+    rows = np.array(records, RECORD)
+    decode_module.decode(rows, np.array(starts), special_ids(**special), *outputs)
+    return tuple(array.tolist() for array in outputs)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_rows_are_masked_and_padded(wide: bool) -> None:
+    high = 70_000 if wide else 60_000
+    kind = np.uint32 if wide else np.uint16
+    rows = [
+        record([BOS, 10, high, 12, 13, EOS], {1: MASK, 2: high + 1, 4: None}, kind),
+        record([BOS, 20, EOS], {1: MASK}, kind),
+        np.zeros(1, RECORD)[0],
+    ]
+    ids, lengths, positions, labels, weights, row_weights = decode(
+        rows, [0, 7, 14], 3, 7, 6, wide=wide
+    )
+    assert ids == [
+        [BOS, MASK, high + 1, 12, 13, EOS, PAD],
+        [BOS, MASK, EOS, PAD, PAD, PAD, PAD],
+        [BOS, EOS, PAD, PAD, PAD, PAD, PAD],
+    ]
+    assert lengths == [6, 3, 2]
+    assert positions == [1, 2, 4, 8, 0, 0]
+    assert labels == [10, high, 13, 20, 0, 0]
+    assert weights == [1, 1, 1, 1, 0, 0]
+    assert row_weights == [1, 1, 0]
+
+
+def test_rows_may_share_a_line() -> None:
+    rows = [record([BOS, 10, EOS], {1: MASK}), record([BOS, 20, 21, EOS], {2: MASK})]
+    ids, lengths, positions, labels, _, _ = decode(rows, [0, 3], 1, 8, 2)
+    assert ids == [[BOS, MASK, EOS, BOS, 20, MASK, EOS, PAD]] and lengths == [7]
+    assert positions == [1, 5] and labels == [10, 21]
+    found = decode_module.pieces(np.array(rows, RECORD), np.array([0, 3]), 8, False)
+    assert found.tolist() == [0, 3, 7, 8] and found.dtype == np.int32
+
+
+def test_b_is_shown_before_a() -> None:
+    """<s> 10 11 </s> </s> 20 </s> -> <s> 20 </s> </s> 10 11 </s>, with the slots in order."""
+    stored = [BOS, 10, 11, EOS, EOS, 20, EOS]
+    row = record(stored, {2: MASK, 5: MASK}, second=5, swapped=1)
+    ids, _, positions, labels, _, _ = decode([row], [0], 1, 8, 2)
+    assert ids == [[BOS, MASK, EOS, EOS, 10, MASK, EOS, PAD]]
+    assert positions == [1, 5] and labels == [20, 11]
+    segment_ids, pair_labels = np.full(8, 9), np.full(1, 9)
+    rows = np.array([row], RECORD)
+    decode_module.segments(rows, np.zeros(1, np.int64), special_ids(), segment_ids, pair_labels)
+    assert segment_ids.tolist() == [0, 0, 0, 0, 1, 1, 1, 0] and pair_labels.tolist() == [1]
+
+
+def test_segments_in_order_and_rows_without() -> None:
+    rows = [record([BOS, 10, EOS, 20, EOS], {}, second=3), record([BOS, EOS], {}, label=-1)]
+    segment_ids, pair_labels = np.full(12, 9), np.full(3, 9)
+    records = np.array([*rows, np.zeros(1, RECORD)[0]], RECORD)
+    decode_module.segments(
+        records, np.array([0, 6, 8]), special_ids(separators=1), segment_ids, pair_labels
+    )
+    assert segment_ids.tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert pair_labels.tolist() == [0, -1, -1]
+
+
+def test_documents_are_pieces() -> None:
+    starts = address([0, 2, 5], np.uint16)
+    row = record([BOS, 10, 11, 12, 13, 14, EOS], {}, starts=starts, documents=3)
+    rows, empty = np.array([row], RECORD), np.zeros(1, RECORD)
+    place = np.zeros(1, np.int64)
+    assert decode_module.pieces(rows, place, 8, True).tolist() == [0, 2, 5, 7, 8]
+    assert decode_module.pieces(rows, place, 8, False).tolist() == [0, 7, 8]
+    assert decode_module.pieces(empty, place, 8, True).tolist() == [0, 2, 8]

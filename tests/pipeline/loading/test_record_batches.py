@@ -1,0 +1,86 @@
+"""Record batches in memory: located, loaded, dropped, and compared with the manifest."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.data.shards import arrow_files
+from pipeline.errors import DataError
+from pipeline.loading.record_batches import Columns, Layout
+from pipeline.loading.resolve import ROW_COLUMNS
+from tests.pipeline.preparing import rewrite
+
+ROWS = np.array([1500, 1024, 300])
+SCHEMA = arrow_files.rows_schema(np.dtype(np.uint16))
+
+
+def columns(directory: Path) -> Columns:
+    names = [f"train-{number:05}.arrow" for number in range(3)]
+    files = [(name, (directory / name).stat().st_size) for name in names]
+    return Columns(directory, files, Layout.of(ROWS), SCHEMA, ROW_COLUMNS)
+
+
+def loaded(source: Columns) -> list[int]:
+    return [int(block) for block in np.flatnonzero(source.addresses["input_ids"]["data"])]
+
+
+def test_rows_are_located_in_record_batches() -> None:
+    layout = Layout.of(ROWS)
+    assert layout.block_starts.tolist() == [0, 2, 3, 4]
+    blocks, inside = layout.locate(np.array([0, 1023, 1024, 1499, 1500, 2523, 2524, 2823]))
+    assert blocks.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert inside.tolist() == [0, 1023, 0, 475, 0, 1023, 0, 299]
+    assert [layout.shard_of(block) for block in range(4)] == [0, 0, 1, 2]
+
+
+def test_a_shard_is_mapped_as_a_whole_when_needed(random_shards: Path) -> None:
+    source = columns(random_shards)
+    source.map(np.array([1, 1]))
+    assert loaded(source) == [0, 1]
+    before = source.addresses.copy()
+    source.map(np.array([0, 3]))
+    assert loaded(source) == [0, 1, 3]
+    assert np.array_equal(source.addresses[:2], before[:2])
+    assert source.addresses["second_segment"]["offsets"].tolist() == [0] * 4
+    assert source.addresses["pair_label"]["items"][[0, 1, 3]].min() >= 300
+
+
+def test_record_batches_used_longest_ago_are_dropped(random_shards: Path) -> None:
+    source = columns(random_shards)
+    with ThreadPoolExecutor(2) as pool:
+        for needed, keep, expected in (
+            ([0, 2], 1, [0, 2]),
+            ([1], 1, [1, 2]),
+            ([2], 1, [1, 2]),
+            ([3], 1, [2, 3]),
+            ([0], 0, [0]),
+        ):
+            source.request(np.array(needed), pool)
+            assert len(source.wait(np.array(needed), pool, keep)) == len(needed)
+            assert loaded(source) == expected
+
+
+@pytest.mark.parametrize("kept", [1400, 900])
+def test_rows_that_are_missing_are_named(random_shards: Path, tmp_path: Path, kept: int) -> None:
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    path = directory / "train-00000.arrow"
+    rewrite(path, arrow_files.read_table(path).slice(0, kept))
+    with pytest.raises(DataError, match=r"train-00000\.arrow has .* prepare it again"):
+        columns(directory).map(np.array([0]))
+
+
+def test_a_column_of_another_type_is_named(random_shards: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    path = directory / "train-00002.arrow"
+    table = arrow_files.read_table(path)
+    index = table.schema.get_field_index("pair_label")
+    wrong = pa.array([0] * len(table), pa.int32())
+    rewrite(path, table.set_column(index, "pair_label", wrong))
+    with pytest.raises(DataError, match=r"train-00002\.arrow has no column pair_label of int8"):
+        columns(directory).read(3)

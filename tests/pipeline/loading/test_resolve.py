@@ -1,0 +1,151 @@
+"""Records point to what the shards hold; impossible offsets and values are found."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.pipeline.data.conftest import LENGTH, SLOTS
+
+from pipeline.data.shards import arrow_files
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.resolve import (
+    MASK_COLUMNS,
+    RECORD,
+    ROW_COLUMNS,
+    put_records,
+    read_sequences,
+    resolve_masks,
+    resolve_rows,
+)
+
+
+def at(address: int, count: int, kind: Any) -> list[int]:
+    """Values in memory."""
+    size = count * np.dtype(kind).itemsize
+    return np.frombuffer(ctypes.string_at(int(address), size), kind).tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("label", ["next", "order"])
+def test_records_hold_what_the_shards_hold(
+    label: str, prepare: Callable[..., Path], tmp_path: Path
+) -> None:
+    directory = prepare(tmp_path / "news", (1500,), label=label, duplicates=2)
+    rows = arrow_files.read_table(directory / "train-00000.arrow").to_pylist()
+    masks = arrow_files.read_table(directory / "train-00000.mask-1.arrow").to_pylist()
+    chosen = np.array([0, 7, 1023, 1024, 1499, 3])
+    found = Dataset.open(directory).records(chosen, 1, details=True)
+    for row, record in zip(chosen.tolist(), found.fields, strict=True):
+        stored, mask = rows[row], masks[row]
+        assert at(record["ids"], record["tokens"], np.uint16) == stored["input_ids"]
+        documents = at(record["starts"], record["documents"], np.uint16)
+        assert documents == stored["document_starts"]
+        assert record["second"] == stored["second_segment"]
+        assert record["label"] == stored["pair_label"]
+        assert at(record["bitmap"], len(mask["positions"]), np.uint8) == list(mask["positions"])
+        assert at(record["actions"], len(mask["actions"]), np.uint8) == list(mask["actions"])
+        randoms = mask["random_ids"]
+        assert at(record["random_ids"], len(randoms), np.uint16) == randoms
+        assert record["predictions"] == sum(byte.bit_count() for byte in mask["positions"])
+        assert record["swapped"] == mask.get("swapped", 0)
+
+
+class Columns:
+    """One record batch in memory: two rows of 3 and 2 ids, and their masks."""
+
+    def __init__(self) -> None:
+        kinds: dict[str, tuple[Any, list[int]]] = {
+            "input_ids": (np.uint16, [0, 10, 2, 0, 2]),
+            "document_starts": (np.uint16, [0, 0]),
+            "second_segment": (np.uint16, [0, 0]),
+            "pair_label": (np.int8, [-1, -1]),
+            "sequence": (np.uint64, [70, 71]),
+            "positions": (np.uint8, [0b010, 0]),
+            "actions": (np.uint8, [1]),
+            "random_ids": (np.uint16, [99]),
+        }
+        self.values = {name: np.array([*own, 0], kind) for name, (kind, own) in kinds.items()}
+        self.offsets = {
+            "input_ids": [0, 3, 5], "document_starts": [0, 1, 2], "positions": [0, 1, 2],
+            "actions": [0, 1, 1], "random_ids": [0, 1, 1],
+        }  # fmt: skip
+
+    def resolve(self, length: int = LENGTH, slots: int = SLOTS) -> tuple[int, int, Any]:
+        offsets = {name: np.array(own, np.int32) for name, own in self.offsets.items()}
+        tables = [np.zeros(1, kind) for kind in (ROW_COLUMNS, MASK_COLUMNS)]
+        for table in tables:
+            for name in set(table.dtype.names or ()) & set(self.values):
+                place = offsets[name].ctypes.data if name in offsets else 0
+                own = self.values[name]
+                table[name] = (place, own.ctypes.data, len(own) - 1)
+        rows, masks = tables
+        records, blocks, inside = np.zeros(2, RECORD), np.zeros(2, np.int64), np.arange(2)
+        bad_row = resolve_rows(blocks, inside, rows, 2, length, True, records)
+        bad_mask = -1
+        if bad_row < 0:
+            bad_mask = resolve_masks(blocks, inside, masks, 2, slots, records)
+        read_sequences(blocks, inside, rows, records)
+        return bad_row, bad_mask, records
+
+
+def test_a_possible_record_batch() -> None:
+    bad_row, bad_mask, records = Columns().resolve()
+    assert (bad_row, bad_mask) == (-1, -1)
+    assert records["tokens"].tolist() == [3, 2] and records["predictions"].tolist() == [1, 0]
+    assert records["sequence"].tolist() == [70, 71]
+
+
+@pytest.mark.parametrize(
+    ("column", "offsets", "row", "mask"),
+    [
+        ("input_ids", [0, 3, 4], 1, -1),  # one token
+        ("input_ids", [0, 3, 6], 1, -1),  # beyond the data
+        ("input_ids", [-1, 3, 5], 0, -1),
+        ("input_ids", [3, 0, 5], 0, -1),
+        ("document_starts", [0, 2**30, 2], 0, -1),
+        ("positions", [0, 2, 2], -1, 0),  # two bytes for three tokens
+        ("actions", [0, 0, 1], -1, 0),
+        ("random_ids", [0, 0, 1], -1, 0),  # none for an action that needs one
+    ],
+)
+def test_impossible_offsets_are_found(column: str, offsets: list[int], row: int, mask: int) -> None:
+    columns = Columns()
+    columns.offsets[column] = offsets
+    assert columns.resolve()[:2] == (row, mask)
+
+
+@pytest.mark.parametrize(
+    ("column", "place", "value", "row", "mask"),
+    [
+        ("second_segment", 1, 1, 1, -1),  # no room for a first segment
+        ("positions", 0, 0b1010, -1, 0),  # a bit beyond the row
+        ("positions", 1, 1, -1, 1),  # a prediction without an action
+        ("actions", 0, 0b101, -1, 0),  # an action without a prediction
+    ],
+)
+def test_impossible_values_are_found(
+    column: str, place: int, value: int, row: int, mask: int
+) -> None:
+    columns = Columns()
+    columns.values[column][place] = value
+    assert columns.resolve()[:2] == (row, mask)
+
+
+def test_rows_and_masks_have_a_most() -> None:
+    assert Columns().resolve(length=2)[0] == 0
+    assert Columns().resolve(slots=0)[1] == 0
+
+
+def test_put_records_copies_every_field() -> None:
+    found = np.zeros(3, RECORD)
+    for number, name in enumerate(RECORD.names or ()):
+        found[name] = np.arange(3) + 10 * number
+    records = np.zeros(5, RECORD)
+    put_records(records, np.array([4, 0, 2]), found)
+    assert np.array_equal(records[[4, 0, 2]], found) and not records[[1, 3]]["tokens"].any()
+    put_records(records[:3], slice(None), found)
+    assert np.array_equal(records[:3], found)
