@@ -30,7 +30,7 @@ from model.replaced_tokens import ReplacedTokenModel
 Folder = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Weights and configuration."""
 FREE = {"dropout", "initializer_range", "vocab_size"}
-"""Settings of an encoder that say how it is trained, or that `Rows` makes up for."""
+"""Settings of an encoder that say how it is trained, or that `EmbeddingRows` makes up for."""
 HEADS = {
     "head": "of masked words",
     "pair_head": "of pairs of segments",
@@ -43,7 +43,7 @@ GENERATOR_PARTS = ("generator", "head")
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class EmbeddingRows:
     """Tokens that a model's vocabulary shares with a folder's."""
 
     ours: Tensor
@@ -89,7 +89,7 @@ def differences(
 
 
 def take_over(
-    model: Model, folder: Folder, generator: Folder | None, rows: Rows | None
+    model: Model, folder: Folder, generator: Folder | None, rows: EmbeddingRows | None
 ) -> tuple[list[str], list[str]]:
     """Give a model what a folder has of its weights, after `differences`.
 
@@ -149,7 +149,7 @@ def _owners(model: Model) -> dict[str, str]:
     return {part.name: part.parameter_name for part in logical_parameters(model)}
 
 
-def _copy(name: str, piece: Tensor, given: Tensor, rows: Rows | None) -> None:
+def _copy(name: str, piece: Tensor, given: Tensor, rows: EmbeddingRows | None) -> None:
     expected = given.shape if rows is None else (piece.shape[0], *given.shape[1:])
     if tuple(expected) != tuple(piece.shape):
         raise ValueError(

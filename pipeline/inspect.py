@@ -34,7 +34,7 @@ from pipeline.data.shards.manifest import (
 )
 from pipeline.data.shards.statistics import Drawn, Ragged, Statistics, measure, read_masks
 from pipeline.data.shards.verify import verify
-from pipeline.data.text.documents import Counts
+from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.definitions import UNIGRAM
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.report import report
@@ -346,5 +346,5 @@ def print_tokenizer(directory: Path) -> None:
     _, sources = corpus_sources("sample", [])
     case = "uncased" if vocabulary.lower_case else "cased"
     print(f"{directory}: {vocabulary.kind}, {case}, {vocabulary.size:,} ids; on the sample corpus:")
-    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, Counts())):
+    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
         print(f"  {line}")

@@ -18,7 +18,7 @@ from pathlib import Path
 from pipeline.command_line import chosen_recipe, cores, data_root, downloads
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.catalogue import GROUPS
-from pipeline.data.corpora.download import obtained
+from pipeline.data.corpora.download import download_missing
 from pipeline.data.corpora.explain import explain
 from pipeline.data.corpora.groups import require_size
 from pipeline.data.corpora.urls import local_inputs
@@ -26,7 +26,7 @@ from pipeline.data.execution.mpi import join, run_together
 from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.execution.work_directory import work_directory
 from pipeline.data.execution.workers import Team, do_tasks, local_team, share
-from pipeline.data.extraction.extract import extracted
+from pipeline.data.extraction.extract import extract
 from pipeline.data.preparation.arguments import prepare_arguments
 from pipeline.data.preparation.assemble import (
     check_bad_records,
@@ -47,7 +47,7 @@ from pipeline.data.preparation.tokenizer import (
     Places,
     find_tokenizer,
 )
-from pipeline.data.preparation.worker import Job, Preparation
+from pipeline.data.preparation.worker import Preparation, PrepareJob
 from pipeline.data.selection.select import decide, plan_selection
 from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.errors import ConfigError
@@ -83,7 +83,7 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     inputs = local_inputs(arguments.input, downloads(), copying=not arguments.dry_run)
     if arguments.fetch and inputs != arguments.input and arguments.corpus not in GROUPS:
         return
-    inputs = obtained(
+    inputs = download_missing(
         arguments.corpus, inputs, downloads(), run.data, revision=arguments.revision,
         allow_short=arguments.allow_short, fetching=arguments.fetch,
     )  # fmt: skip
@@ -96,7 +96,7 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
         return
     part, in_log = arguments.part, in_log or arguments.part is not None
     place = data_root() / "documents"
-    sources = extracted(sources, place, team, part[0] if part else 1, in_log=in_log)
+    sources = extract(sources, place, team, part[0] if part else 1, in_log=in_log)
     tasks = cut_tasks(sources, SPLIT_BYTES)
     chosen = plan_selection(
         tasks, arguments.dedup, arguments.filter, arguments.decontaminate, place
@@ -123,7 +123,7 @@ def prepare(arguments: argparse.Namespace, team: Team, *, in_log: bool = False) 
     with work_directory(output, mark, plan, is_done, shared=part is not None) as work:
         if work is None:  # done by somebody who held the directory until now
             return
-        job = Job(
+        job = PrepareJob(
             directory=work.path,
             data=run.data,
             corpora=tuple(thresholds),

@@ -18,12 +18,12 @@ from pipeline.command_line import (
     data_root,
     downloads,
 )
-from pipeline.data.corpora.download import obtained
+from pipeline.data.corpora.download import download_missing
 from pipeline.data.corpora.sources import corpus_sources, describe_corpus, limit_sites
 from pipeline.data.corpora.suitability import require_fit
 from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.execution.workers import local_team
-from pipeline.data.extraction.extract import extracted
+from pipeline.data.extraction.extract import extract
 from pipeline.data.preparation.tokenizer import SAMPLE_BYTES, train_tokenizer
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.errors import ConfigError, run_command
@@ -63,7 +63,7 @@ def main() -> None:
             f"--output {arguments.output} holds a tokenizer already; name a new folder"
         )
     inputs = local_inputs(arguments.input, downloads())
-    inputs = obtained(
+    inputs = download_missing(
         arguments.corpus, inputs, downloads(), data,
         revision=arguments.revision, allow_short=True,
     )  # fmt: skip
@@ -74,7 +74,7 @@ def main() -> None:
     require_fit(sources, data)
     arguments.output.mkdir(parents=True, exist_ok=True)  # or fail before the work, not after
     corpus = describe_corpus(arguments.corpus, inputs, sources)
-    sources = extracted(sources, data_root() / "documents", local_team(cores()))
+    sources = extract(sources, data_root() / "documents", local_team(cores()))
     train_tokenizer(sources, data, arguments.output, corpus, int(arguments.sample_bytes))
 
 

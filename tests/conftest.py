@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer import sample_texts, train_tokenizer
-from pipeline.data.text.documents import Counts
+from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -59,7 +59,7 @@ def tiny_vocabulary(tiny_tokenizer: Path) -> Vocabulary:
 def sample_text() -> list[str]:
     """Half a megabyte of the sample, a document each."""
     _, sources = corpus_sources("sample", [])
-    return list(sample_texts(sources, 500_000, Counts()))
+    return list(sample_texts(sources, 500_000, DocumentCounts()))
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ SequenceLength = Annotated[int, Range("[3, 65535]")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Masks:
+class MaskSettings:
     """How many positions of a sequence are predicted, what they show, how long a choice is."""
 
     rate: Annotated[float, Range("(0, 1)")]
@@ -46,7 +46,7 @@ class Masks:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Segments:
+class SegmentSettings:
     """How formats of one or two segments fill a row, see `data.pairs`; other formats ignore it."""
 
     label: Literal["none", "next", "order"]
@@ -60,14 +60,14 @@ class Segments:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Data:
+class DataSettings:
     """Sequences and masks; all but `order`, `reader` and `damaged` decide the bytes of shards."""
 
     format: Literal[
         "full_sentences", "doc_sentences", "segment_pair", "sentence_pair", "single_segment"
     ]
     """How documents become sequences; the names are those of Liu et al. 2019, sec. 4.2."""
-    segments: Segments
+    segments: SegmentSettings
     """How formats of one or two segments fill a row; full and doc sentences ignore it."""
     sequence_length: SequenceLength
     """Tokens per sequence, special tokens included."""
@@ -77,7 +77,7 @@ class Data:
     """Which masks epoch e reads: the only one, duplicate (e-1) mod `duplicates`, or new ones."""
     duplicates: CountOrZero
     """Masks stored with every sequence; 0 with mask_mode=per-epoch, whose loader draws them."""
-    masks: Masks
+    masks: MaskSettings
     """How much is predicted, and what is shown there."""
     tokenizer: Literal["byte-bpe", "wordpiece", "unigram"]
     """Kind of vocabulary."""
@@ -159,7 +159,7 @@ LENGTH_FIELDS = {"max_ngram": "ngram", "span_p": "span", "max_span": "span"}
 """Fields of Masks that one scheme reads, and which."""
 
 
-def all_shard_settings(data: Data) -> dict[str, Any]:
+def all_shard_settings(data: DataSettings) -> dict[str, Any]:
     """The settings that decide the bytes of shards, by their paths below `data`."""
     flat = flatten(to_dict(data))
     found = {}
@@ -176,7 +176,7 @@ def all_shard_settings(data: Data) -> dict[str, Any]:
     return found
 
 
-def shard_settings(data: Data) -> dict[str, Any]:
+def shard_settings(data: DataSettings) -> dict[str, Any]:
     """What the manifest and the fingerprint of shards hold of `data`.
 
     These are `all_shard_settings` without those that have their legacy value, so that shards from
@@ -196,14 +196,14 @@ def prepared_settings(stored: Mapping[str, Any], owner: object) -> dict[str, Any
     An absent setting has its legacy value. DataError, with the owner's name, for one that this
     version does not know.
     """
-    known = setting_types(Data)
+    known = setting_types(DataSettings)
     for path, value in stored.items():
         if path not in known:
             raise DataError(
                 f"{owner} was prepared with data.{path}={value}, which this version does not know; "
                 "use the version that prepared it, or prepare the text again with this one"
             )
-    return legacy_values(Data) | dict(stored)
+    return legacy_values(DataSettings) | dict(stored)
 
 
 def prediction_count(text_tokens: int, mask_rate: float) -> int:
@@ -211,7 +211,7 @@ def prediction_count(text_tokens: int, mask_rate: float) -> int:
     return max(1, (text_tokens * parts_per_million(mask_rate) + 500_000) // 1_000_000)
 
 
-def max_predictions(data: Data) -> int:
+def max_predictions(data: DataSettings) -> int:
     """Most predicted positions of a sequence: all its tokens but the first and last are text."""
     text = data.sequence_length - 2
     rounded_up = -(-text * parts_per_million(data.masks.rate) // 1_000_000)

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.config.data_settings import Data
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.formats import PAIR_FORMATS
 from pipeline.config.training_settings import (
-    Batch,
+    BatchSettings,
     EarlierPhase,
-    Encoder,
-    Generator,
-    Objective,
-    Optimizer,
-    Schedule,
+    EncoderSettings,
+    GeneratorSettings,
+    ObjectiveSettings,
+    OptimizerSettings,
+    ScheduleSettings,
 )
 
 
-def attention_fits(batch: Batch, data: Data) -> Iterator[str]:
+def attention_fits(batch: BatchSettings, data: DataSettings) -> Iterator[str]:
     """Only rows of full sentences hold several documents that can be kept apart."""
     if batch.attention == "document" and data.format != "full_sentences":
         yield (
@@ -32,7 +32,7 @@ def attention_fits(batch: Batch, data: Data) -> Iterator[str]:
 
 
 def positions_suffice(
-    encoder: Encoder, data: Data, phases: Sequence[EarlierPhase]
+    encoder: EncoderSettings, data: DataSettings, phases: Sequence[EarlierPhase]
 ) -> Iterator[str]:
     """Every phase's sequences fit the position table."""
     lengths = {f"phases.{n}": phase.sequence_length for n, phase in enumerate(phases)}
@@ -44,7 +44,7 @@ def positions_suffice(
             )
 
 
-def objective_fits(objective: Objective, data: Data) -> Iterator[str]:
+def objective_fits(objective: ObjectiveSettings, data: DataSettings) -> Iterator[str]:
     """The shards hold what the objective predicts."""
     if objective.kind == "mlm_pair" and data.segments.label == "none":
         yield (
@@ -58,13 +58,15 @@ def objective_fits(objective: Objective, data: Data) -> Iterator[str]:
         )
 
 
-def generator_sizes(encoder: Encoder, shares: Generator) -> tuple[int, int, int]:
+def generator_sizes(encoder: EncoderSettings, shares: GeneratorSettings) -> tuple[int, int, int]:
     """Layers, width and heads of the generator, as google-research/electra derives them."""
     width = round(encoder.width * shares.width)
     return round(encoder.layers * shares.layers), width, max(1, width // 64)
 
 
-def generator_fits(objective: Objective, encoder: Encoder, data: Data) -> Iterator[str]:
+def generator_fits(
+    objective: ObjectiveSettings, encoder: EncoderSettings, data: DataSettings
+) -> Iterator[str]:
     """A generator that can be built, and is the only source of wrong tokens."""
     if objective.kind != "rtd":
         return
@@ -95,7 +97,9 @@ def generator_fits(objective: Objective, encoder: Encoder, data: Data) -> Iterat
         )
 
 
-def schedule_fits(schedule: Schedule, optimizer: Optimizer, steps: int) -> Iterator[str]:
+def schedule_fits(
+    schedule: ScheduleSettings, optimizer: OptimizerSettings, steps: int
+) -> Iterator[str]:
     """The learning rate falls, and its parts fit the run's steps."""
     if schedule.end_lr > optimizer.peak_lr:
         yield (
@@ -111,7 +115,7 @@ def schedule_fits(schedule: Schedule, optimizer: Optimizer, steps: int) -> Itera
         )
 
 
-def phases_fit(phases: Sequence[EarlierPhase], data: Data, steps: int) -> Iterator[str]:
+def phases_fit(phases: Sequence[EarlierPhase], data: DataSettings, steps: int) -> Iterator[str]:
     """Earlier phases leave steps to the last one, and their rows hold what the format needs."""
     taken = sum(phase.steps for phase in phases)
     if phases and taken >= steps:
@@ -124,7 +128,7 @@ def phases_fit(phases: Sequence[EarlierPhase], data: Data, steps: int) -> Iterat
         yield from data.too_short(phase.sequence_length, f"phases.{index}.sequence_length")
 
 
-def batch_warmup_fits(batch: Batch, phases: Sequence[EarlierPhase]) -> Iterator[str]:
+def batch_warmup_fits(batch: BatchSettings, phases: Sequence[EarlierPhase]) -> Iterator[str]:
     """The batch grows up to its size, and within the first phase."""
     if phases and batch.warmup_steps > phases[0].steps:
         yield (

@@ -17,9 +17,9 @@ from typing import Literal
 
 from pipeline.config.data_settings import (
     READ_TIME_FIELDS,
-    Data,
-    Masks,
-    Segments,
+    DataSettings,
+    MaskSettings,
+    SegmentSettings,
     all_shard_settings,
     max_predictions,
     prediction_count,
@@ -37,36 +37,36 @@ from pipeline.config.rules import (
 )
 from pipeline.config.schema import Count, Seed, check
 from pipeline.config.training_settings import (
-    Batch,
-    Checkpoint,
+    BatchSettings,
+    CheckpointSettings,
     EarlierPhase,
-    Encoder,
-    Generator,
-    Logging,
-    Objective,
-    Optimizer,
-    Schedule,
-    Spikes,
-    Validation,
+    EncoderSettings,
+    GeneratorSettings,
+    LoggingSettings,
+    ObjectiveSettings,
+    OptimizerSettings,
+    ScheduleSettings,
+    SpikeSettings,
+    ValidationSettings,
 )
 
 __all__ = [
     "READ_TIME_FIELDS",
-    "Batch",
-    "Checkpoint",
-    "Data",
+    "BatchSettings",
+    "CheckpointSettings",
+    "DataSettings",
     "EarlierPhase",
-    "Encoder",
-    "Generator",
-    "Logging",
-    "Masks",
-    "Objective",
-    "Optimizer",
+    "EncoderSettings",
+    "GeneratorSettings",
+    "LoggingSettings",
+    "MaskSettings",
+    "ObjectiveSettings",
+    "OptimizerSettings",
     "Run",
-    "Schedule",
-    "Segments",
-    "Spikes",
-    "Validation",
+    "ScheduleSettings",
+    "SegmentSettings",
+    "SpikeSettings",
+    "ValidationSettings",
     "all_shard_settings",
     "max_predictions",
     "prediction_count",
@@ -86,30 +86,30 @@ class Run:
     """Chooses initial weights, dropout and the order of samples."""
     precision: Literal["fp32", "bf16"]
     """Arithmetic of the network; bf16 keeps weights, gradient sums and optimizer state in fp32."""
-    data: Data
+    data: DataSettings
     """Sequences and masks."""
-    encoder: Encoder
+    encoder: EncoderSettings
     """The network."""
-    objective: Objective
+    objective: ObjectiveSettings
     """What is predicted."""
-    optimizer: Optimizer
+    optimizer: OptimizerSettings
     """How gradients become updates."""
-    schedule: Schedule
+    schedule: ScheduleSettings
     """Learning rate over steps."""
-    batch: Batch
+    batch: BatchSettings
     """Sequences per step."""
     steps: Count
     """Optimizer steps of the whole run."""
     phases: tuple[EarlierPhase, ...]
     """Earlier phases, in order; the rest of `steps` is the last phase, with the length and batch of
     `data` and `batch`. A list: `--set phases=[]`, `--set phases.0.steps=900`."""
-    spikes: Spikes
+    spikes: SpikeSettings
     """What counts as a spike of the loss, and what is done about it."""
-    validation: Validation
+    validation: ValidationSettings
     """When held-out documents are scored."""
-    checkpoint: Checkpoint
+    checkpoint: CheckpointSettings
     """When the run is saved."""
-    logging: Logging
+    logging: LoggingSettings
     """When metrics are written."""
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ NotNegative = Annotated[float, Range("[0, inf)")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Encoder:
+class EncoderSettings:
     """The network below the heads; its vocabulary is `data.vocab_size`."""
 
     layers: Count
@@ -80,7 +80,7 @@ class Encoder:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Generator:
+class GeneratorSettings:
     """ELECTRA's generator; it has the encoder's embeddings, heads of 64 and 4 x its own width."""
 
     layers: PositiveShare
@@ -92,7 +92,7 @@ class Generator:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Objective:
+class ObjectiveSettings:
     """What is predicted."""
 
     kind: Literal["mlm", "mlm_pair", "mlm_sbo", "rtd"]
@@ -104,12 +104,12 @@ class Objective:
     """Weight of the span boundary part, mlm's being 1; only kind=mlm_sbo reads it."""
     detection_weight: Positive
     """Weight of the detection part, the generator's mlm being 1; only kind=rtd reads it."""
-    generator: Generator
+    generator: GeneratorSettings
     """What replaces tokens; only kind=rtd reads it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Optimizer:
+class OptimizerSettings:
     """How gradients become updates."""
 
     kind: Literal["lamb", "adamw"]
@@ -145,7 +145,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Schedule:
+class ScheduleSettings:
     """Learning rate over the run's steps."""
 
     kind: Literal["linear", "polynomial", "inverse_sqrt", "warmup_stable_decay", "constant"]
@@ -169,7 +169,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Batch:
+class BatchSettings:
     """Sequences per step."""
 
     sequences: Count
@@ -193,7 +193,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Spikes:
+class SpikeSettings:
     """What counts as a spike of the loss, and what is done about it, see `training.recovery`."""
 
     deviations: NotNegative
@@ -218,7 +218,7 @@ class Spikes:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Validation:
+class ValidationSettings:
     """When held-out documents are scored."""
 
     every: Count
@@ -226,7 +226,7 @@ class Validation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoint:
+class CheckpointSettings:
     """When the run is saved."""
 
     every: Count
@@ -246,7 +246,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Logging:
+class LoggingSettings:
     """When metrics are written."""
 
     every: Count

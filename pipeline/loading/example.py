@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from pipeline.errors import DataError
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import Batch
+from pipeline.loading.micro_batch import MicroBatch
 
 
 def print_example(loader: Loader, sequences: int, step: int) -> None:
@@ -27,7 +27,7 @@ def print_example(loader: Loader, sequences: int, step: int) -> None:
     sys.stdout.flush()
 
 
-def describe_example(batch: Batch, tokenizer: Tokenizer, tokens: int = 48) -> str:
+def describe_example(batch: MicroBatch, tokenizer: Tokenizer, tokens: int = 48) -> str:
     """The line of a batch's first row of weight: a predicted token as {what the encoder sees | the
     answer}."""
     length = batch.input_ids.shape[1]

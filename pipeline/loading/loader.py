@@ -29,7 +29,7 @@ from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.errors import ConfigError, DataError
 from pipeline.loading.dataset import READ_THREADS, Dataset
 from pipeline.loading.line_packing import Placement, place_in_order, place_packed
-from pipeline.loading.micro_batch import NO_EXTRAS, Batch, BatchBuilder, Extras, LossCounts
+from pipeline.loading.micro_batch import NO_EXTRAS, BatchBuilder, Extras, LossCounts, MicroBatch
 from pipeline.loading.order import Located, Order, Share
 from pipeline.loading.prefetch import in_background
 from pipeline.loading.resolve import RECORD, StructArray, put_records
@@ -54,7 +54,7 @@ class Step:
     """Where this rank's sequences come from, in the order of the samples."""
     accumulation: int
     """Micro-batches of this step; equal on all ranks, except for packed rows."""
-    batches: Iterator[Batch]
+    batches: Iterator[MicroBatch]
     """The micro-batches, decoded as they are read. Read them before the next step is taken: those
     left unread then stay in memory until this step is dropped."""
 
@@ -107,7 +107,7 @@ class Loader:
             extras=extras,
             pin_memory=pin_memory,
         )
-        self._running: Generator[tuple[Step, Batch], None, None] | None = None
+        self._running: Generator[tuple[Step, MicroBatch], None, None] | None = None
         self._check()
 
     def steps(self, consumed: int = 0, number: int = 0) -> Iterator[Step]:
@@ -116,13 +116,13 @@ class Loader:
         number: of the first of these steps, counted from 0.
         """
         self.close()
-        decoded: Generator[tuple[Step, Batch], None, None] = self._decode(consumed, number)
+        decoded: Generator[tuple[Step, MicroBatch], None, None] = self._decode(consumed, number)
         if self.prefetch:
             decoded = in_background(decoded, self.prefetch)
         self._running = decoded
         return _group(decoded)
 
-    def micro_batches(self, consumed: int = 0, number: int = 0) -> Iterator[Batch]:
+    def micro_batches(self, consumed: int = 0, number: int = 0) -> Iterator[MicroBatch]:
         """The micro-batches of `steps`, one after the other."""
         for step in self.steps(consumed, number):
             yield from step.batches
@@ -175,7 +175,7 @@ class Loader:
                 "set data.order=blocks or data.reader=mmap"
             )
 
-    def _decode(self, consumed: int, number: int) -> Generator[tuple[Step, Batch], None, None]:
+    def _decode(self, consumed: int, number: int) -> Generator[tuple[Step, MicroBatch], None, None]:
         """Every micro-batch in order, with its step; a step has one at least."""
         pool = ThreadPoolExecutor(READ_THREADS) if self.reader == "read" else None
         try:
@@ -188,7 +188,7 @@ class Loader:
 
     def _build(
         self, step: Step, micro_batch: int, records: StructArray, placement: Placement
-    ) -> Batch:
+    ) -> MicroBatch:
         chosen = placement.rows
         read = chosen if isinstance(chosen, slice) else chosen[chosen >= 0]
         return self._builder.batch(
@@ -289,14 +289,14 @@ class _StepRows:
 class _MicroBatches:
     """The micro-batches of one step, taken from the stream as they are read."""
 
-    def __init__(self, first: Batch, rest: Iterator[tuple[Step, Batch]]) -> None:
+    def __init__(self, first: MicroBatch, rest: Iterator[tuple[Step, MicroBatch]]) -> None:
         self._taken = deque([first])
         self._rest = rest
 
     def __iter__(self) -> _MicroBatches:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> MicroBatch:
         if not self._taken:
             self._taken.append(next(self._rest)[1])
         return self._taken.popleft()
@@ -306,7 +306,7 @@ class _MicroBatches:
         self._taken.extend(batch for _, batch in self._rest)
 
 
-def _group(decoded: Iterator[tuple[Step, Batch]]) -> Iterator[Step]:
+def _group(decoded: Iterator[tuple[Step, MicroBatch]]) -> Iterator[Step]:
     """Each step once, with its micro-batches."""
     for step, first in decoded:
         batches = _MicroBatches(first, islice(decoded, step.accumulation - 1))

@@ -36,7 +36,7 @@ class LossCounts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class MicroBatch:
     """One micro-batch of one rank. All integers are int64, all weights float32."""
 
     step: int
@@ -87,7 +87,7 @@ class Batch:
         ids = self.input_ids[0]
         return int(ids[0]), int(ids[stop - 1])
 
-    def to(self, device: torch.device | str) -> Batch:
+    def to(self, device: torch.device | str) -> MicroBatch:
         """The same batch on `device`; copies from pinned memory do not block."""
         always = ("input_ids", "lengths", "row_starts", "positions", "labels", "weights")
         optional = ("cu_seqlens", "segment_ids", "pair_labels", "draws")
@@ -104,7 +104,7 @@ class Extras:
     most_targets: int = 0
     """Most targets of a span, for `LossCounts.boundaries`; 0 counts none."""
     draws_seed: int | None = None
-    """Seed of `Batch.draws`; None for no draws."""
+    """Seed of `MicroBatch.draws`; None for no draws."""
 
 
 NO_EXTRAS = Extras()
@@ -197,7 +197,7 @@ class BatchBuilder:
     def batch(
         self, step: int, micro_batch: int, lines: int, records: StructArray, starts: IntArray,
         samples: Located,
-    ) -> Batch:  # fmt: skip
+    ) -> MicroBatch:  # fmt: skip
         """The micro-batch of `records` [R] that start at `starts` [R] in `lines` lines."""
         counts = self.counts(records)
         slots = lines * self.max_predictions
@@ -206,7 +206,7 @@ class BatchBuilder:
         arrays = _Arrays.allocate(lines, self.length, slots, len(records), self.pin_memory)
         outputs = [tensor.numpy() for tensor in arrays]
         decode.decode(records, starts, self.special_ids, *outputs)
-        return Batch(
+        return MicroBatch(
             step=step,
             micro_batch=micro_batch,
             input_ids=arrays.input_ids,

@@ -188,7 +188,7 @@ class Located:
 
 
 @dataclass(frozen=True, eq=False)
-class _Stream:
+class _SampleStream:
     """Datasets that share a pass counter: their shards, one after the other."""
 
     number: int
@@ -290,13 +290,13 @@ class Order:
         return quotas(self.weights) if len(self.weights) > 1 else np.empty(0, np.int64)
 
     @cached_property
-    def _streams(self) -> tuple[_Stream, ...]:
+    def _streams(self) -> tuple[_SampleStream, ...]:
         groups = [(rows,) for rows in self.shard_rows] if self._quotas.size else [self.shard_rows]
         streams = []
         for number, group in enumerate(groups):
             shards = np.concatenate(group).astype(np.int64)
             streams.append(
-                _Stream(
+                _SampleStream(
                     number=number,
                     first_dataset=number,
                     dataset_starts=_starts(np.array([rows.sum() for rows in group])),

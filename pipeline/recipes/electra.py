@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.config.run import Generator, Objective, Run
+from pipeline.config.run import GeneratorSettings, ObjectiveSettings, Run
 from pipeline.recipes.bert import bert_base, bert_large, bert_tiny, with_adam
 
 
@@ -139,12 +139,12 @@ def _electra(bert: Run, name: str, generator_width: float) -> Run:
     )
 
 
-def _objective(run: Run, generator_width: float) -> Objective:
+def _objective(run: Run, generator_width: float) -> ObjectiveSettings:
     return replace(
         run.objective,
         kind="rtd",
         detection_weight=50.0,  # electra disc_weight
-        generator=Generator(
+        generator=GeneratorSettings(
             layers=1.0,  # electra generator_layers
             width=generator_width,
             tied=False,  # electra untied_generator

@@ -28,20 +28,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.config.run import (
-    Batch,
-    Checkpoint,
-    Data,
-    Encoder,
-    Generator,
-    Logging,
-    Masks,
-    Objective,
-    Optimizer,
+    BatchSettings,
+    CheckpointSettings,
+    DataSettings,
+    EncoderSettings,
+    GeneratorSettings,
+    LoggingSettings,
+    MaskSettings,
+    ObjectiveSettings,
+    OptimizerSettings,
     Run,
-    Schedule,
-    Segments,
-    Spikes,
-    Validation,
+    ScheduleSettings,
+    SegmentSettings,
+    SpikeSettings,
+    ValidationSettings,
 )
 
 
@@ -51,7 +51,7 @@ def roberta_base() -> Run:
         name="roberta_base",
         seed=0,  # ours: any
         precision="bf16",  # ours: needs no loss scaling, where fairseq's fp16 does
-        data=Data(
+        data=DataSettings(
             format="full_sentences",
             segments=segments(),
             sequence_length=512,  # fairseq tokens_per_sample
@@ -68,7 +68,7 @@ def roberta_base() -> Run:
             reader="mmap",
             damaged="stop",  # ours: what is lost should be looked at
         ),
-        encoder=Encoder(
+        encoder=EncoderSettings(
             layers=12,  # fairseq base_architecture
             width=768,  # fairseq base_architecture
             embedding_width=0,  # fairseq base_architecture: width
@@ -85,7 +85,7 @@ def roberta_base() -> Run:
             initializer_range=0.02,  # fairseq init_bert_params
         ),
         objective=objective(),
-        optimizer=Optimizer(
+        optimizer=OptimizerSettings(
             kind="lamb",
             lamb_variant="paper",
             peak_lr=2.5e-3,  # You et al. 8K: 5 / (2**1 x 1e3), recalled; extrapolated
@@ -97,14 +97,14 @@ def roberta_base() -> Run:
             adapt_vectors=False,  # albert exclude_from_layer_adaptation: the same ones
             clip_norm=1.0,  # albert clip_by_global_norm
         ),
-        schedule=Schedule(
+        schedule=ScheduleSettings(
             kind="linear",
             warmup_steps=3_125,  # You et al. 8K: 1/20 of the steps, recalled; extrapolated
             end_lr=0.0,  # albert polynomial_decay
             power=1.0,  # albert polynomial_decay; linear has no other
             decay_steps=0,  # of warmup_stable_decay only
         ),
-        batch=Batch(
+        batch=BatchSettings(
             sequences=8_192,  # You et al. 8K, and table 9
             step_tokens=0,  # ours: rows are full; for the formats whose rows are short
             per_device=128,  # ours: about 26 GB, computed
@@ -117,15 +117,15 @@ def roberta_base() -> Run:
         steps=62_500,  # You et al. 8K, recalled; extrapolated
         phases=(),
         spikes=_spikes(),
-        validation=Validation(every=1_000),  # ours: some sixty points on the curve
+        validation=ValidationSettings(every=1_000),  # ours: some sixty points on the curve
         checkpoint=_checkpoint(),
         logging=_logging(),
     )
 
 
-def masks() -> Masks:
+def masks() -> MaskSettings:
     """Token masks, and the lengths of the schemes that draw any."""
-    return Masks(
+    return MaskSettings(
         rate=0.15,  # Devlin et al. 2019, sec. 3.1, recalled
         mask_share=0.8,  # Devlin et al. 2019, sec. 3.1, recalled
         random_share=0.1,  # Devlin et al. 2019, sec. 3.1, recalled
@@ -135,9 +135,9 @@ def masks() -> Masks:
     )
 
 
-def segments() -> Segments:
+def segments() -> SegmentSettings:
     """For `--set data.format`, as far as full sentences go: they read none of it."""
-    return Segments(
+    return SegmentSettings(
         label="none",  # Liu et al. 2019, sec. 4.2: what they chose has no NSP, recalled
         short_share=0.1,  # bert short_seq_prob
         single_share=0.0,  # bert: none; electra has 0.1
@@ -145,14 +145,14 @@ def segments() -> Segments:
     )
 
 
-def objective() -> Objective:
+def objective() -> ObjectiveSettings:
     """Masked words alone; the rest is for who sets another kind."""
-    return Objective(
+    return ObjectiveSettings(
         kind="mlm",
         pair_weight=1.0,  # bert: the sum of two losses
         boundary_weight=1.0,  # spanbert --pair-loss-weight
         detection_weight=50.0,  # electra disc_weight
-        generator=Generator(
+        generator=GeneratorSettings(
             layers=1.0,  # electra generator_layers
             width=0.25,  # electra generator_hidden_size
             tied=False,  # electra untied_generator
@@ -160,9 +160,9 @@ def objective() -> Objective:
     )
 
 
-def _spikes() -> Spikes:
+def _spikes() -> SpikeSettings:
     """Nobody looks for them; the other values are for who does."""
-    return Spikes(
+    return SpikeSettings(
         deviations=0.0,  # ours: off, as in every source; 10 to try, which noise does not reach
         window=128,  # ours: long beside noise, short beside the curve's fall
         rollbacks=0,  # ours: off
@@ -171,18 +171,18 @@ def _spikes() -> Spikes:
     )
 
 
-def _checkpoint() -> Checkpoint:
+def _checkpoint() -> CheckpointSettings:
     """Enough to lose little."""
-    return Checkpoint(
+    return CheckpointSettings(
         every=1_000,  # ours: under an hour of eight H100s, estimated
         keep=3,  # ours: two to fall back on
         keep_every=0,  # ours: a user who wants the history has the disk for it
     )
 
 
-def _logging() -> Logging:
+def _logging() -> LoggingSettings:
     """Enough to watch."""
-    return Logging(
+    return LoggingSettings(
         every=10,  # ours: a line every few seconds to a minute
         hang_seconds=900,  # ours: above any compilation and any stall of a file server
     )
@@ -243,7 +243,7 @@ def roberta_tiny() -> Run:
         ),
         steps=2_400,  # ours: two to three minutes on two idle cores, estimated
         spikes=replace(base.spikes, window=64, skip_before=10, skip_after=20),  # ours: a short run
-        validation=Validation(every=200),  # ours: twelve points on the curve
+        validation=ValidationSettings(every=200),  # ours: twelve points on the curve
         checkpoint=replace(base.checkpoint, every=200),  # ours: seconds lost
     )
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pipeline.config.run import Spikes
+from pipeline.config.run import SpikeSettings
 
 UNITS = 1 << 16
 """Units per nat: a loss of up to 1e8 nats, and its sum over ranks, is an exact float64."""
@@ -69,7 +69,7 @@ class LossWatch:
 
     def __init__(
         self,
-        settings: Spikes,
+        settings: SpikeSettings,
         device: torch.device,
         recent: Iterable[float] = (),
         phase_starts: Iterable[int] = (),

@@ -10,10 +10,10 @@ from dataclasses import replace
 import torch
 
 from model.objectives import Inputs
-from pipeline.loading.micro_batch import Batch
+from pipeline.loading.micro_batch import MicroBatch
 
 
-def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:
+def model_inputs(batch: MicroBatch, device: torch.device, mask_id: int) -> Inputs:
     """The inputs for one forward pass; mask_id: the id of [MASK]."""
     if device.type == "cpu" and batch.cu_seqlens is not None:
         batch = without_empty_lines(batch)
@@ -41,7 +41,7 @@ def model_inputs(batch: Batch, device: torch.device, mask_id: int) -> Inputs:
     )
 
 
-def without_empty_lines(batch: Batch) -> Batch:
+def without_empty_lines(batch: MicroBatch) -> MicroBatch:
     """The batch without the filling lines at its end, but with one line at least."""
     assert batch.cu_seqlens is not None
     length = batch.input_ids.shape[1]

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from pipeline.config.run import Run, Spikes
+from pipeline.config.run import Run, SpikeSettings
 from pipeline.errors import CheckpointError, DataError
 from pipeline.loading.dataset import Dataset, LeftOut, leave_out
 from pipeline.loading.order import places_of
@@ -180,7 +180,7 @@ def checkpoint_before(checkpoints: Path, spike_step: int, skip_before: int) -> P
 
 
 def skip_around(
-    settings: Spikes,
+    settings: SpikeSettings,
     read_in: Callable[[int], tuple[int, int]],
     spike_step: int,
     now: Readings,

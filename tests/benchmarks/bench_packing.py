@@ -25,7 +25,7 @@ import torch
 from model.objectives import MaskedLanguageModel
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import Batch
+from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.training.model_inputs import model_inputs
 from pipeline.training.planning.plan import encoder_config
@@ -51,7 +51,7 @@ def prepared(name: str, root: Path) -> Dataset:
     return Dataset.open(root / name)
 
 
-def batches(dataset: Dataset, packing: Literal["none", "rows"]) -> list[Batch]:
+def batches(dataset: Dataset, packing: Literal["none", "rows"]) -> list[MicroBatch]:
     """The micro-batches of the first step."""
     order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
     share = Share(sequences=ROWS, per_device=LINES)
@@ -69,7 +69,7 @@ def bench(name: str, dataset: Dataset) -> None:
     mask_id = dataset.manifest.tokenizer["mask"]
     sides = [batches(dataset, packing) for packing in ("none", "rows")]
 
-    def step(side: list[Batch]) -> None:
+    def step(side: list[MicroBatch]) -> None:
         for batch in side:
             model(model_inputs(batch, CPU, mask_id))["mlm_loss"].backward()
 

@@ -36,7 +36,7 @@ from transformers import AutoTokenizer, DataCollatorForLanguageModeling, PreTrai
 from pipeline.config.settings import override
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
-from pipeline.data.preparation.worker import Job, Worker
+from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.rows.masks import Masking
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.recipes import recipe
@@ -160,7 +160,7 @@ def _our_seconds(work: Path, compression: str) -> float:
 
 
 def _worker(work: Path, compression: str) -> Worker:
-    job = Job(
+    job = PrepareJob(
         work / "parts",
         recipe("roberta_base").data,
         ("large",),

@@ -22,10 +22,10 @@ from tokenizers import Tokenizer
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
-from pipeline.data.preparation.worker import Job, Worker
+from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.text.clean import CleanText, clean
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokenizers.encoder import CHECKED_SHARE, Encoder
+from pipeline.data.tokenizers.encoder import CHECKED_SHARE, TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -48,11 +48,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_jsonl(Path(folder) / "text.jsonl", megabytes * 1_000_000)
         for name, vocabulary in _vocabularies(Path(folder)):
-            _encode_seconds(Encoder.create(vocabulary), batches[:1])  # compiles
+            _encode_seconds(TextEncoder.create(vocabulary), batches[:1])  # compiles
             tokenizer = Tokenizer.from_str(vocabulary.text_json())
             ours, theirs, whole = [], [], []
             for number in range(ROUNDS):
-                ours.append(size / _encode_seconds(Encoder.create(vocabulary), batches))
+                ours.append(size / _encode_seconds(TextEncoder.create(vocabulary), batches))
                 started = time.process_time()
                 tokenizer.encode_batch_fast([text.decode() for text in few])
                 seconds = time.process_time() - started
@@ -99,7 +99,7 @@ def _batches(size: int) -> Iterator[CleanText]:
         yield clean(held)
 
 
-def _encode_seconds(encoder: Encoder, batches: list[CleanText]) -> float:
+def _encode_seconds(encoder: TextEncoder, batches: list[CleanText]) -> float:
     """CPU seconds for ids and sentence starts, the usual share of checks included."""
     given = [(text, sentence_starts(text.buffer, text.offsets)) for text in batches]
     started = time.process_time()
@@ -120,7 +120,7 @@ def _shard_speed(folder: Path, vocabulary: Vocabulary, name: str, size: float) -
     )
     work = folder / name.replace(" ", "-")
     work.mkdir()
-    job = Job(work, data, ("bench",), {"bench": 0}, SPLIT_BYTES, "none", "fast")
+    job = PrepareJob(work, data, ("bench",), {"bench": 0}, SPLIT_BYTES, "none", "fast")
     worker = Worker.create(job, vocabulary)
     _, sources = corpus_sources(str(folder / "text.jsonl"), [])
     sources = [replace(source, corpus="bench") for source in sources]

@@ -38,7 +38,7 @@ from pipeline.config.run import Run
 from pipeline.errors import run_command
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import Batch
+from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
@@ -68,7 +68,7 @@ def training_data(gate: Gate, run: Run) -> Iterator[Loader]:
 def train(
     gate: Gate,
     run: Run,
-    micro_batch: Callable[[Batch, int], Tensor],
+    micro_batch: Callable[[MicroBatch, int], Tensor],
     update: Callable[[float], object],
     share: float,
 ) -> tuple[list[float], float]:
@@ -108,7 +108,7 @@ def train_ours(gate: Gate, run: Run) -> tuple[list[float], float]:
         rows=gate.rows, accumulation=accumulation,
     )  # fmt: skip
 
-    def micro_batch(batch: Batch, predictions: int) -> Tensor:
+    def micro_batch(batch: MicroBatch, predictions: int) -> Tensor:
         scored = engine(model_inputs(batch, device, mask_id))
         engine.backward(scored["mlm_loss"], predictions)
         return scored["mlm_loss"].detach()
@@ -129,7 +129,7 @@ def train_theirs(gate: Gate, run: Run) -> tuple[list[float], float]:
     model.to(gate.device)
     optimizer = adamw(model, run)
 
-    def micro_batch(batch: Batch, predictions: int) -> Tensor:
+    def micro_batch(batch: MicroBatch, predictions: int) -> Tensor:
         batch = batch.to(gate.device)
         labels = torch.full_like(batch.input_ids, -100)
         used = batch.predictions

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.text.documents import Counts, read_batches
+from pipeline.data.text.documents import DocumentCounts, read_batches
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 
@@ -32,7 +32,7 @@ def real_documents() -> list[bytes]:
     sources = sources or corpus_sources("sample", [])[1]
     documents = []
     for task in cut_tasks(sources, 1 << 23):
-        for batch in read_batches(task.pieces, 0, Counts()):
+        for batch in read_batches(task.pieces, 0, DocumentCounts()):
             bounds = batch.offsets.tolist()
             documents += [batch.buffer[a : b - 1].tobytes() for a, b in itertools.pairwise(bounds)]
     return documents

@@ -19,7 +19,7 @@ from torch import Tensor
 from model.hugging_face import Model
 from model.objectives import Inputs, Sums
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.micro_batch import Batch
+from pipeline.loading.micro_batch import MicroBatch
 from pipeline.training.validation.evaluate import evaluate, validation_loader
 from tests.pipeline.conftest import launch, torchrun
 
@@ -88,14 +88,14 @@ def unigram_loss(shards: Path) -> float:
     return float(losses[labels].mean())
 
 
-def text(batch: Batch) -> np.ndarray:
+def text(batch: MicroBatch) -> np.ndarray:
     """The original ids of all rows, edges included."""
     ids_BS = batch.input_ids.clone()
     ids_BS.view(-1)[batch.positions[: batch.predictions]] = batch.labels[: batch.predictions]
     return ids_BS.numpy().ravel()
 
 
-def at_mask(batch: Batch, mask_id: int) -> np.ndarray:
+def at_mask(batch: MicroBatch, mask_id: int) -> np.ndarray:
     """The original ids where [MASK] is shown."""
     used = slice(batch.predictions)
     shown_K = batch.input_ids.view(-1)[batch.positions[used]] == mask_id

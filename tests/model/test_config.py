@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from model.config import EncoderConfig
-from pipeline.config.run import Encoder
+from pipeline.config.run import EncoderSettings
 from pipeline.recipes.roberta import roberta_base
 from pipeline.training.planning.plan import encoder_config
 from tests.model.conftest import TOY
@@ -15,7 +15,9 @@ from tests.model.conftest import TOY
 
 def test_has_the_fields_of_a_run_and_the_vocabulary() -> None:
     ours = {field.name: field.type for field in fields(EncoderConfig)}
-    assert ours == {"vocab_size": "int"} | {field.name: field.type for field in fields(Encoder)}
+    assert ours == {"vocab_size": "int"} | {
+        field.name: field.type for field in fields(EncoderSettings)
+    }
     run = roberta_base()
     config = encoder_config(run)
     assert (config.width, config.embedding_width, config.vocab_size) == (768, 768, 50_265)

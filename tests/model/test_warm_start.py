@@ -16,7 +16,7 @@ from model.families import their_config
 from model.hugging_face import to_hugging_face
 from model.objectives import MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
-from model.warm_start import Rows, differences, take_over
+from model.warm_start import EmbeddingRows, differences, take_over
 from tests.model.conftest import TOY
 
 BERT = replace(TOY, position_offset=0, segment_types=2, layer_norm_eps=1e-12)
@@ -35,7 +35,9 @@ def theirs_of(config: EncoderConfig, kind: Any, pairs: bool = False) -> Any:
     return theirs
 
 
-def taken(theirs: Any, model: Any, rows: Rows | None = None) -> tuple[list[str], list[str]]:
+def taken(
+    theirs: Any, model: Any, rows: EmbeddingRows | None = None
+) -> tuple[list[str], list[str]]:
     found = theirs.state_dict(), theirs.config.to_dict()
     assert not differences(model, found[1])
     return take_over(model, found, None, rows)
@@ -132,7 +134,7 @@ def test_rows_of_tokens_that_both_have_are_copied() -> None:
     expected_words, expected_bias = words.detach().clone(), bias.detach().clone()
     expected_words[ours] = theirs.bert.embeddings.word_embeddings.weight.detach()[theirs_ids]
     expected_bias[ours] = theirs.cls.predictions.bias.detach()[theirs_ids]
-    taken(theirs, model, Rows(ours, theirs_ids))
+    taken(theirs, model, EmbeddingRows(ours, theirs_ids))
     assert torch.equal(words, expected_words) and torch.equal(bias, expected_bias)
 
 

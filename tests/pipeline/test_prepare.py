@@ -32,8 +32,8 @@ from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.shards.verify import verify_files, verify_shard
-from pipeline.data.text.documents import Counts, read_batches
-from pipeline.data.tokenizers.encoder import Encoder
+from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -132,7 +132,7 @@ def test_every_document_is_recovered(prepared: Path, tiny_vocabulary: Vocabulary
     """Decoding the rows gives back the cleaned text of every document, byte for byte."""
     _, sources = corpus_sources("sample", [])
     expected = {}
-    counts = Counts()
+    counts = DocumentCounts()
     for task in cut_tasks(sources, 1 << 23):
         for batch in read_batches(task.pieces, 0, counts):
             for index, name in enumerate(batch.ids):
@@ -503,10 +503,10 @@ def test_a_mismatch_is_remembered_over_a_restart(
     text = "".join(json.dumps({"text": f"Text {i}. " * 20}) + "\n" for i in range(40))
     path.write_bytes(gzip.compress(text.encode()))
     arguments = ["--corpus", path, "--workers", 1]
-    encode = Encoder.encode
+    encode = TextEncoder.encode
     calls = {"fast": 0, "slow": 0}
 
-    def failing(self: Encoder, *given: Any) -> Any:
+    def failing(self: TextEncoder, *given: Any) -> Any:
         calls["fast" if self.fast else "slow"] += 1
         if self.fast and calls["fast"] == 4:
             raise EngineMismatch("made up")
@@ -515,10 +515,10 @@ def test_a_mismatch_is_remembered_over_a_restart(
         return encode(self, *given)
 
     # the probe of a new Encoder is a call too; here the first one
-    monkeypatch.setattr(Encoder, "encode", failing)
+    monkeypatch.setattr(TextEncoder, "encode", failing)
     with pytest.raises(InterruptedError):
         run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
-    monkeypatch.setattr(Encoder, "encode", encode)
+    monkeypatch.setattr(TextEncoder, "encode", encode)
     out = run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
     assert "gigatoken differed from tokenizers" in out and "made up" in out
     manifest = read_manifest(tmp_path / "out")

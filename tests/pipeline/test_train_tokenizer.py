@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer import sample_texts
-from pipeline.data.text.documents import Counts
+from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.folders import read_vocabulary
 
 
@@ -28,12 +28,12 @@ def test_the_command(tmp_path: Path, command: Callable[..., object]) -> None:
 
 def test_the_sample_has_its_size_and_comes_from_everywhere() -> None:
     _, sources = corpus_sources("sample", [])
-    counts = Counts()
+    counts = DocumentCounts()
     texts = list(sample_texts(sources, 500_000, counts))
     assert counts.documents == len(texts)
     longest = max(len(text.encode()) for text in texts)
     assert 500_000 <= counts.bytes <= 500_000 + 5 * longest
-    assert texts == list(sample_texts(sources, 500_000, Counts()))
+    assert texts == list(sample_texts(sources, 500_000, DocumentCounts()))
 
 
 def test_text_without_documents(tmp_path: Path, command: Callable[..., object]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.config.run import Data
+from pipeline.config.run import DataSettings
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, Hub
 from pipeline.data.corpora.groups import member_inputs, require_members, require_size
 from pipeline.data.corpora.hub import fetch, fetched_directory, is_fetched
@@ -17,11 +17,11 @@ from pipeline.data.corpora.suitability import require_fit_of_hub
 from pipeline.errors import ConfigError
 
 
-def obtained(
+def download_missing(
     corpus: str,
     inputs: list[str],
     downloads: Path,
-    data: Data,
+    data: DataSettings,
     *,
     revision: str = "",
     allow_short: bool = False,
@@ -55,7 +55,12 @@ def _check(corpus: str, inputs: list[str], revision: str, fetching: bool) -> Non
 
 
 def _group(
-    corpus: str, inputs: list[str], downloads: Path, data: Data, allow_short: bool, fetching: bool
+    corpus: str,
+    inputs: list[str],
+    downloads: Path,
+    data: DataSettings,
+    allow_short: bool,
+    fetching: bool,
 ) -> list[str]:
     files = member_inputs(corpus, GROUPS[corpus], inputs)
     hubs = {

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.config.run import Data
+from pipeline.config.run import DataSettings
 from pipeline.data.corpora.catalogue import CORPORA, Hub
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import Record, Source
@@ -28,7 +28,7 @@ _SENTENCE_CHARACTERS = 300
 _FIRST_BYTES = 1 << 20
 
 
-def require_fit(sources: list[Source], data: Data) -> None:
+def require_fit(sources: list[Source], data: DataSettings) -> None:
     """ConfigError for a named corpus that this recipe's vocabulary or format cannot use."""
     looked_at: set[str] = set()
     for source in sources:
@@ -45,7 +45,7 @@ def require_fit(sources: list[Source], data: Data) -> None:
             raise ConfigError(_why_not(source.corpus, source.path, data, "sentences"))
 
 
-def require_fit_of_hub(corpus: str, hub: Hub, data: Data) -> None:
+def require_fit_of_hub(corpus: str, hub: Hub, data: DataSettings) -> None:
     """The same for a copy on the Hub, before it is fetched."""
     if hub.lower_cased and not data.lower_case:
         raise ConfigError(_why_not(corpus, f"{hub.id} on the Hub", data, "lower-cased"))
@@ -71,7 +71,7 @@ def holds_sentences(texts: Iterator[str]) -> bool:
     return len(lengths) >= SENTENCES // 2 and statistics.median(lengths) < _SENTENCE_CHARACTERS
 
 
-def _why_not(corpus: str, where: str, data: Data, what: str) -> str:
+def _why_not(corpus: str, where: str, data: DataSettings, what: str) -> str:
     advice = f"give another copy (--corpus {corpus} --explain: which there are)"
     if what == "lower-cased":
         return (

@@ -121,7 +121,7 @@ class Extractor:
                 _write(task.source, task.mark, temporary)
 
 
-def extracted(
+def extract(
     sources: list[Source], directory: Path, team: Team, part: int = 1, *, in_log: bool = False
 ) -> list[Source]:
     """The same sources, the slow ones as their Parquet files under `directory`, made if need be.

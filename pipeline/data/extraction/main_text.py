@@ -117,7 +117,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _TextBlock:
     text: str
     kind: str
     """prose, link, doubt or heading; wall: a line around texts that only stubs have."""
@@ -150,7 +150,7 @@ def is_enough(text: str) -> bool:
     return _size(text) >= LEAST_TEXT
 
 
-def _as_page(blocks: list[_Block], title: str, language: str) -> Page:
+def _as_page(blocks: list[_TextBlock], title: str, language: str) -> Page:
     kept = _main([block for block in blocks if block.kind != "wall"])
     text = "\n\n".join(block.text for block in kept)
     is_walled = any(block.kind == "wall" for block in blocks)
@@ -158,7 +158,7 @@ def _as_page(blocks: list[_Block], title: str, language: str) -> Page:
     return Page(title, language, "" if dropped else text, dropped)
 
 
-def _block(line: str) -> _Block | None:
+def _block(line: str) -> _TextBlock | None:
     """What a line of resiliparse's HTML says; None if nothing."""
     text = _spaced(html.unescape(_TAG.sub("", line)))
     linked = sum(len(_TAG.sub("", link)) for link in _LINKS.findall(line)) if "<a" in line else 0
@@ -166,22 +166,22 @@ def _block(line: str) -> _Block | None:
     return _judged(text, linked, int(heading[1]) if heading else 0)
 
 
-def _judged(text: str, linked: int, level: int = 0) -> _Block | None:
+def _judged(text: str, linked: int, level: int = 0) -> _TextBlock | None:
     if not _WORD.search(text):
         return None
     if len(text) <= 80 and FURNITURE.fullmatch(text):
-        return _Block(text, "wall", 0) if STUB.search(text) else None
+        return _TextBlock(text, "wall", 0) if STUB.search(text) else None
     if level:
-        return _Block(text, "heading", level)
+        return _TextBlock(text, "heading", level)
     if linked >= LINK_SHARE * len(text):
-        return _Block(text, "link", 0)
+        return _TextBlock(text, "link", 0)
     size = _size(text) - linked
     is_prose = linked <= len(text) / 2 and (
         (size >= PROSE_LENGTH and _SENTENCE.search(text))
         or (size >= SENTENCE_LENGTH and text.endswith(_ENDS))
         or size >= LONG  # Thai, for one, has no full stops
     )
-    return _Block(text, "prose" if is_prose else "doubt", 0)
+    return _TextBlock(text, "prose" if is_prose else "doubt", 0)
 
 
 def _spaced(text: str) -> str:
@@ -193,14 +193,14 @@ def _size(text: str) -> int:
     return len(text) + 2 * len(_DENSE.findall(text))
 
 
-def _main(blocks: list[_Block]) -> list[_Block]:
+def _main(blocks: list[_TextBlock]) -> list[_TextBlock]:
     """The blocks that are main text."""
     blocks = _from_headline(_without_lists_of_links(_without_refrains(blocks)))
     prose = [number for number, block in enumerate(blocks) if block.kind == "prose"]
     if not prose:
         return []
     headings = [number for number in range(prose[0]) if blocks[number].kind == "heading"]
-    kept: list[_Block] = []
+    kept: list[_TextBlock] = []
     # Backwards, so that what stays below a heading is known.
     for block in reversed(blocks[min([prose[0], *headings]) : prose[-1] + 1]):
         if block.kind == "heading" and (not kept or 0 < kept[-1].level <= block.level):
@@ -209,15 +209,15 @@ def _main(blocks: list[_Block]) -> list[_Block]:
     return kept[::-1]
 
 
-def _without_refrains(blocks: list[_Block]) -> list[_Block]:
+def _without_refrains(blocks: list[_TextBlock]) -> list[_TextBlock]:
     """Without what a page says three times and is no prose: names of photographers, buttons."""
     times = Counter(block.text for block in blocks)
     return [block for block in blocks if block.kind == "prose" or times[block.text] < REFRAIN]
 
 
-def _without_lists_of_links(blocks: list[_Block]) -> list[_Block]:
+def _without_lists_of_links(blocks: list[_TextBlock]) -> list[_TextBlock]:
     """Without links, and what stands among as many of them, and the heading above."""
-    kept: list[_Block] = []
+    kept: list[_TextBlock] = []
     for kind, run in itertools.groupby(blocks, lambda block: block.kind in ("link", "doubt")):
         found = list(run)
         others = [block for block in found if block.kind != "link"]
@@ -229,7 +229,7 @@ def _without_lists_of_links(blocks: list[_Block]) -> list[_Block]:
     return kept
 
 
-def _from_headline(blocks: list[_Block]) -> list[_Block]:
+def _from_headline(blocks: list[_TextBlock]) -> list[_TextBlock]:
     """From the only first-level heading on, if nearly all prose is below it."""
     headlines = [number for number, block in enumerate(blocks) if block.level == 1]
     if len(headlines) != 1:
@@ -238,11 +238,11 @@ def _from_headline(blocks: list[_Block]) -> list[_Block]:
     return below if _prose(below) >= 0.75 * _prose(blocks) > 0 else blocks
 
 
-def _prose(blocks: list[_Block]) -> int:
+def _prose(blocks: list[_TextBlock]) -> int:
     return sum(len(block.text) for block in blocks if block.kind == "prose")
 
 
-def _why_not(kept: list[_Block], text: str, is_walled: bool) -> str:
+def _why_not(kept: list[_TextBlock], text: str, is_walled: bool) -> str:
     if not kept:
         return "no main text"
     if len(text) <= STUB_LENGTH and (is_walled or STUB.search(text)):

@@ -42,7 +42,7 @@ def read_tar(source: Source) -> Iterator[Extract | BadRecord]:
 
     An id is the path of a file through the archives: urlsf_subset00-1_data.xz/0000001-0ab.txt.
     """
-    stream = _Stream(read_blocks(source.path, source.compression, 0, 0))
+    stream = _ArchiveStream(read_blocks(source.path, source.compression, 0, 0))
     for found in _documents(stream, source, "", source.path, 1):
         if isinstance(found, BadRecord):
             yield found
@@ -67,7 +67,7 @@ class _File:
     dropped: str
 
 
-class _Stream:
+class _ArchiveStream:
     """Blocks as a file."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
@@ -102,7 +102,7 @@ class _Stream:
 class _Member:
     """The content of one member, as a file; EOFError when the archive ends inside it."""
 
-    def __init__(self, stream: _Stream, size: int) -> None:
+    def __init__(self, stream: _ArchiveStream, size: int) -> None:
         self.stream = stream
         self.left = size
 
@@ -121,7 +121,7 @@ class _Member:
 
 
 def _documents(
-    stream: _Stream, source: Source, folder: str, name: str, depth: int
+    stream: _ArchiveStream, source: Source, folder: str, name: str, depth: int
 ) -> Iterator[_File | BadRecord]:
     """Files of an archive; folder: its path in the archives around it, name: for messages."""
     if depth > _DEPTH:
@@ -141,11 +141,11 @@ def _document(
     """A member: its text, or what is in it when it is an archive."""
     name = f"{source.path}: {path}"
     with naming(name):
-        raw = _Stream(member.blocks())
+        raw = _ArchiveStream(member.blocks())
         compression = compression_of(raw.peek(8))
         inner = raw
         if compression:
-            inner = _Stream(decompressed(cast(BinaryIO, raw), compression))
+            inner = _ArchiveStream(decompressed(cast(BinaryIO, raw), compression))
         if is_tar(inner.peek(2 * _BLOCK)):
             yield from _documents(inner, source, f"{path}/", name, depth + 1)
             return
@@ -177,7 +177,7 @@ def _decoded(content: bytes, where: str, path: str) -> _File | BadRecord:
     return _File(path, text, "")
 
 
-def _members(stream: _Stream, name: str) -> Iterator[tuple[tarfile.TarInfo, _Member]]:
+def _members(stream: _ArchiveStream, name: str) -> Iterator[tuple[tarfile.TarInfo, _Member]]:
     """Headers and contents in order; what the caller leaves of a content is passed over."""
     long_name, pax, ended = "", dict[str, str](), False
     while block := _header(stream):
@@ -212,7 +212,7 @@ def _members(stream: _Stream, name: str) -> Iterator[tuple[tarfile.TarInfo, _Mem
         raise EOFError
 
 
-def _header(stream: _Stream) -> bytes:
+def _header(stream: _ArchiveStream) -> bytes:
     """The next header, or zeros; behind zeros it can begin at any byte."""
     block = stream.read(_BLOCK)
     header = block.lstrip(b"\0")

@@ -13,11 +13,11 @@ from pipeline.data.corpora.sources import corpus_sources, describe_input
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.workers import local_team
-from pipeline.data.extraction.extract import extracted
+from pipeline.data.extraction.extract import extract
 from pipeline.data.inspection.document_statistics import Decide, DocumentStatistics, find, keep_all
 from pipeline.data.inspection.html_report import page
 from pipeline.data.inspection.text_report import report
-from pipeline.data.selection.decision_summary import Decided, newest
+from pipeline.data.selection.decision_summary import DecisionSummary, newest
 from pipeline.files import write_whole
 
 _PIECE_BYTES = 8 << 20
@@ -45,7 +45,7 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     print(f"{path}: {about}", flush=True)
     place = data_root() / "documents"
     decided = _decided(arguments, place / "decisions")
-    sources = extracted(sources, place, local_team(cores()))
+    sources = extract(sources, place, local_team(cores()))
     statistics = DocumentStatistics(arguments.samples)
     if decided:
         statistics.wanted |= {end for pair in decided.pairs for end in (pair.left_out, pair.stays)}
@@ -64,12 +64,12 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
         print(f"\n{arguments.html}: the same as a page for a browser")
 
 
-def _decided(arguments: argparse.Namespace, decisions: Path) -> Decided | None:
+def _decided(arguments: argparse.Namespace, decisions: Path) -> DecisionSummary | None:
     if arguments.decisions is None:
         return None
     directory = arguments.decisions or newest(decisions)
     print(f"decisions: {directory}")
-    return Decided.read(Path(directory), arguments.samples)
+    return DecisionSummary.read(Path(directory), arguments.samples)
 
 
 def _add(statistics: DocumentStatistics, source: Source, decide: Decide) -> None:

@@ -14,7 +14,7 @@ from pipeline.data.inspection.text_report import (
     dates_in_words,
     reasons_in_order,
 )
-from pipeline.data.selection.decision_summary import Decided, Pair
+from pipeline.data.selection.decision_summary import DecisionSummary, Pair
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1f24; --soft: #667; --paper: #fff; --line: #dde;
@@ -46,7 +46,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.5 Georgia, se
 
 
 def page(
-    statistics: DocumentStatistics, title: str, about: str, decided: Decided | None = None
+    statistics: DocumentStatistics, title: str, about: str, decided: DecisionSummary | None = None
 ) -> str:
     """The page; about: a line under the title; decided: by the group stage, if to be shown."""
     kept, total = statistics.documents(), max(1, statistics.records())
@@ -126,7 +126,7 @@ def _samples(reason: str, count: int, statistics: DocumentStatistics) -> str:
     )
 
 
-def _copies(decided: Decided, statistics: DocumentStatistics) -> str:
+def _copies(decided: DecisionSummary, statistics: DocumentStatistics) -> str:
     pairs = "".join(_pair(pair, statistics) for pair in decided.pairs)
     return f"<h2>Copies</h2><p>{escape(clusters_in_words(decided))}</p>{pairs}"
 

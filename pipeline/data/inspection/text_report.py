@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Sample
-from pipeline.data.selection.decision_summary import Decided
+from pipeline.data.selection.decision_summary import DecisionSummary
 
 MOST_SITES_SHOWN = 15
 MOST_LANGUAGES_SHOWN = 10
@@ -14,7 +14,9 @@ _EXCERPT = 400
 _BAR = 40
 
 
-def report(statistics: DocumentStatistics, width: int, decided: Decided | None = None) -> list[str]:
+def report(
+    statistics: DocumentStatistics, width: int, decided: DecisionSummary | None = None
+) -> list[str]:
     """Lines of `width` columns; decided: by the group stage, where that is to be shown."""
     return [
         *_counts(statistics),
@@ -90,7 +92,7 @@ def _samples(statistics: DocumentStatistics, width: int) -> list[str]:
     return lines
 
 
-def clusters_in_words(decided: Decided) -> str:
+def clusters_in_words(decided: DecisionSummary) -> str:
     """How many documents are alike, and how large the largest cluster is."""
     if not decided.clusters:
         return f"no two of {decided.documents:,} documents are alike"
@@ -101,7 +103,7 @@ def clusters_in_words(decided: Decided) -> str:
     )
 
 
-def _pairs(decided: Decided, statistics: DocumentStatistics, width: int) -> list[str]:
+def _pairs(decided: DecisionSummary, statistics: DocumentStatistics, width: int) -> list[str]:
     lines = ["", f"copies: {clusters_in_words(decided)}"]
     for pair in decided.pairs:
         for what, document in (("left out", pair.left_out), ("stays", pair.stays)):

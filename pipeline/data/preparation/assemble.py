@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.data.execution.tasks import Task
-from pipeline.data.preparation.worker import Job, part_marker, task_marker
+from pipeline.data.preparation.worker import PrepareJob, part_marker, task_marker
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
@@ -32,7 +32,7 @@ from pipeline.data.shards.manifest import (
     hash_file,
     stored_masks,
 )
-from pipeline.data.text.documents import Counts
+from pipeline.data.text.documents import DocumentCounts
 from pipeline.errors import DataError
 from pipeline.files import sync_directory, whole_file, write_whole
 
@@ -47,7 +47,7 @@ class Part:
     stem: str
     corpus: str
     shards: list[dict[str, Any]]
-    counts: Counts
+    counts: DocumentCounts
 
     def of(self, split: str) -> list[dict[str, Any]]:
         """Its shard of one split, if it has one."""
@@ -66,7 +66,7 @@ def read_parts(directory: Path, tasks: list[Task]) -> list[Part]:
                     marker.name.removesuffix(".json"),
                     content.pop("corpus"),
                     content.pop("shards"),
-                    Counts(**content),
+                    DocumentCounts(**content),
                 )
             )
     return parts
@@ -74,7 +74,7 @@ def read_parts(directory: Path, tasks: list[Task]) -> list[Part]:
 
 def check_bad_records(parts: list[Part], most: float) -> None:
     """DataError when more than the share `most` of all records could not be used."""
-    total = Counts()
+    total = DocumentCounts()
     for part in parts:
         total.add(part.counts)
     bad = sum(total.bad.values())
@@ -106,7 +106,7 @@ def place_train_shards(work: Path, output: Path, parts: list[Part]) -> list[Shar
 
 
 def merge_validation_shards(
-    work: Path, output: Path, parts: list[Part], job: Job, masking: Masking
+    work: Path, output: Path, parts: list[Part], job: PrepareJob, masking: Masking
 ) -> list[Shard]:
     """Put the parts' validation rows together, in order, in shards of one corpus each."""
     merged: list[Shard] = []
@@ -208,7 +208,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
     """Per corpus what the manifest says of it; licences: in the corpora's order."""
     counts: dict[str, Any] = {}
     for corpus, licence in licences.items():
-        total = Counts()
+        total = DocumentCounts()
         mine = [part for part in parts if part.corpus == corpus]
         for part in mine:
             total.add(part.counts)

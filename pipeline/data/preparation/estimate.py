@@ -30,7 +30,7 @@ from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import SPLIT_BYTES, Task, cut_tasks
 from pipeline.data.extraction.extract import FORMATS
 from pipeline.data.preparation.assemble import read_parts
-from pipeline.data.preparation.worker import Job, Worker
+from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
@@ -65,7 +65,7 @@ class Estimate:
         return replace(self, **sums)
 
 
-def estimate(sources: list[Source], job: Job, vocabulary: Vocabulary) -> dict[str, Estimate]:
+def estimate(sources: list[Source], job: PrepareJob, vocabulary: Vocabulary) -> dict[str, Estimate]:
     """An estimate for each corpus; job: its directory does not matter, nothing goes there.
 
     Files of a kind are a sample of their own: a byte of a packed one holds more text.

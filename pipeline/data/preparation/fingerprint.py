@@ -6,7 +6,7 @@ import unicodedata
 from importlib.metadata import version
 from typing import Any
 
-from pipeline.config.run import Data, shard_settings
+from pipeline.config.run import DataSettings, shard_settings
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.read import READING_VERSION
 from pipeline.data.documents.records import Source
@@ -22,7 +22,7 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 
 def shard_identity(
-    data: Data,
+    data: DataSettings,
     sources: list[Source],
     vocabulary: Vocabulary,
     engine: str,
@@ -43,7 +43,7 @@ def shard_identity(
     }
 
 
-def engine_versions(data: Data, engine: str) -> dict[str, Any]:
+def engine_versions(data: DataSettings, engine: str) -> dict[str, Any]:
     """What makes documents, ids, rows and masks; engine: fast or tokenizers."""
     ids = f"tokenizers {version('tokenizers')}"
     return {

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from pipeline.command_line import cores, data_root
-from pipeline.config.run import Data, Run, max_predictions, shard_settings
+from pipeline.config.run import DataSettings, Run, max_predictions, shard_settings
 from pipeline.data.corpora.groups import most_text, require_size
 from pipeline.data.corpora.sources import corpus_sources, describe_cut, describe_input, limit_sites
 from pipeline.data.corpora.suitability import require_fit
@@ -28,7 +28,7 @@ from pipeline.data.preparation.assemble import (
 from pipeline.data.preparation.estimate import describe, estimate
 from pipeline.data.preparation.fingerprint import engine_versions
 from pipeline.data.preparation.tokenizer import ChosenTokenizer, Places, read_existing, sample_texts
-from pipeline.data.preparation.worker import Job, Preparation
+from pipeline.data.preparation.worker import Preparation, PrepareJob
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards.manifest import (
     MANIFEST,
@@ -37,7 +37,7 @@ from pipeline.data.shards.manifest import (
     Manifest,
     read_manifest,
 )
-from pipeline.data.text.documents import Counts
+from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.encoder import fast_engine
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.trainers import train
@@ -46,7 +46,7 @@ from pipeline.files import remove_temporaries
 
 
 def find_sources(
-    arguments: argparse.Namespace, inputs: list[str], data: Data
+    arguments: argparse.Namespace, inputs: list[str], data: DataSettings
 ) -> tuple[str, list[Source]]:
     """The corpus's name and files; an error where these cannot become what was asked for."""
     corpus, sources = corpus_sources(
@@ -94,7 +94,7 @@ def is_complete(output: Path, mark: str) -> bool:
 def assemble(
     output: Path,
     parts: list[Part],
-    job: Job,
+    job: PrepareJob,
     run: Run,
     tokenizer: ChosenTokenizer,
     sources: list[Source],
@@ -161,7 +161,7 @@ def report_result(output: Path, manifest: Manifest, seconds: float) -> None:
 
 
 def print_estimate(
-    arguments: argparse.Namespace, places: Places, sources: list[Source], data: Data
+    arguments: argparse.Namespace, places: Places, sources: list[Source], data: DataSettings
 ) -> None:
     """What --dry-run prints; nothing is written."""
     vocabulary = read_existing(arguments.tokenizer, places, data)
@@ -169,11 +169,11 @@ def print_estimate(
         print("tokenizer: none for this corpus yet; this estimate uses one of a small sample")
         vocabulary = train(
             data.tokenizer,
-            lambda: sample_texts(sources, 1 << 22, Counts()),
+            lambda: sample_texts(sources, 1 << 22, DocumentCounts()),
             data.vocab_size,
             lower_case=data.lower_case,
         )
-    job = Job(
+    job = PrepareJob(
         directory=Path(),
         data=data,
         corpora=tuple(dict.fromkeys(source.corpus for source in sources)),

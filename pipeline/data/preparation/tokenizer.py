@@ -25,14 +25,14 @@ from pathlib import Path
 from tqdm import tqdm
 
 from pipeline.command_line import data_root
-from pipeline.config.run import Data
+from pipeline.config.run import DataSettings
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.catalogue import CORPORA
 from pipeline.data.corpora.sources import SAMPLE, describe_corpus, is_named
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.text.documents import Counts, read_batches
+from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizers.report import report
 from pipeline.data.tokenizers.trainers import train
@@ -68,7 +68,9 @@ class Places:
     """That of these input files until it is published."""
 
     @classmethod
-    def of(cls, corpus: str, inputs: list[str], sources: list[Source], data: Data) -> Places:
+    def of(
+        cls, corpus: str, inputs: list[str], sources: list[Source], data: DataSettings
+    ) -> Places:
         """The places for these input files and this recipe.
 
         corpus, inputs: as `corpora.corpus_sources` takes them; sources: as they are before anything
@@ -93,7 +95,7 @@ class Places:
             unfinished=home / ".unfinished" / f"{kind}.{mark}",
         )
 
-    def existing(self, data: Data) -> Path | None:
+    def existing(self, data: DataSettings) -> Path | None:
         """The first of the folders that exists and that these input files take."""
         for folder in (self.own, self.unfinished):
             if _is_whole(folder):
@@ -132,7 +134,7 @@ class ChosenTokenizer:
     places: Places | None
     """None: it stays where it is."""
 
-    def publish(self, data: Data) -> None:
+    def publish(self, data: DataSettings) -> None:
         """Give an unfinished tokenizer its final folder; the first one becomes the shared one."""
         if self.places is None:
             return
@@ -148,7 +150,7 @@ class ChosenTokenizer:
             sync_directory(target.parent)
             print(f"tokenizer: published as {target}")
 
-    def _target(self, places: Places, data: Data) -> Path | None:
+    def _target(self, places: Places, data: DataSettings) -> Path | None:
         """Where to publish; None if the shared one is the same."""
         if not (places.named and _has_enough_ids(self.vocabulary, data)):
             return places.own
@@ -171,7 +173,7 @@ class ChosenTokenizer:
 
 
 def find_tokenizer(
-    given: Path | None, places: Places, sources: list[Source], data: Data
+    given: Path | None, places: Places, sources: list[Source], data: DataSettings
 ) -> ChosenTokenizer:
     """The tokenizer to prepare with: the one given, one that exists, or one trained now.
 
@@ -196,13 +198,15 @@ def find_tokenizer(
         return ChosenTokenizer(vocabulary, trained_on(places.unfinished), places)
 
 
-def read_existing(given: Path | None, places: Places, data: Data) -> Vocabulary | None:
+def read_existing(given: Path | None, places: Places, data: DataSettings) -> Vocabulary | None:
     """The vocabulary that `find_tokenizer` would use without training; None if it would train."""
     folder = given or places.existing(data)
     return None if folder is None else _read(folder, data, given=given is not None)
 
 
-def _read(folder: Path, data: Data, *, given: bool = False, fresh: bool = False) -> Vocabulary:
+def _read(
+    folder: Path, data: DataSettings, *, given: bool = False, fresh: bool = False
+) -> Vocabulary:
     """The vocabulary of a folder; ConfigError if it does not fit. Describes it unless `fresh`."""
     vocabulary = read_vocabulary(folder)
     _require_fit(folder, vocabulary, data)
@@ -213,11 +217,11 @@ def _read(folder: Path, data: Data, *, given: bool = False, fresh: bool = False)
     return vocabulary
 
 
-def _compare(vocabulary: Vocabulary, data: Data) -> str:
+def _compare(vocabulary: Vocabulary, data: DataSettings) -> str:
     return f"{vocabulary.size:,} of data.vocab_size={data.vocab_size:,} ids"
 
 
-def _advice(vocabulary: Vocabulary, data: Data, given: bool) -> str:
+def _advice(vocabulary: Vocabulary, data: DataSettings, given: bool) -> str:
     """What to do about a vocabulary that is smaller than the recipe's; given: by --tokenizer."""
     if given:
         return f"; --set data.vocab_size={vocabulary.size} makes the model no larger than that"
@@ -239,7 +243,7 @@ def _mention_others(places: Places) -> None:
         )
 
 
-def _require_fit(folder: Path, vocabulary: Vocabulary, data: Data) -> None:
+def _require_fit(folder: Path, vocabulary: Vocabulary, data: DataSettings) -> None:
     """ConfigError unless the vocabulary is of the kind, case and size that the recipe has."""
     found = (vocabulary.kind, vocabulary.lower_case)
     if found != (data.tokenizer, data.lower_case):
@@ -255,14 +259,14 @@ def _require_fit(folder: Path, vocabulary: Vocabulary, data: Data) -> None:
         )
 
 
-def _may_be_shared(folder: Path, data: Data) -> bool:
+def _may_be_shared(folder: Path, data: DataSettings) -> bool:
     """Whether it exists and is of named corpora, with about as many ids as were asked for."""
     corpora = trained_on(folder).partition(":")[0].split(", ")
     named = all(name in CORPORA for name in corpora)
     return named and _is_whole(folder) and _has_enough_ids(read_vocabulary(folder), data)
 
 
-def _has_enough_ids(vocabulary: Vocabulary, data: Data) -> bool:
+def _has_enough_ids(vocabulary: Vocabulary, data: DataSettings) -> bool:
     return vocabulary.size >= ENOUGH_IDS * data.vocab_size
 
 
@@ -289,7 +293,7 @@ def _case(lower_case: bool) -> str:
 
 def train_tokenizer(
     sources: list[Source],
-    data: Data,
+    data: DataSettings,
     directory: Path,
     corpus: str = "the sample",
     sample_bytes: int = SAMPLE_BYTES,
@@ -298,11 +302,11 @@ def train_tokenizer(
 
     corpus: what the sources are, see `corpora.describe_corpus`; kept in the folder.
     """
-    counts = Counts()
+    counts = DocumentCounts()
 
     def texts() -> Iterator[str]:
         nonlocal counts
-        counts = Counts()
+        counts = DocumentCounts()
         return sample_texts(sources, sample_bytes, counts)
 
     vocabulary = train(data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case)
@@ -315,7 +319,7 @@ def train_tokenizer(
         f"tokenizer: trained {vocabulary.kind} with {vocabulary.size:,} tokens on {text} -> "
         f"{directory}"
     )
-    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, Counts())):
+    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
         print(f"tokenizer: {line}")
     if counts.bad:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.bad.items())
@@ -323,7 +327,7 @@ def train_tokenizer(
     return vocabulary
 
 
-def sample_texts(sources: list[Source], sample_bytes: int, counts: Counts) -> Iterator[str]:
+def sample_texts(sources: list[Source], sample_bytes: int, counts: DocumentCounts) -> Iterator[str]:
     """Cleaned documents from the start of every split, `sample_bytes` in all; counts: filled."""
     tasks = cut_tasks(sources)
     total = sum(task.weight for task in tasks)

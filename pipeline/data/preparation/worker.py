@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.config.run import Data
+from pipeline.config.run import DataSettings
 from pipeline.data.execution.tasks import Task
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_tokens, pack
@@ -27,9 +27,9 @@ from pipeline.data.selection.decisions import read_kept
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
 from pipeline.data.shards.manifest import TRAIN, VALIDATION, stored_masks
-from pipeline.data.text.documents import Batch, Counts, add_counts
+from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokenizers.encoder import CHECKED_SHARE, Encoder
+from pipeline.data.tokenizers.encoder import CHECKED_SHARE, TextEncoder
 from pipeline.data.tokenizers.gigatoken_engine import return_memory
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.token_ids import Tokens, join, select
@@ -43,12 +43,12 @@ _MOST_PARTS = 1 << 15  # 1 TB of text in one compressed file
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PrepareJob:
     """What every task of one `prepare` has in common."""
 
     directory: Path
     """Where finished parts go."""
-    data: Data
+    data: DataSettings
     """The recipe's data section."""
     corpora: tuple[str, ...]
     thresholds: dict[str, int]
@@ -72,7 +72,7 @@ class _Side:
     documents: list[list[str]] = field(default_factory=lambda: [[], [], []])
     hashes: list[npt.NDArray[np.uint64]] = field(default_factory=list)
 
-    def add(self, tokens: Tokens, batch: Batch, chosen: npt.NDArray[np.bool_]) -> None:
+    def add(self, tokens: Tokens, batch: DocumentBatch, chosen: npt.NDArray[np.bool_]) -> None:
         if chosen.any():
             self.tokens.append(tokens if chosen.all() else select(tokens, chosen))
             named = (batch.ids, batch.origins, batch.licences)
@@ -85,15 +85,15 @@ class _Side:
 class Worker:
     """One process's tools, kept from task to task: the encoder's cache is worth half its speed."""
 
-    job: Job
+    job: PrepareJob
     vocabulary: Vocabulary
-    encoder: Encoder
+    encoder: TextEncoder
     masking: Masking
 
     @classmethod
-    def create(cls, job: Job, vocabulary: Vocabulary) -> Worker:
+    def create(cls, job: PrepareJob, vocabulary: Vocabulary) -> Worker:
         masking = Masking.of(job.data, vocabulary.special, vocabulary.word_starts)
-        encoder = Encoder.create(vocabulary, fast=job.engine == "fast")
+        encoder = TextEncoder.create(vocabulary, fast=job.engine == "fast")
         return cls(job, vocabulary, encoder, masking)
 
     def do(self, task: Task) -> None:
@@ -111,10 +111,13 @@ class Worker:
                 for path in directory.glob(f"part-{task.number:06d}-*.json"):
                     path.unlink()
                 write_whole(distrust, f"{task.pieces[0].source.name}: {error}".encode())
-        self._do(task, Encoder.create(self.vocabulary, fast=False))
+        self._do(task, TextEncoder.create(self.vocabulary, fast=False))
 
-    def _do(self, task: Task, encoder: Encoder) -> None:
-        counts, read = Counts(), Counts()  # of a part; of what was read since the last batch
+    def _do(self, task: Task, encoder: TextEncoder) -> None:
+        counts, read = (
+            DocumentCounts(),
+            DocumentCounts(),
+        )  # of a part; of what was read since the last batch
         sides = (_Side(), _Side())
         part = 0
         for batch in read_kept(task.pieces, task.decisions, self.job.data.seed, read):
@@ -125,18 +128,18 @@ class Worker:
             counts.bytes += int(batch.offsets[-1]) - len(batch.ids)
             if counts.bytes >= self.job.split_bytes:
                 self._finish(task, part, counts, sides)
-                counts, sides, part = Counts(), (_Side(), _Side()), part + 1
+                counts, sides, part = DocumentCounts(), (_Side(), _Side()), part + 1
         counts.take(read)
         self._finish(task, part, counts, sides)
         write_whole(task_marker(self.job.directory, task.number), json.dumps(part + 1).encode())
 
     def _encode(
         self,
-        batch: Batch,
-        encoder: Encoder,
+        batch: DocumentBatch,
+        encoder: TextEncoder,
         threshold: int,
         sides: tuple[_Side, _Side],
-        counts: Counts,
+        counts: DocumentCounts,
     ) -> None:
         checked = (batch.hashes >> np.uint64(20)) % np.uint64(CHECKED_SHARE) == 0
         sentences = sentence_starts(batch.buffer, batch.offsets)
@@ -149,7 +152,9 @@ class Worker:
         sides[0].add(tokens, batch, filled & ~validation)
         sides[1].add(tokens, batch, filled & validation)
 
-    def _finish(self, task: Task, part: int, counts: Counts, sides: tuple[_Side, _Side]) -> None:
+    def _finish(
+        self, task: Task, part: int, counts: DocumentCounts, sides: tuple[_Side, _Side]
+    ) -> None:
         """Pack, mask and write one part; its marker last."""
         if part >= _MOST_PARTS:
             raise DataError(
@@ -224,7 +229,7 @@ class Worker:
 class Preparation:
     """Documents to parts of shards: the job, and the vocabulary that every worker needs."""
 
-    job: Job
+    job: PrepareJob
     vocabulary: Vocabulary
 
     @property

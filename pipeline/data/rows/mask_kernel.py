@@ -21,7 +21,7 @@ TOKENS, NGRAMS, SPANS = range(3)
 """Ways to choose positions."""
 
 
-class Law(NamedTuple):
+class MaskLaw(NamedTuple):
     """A scheme's numbers as integers, for compiled code."""
 
     choice: int

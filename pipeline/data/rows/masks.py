@@ -48,11 +48,11 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from pipeline.config.run import Data
+from pipeline.config.run import DataSettings
 from pipeline.config.settings import parts_per_million
 from pipeline.data.kernels.bits import GOLDEN, mix
 from pipeline.data.rows import mask_positions
-from pipeline.data.rows.mask_kernel import NGRAMS, SPANS, TOKENS, Law, draw
+from pipeline.data.rows.mask_kernel import NGRAMS, SPANS, TOKENS, MaskLaw, draw
 from pipeline.data.rows.mask_positions import Flags, Memory, Text, Words
 from pipeline.data.tokenizers.token_ids import Ids
 
@@ -120,7 +120,7 @@ class Masking:
 
     @classmethod
     def of(
-        cls, data: Data, special: npt.NDArray[np.bool_], word_starts: npt.NDArray[np.bool_]
+        cls, data: DataSettings, special: npt.NDArray[np.bool_], word_starts: npt.NDArray[np.bool_]
     ) -> Masking:
         """As a recipe's data section says; the flags are the vocabulary's."""
         return cls(
@@ -221,7 +221,7 @@ class Masking:
             yield replace(masks, swapped=_toss(keys, np.uint64(duplicate))) if self.swaps else masks
 
     @cached_property
-    def _tables(self) -> tuple[Flags, Law]:
+    def _tables(self) -> tuple[Flags, MaskLaw]:
         """What compiled code asks of ids, and what it draws by."""
         ordinary = np.flatnonzero(~self.special)
         first, last = (int(ordinary[0]), int(ordinary[-1])) if len(ordinary) else (1, 0)
@@ -230,7 +230,7 @@ class Masking:
         flags = Flags(self.special, self.word_starts, np.uint32(first), np.uint32(last))
         shares = np.cumsum(self.lengths or (1.0,))
         mask_threshold = round(self.mask_share * 65536)
-        law = Law(
+        law = MaskLaw(
             choice=_CHOICE[self.scheme],
             sixteenths=parts_per_million(self.rate) * 16 // 1_000_000,
             thresholds=np.round(shares / shares[-1] * 2.0**32).astype(np.uint64),
@@ -257,7 +257,7 @@ def stream_keys(
     return _mix_all(sequences.astype(np.uint64) ^ root)
 
 
-def _word_lengths(data: Data) -> tuple[float, ...]:
+def _word_lengths(data: DataSettings) -> tuple[float, ...]:
     """`Masking.lengths` of a recipe's data section."""
     if data.masking == "ngram":
         likely = [1 / count for count in range(1, data.masks.max_ngram + 1)]
@@ -272,7 +272,7 @@ def _draw_masks(
     memory: Memory,
     text: Text,
     words: Words,
-    law: Law,
+    law: MaskLaw,
     keys: npt.NDArray[np.uint64],
     duplicate: int,
 ) -> Masks:

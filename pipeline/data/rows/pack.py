@@ -7,7 +7,7 @@ import numpy.typing as npt
 import xxhash
 
 from pipeline.config.formats import PAIR_FORMATS, SEGMENT_FIELDS, SEPARATORS
-from pipeline.config.run import Data
+from pipeline.config.run import DataSettings
 from pipeline.data.rows.segment_rows import (
     IN_ORDER,
     NEXT,
@@ -15,7 +15,7 @@ from pipeline.data.rows.segment_rows import (
     ORDER,
     PAIRS_VERSION,
     RANDOM_NEXT,
-    Law,
+    SegmentLaw,
     pack_pairs,
     share_of_draws,
 )
@@ -26,13 +26,13 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 _LABELS = {"none": NO_LABEL, "next": NEXT, "order": ORDER}
 
 
-def packing_version(data: Data) -> int:
+def packing_version(data: DataSettings) -> int:
     """Goes into the fingerprint: the same version makes the same rows for ever."""
     return PAIRS_VERSION if data.format in SEGMENT_FIELDS else PACKING_VERSION
 
 
 def pack(
-    data: Data, tokens: Tokens, vocabulary: Vocabulary, corpus: str, base: int, draws: int
+    data: DataSettings, tokens: Tokens, vocabulary: Vocabulary, corpus: str, base: int, draws: int
 ) -> Rows:
     """Rows of the documents of one split of one part, `draws` times over where rows are drawn.
 
@@ -48,7 +48,7 @@ def pack(
     return _chain([pack_pairs(tokens, words, frame, law, key) for key in keys])
 
 
-def count_tokens(data: Data, tokens: Tokens, rows: Rows, draws: int) -> dict[str, int]:
+def count_tokens(data: DataSettings, tokens: Tokens, rows: Rows, draws: int) -> dict[str, int]:
     """What the manifest says of packing: text tokens, and rows by what their segments are.
 
     text_tokens: of the documents; repeated_tokens: those shown once more, in other draws or as a
@@ -79,9 +79,9 @@ def count_tokens(data: Data, tokens: Tokens, rows: Rows, draws: int) -> dict[str
     return counts
 
 
-def _law(data: Data, frame: Frame) -> Law:
+def _law(data: DataSettings, frame: Frame) -> SegmentLaw:
     paired, segments = data.format in PAIR_FORMATS, data.segments
-    return Law(
+    return SegmentLaw(
         sentences=data.format == "sentence_pair",
         room=data.sequence_length - 2 - (frame.separators if paired else 0),
         label=_LABELS[segments.label],

@@ -57,7 +57,7 @@ IN_ORDER, RANDOM_NEXT, UNLABELLED = 0, 1, -1
 _HALF = 1 << 31
 
 
-class Law(NamedTuple):
+class SegmentLaw(NamedTuple):
     """What `plan` goes by, for compiled code."""
 
     sentences: bool
@@ -73,12 +73,16 @@ class Law(NamedTuple):
 
 
 def share_of_draws(share: float) -> int:
-    """The 32-bit draws that a probability stands for, as `Law` has it."""
+    """The 32-bit draws that a probability stands for, as `SegmentLaw` has it."""
     return round(share * 2**32)
 
 
 def pack_pairs(
-    tokens: Tokens, word_starts: npt.NDArray[np.bool_], frame: Frame, law: Law, key: np.uint64
+    tokens: Tokens,
+    word_starts: npt.NDArray[np.bool_],
+    frame: Frame,
+    law: SegmentLaw,
+    key: np.uint64,
 ) -> Rows:
     """Rows of `tokens`; word_starts: [vocabulary] ids that begin a word; key: of the draws."""
     spans, labels, first_row = _plan(tokens, word_starts, law, key)
@@ -106,7 +110,7 @@ def pack_pairs(
 
 
 def _plan(
-    tokens: Tokens, word_starts: npt.NDArray[np.bool_], law: Law, key: np.uint64
+    tokens: Tokens, word_starts: npt.NDArray[np.bool_], law: SegmentLaw, key: np.uint64
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8], npt.NDArray[np.int64]]:
     """[rows, 4] where A and B begin and end in the ids, [rows] labels, [documents] first rows."""
     piece = law.room // 2 if law.sentences else law.room

@@ -31,7 +31,7 @@ class Pair:
 
 
 @dataclass(slots=True)
-class Decided:
+class DecisionSummary:
     """The decisions of one directory."""
 
     documents: int
@@ -47,7 +47,7 @@ class Decided:
     """Some of those that are left out for another one, always the same."""
 
     @classmethod
-    def read(cls, directory: Path, pairs: int) -> Decided:
+    def read(cls, directory: Path, pairs: int) -> DecisionSummary:
         """All decisions of a directory; DataError when it has none, or others than ours."""
         paths = sorted(directory.glob("*.parquet"))
         if not paths:
@@ -74,7 +74,7 @@ class Decided:
         return Counter(dict(zip(self.reasons, counts)))
 
 
-def _read(paths: list[Path], pairs: int) -> Decided:
+def _read(paths: list[Path], pairs: int) -> DecisionSummary:
     reasons: dict[str, int] = {}
     hashes, codes = [np.empty(0, np.uint64)], [np.empty(0, np.uint8)]
     sizes: list[npt.NDArray[np.uint32]] = []
@@ -102,7 +102,7 @@ def _read(paths: list[Path], pairs: int) -> Decided:
     order = np.argsort(merged := np.concatenate(hashes))
     of_each = np.bincount(np.concatenate(sizes)) if sizes else np.empty(0, np.int64)
     counted = np.unique(of_each[of_each > 1], return_counts=True)
-    return Decided(
+    return DecisionSummary(
         documents=number,
         reasons=list(reasons),
         hashes=merged[order],

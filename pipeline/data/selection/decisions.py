@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.data.documents.records import Piece
-from pipeline.data.text.documents import Batch, Counts, read_batches
+from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
 from pipeline.errors import DataError
 
 SCHEMA = pa.schema(
@@ -78,8 +78,8 @@ def _stale(path: Path) -> DataError:
 
 
 def read_kept(
-    pieces: tuple[Piece, ...], decisions: Path | None, seed: int, counts: Counts
-) -> Iterator[Batch]:
+    pieces: tuple[Piece, ...], decisions: Path | None, seed: int, counts: DocumentCounts
+) -> Iterator[DocumentBatch]:
     """`read_batches` without what the group stage left out, which is counted, too.
 
     decisions: about the documents of just these pieces; None: all of them stay.

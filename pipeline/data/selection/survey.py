@@ -20,7 +20,7 @@ from pipeline.data.selection.clusters import EXACT, Likeness
 from pipeline.data.selection.contamination import RUN_WORDS, Evaluation
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import Words, have_run, signatures, word_hashes
-from pipeline.data.text.documents import Batch, Counts, read_batches
+from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
 from pipeline.files import only_once
 
 SURVEY_VERSION = 1
@@ -94,7 +94,7 @@ class Surveyor:
                 return
             packed = {"compression": {"id": "zstd", "dropped": "zstd"}}
             with pq.ParquetWriter(temporary, self._schema(), **packed) as writer:
-                for batch in read_batches(task.task.pieces, 0, Counts()):
+                for batch in read_batches(task.task.pieces, 0, DocumentCounts()):
                     writer.write_table(self._table(batch))
 
     def _schema(self) -> pa.Schema:
@@ -103,7 +103,7 @@ class Surveyor:
             fields.append(pa.field("signature", pa.binary(8 * self.rules.likeness.words)))
         return pa.schema(fields)
 
-    def _table(self, batch: Batch) -> pa.Table:
+    def _table(self, batch: DocumentBatch) -> pa.Table:
         columns = [pa.array(batch.ids), pa.array(self._reasons(batch), pa.string())]
         if self.rules.likeness:
             sign = word_hashes if self.rules.likeness == EXACT else signatures
@@ -112,7 +112,7 @@ class Surveyor:
             columns.append(pa.Array.from_buffers(kind, len(made), [None, pa.py_buffer(made)]))
         return pa.table(columns, schema=self._schema())
 
-    def _reasons(self, batch: Batch) -> list[str | None]:
+    def _reasons(self, batch: DocumentBatch) -> list[str | None]:
         """Of each document the first that holds, filters before contamination."""
         reasons: npt.NDArray[np.object_] = np.full(len(batch.ids), None)
         for reason, held in self.rules.filters.reasons(batch.buffer, batch.offsets):

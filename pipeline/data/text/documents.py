@@ -20,7 +20,7 @@ _RECORD_BYTES = 256  # what a record costs beside its text, about
 
 
 @dataclass(slots=True)
-class Counts:
+class DocumentCounts:
     """What became of the input; added up over parts."""
 
     documents: int = 0
@@ -43,7 +43,7 @@ class Counts:
         self.bad[record.reason] = self.bad.get(record.reason, 0) + 1
         self.bad_example = self.bad_example or f"{record.where}: {record.reason}"
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: DocumentCounts) -> None:
         self.documents += other.documents
         self.bytes += other.bytes
         self.left_out += other.left_out
@@ -53,7 +53,7 @@ class Counts:
         add_counts(self.packed, other.packed)
         self.bad_example = self.bad_example or other.bad_example
 
-    def take(self, other: Counts) -> None:
+    def take(self, other: DocumentCounts) -> None:
         """Add what the other has counted, which begins anew."""
         self.add(other)
         other.documents = other.bytes = other.left_out = 0
@@ -68,7 +68,7 @@ def add_counts(mine: dict[str, int], theirs: dict[str, int]) -> None:
 
 
 @dataclass(slots=True)
-class Batch:
+class DocumentBatch:
     """Cleaned documents of one part, with what the files say of them."""
 
     ids: list[str]
@@ -78,12 +78,12 @@ class Batch:
     offsets: npt.NDArray[np.int64]
     hashes: npt.NDArray[np.uint64]
 
-    def only(self, chosen: npt.NDArray[np.bool_]) -> Batch:
+    def only(self, chosen: npt.NDArray[np.bool_]) -> DocumentBatch:
         """Some of the documents."""
         if chosen.all():
             return self
         kept, sizes = np.flatnonzero(chosen), np.diff(self.offsets)
-        return Batch(
+        return DocumentBatch(
             [self.ids[index] for index in kept],
             [self.origins[index] for index in kept],
             [self.licences[index] for index in kept],
@@ -93,7 +93,9 @@ class Batch:
         )
 
 
-def read_batches(pieces: tuple[Piece, ...], seed: int, counts: Counts) -> Iterator[Batch]:
+def read_batches(
+    pieces: tuple[Piece, ...], seed: int, counts: DocumentCounts
+) -> Iterator[DocumentBatch]:
     """Non-empty cleaned documents of `pieces` in order; what is dropped is counted in `counts`."""
     records: list[Record] = []
     licences: list[str] = []
@@ -117,8 +119,8 @@ def read_batches(pieces: tuple[Piece, ...], seed: int, counts: Counts) -> Iterat
 
 
 def _batch(
-    records: list[Record], licences: list[str], seed: int, counts: Counts
-) -> Iterator[Batch]:
+    records: list[Record], licences: list[str], seed: int, counts: DocumentCounts
+) -> Iterator[DocumentBatch]:
     text = clean([record.text for record in records])
     filled = np.diff(text.offsets) > 1  # an empty document is its NUL byte alone
     for _ in range(len(records) - int(filled.sum())):
@@ -129,6 +131,6 @@ def _batch(
     bounds = itertools.pairwise(text.offsets.tolist())
     hashes = [xxhash.xxh3_64_intdigest(view[start : stop - 1], seed) for start, stop in bounds]
     ids, origins = [record.id for record in records], [record.origin for record in records]
-    yield Batch(
+    yield DocumentBatch(
         ids, origins, licences, text.buffer, text.offsets, np.array(hashes, np.uint64)
     ).only(filled)

@@ -42,11 +42,11 @@ class Engine(Protocol):
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
     ) -> tuple[Tokens, npt.NDArray[np.bool_]]:
-        """As `Encoder.encode`; also says which documents `tokenizers` shall encode."""
+        """As `TextEncoder.encode`; also says which documents `tokenizers` shall encode."""
 
 
 @dataclass(slots=True)
-class Encoder:
+class TextEncoder:
     """Both engines for one vocabulary; keep it, because a fast one learns words as it goes."""
 
     vocabulary: Vocabulary
@@ -55,7 +55,7 @@ class Encoder:
     """None: everything is encoded by `tokenizers`."""
 
     @classmethod
-    def create(cls, vocabulary: Vocabulary, *, fast: bool = True) -> Encoder:
+    def create(cls, vocabulary: Vocabulary, *, fast: bool = True) -> TextEncoder:
         """Raises DataError if the engines differ, or lose text, on the start-up probe."""
         encoder = cls(vocabulary, Reference(vocabulary), None)
         if fast:

@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class CountedWords:
     """Distinct words one after the other, as code points."""
 
     codes: npt.NDArray[np.uint32]
@@ -45,7 +45,7 @@ class Words:
 
 @dataclass(slots=True)
 class _Pieces:
-    """Candidates: where each is spelt in `Words.codes`, and its log probability."""
+    """Candidates: where each is spelt in `CountedWords.codes`, and its log probability."""
 
     starts: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
@@ -63,7 +63,7 @@ def train_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
     """
     ordered = sorted(counts)
     text = "".join(ordered)
-    words = Words(
+    words = CountedWords(
         np.frombuffer(text.encode("utf-32-le"), np.uint32),
         np.cumsum([0, *map(len, ordered)]),
         np.array([counts[word] for word in ordered], np.float64),
@@ -87,7 +87,7 @@ def train_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
     ]
 
 
-def _seed(words: Words) -> _Pieces:
+def _seed(words: CountedWords) -> _Pieces:
     """All characters, and the substrings with the most text: how often x how long."""
     ends = np.repeat(words.offsets[1:], np.diff(words.offsets))
     weights = np.repeat(words.counts, np.diff(words.offsets))
@@ -111,7 +111,7 @@ def _seed(words: Words) -> _Pieces:
     return pieces
 
 
-def _fit(words: Words, pieces: _Pieces) -> None:
+def _fit(words: CountedWords, pieces: _Pieces) -> None:
     """One step of EM; pieces that are hardly used go, characters stay."""
     table = _table(words.codes, pieces.starts, pieces.lengths)
     expected = np.zeros(len(pieces.scores))
@@ -123,7 +123,7 @@ def _fit(words: Words, pieces: _Pieces) -> None:
     pieces.scores = _digamma(expected) - _digamma(expected.sum(keepdims=True))
 
 
-def _prune(words: Words, pieces: _Pieces, size: int) -> None:
+def _prune(words: CountedWords, pieces: _Pieces, size: int) -> None:
     """Keep the `size` pieces without which the text would lose most likelihood."""
     table = _table(words.codes, pieces.starts, pieces.lengths)
     used = np.zeros(len(pieces.scores))

@@ -96,7 +96,7 @@ class Table(NamedTuple):
         self.used[2] = end
 
 
-class Found(NamedTuple):
+class FoundWords(NamedTuple):
     """The words of a batch."""
 
     words: npt.NDArray[np.int32]
@@ -129,7 +129,7 @@ def find_unseen(buffer: Bytes, offsets: Numbers, kinds: Bytes) -> Numbers:
 
 def find_words(
     buffer: Bytes, offsets: Numbers, sentences: Numbers, kinds: Bytes, table: Table
-) -> Found:
+) -> FoundWords:
     """Cut documents into words and number them by `table`, where new ones are added."""
     size = int(offsets[-1] - offsets[0])
     padded = np.append(buffer, np.zeros(8, np.uint8))
@@ -142,11 +142,11 @@ def find_words(
         padded, offsets, sentences, kinds, bool((kinds[_LETTERS] == PART).all()), table, words,
         document_offsets, sentence_words, inside, unsure,
     )  # fmt: skip
-    return Found(words[:used], document_offsets, sentence_words, inside[:within], unsure)
+    return FoundWords(words[:used], document_offsets, sentence_words, inside[:within], unsure)
 
 
 def write_ids(
-    found: Found, table: Table, inside: Numbers, kind: Ids
+    found: FoundWords, table: Table, inside: Numbers, kind: Ids
 ) -> tuple[Ids, Numbers, Numbers]:
     """Ids, [documents + 1] offsets into them and sentence starts; of the type of `kind`.
 

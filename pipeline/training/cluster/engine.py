@@ -31,7 +31,7 @@ from pipeline.errors import ConfigError
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, deepspeed_dict
 from pipeline.training.cluster.rendezvous import fresh_store
 from pipeline.training.optimizer.fragments import (
-    LogicalParameter,
+    FragmentedParameter,
     check_logical,
     cut,
     read_layout,
@@ -138,7 +138,7 @@ def initialize(
     model: torch.nn.Module,
     run: Run,
     file: DeepSpeedFile,
-    logical: Sequence[LogicalParameter],
+    logical: Sequence[FragmentedParameter],
     *,
     rows: int,
     accumulation: int,

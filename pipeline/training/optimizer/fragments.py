@@ -29,7 +29,7 @@ import torch.distributed as dist
 from pipeline.errors import ConfigError
 
 
-class LogicalParameter(Protocol):
+class FragmentedParameter(Protocol):
     """What the optimizer treats as one weight: a contiguous range of a flattened parameter."""
 
     @property
@@ -58,7 +58,7 @@ class LogicalParameter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FragmentPiece:
     """A run of one parameter's elements in a flat tensor of this rank."""
 
     parameter_name: str
@@ -72,11 +72,11 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FragmentLayout:
     """This rank's fp32 weights: what the optimizer steps on, and which elements they are."""
 
     flats: tuple[torch.Tensor, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FragmentPiece, ...]
     replicated: bool
     """Every rank holds everything (stage 0), so that nothing is to be summed over ranks."""
 
@@ -109,15 +109,15 @@ REFUSED: dict[str, Any] = {
 
 def read_layout(
     parameters: Mapping[str, torch.nn.Parameter], flats: Sequence[torch.Tensor], zero: Any
-) -> Layout:
+) -> FragmentLayout:
     """parameters: the trainable ones; flats: what the wrapped optimizer steps on, see there;
     zero: DeepSpeed's wrapper, None at stage 0. ConfigError for a layout we do not support."""
     if zero is None:
         whole = [
-            Piece(name, 0, index, 0, parameter.numel())
+            FragmentPiece(name, 0, index, 0, parameter.numel())
             for index, (name, parameter) in enumerate(parameters.items())
         ]
-        return Layout(tuple(parameters.values()), tuple(whole), replicated=True)
+        return FragmentLayout(tuple(parameters.values()), tuple(whole), replicated=True)
     for attribute, supported in REFUSED.items():
         value = getattr(zero, attribute, supported)
         if value != supported:
@@ -131,10 +131,12 @@ def read_layout(
             "leave sub_group_size and the parameter groups alone"
         )
     cut = _stage_3 if hasattr(zero, "fp32_partitioned_groups_flat") else _stages_1_and_2
-    return Layout(tuple(flats), tuple(cut(parameters, zero)), replicated=False)
+    return FragmentLayout(tuple(flats), tuple(cut(parameters, zero)), replicated=False)
 
 
-def _stages_1_and_2(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> Iterator[Piece]:
+def _stages_1_and_2(
+    parameters: Mapping[str, torch.nn.Parameter], zero: Any
+) -> Iterator[FragmentPiece]:
     """All parameters one after the other, cut into equal parts, one a rank."""
     for name, parameter in parameters.items():
         if not hasattr(parameter, "_hp_mapping"):
@@ -145,10 +147,10 @@ def _stages_1_and_2(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> 
         mapping = parameter._hp_mapping
         if mapping is not None:
             inside, place = mapping.lp_fragment_address, mapping.get_hp_fragment_address()
-            yield Piece(name, inside.start, 0, place.start, place.numel)
+            yield FragmentPiece(name, inside.start, 0, place.start, place.numel)
 
 
-def _stage_3(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> Iterator[Piece]:
+def _stage_3(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> Iterator[FragmentPiece]:
     """Each parameter cut into equal parts, one a rank; a rank's parts one after the other."""
     names = {id(parameter): name for name, parameter in parameters.items()}
     offset = 0
@@ -157,7 +159,7 @@ def _stage_3(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> Iterato
         start = dist.get_rank(parameter.ds_process_group) * part
         numel = min(part, parameter.ds_numel - start)
         if numel > 0:
-            yield Piece(names[id(parameter)], start, 0, offset, numel)
+            yield FragmentPiece(names[id(parameter)], start, 0, offset, numel)
         offset += part
 
 
@@ -167,7 +169,7 @@ def full_numel(parameter: torch.nn.Parameter) -> int:
 
 
 def check_logical(
-    logical: Sequence[LogicalParameter], parameters: Mapping[str, torch.nn.Parameter]
+    logical: Sequence[FragmentedParameter], parameters: Mapping[str, torch.nn.Parameter]
 ) -> None:
     """ConfigError unless the ranges are apart, inside their parameters, and leave none out."""
     names = [part.name for part in logical]
@@ -201,7 +203,7 @@ def check_logical(
             )
 
 
-def cut(layout: Layout, logical: Sequence[LogicalParameter]) -> list[Fragment]:
+def cut(layout: FragmentLayout, logical: Sequence[FragmentedParameter]) -> list[Fragment]:
     """The fragments of this rank, in the order of the flat tensors."""
     of_parameter: dict[str, list[int]] = {}
     for index, part in enumerate(logical):
@@ -231,7 +233,9 @@ def view(tensor: torch.Tensor, part: Fragment) -> torch.Tensor:
     return tensor.detach().view(-1)[part.offset : part.offset + part.numel]
 
 
-def gaps(layout: Layout, fragments: Sequence[Fragment]) -> list[tuple[Piece, int, int]]:
+def gaps(
+    layout: FragmentLayout, fragments: Sequence[Fragment]
+) -> list[tuple[FragmentPiece, int, int]]:
     """Runs (piece, first, last) of the flat tensors with weights of no logical parameter."""
     found = []
     for piece in layout.pieces:
@@ -248,9 +252,9 @@ def gaps(layout: Layout, fragments: Sequence[Fragment]) -> list[tuple[Piece, int
 
 @torch.no_grad()
 def verify(
-    layout: Layout,
+    layout: FragmentLayout,
     fragments: Sequence[Fragment],
-    logical: Sequence[LogicalParameter],
+    logical: Sequence[FragmentedParameter],
     weights: Mapping[str, torch.Tensor],
     device: torch.device,
 ) -> None:

@@ -19,7 +19,7 @@ BLOCK = 2**24
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _UpdateBlock:
     """Pieces that are updated together."""
 
     first: int
@@ -88,7 +88,7 @@ class ForeachUpdate:
                 weight.add_(update, alpha=-rates[logical])
 
     def _updates(
-        self, block: _Block, gradients: list[torch.Tensor], adam: AdamStep
+        self, block: _UpdateBlock, gradients: list[torch.Tensor], adam: AdamStep
     ) -> list[torch.Tensor]:
         # PyTorch's Adam kernel adds m / (sqrt(v) + eps) to what it is given: not to the weights,
         # which have to wait for the norms, but to the other half of the update.
@@ -148,14 +148,14 @@ def _blocks(
     moments: Sequence[tuple[torch.Tensor, torch.Tensor]],
     pieces: Sequence[Fragment],
     decays: Sequence[float],
-) -> Iterator[_Block]:
+) -> Iterator[_UpdateBlock]:
     """Blocks of pieces in order, of at most BLOCK elements together."""
     first = 0
     while first < len(pieces):
         ends = accumulate(piece.numel for piece in pieces[first:])
         count = sum(1 for _ in takewhile(lambda end: end <= BLOCK, ends))
         own = pieces[first : first + count]
-        yield _Block(
+        yield _UpdateBlock(
             first=first,
             weights=[view(flats[piece.flat], piece) for piece in own],
             means=[view(moments[piece.flat][0], piece) for piece in own],

@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.run import Optimizer
+from pipeline.config.run import OptimizerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,9 @@ class Rule:
     least_ratio: float = 0.0
     largest_ratio: float = math.inf
 
-    def adam_step(self, settings: Optimizer, updates: int, gradient_scale: float) -> AdamStep:
+    def adam_step(
+        self, settings: OptimizerSettings, updates: int, gradient_scale: float
+    ) -> AdamStep:
         """Of update number `updates`, from 1."""
         return AdamStep(
             beta1=settings.beta1,
@@ -96,6 +98,6 @@ VARIANTS = {
 """By optimizer.lamb_variant."""
 
 
-def rule_of(settings: Optimizer) -> Rule:
+def rule_of(settings: OptimizerSettings) -> Rule:
     """The rule that a run asks for."""
     return VARIANTS[settings.lamb_variant] if settings.kind == "lamb" else ADAMW

@@ -28,9 +28,14 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from pipeline.config.run import Optimizer
+from pipeline.config.run import OptimizerSettings
 from pipeline.training.optimizer.cpu_update import CompiledUpdate
-from pipeline.training.optimizer.fragments import Fragment, Layout, LogicalParameter, view
+from pipeline.training.optimizer.fragments import (
+    Fragment,
+    FragmentedParameter,
+    FragmentLayout,
+    view,
+)
 from pipeline.training.optimizer.gpu_update import ForeachUpdate
 from pipeline.training.optimizer.lamb_variants import rule_of
 from pipeline.training.optimizer.telemetry import Telemetry
@@ -59,8 +64,8 @@ class LogicalOptimizer(torch.optim.Optimizer):
     def __init__(
         self,
         parameters: Mapping[str, torch.nn.Parameter],
-        logical: Sequence[LogicalParameter],
-        settings: Optimizer,
+        logical: Sequence[FragmentedParameter],
+        settings: OptimizerSettings,
     ) -> None:
         """parameters: the trainable ones by name."""
         super().__init__(list(parameters.values()), {"lr": 0.0})
@@ -76,7 +81,9 @@ class LogicalOptimizer(torch.optim.Optimizer):
         self.telemetry = Telemetry(self.logical, self._adapted)
         self._bound = False
 
-    def bind(self, layout: Layout, fragments: Sequence[Fragment], device: torch.device) -> None:
+    def bind(
+        self, layout: FragmentLayout, fragments: Sequence[Fragment], device: torch.device
+    ) -> None:
         """Where this rank's weights are, and the device on which ranks can sum."""
         self._flats = layout.flats
         self._fragments = tuple(fragments)
@@ -96,7 +103,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
         )
         self._bound = True
 
-    def _decay(self, part: LogicalParameter) -> float:
+    def _decay(self, part: FragmentedParameter) -> float:
         decays = part.decay or self.settings.decay_vectors
         return self.settings.weight_decay if decays else 0.0
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from pipeline.training.optimizer.fragments import LogicalParameter
+from pipeline.training.optimizer.fragments import FragmentedParameter
 
 KINDS = ("embedding", "attention", "feed_forward", "head", "norm", "bias")
 
@@ -37,7 +37,7 @@ def kind_of(parameter_name: str) -> str:
 class Telemetry:
     """Collects from each update, and reports once in a while."""
 
-    def __init__(self, logical: Sequence[LogicalParameter], adapted: Sequence[bool]) -> None:
+    def __init__(self, logical: Sequence[FragmentedParameter], adapted: Sequence[bool]) -> None:
         """adapted: whether LAMB's ratio is for a logical parameter."""
         kinds = [kind_of(part.parameter_name) for part in logical]
         members = {kind: [i for i, own in enumerate(kinds) if own == kind] for kind in KINDS}

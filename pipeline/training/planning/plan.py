@@ -24,11 +24,11 @@ from model.flops import (
     step_flops,
 )
 from pipeline.config.rules import generator_sizes
-from pipeline.config.run import Batch, Run
+from pipeline.config.run import BatchSettings, Run
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.line_packing import expected_lines
-from pipeline.training.planning.schedule import sequences_until, sized
+from pipeline.training.planning.schedule import resolve_batch_size, sequences_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def make_plan(
     mean_tokens = sum(shard.tokens for dataset in train for shard in dataset.shards) / max(
         1, rows_of["train"]
     )
-    batch = sized(run.batch, mean_tokens)
+    batch = resolve_batch_size(run.batch, mean_tokens)
     sequences = batch.sequences
     _check_batch(batch, world_size)
     if batch.packing == "rows":
@@ -200,7 +200,7 @@ def _check_family(run: Run, dataset: Dataset) -> None:
         )
 
 
-def _check_batch(batch: Batch, world_size: int) -> None:
+def _check_batch(batch: BatchSettings, world_size: int) -> None:
     """batch: with its sequences; ConfigError when they do not do."""
     in_tokens = f" (batch.step_tokens={batch.step_tokens})" if batch.step_tokens else ""
     for name in ("sequences", "first_sequences")[: 2 if batch.warmup_steps else 1]:

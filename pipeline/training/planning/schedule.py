@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import sqrt
 
-from pipeline.config.run import Batch, Run
+from pipeline.config.run import BatchSettings, Run
 
 
 def learning_rate(run: Run, step: int) -> float:
@@ -43,7 +43,7 @@ def learning_rate(run: Run, step: int) -> float:
     return float(end + (peak - end) * left**power)
 
 
-def sized(batch: Batch, mean_tokens: float) -> Batch:
+def resolve_batch_size(batch: BatchSettings, mean_tokens: float) -> BatchSettings:
     """The batch with the sequences that `batch.step_tokens` asks for, where it asks for any.
 
     mean_tokens: of a training sequence, special tokens included. The expected tokens of a step are
@@ -55,7 +55,7 @@ def sized(batch: Batch, mean_tokens: float) -> Batch:
     return replace(batch, sequences=max(1, round(batch.step_tokens / mean_tokens)))
 
 
-def growth(batch: Batch) -> tuple[tuple[int, int], ...]:
+def growth(batch: BatchSettings) -> tuple[tuple[int, int], ...]:
     """How a batch grows: (sequences, first step that has more), before it is `batch.sequences`."""
     if batch.warmup_steps == 0:
         return ()
@@ -66,7 +66,7 @@ def growth(batch: Batch) -> tuple[tuple[int, int], ...]:
     )
 
 
-def sequences_until(batch: Batch, steps: int) -> int:
+def sequences_until(batch: BatchSettings, steps: int) -> int:
     """Sequences of the first `steps` optimizer steps."""
     total = begun = 0
     for sequences, end in growth(batch):

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 
 from model.families import ELECTRA
 from model.hugging_face import Model, family
-from model.warm_start import Difference, Folder, Rows, differences, take_over
+from model.warm_start import Difference, EmbeddingRows, Folder, differences, take_over
 from pipeline.data.tokenizers.definitions import ROLES
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -60,7 +60,7 @@ def begin_with(model: Model, folder: Path, tokenizer: Path, new: Collection[str]
     both, said = _common_tokens(folder, tokenizer, "vocabulary" in new)
     rows = None
     if said or content[1]["vocab_size"] != model.config.vocab_size:
-        rows = Rows(torch.tensor(list(both.keys())), torch.tensor(list(both.values())))
+        rows = EmbeddingRows(torch.tensor(list(both.keys())), torch.tensor(list(both.values())))
     try:
         begun, unused = take_over(model, content, generator, rows)
     except ValueError as error:

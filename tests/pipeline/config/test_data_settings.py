@@ -8,9 +8,9 @@ import pytest
 import pipeline.config.data_settings
 from pipeline.config.data_settings import (
     READ_TIME_FIELDS,
-    Data,
-    Masks,
-    Segments,
+    DataSettings,
+    MaskSettings,
+    SegmentSettings,
     all_shard_settings,
     max_predictions,
     prediction_count,
@@ -99,7 +99,7 @@ def test_shard_settings_leave_out_only_how_shards_are_read() -> None:
     settings = shard_settings(RUN.data)
     names = {path.split(".")[0] for path in settings}
     unread = {"segments"}  # by full sentences, see below
-    assert names | unread | set(READ_TIME_FIELDS) == {field.name for field in fields(Data)}
+    assert names | unread | set(READ_TIME_FIELDS) == {field.name for field in fields(DataSettings)}
     assert not set(settings) & set(READ_TIME_FIELDS)
     read_otherwise = override(RUN, ["data.order=blocks", "data.reader=read"])
     assert shard_settings(read_otherwise.data) == settings
@@ -126,7 +126,7 @@ def test_shard_settings_hold_what_the_format_reads() -> None:
     assert of("data.format=single_segment") == {"segments.short_share", "segments.draws"}
     assert of("data.format=sentence_pair") == {"segments.label", "segments.draws"}
     assert of("data.format=segment_pair") == {
-        f"segments.{field.name}" for field in fields(Segments)
+        f"segments.{field.name}" for field in fields(SegmentSettings)
     }
 
 
@@ -165,14 +165,14 @@ def test_max_predictions_of_spans_rounds_up() -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LaterMasks(Masks):
+class LaterMasks(MaskSettings):
     """As a later version may have it: one more setting, which `masking=span` does not read."""
 
     decay: Annotated[float, Range("[0, 1]"), Legacy(0.5)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LaterData(Data):
+class LaterData(DataSettings):
     masks: LaterMasks
     blanks: Annotated[int, Legacy(0)]
 

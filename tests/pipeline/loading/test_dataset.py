@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.data.conftest import LENGTH
 
 from pipeline.errors import DataError
 from pipeline.loading.dataset import Dataset, check_datasets, leave_out
+from tests.pipeline.loading.conftest import LENGTH
 
 Prepare = Callable[..., Path]
 

@@ -14,7 +14,7 @@ import torch
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.line_packing import fit_rows, place_in_order, place_packed
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import Batch
+from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
 from tests.pipeline.loading.conftest import LENGTH, PAD, SLOTS
 
@@ -81,7 +81,7 @@ def loader(directory: Path, world: tuple[int, int] = (1, 0), lines: int = 6, **m
     return Loader([dataset], order, share, **more)
 
 
-def rows_of(batch: Batch) -> dict[Any, tuple[Any, ...]]:
+def rows_of(batch: MicroBatch) -> dict[Any, tuple[Any, ...]]:
     """By row: ids, segments, label, and its predictions by place."""
     found = {}
     length = batch.input_ids.shape[1]

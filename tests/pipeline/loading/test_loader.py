@@ -20,7 +20,7 @@ from pipeline.data.shards.manifest import read_manifest
 from pipeline.errors import ConfigError, DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import Batch, BatchBuilder
+from pipeline.loading.micro_batch import BatchBuilder, MicroBatch
 from pipeline.loading.order import Order, Share
 from tests.pipeline.preparing import rewrite
 
@@ -58,7 +58,7 @@ def drawn(directory: Path, **options: Any) -> Loader:
     return Loader([dataset], source.order, source.share, reader=source.reader)
 
 
-def take(source: Loader, count: int, consumed: int = 0, number: int = 0) -> list[Batch]:
+def take(source: Loader, count: int, consumed: int = 0, number: int = 0) -> list[MicroBatch]:
     found = [batch for _, batch in zip(range(count), source.micro_batches(consumed, number))]
     source.close()
     return found
@@ -86,7 +86,7 @@ def slow_decode(directory: Path, row: int, duplicate: int) -> tuple[list[int], d
     return seen, labels
 
 
-def assert_decoded(directory: Path, batch: Batch) -> None:
+def assert_decoded(directory: Path, batch: MicroBatch) -> None:
     labels: dict[int, int] = {}
     for row, (number, pass_number) in enumerate(zip(batch.samples.row, batch.samples.pass_number)):
         seen, expected = slow_decode(directory, int(number), (int(pass_number) - 1) % 10)
@@ -106,8 +106,8 @@ def assert_decoded(directory: Path, batch: Batch) -> None:
     )
 
 
-def assert_same(one: Batch, other: Batch) -> None:
-    for field in dataclasses.fields(Batch):
+def assert_same(one: MicroBatch, other: MicroBatch) -> None:
+    for field in dataclasses.fields(MicroBatch):
         left, right = getattr(one, field.name), getattr(other, field.name)
         if isinstance(left, torch.Tensor):
             assert torch.equal(left, right), field.name
@@ -474,7 +474,7 @@ def test_micro_batches_are_decoded_as_they_are_read(
     """However large the step: at most `prefetch` wait, one is read and one more is ready."""
     built, build = [], BatchBuilder.batch
 
-    def counted(self: BatchBuilder, *arguments: Any) -> Batch:
+    def counted(self: BatchBuilder, *arguments: Any) -> MicroBatch:
         built.append(arguments[:2])
         return build(self, *arguments)
 

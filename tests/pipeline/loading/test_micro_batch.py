@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.pipeline.data.conftest import BOS, EOS, LENGTH, SLOTS
 
 from pipeline.data.shards import arrow_files
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.micro_batch import NO_EXTRAS, Batch, BatchBuilder, Extras, LossCounts
+from pipeline.loading.micro_batch import NO_EXTRAS, BatchBuilder, Extras, LossCounts, MicroBatch
 from pipeline.loading.order import Located
+from tests.pipeline.loading.conftest import BOS, EOS, LENGTH, SLOTS
 
 ROWS = np.arange(5)
 SAMPLES = Located(np.zeros(5, np.int64), np.ones(5, np.int64), ROWS)
@@ -22,7 +22,7 @@ SAMPLES = Located(np.zeros(5, np.int64), np.ones(5, np.int64), ROWS)
 
 def batch_of(
     directory: Path, *, packed: bool = False, documents: bool = False, extras: Extras = NO_EXTRAS
-) -> Batch:
+) -> MicroBatch:
     """Rows 0 to 4, each at the start of a line."""
     dataset = Dataset.open(directory)
     builder = BatchBuilder.of(
@@ -40,7 +40,7 @@ def test_shapes_and_types(random_shards: Path) -> None:
         "input_ids": (5, LENGTH), "lengths": (5,), "row_starts": (5,), "positions": (5 * SLOTS,),
         "labels": (5 * SLOTS,), "weights": (5 * SLOTS,), "row_weights": (5,),
     }  # fmt: skip
-    for field in fields(Batch):
+    for field in fields(MicroBatch):
         value = getattr(batch, field.name)
         if isinstance(value, torch.Tensor):
             assert tuple(value.shape) == shapes.pop(field.name)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.pipeline.data.conftest import LENGTH, SLOTS
 
 from pipeline.data.shards import arrow_files
 from pipeline.loading.dataset import Dataset
@@ -22,6 +21,7 @@ from pipeline.loading.resolve import (
     resolve_masks,
     resolve_rows,
 )
+from tests.pipeline.loading.conftest import LENGTH, SLOTS
 
 
 def at(address: int, count: int, kind: Any) -> list[int]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from pipeline.config.run import Optimizer
+from pipeline.config.run import OptimizerSettings
 
 
 class Weight(NamedTuple):
@@ -25,25 +25,29 @@ class Weight(NamedTuple):
     adapt: bool
 
 
-def adamw(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer) -> Tensor:
+def adamw(weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings) -> Tensor:
     """Loshchilov & Hutter 2019, algorithm 2."""
     return weight.value - rate * _corrected_update(weight, gradient, step, o)
 
 
-def paper(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer) -> Tensor:
+def paper(weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings) -> Tensor:
     """You et al. 2020, algorithm 2, with phi(z) = z."""
     update = _corrected_update(weight, gradient, step, o)
     ratio = _ratio(weight.value.norm(), update.norm()) if weight.adapt else 1.0
     return weight.value - rate * ratio * update
 
 
-def nvlamb(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer) -> Tensor:
+def nvlamb(
+    weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
+) -> Tensor:
     """NVIDIA/apex, FusedLAMB(use_nvlamb=True): every weight is adapted, decayed or not."""
     update = _corrected_update(weight, gradient, step, o)
     return weight.value - rate * _ratio(weight.value.norm(), update.norm()) * update
 
 
-def albert(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer) -> Tensor:
+def albert(
+    weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
+) -> Tensor:
     """google-research/albert, lamb_optimizer.py: nothing is bias-corrected."""
     del step
     _advance(weight, gradient, o)
@@ -54,7 +58,9 @@ def albert(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimize
     return weight.value - ratio * rate * update
 
 
-def deepspeed(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer) -> Tensor:
+def deepspeed(
+    weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
+) -> Tensor:
     """DeepSpeed 0.19.8, fused_lamb_cuda_kernel.cu with eps outside the root and bias correction."""
     _advance(weight, gradient, o)
     step_size = rate * math.sqrt(1 - o.beta2**step) / (1 - o.beta1**step)
@@ -66,22 +72,24 @@ def deepspeed(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optim
     return weight.value - step_size * coefficient * update
 
 
-FORMULAS: dict[str, Callable[[Weight, Tensor, int, float, Optimizer], Tensor]] = {
+FORMULAS: dict[str, Callable[[Weight, Tensor, int, float, OptimizerSettings], Tensor]] = {
     "adamw": adamw, "paper": paper, "nvlamb": nvlamb, "albert": albert, "deepspeed": deepspeed,
 }  # fmt: skip
 
 
-def formula_of(settings: Optimizer) -> Callable[[Weight, Tensor, int, float, Optimizer], Tensor]:
+def formula_of(
+    settings: OptimizerSettings,
+) -> Callable[[Weight, Tensor, int, float, OptimizerSettings], Tensor]:
     """The formula of a run's optimizer."""
     return FORMULAS[settings.lamb_variant if settings.kind == "lamb" else "adamw"]
 
 
-def _advance(weight: Weight, gradient: Tensor, o: Optimizer) -> None:
+def _advance(weight: Weight, gradient: Tensor, o: OptimizerSettings) -> None:
     weight.mean.copy_(o.beta1 * weight.mean + (1 - o.beta1) * gradient)
     weight.square.copy_(o.beta2 * weight.square + (1 - o.beta2) * gradient**2)
 
 
-def _corrected_update(weight: Weight, gradient: Tensor, step: int, o: Optimizer) -> Tensor:
+def _corrected_update(weight: Weight, gradient: Tensor, step: int, o: OptimizerSettings) -> Tensor:
     _advance(weight, gradient, o)
     mean_hat = weight.mean / (1 - o.beta1**step)
     square_hat = weight.square / (1 - o.beta2**step)

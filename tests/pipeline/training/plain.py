@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from pipeline.config.run import Run
-from pipeline.training.optimizer.fragments import LogicalParameter
+from pipeline.training.optimizer.fragments import FragmentedParameter
 from pipeline.training.planning.schedule import learning_rate
 from tests.pipeline.training.formulas import Weight, formula_of
 
@@ -24,7 +24,7 @@ Weights = dict[str, torch.Tensor]
 def train(
     model: nn.Module,
     run: Run,
-    logical: Sequence[LogicalParameter],
+    logical: Sequence[FragmentedParameter],
     steps: Iterable[Iterable[torch.Tensor]],
     chunks: int,
 ) -> Weights:
@@ -68,13 +68,13 @@ def train(
     return masters
 
 
-def whole(model: nn.Module, logical: Sequence[LogicalParameter]) -> Weights:
+def whole(model: nn.Module, logical: Sequence[FragmentedParameter]) -> Weights:
     """A model's weights, copied."""
     parameters = dict(model.named_parameters())
     return {r.name: view(parameters[r.parameter_name], r).clone() for r in logical}
 
 
-def view(tensor: torch.Tensor, record: LogicalParameter) -> torch.Tensor:
+def view(tensor: torch.Tensor, record: FragmentedParameter) -> torch.Tensor:
     """A logical parameter's elements in a whole parameter."""
     size = math.prod(record.shape)
     return tensor.detach().view(-1)[record.start : record.start + size]

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline import prepare
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS
-from pipeline.data.corpora.download import obtained
+from pipeline.data.corpora.download import download_missing
 from pipeline.data.corpora.hub import MARKER, fetched_directory
 from pipeline.errors import ConfigError, DataError
 from pipeline.recipes import recipe
@@ -45,41 +45,41 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_that_are_given_are_all(tmp_path: Path) -> None:
-    assert obtained("cc-news", ["a", "b"], tmp_path, CASED) == ["a", "b"]
-    assert obtained("mine", [], tmp_path, CASED) == []
+    assert download_missing("cc-news", ["a", "b"], tmp_path, CASED) == ["a", "b"]
+    assert download_missing("mine", [], tmp_path, CASED) == []
 
 
 def test_what_was_fetched_is_found(tmp_path: Path) -> None:
     directory = put(tmp_path, "cc-news")
-    assert obtained("cc-news", [], tmp_path, CASED) == [str(directory)]
+    assert download_missing("cc-news", [], tmp_path, CASED) == [str(directory)]
     with pytest.raises(AssertionError, match="cc-news would be fetched"):
-        obtained("cc-news", [], tmp_path, CASED, revision="another")
+        download_missing("cc-news", [], tmp_path, CASED, revision="another")
 
 
 def test_a_copy_that_will_not_do_is_refused_before_it_is_fetched(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="lower-cased"):
-        obtained("bookcorpus", [], tmp_path, CASED)
+        download_missing("bookcorpus", [], tmp_path, CASED)
     with pytest.raises(ConfigError, match="lower-cased"):
-        obtained("16gb", [], tmp_path, CASED)
+        download_missing("16gb", [], tmp_path, CASED)
     with pytest.raises(ConfigError, match="whole books"):
-        obtained("16gb", [], tmp_path, UNCASED)
+        download_missing("16gb", [], tmp_path, UNCASED)
     files = [f"{member}=x" for member in GROUPS["160gb"].members if member != "cc-news"]
     with pytest.raises(ConfigError, match="needs files of cc-news"):
-        obtained("160gb", files, tmp_path, CASED)
+        download_missing("160gb", files, tmp_path, CASED)
     fits = replace(UNCASED, format="full_sentences")
     with pytest.raises(DataError, match=r"160gb comes out short.*cc-news has on the Hub 2\.0 GB"):
-        obtained("160gb", [], tmp_path, fits)
+        download_missing("160gb", [], tmp_path, fits)
 
 
 def test_a_member_that_was_fetched_stands_in(tmp_path: Path) -> None:
     directory = put(tmp_path, "wikipedia")
-    found = obtained("16gb", ["bookcorpus=books"], tmp_path, CASED)
+    found = download_missing("16gb", ["bookcorpus=books"], tmp_path, CASED)
     assert found == [f"wikipedia={directory}", "bookcorpus=books"]
 
 
 def test_fetching_leaves_out_members_that_are_given(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="wikipedia would be fetched"):
-        obtained("16gb", ["bookcorpus=books"], tmp_path, CASED, fetching=True)
+        download_missing("16gb", ["bookcorpus=books"], tmp_path, CASED, fetching=True)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_options_without_effect_are_told(
     corpus: str, inputs: list[str], more: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        obtained(corpus, inputs, tmp_path, CASED, **more)  # type: ignore[arg-type]
+        download_missing(corpus, inputs, tmp_path, CASED, **more)  # type: ignore[arg-type]
 
 
 def test_the_bare_command_prepares_what_was_fetched_offline(

@@ -20,7 +20,7 @@ from pipeline.data.documents.records import BadRecord, Extract, Record
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction import tar_archives
-from pipeline.data.extraction.extract import extracted
+from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.tar_archives import read_tar
 from pipeline.errors import DataError
 
@@ -212,7 +212,7 @@ def test_archives_in_archives_without_end(tmp_path: Path) -> None:
 def test_extracted_once_with_what_each_document_was_called(tmp_path: Path) -> None:
     path = write(tmp_path, published([PAGES]))
     given = [sniff(path, "openwebtext", path.name)]
-    [made] = extracted(given, tmp_path / "documents", local_team(1))
+    [made] = extract(given, tmp_path / "documents", local_team(1))
     found = [record for piece in cut(made, 1 << 20) for record in read(piece)]
     assert [record.text for record in found if isinstance(record, Record)] == [
         text.decode().strip() for text in PAGES.values()
@@ -220,5 +220,5 @@ def test_extracted_once_with_what_each_document_was_called(tmp_path: Path) -> No
     inside = "openwebtext/urlsf_subset00-1_data.xz/0000002-e.txt"
     assert found[2] == Record("pages.tar@2", f"pages.tar/{inside}", "Page 2.")
     written = Path(made.path).stat().st_mtime_ns
-    assert extracted(given, tmp_path / "documents", local_team(1)) == [made]
+    assert extract(given, tmp_path / "documents", local_team(1)) == [made]
     assert Path(made.path).stat().st_mtime_ns == written

@@ -11,11 +11,11 @@ import pytest
 
 from pipeline.data.preparation import assemble
 from pipeline.data.preparation.assemble import Part, merge_validation_shards
-from pipeline.data.preparation.worker import Job
+from pipeline.data.preparation.worker import PrepareJob
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
-from pipeline.data.text.documents import Counts
+from pipeline.data.text.documents import DocumentCounts
 from pipeline.recipes import recipe
 
 SPECIAL = np.arange(2048) < 5
@@ -55,9 +55,9 @@ def test_merged_shards_are_those_of_all_rows_at_once(
             "file": path.name, "split": "validation", "sequences": count,
             "tokens": len(rows.ids), "masks": [],
         }  # fmt: skip
-        parts.append(Part(str(number), corpus, [entry], Counts()))
+        parts.append(Part(str(number), corpus, [entry], DocumentCounts()))
         tables.append(arrow_files.read_table(path))
-    job = Job(work, data, ("a", "b"), {}, 1 << 20, compression, "fast")
+    job = PrepareJob(work, data, ("a", "b"), {}, 1 << 20, compression, "fast")
     merged = merge_validation_shards(work, output, parts, job, masking)
     assert [shard.sequences for shard in merged] == [2203, 3000, 1024]
     for shard, group in zip(merged, ([0, 1, 2], [3, 4], [5])):

@@ -17,7 +17,7 @@ from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import SPLIT_BYTES
 from pipeline.data.preparation import estimate as module
 from pipeline.data.preparation.estimate import Estimate, describe, estimate
-from pipeline.data.preparation.worker import Job
+from pipeline.data.preparation.worker import PrepareJob
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
@@ -71,7 +71,7 @@ def test_a_sample_tells_of_the_whole(
     monkeypatch.setattr(module, "SAMPLE_BYTES", len(LINES) // 4)
     WRITERS[name](tmp_path / name)
     _, sources = corpus_sources("news", [str(tmp_path / name)])
-    job = Job(
+    job = PrepareJob(
         Path("/nonexistent"), recipe("roberta_tiny").data, ("news",), {}, SPLIT_BYTES, "none",
         "fast",
     )  # fmt: skip
@@ -85,7 +85,7 @@ def test_books_are_looked_at_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) 
     for number in range(40):
         (tmp_path / f"{number}.txt").write_text(document(5))
     _, sources = corpus_sources("bookcorpus", [str(tmp_path)])
-    job = Job(
+    job = PrepareJob(
         Path("/nonexistent"), recipe("roberta_tiny").data, ("bookcorpus",), {}, SPLIT_BYTES,
         "none", "fast",
     )  # fmt: skip

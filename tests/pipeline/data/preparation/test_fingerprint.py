@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated
 
-from pipeline.config.run import Data
+from pipeline.config.run import DataSettings
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import fingerprint, from_dict, to_dict
 from pipeline.data.preparation.fingerprint import shard_identity
@@ -16,13 +16,13 @@ VOCABULARY = SimpleNamespace(sha256="ab" * 32)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LaterData(Data):
+class LaterData(DataSettings):
     """As a later version may have it."""
 
     blanks: Annotated[int, Legacy(0)]
 
 
-def mark(data: Data) -> str:
+def mark(data: DataSettings) -> str:
     return fingerprint(shard_identity(data, [], VOCABULARY, "fast", "none"))  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import Task
 from pipeline.data.execution.workers import Setup, unfinished
-from pipeline.data.preparation.worker import Job, Preparation, task_marker
+from pipeline.data.preparation.worker import Preparation, PrepareJob, task_marker
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.recipes import recipe
 
@@ -16,7 +16,7 @@ from pipeline.recipes import recipe
 def test_a_task_is_done_when_its_marker_is_there(tiny_tokenizer: Path, tmp_path: Path) -> None:
     source = Source("c", "/in", "in", 9, "jsonl", "", "", "blank_lines", "")
     tasks = [Task(number, source.corpus, ()) for number in range(3)]
-    job = Job(
+    job = PrepareJob(
         directory=tmp_path, data=recipe("roberta_tiny").data, corpora=("c",), thresholds={"c": 0},
         split_bytes=1, compression="none", engine="fast",
     )  # fmt: skip

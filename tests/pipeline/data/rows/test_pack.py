@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.config.run import Data
+from pipeline.config.run import DataSettings
 from pipeline.config.settings import override
 from pipeline.data.rows.pack import count_tokens, pack
 from pipeline.data.rows.sentence_rows import Rows
@@ -34,7 +34,7 @@ FORMATS = [
 ]
 
 
-def data(settings: str) -> Data:
+def data(settings: str) -> DataSettings:
     small = ["data.sequence_length=40", "data.masks.rate=0.2"]
     return override(recipe("roberta_base"), [*small, *settings.split()]).data
 

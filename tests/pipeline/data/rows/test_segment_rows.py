@@ -15,7 +15,7 @@ from pipeline.data.rows.segment_rows import (
     ORDER,
     RANDOM_NEXT,
     UNLABELLED,
-    Law,
+    SegmentLaw,
     pack_pairs,
     share_of_draws,
 )
@@ -49,8 +49,8 @@ def random_documents(rng: np.random.Generator, count: int) -> list[reference.Sen
 
 def law(
     room: int, label: str = "next", short: float = 0.1, single: float = 0.0, sentences: bool = False
-) -> Law:
-    return Law(sentences, room, LABELS[label], share_of_draws(short), share_of_draws(single))
+) -> SegmentLaw:
+    return SegmentLaw(sentences, room, LABELS[label], share_of_draws(short), share_of_draws(single))
 
 
 def shown(rows: Rows, separators: int) -> list[tuple[list[int], list[int], int]]:

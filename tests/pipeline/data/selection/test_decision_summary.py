@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data.selection.decision_summary import Decided, newest
+from pipeline.data.selection.decision_summary import DecisionSummary, newest
 from pipeline.errors import DataError
 
 SCHEMA = pa.schema(
@@ -55,7 +55,7 @@ def many(documents: int) -> list[list[Row]]:
 def test_every_reason_is_found_again(tmp_path: Path) -> None:
     files = many(3000)
     rows = [row for file in files for row in file]
-    decided = Decided.read(write(tmp_path / "d", files), pairs=5)
+    decided = DecisionSummary.read(write(tmp_path / "d", files), pairs=5)
     for id, corpus, reason, _ in rows:
         assert decided.why(corpus, id) == (reason or "")
     assert decided.why("stories", "f@1") == "" and decided.documents == len(rows)
@@ -68,8 +68,8 @@ def test_pairs_are_what_they_say_and_always_the_same(tmp_path: Path) -> None:
     files = many(3000)
     rows = [row for file in files for row in file]
     by_name = {(corpus, id): (reason, cluster) for id, corpus, reason, cluster in rows}
-    first = Decided.read(write(tmp_path / "d", files), pairs=50).pairs
-    assert first == Decided.read(write(tmp_path / "e", files), pairs=90).pairs[:50]
+    first = DecisionSummary.read(write(tmp_path / "d", files), pairs=50).pairs
+    assert first == DecisionSummary.read(write(tmp_path / "e", files), pairs=90).pairs[:50]
     assert len(first) == 50
     for pair in first:
         reason, cluster = by_name[pair.left_out]
@@ -78,17 +78,19 @@ def test_pairs_are_what_they_say_and_always_the_same(tmp_path: Path) -> None:
 
 
 def test_none_are_left_out(tmp_path: Path) -> None:
-    decided = Decided.read(write(tmp_path / "d", [[("a", "x", None, 0), ("b", "x", None, 1)]]), 3)
+    decided = DecisionSummary.read(
+        write(tmp_path / "d", [[("a", "x", None, 0), ("b", "x", None, 1)]]), 3
+    )
     assert decided.why("x", "a") == "" and not decided.pairs and not decided.clusters
 
 
 def test_what_is_no_decision(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(DataError, match="holds no decisions"):
-        Decided.read(tmp_path / "a", 3)
+        DecisionSummary.read(tmp_path / "a", 3)
     pq.write_table(pa.table({"text": ["x"]}), tmp_path / "a" / "0.parquet")
     with pytest.raises(DataError, match="something else than decisions"):
-        Decided.read(tmp_path / "a", 3)
+        DecisionSummary.read(tmp_path / "a", 3)
     with pytest.raises(DataError, match="run pipeline"):
         newest(tmp_path / "b")
     (tmp_path / "c").mkdir()

@@ -19,7 +19,7 @@ from pipeline.data.execution.workers import local_team
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.selection.select import Selection, decide, plan_selection
-from pipeline.data.text.documents import Counts
+from pipeline.data.text.documents import DocumentCounts
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard
@@ -48,7 +48,7 @@ def outcome(decided: Selection) -> dict[str, str]:
     for task in decided.decided_tasks():
         assert task.decisions is not None
         rows = pq.read_table(task.decisions).to_pylist()
-        counts = Counts()
+        counts = DocumentCounts()
         batches = [*read_kept(task.pieces, task.decisions, 0, counts)]
         kept = [row["id"] for row in rows if row["dropped"] is None]
         assert [id for batch in batches for id in batch.ids] == kept
@@ -154,7 +154,7 @@ def test_documents_that_changed_since_are_an_error(small: Path) -> None:
     write_jsonl(small / "first" / "003.jsonl", ["one more"])
     [more] = chosen(small, "first").tasks
     with pytest.raises(DataError, match="not about the documents that are there now"):
-        [*read_kept(more.pieces, task.decisions, 0, Counts())]
+        [*read_kept(more.pieces, task.decisions, 0, DocumentCounts())]
 
 
 def test_killed_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ def test_no_copy_of_a_held_out_document_is_trained_on(tmp_path: Path) -> None:
         sides: tuple[list[str], list[str]] = ([], [])
         held_out: Counter[str] = Counter()
         for task in tasks:
-            for batch in read_kept(task.pieces, task.decisions, data.seed, Counts()):
+            for batch in read_kept(task.pieces, task.decisions, data.seed, DocumentCounts()):
                 texts = batch.buffer.tobytes().decode().split("\0")
                 for text, value in zip(texts, batch.hashes):
                     side = int(value < np.uint64(thresholds[task.corpus]))

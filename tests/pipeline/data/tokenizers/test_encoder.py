@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokenizers.encoder import Encoder, Engine
+from pipeline.data.tokenizers.encoder import Engine, TextEncoder
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -23,7 +23,7 @@ def columns(tokens: Tokens) -> list[list[int]]:
     ]  # fmt: skip
 
 
-def encode(encoder: Encoder, checked: list[int]) -> list[list[int]]:
+def encode(encoder: TextEncoder, checked: list[int]) -> list[list[int]]:
     encoded = [text.encode() + b"\0" for text in TEXTS]
     buffer = np.frombuffer(b"".join(encoded), np.uint8)
     offsets = np.cumsum([0] + [len(text) for text in encoded])
@@ -50,12 +50,12 @@ class Spoilt:
 
 
 @pytest.fixture
-def encoder(tiny_vocabulary: Vocabulary) -> Encoder:
-    return Encoder.create(tiny_vocabulary)
+def encoder(tiny_vocabulary: Vocabulary) -> TextEncoder:
+    return TextEncoder.create(tiny_vocabulary)
 
 
 @pytest.mark.parametrize("unsure", [[], [0], [2], [0, 1, 2, 3], [1, 3]])
-def test_documents_are_spliced(unsure: list[int], encoder: Encoder) -> None:
+def test_documents_are_spliced(unsure: list[int], encoder: TextEncoder) -> None:
     assert encoder.fast is not None
     expected = encode(replace(encoder, fast=None), [])
     spoilt = Spoilt(encoder.fast, "ids" if 2 in unsure else "", unsure)
@@ -63,7 +63,7 @@ def test_documents_are_spliced(unsure: list[int], encoder: Encoder) -> None:
 
 
 @pytest.mark.parametrize("place", ["ids", "sentences"])
-def test_a_checked_difference_is_noticed(place: str, encoder: Encoder) -> None:
+def test_a_checked_difference_is_noticed(place: str, encoder: TextEncoder) -> None:
     assert encoder.fast is not None
     spoilt = replace(encoder, fast=Spoilt(encoder.fast, place, []))
     encode(spoilt, [0, 1, 3])
@@ -80,7 +80,7 @@ def test_ids_cover_the_text_of_checked_documents(
 ) -> None:  # fmt: skip
     """Whichever engine made them; a limit that found its way in is noticed at either end."""
     vocabulary = tiny_vocabulary if kind == "byte-bpe" else word_vocabularies[kind]
-    encoder = Encoder.create(vocabulary, fast=fast)
+    encoder = TextEncoder.create(vocabulary, fast=fast)
     encode(encoder, [0, 1, 2, 3])
     if fast:  # documents that the fast engine leaves to `tokenizers` are checked as well
         assert encoder.fast is not None
@@ -101,6 +101,6 @@ def test_an_engine_that_fails_the_probe_is_refused(
     def differs(*given: object) -> Tokens:
         raise EngineMismatch("made up")
 
-    monkeypatch.setattr(Encoder, "encode", differs)
+    monkeypatch.setattr(TextEncoder, "encode", differs)
     with pytest.raises(DataError, match=r"made up.*--engine tokenizers"):
-        Encoder.create(tiny_vocabulary)
+        TextEncoder.create(tiny_vocabulary)

@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AlbertTokenizerFast, AutoTokenizer, BertTokenizerFast
 
-from pipeline.data.tokenizers.encoder import Encoder
+from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.trainers import train_byte_bpe
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, files: dict[str, Path]) -> Path:
 
 def encode(vocabulary: Vocabulary, texts: list[str]) -> list[list[int]]:
     """Ids of texts: by both engines, or by `tokenizers` where a NUL would part documents."""
-    fast, slow = Encoder.create(vocabulary), Encoder.create(vocabulary, fast=False)
+    fast, slow = TextEncoder.create(vocabulary), TextEncoder.create(vocabulary, fast=False)
     out = []
     for text in texts:
         encoded = text.encode() + b"\0"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokenizers.encoder import Encoder
+from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.gigatoken_engine import CACHE_BYTES, DIFFERING, GigatokenEngine
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.token_ids import Tokens
@@ -24,14 +24,14 @@ def buffers(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def encode(encoder: Encoder, texts: list[str], *, checked: bool = False) -> list[list[int]]:
+def encode(encoder: TextEncoder, texts: list[str], *, checked: bool = False) -> list[list[int]]:
     buffer, offsets = buffers(texts)
     sentences = sentence_starts(buffer, offsets)
     tokens = encoder.encode(buffer, offsets, sentences, np.full(len(texts), checked))
     return [tokens.ids[a:b].tolist() for a, b in itertools.pairwise(tokens.document_offsets)]
 
 
-def reference(encoder: Encoder, texts: list[str]) -> list[list[int]]:
+def reference(encoder: TextEncoder, texts: list[str]) -> list[list[int]]:
     return [
         encoder.reference.tokenizer.encode(text, add_special_tokens=False).ids for text in texts
     ]
@@ -49,7 +49,7 @@ def random_texts(count: int, highest: int, seed: int) -> list[str]:
 
 @pytest.mark.parametrize("highest", [0x80, 0x3000, 0x110000])
 def test_random_unicode_gives_the_reference_ids(highest: int, tiny_vocabulary: Vocabulary) -> None:
-    encoder = Encoder.create(tiny_vocabulary)
+    encoder = TextEncoder.create(tiny_vocabulary)
     texts = random_texts(1000, highest, seed=highest)
     assert encode(encoder, texts) == reference(encoder, texts)
 
@@ -57,21 +57,21 @@ def test_random_unicode_gives_the_reference_ids(highest: int, tiny_vocabulary: V
 def test_code_points_the_engines_see_differently_go_to_the_reference(
     tiny_vocabulary: Vocabulary,
 ) -> None:
-    encoder = Encoder.create(tiny_vocabulary)
+    encoder = TextEncoder.create(tiny_vocabulary)
     texts = [f"a{chr(code)}b {chr(code)}1" for first, last in DIFFERING for code in (first, last)]
     texts = ["plain text", *texts, "plain again"]
     assert encode(encoder, texts) == reference(encoder, texts)
 
 
 def test_ids_stand_for_every_byte(tiny_vocabulary: Vocabulary) -> None:
-    encoder = Encoder.create(tiny_vocabulary)
+    encoder = TextEncoder.create(tiny_vocabulary)
     texts = random_texts(200, 0x110000, seed=1)
     for text, ids in zip(texts, encode(encoder, texts)):
         assert tiny_vocabulary.byte_lengths[ids].sum() == len(text.encode())
 
 
 def test_a_difference_in_a_checked_document_is_noticed(tiny_vocabulary: Vocabulary) -> None:
-    encoder = Encoder.create(tiny_vocabulary)
+    encoder = TextEncoder.create(tiny_vocabulary)
 
     class Wrong:
         """An engine whose second document comes back with one id changed."""
@@ -91,7 +91,7 @@ def test_a_difference_in_a_checked_document_is_noticed(tiny_vocabulary: Vocabula
 def test_the_cache_is_emptied_when_the_process_has_grown(
     tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder = Encoder.create(tiny_vocabulary)
+    encoder = TextEncoder.create(tiny_vocabulary)
     assert isinstance(encoder.fast, GigatokenEngine)
     first = encoder.fast.engine
     expected = encode(encoder, ["one text", "two texts"])
@@ -103,5 +103,5 @@ def test_the_cache_is_emptied_when_the_process_has_grown(
 
 def test_the_reference_alone_gives_the_same(tiny_vocabulary: Vocabulary) -> None:
     texts = ["one text", "naïve 日本", "three"]
-    alone = Encoder.create(tiny_vocabulary, fast=False)
-    assert encode(alone, texts) == encode(Encoder.create(tiny_vocabulary), texts)
+    alone = TextEncoder.create(tiny_vocabulary, fast=False)
+    assert encode(alone, texts) == encode(TextEncoder.create(tiny_vocabulary), texts)

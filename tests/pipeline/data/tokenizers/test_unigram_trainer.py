@@ -11,14 +11,14 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from pipeline.data.tokenizers import unigram_trainer as module
-from pipeline.data.tokenizers.unigram_trainer import Words, train_pieces
+from pipeline.data.tokenizers.unigram_trainer import CountedWords, train_pieces
 
 COUNTS = {"▁abab": 5, "▁aba": 3, "▁b": 2, "▁ab": 7}
 
 
-def words_of(counts: dict[str, int]) -> Words:
+def words_of(counts: dict[str, int]) -> CountedWords:
     text = "".join(counts)
-    return Words(
+    return CountedWords(
         np.frombuffer(text.encode("utf-32-le"), np.uint32),
         np.cumsum([0, *map(len, counts)]),
         np.array(list(counts.values()), float),

@@ -14,7 +14,7 @@ from tokenizers import Regex, Tokenizer, normalizers
 from pipeline.data.text.clean import clean
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers import word_engine as module
-from pipeline.data.tokenizers.encoder import Encoder
+from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.reference_engine import Reference
 from pipeline.data.tokenizers.token_ids import Tokens
@@ -62,11 +62,13 @@ def random_texts(count: int, highest: int, seed: int) -> list[str]:
 
 
 @pytest.fixture(params=KINDS)
-def encoder(request: pytest.FixtureRequest, word_vocabularies: dict[str, Vocabulary]) -> Encoder:
-    return Encoder.create(word_vocabularies[request.param])
+def encoder(
+    request: pytest.FixtureRequest, word_vocabularies: dict[str, Vocabulary]
+) -> TextEncoder:
+    return TextEncoder.create(word_vocabularies[request.param])
 
 
-def same(encoder: Encoder, texts: list[str]) -> Tokens:
+def same(encoder: TextEncoder, texts: list[str]) -> Tokens:
     """Assert that both give the same, also when the words are known; returns it."""
     given = buffers(texts)
     expected = encoder.reference.encode(*given)
@@ -76,22 +78,22 @@ def same(encoder: Encoder, texts: list[str]) -> Tokens:
     return expected
 
 
-def test_real_text(encoder: Encoder, sample_text: list[str]) -> None:
+def test_real_text(encoder: TextEncoder, sample_text: list[str]) -> None:
     assert len(same(encoder, sample_text).ids) > 100_000
 
 
-def test_awkward_text(encoder: Encoder) -> None:
+def test_awkward_text(encoder: TextEncoder) -> None:
     same(encoder, AWKWARD)
     same(encoder, clean(AWKWARD).texts())
 
 
 @pytest.mark.parametrize("highest", [0x80, 0x600, 0x3200, 0x110000])
-def test_random_text(highest: int, encoder: Encoder) -> None:
+def test_random_text(highest: int, encoder: TextEncoder) -> None:
     same(encoder, random_texts(150, highest, seed=highest))
 
 
 def test_most_documents_are_not_left_to_the_reference(
-    encoder: Encoder, sample_text: list[str]
+    encoder: TextEncoder, sample_text: list[str]
 ) -> None:
     assert encoder.fast is not None
     _, unsure = encoder.fast.encode(*buffers(sample_text))
@@ -99,7 +101,7 @@ def test_most_documents_are_not_left_to_the_reference(
 
 
 def test_a_known_word_has_the_ids_it_has_when_new(
-    encoder: Encoder, sample_text: list[str], monkeypatch: pytest.MonkeyPatch
+    encoder: TextEncoder, sample_text: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table begins anew in every batch, and a batch has more words than are looked up."""
     expected = [columns(same(encoder, [text])) for text in sample_text[:20]]
@@ -126,13 +128,13 @@ def test_sentences_without_white_space_between(lower_case: bool) -> None:
         for _ in range(60)
     ]
     vocabulary = train("unigram", lambda: iter(texts), 200, lower_case=lower_case)
-    expected = same(Encoder.create(vocabulary), clean(texts).texts())
+    expected = same(TextEncoder.create(vocabulary), clean(texts).texts())
     assert len(expected.sentence_starts) > 4 * len(texts)
 
 
 def test_bytes_of_long_words_are_compared(word_vocabularies: dict[str, Vocabulary]) -> None:
     """A word whose tag is that of another is told apart by its bytes."""
-    encoder = Encoder.create(word_vocabularies["unigram"])
+    encoder = TextEncoder.create(word_vocabularies["unigram"])
     engine = encoder.fast
     assert isinstance(engine, WordEngine)
     given = buffers(["extraordinary", "distinguished"])
@@ -171,7 +173,7 @@ def test_unigram_without_white_space_split(word_vocabularies: dict[str, Vocabula
     """As other converters write it: only a space parts words, a newline belongs to one."""
     content = json.loads(word_vocabularies["unigram"].tokenizer_json)
     content["pre_tokenizer"] = content["pre_tokenizer"]["pretokenizers"][1]
-    encoder = Encoder.create(vocabulary(json.dumps(content), "Metaspace"))
+    encoder = TextEncoder.create(vocabulary(json.dumps(content), "Metaspace"))
     same(encoder, clean(["one two\nthree. Four", *AWKWARD]).texts())
 
 
@@ -179,14 +181,14 @@ def test_unigram_without_white_space_split(word_vocabularies: dict[str, Vocabula
 def test_bert_on_real_and_golden_text(case: str, real_data: Path, tmp_path: Path) -> None:
     source = real_data / "tokenizers" / "bert" / f"bert-base-{case}-vocab.txt"
     shutil.copy(source, tmp_path / "vocab.txt")
-    encoder = Encoder.create(read_vocabulary(tmp_path))
+    encoder = TextEncoder.create(read_vocabulary(tmp_path))
     lines = (real_data / "golden" / "golden_tokenization.jsonl").read_text().splitlines()
     same(encoder, [text for text in (json.loads(line)["text"] for line in lines) if text])
     wiki = (real_data / "wikipedia" / "extracted" / "wiki_00").read_text().splitlines()
     same(encoder, clean([json.loads(line)["text"] for line in wiki]).texts())
 
 
-def test_a_broken_table_is_noticed(encoder: Encoder, sample_text: list[str]) -> None:
+def test_a_broken_table_is_noticed(encoder: TextEncoder, sample_text: list[str]) -> None:
     """The check would see a wrong id; what it does then is tested in test_tokens."""
     engine = encoder.fast
     assert isinstance(engine, WordEngine)
@@ -242,7 +244,7 @@ def test_a_precompiled_normalizer(
         normalizers.Replace(Regex(" {2,}"), " "),
     ]  # fmt: skip
     tokenizer.normalizer = normalizers.Sequence(steps)
-    encoder = Encoder.create(vocabulary(tokenizer.to_str(), "given"))
+    encoder = TextEncoder.create(vocabulary(tokenizer.to_str(), "given"))
     pairs = ["Straße strasse", "œuvre oeuvre", "a\u3000b – c  ``d''", "ﬁne ½ e\u0301té ①"]
     same(encoder, [*sample_text[:30], *AWKWARD, *pairs])
     found = [column.tolist() for column in (same(encoder, [word]).ids for word in pairs[0].split())]

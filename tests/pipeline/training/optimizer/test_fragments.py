@@ -12,8 +12,8 @@ import torch
 from pipeline.errors import ConfigError
 from pipeline.training.optimizer.fragments import (
     Fragment,
-    Layout,
-    Piece,
+    FragmentLayout,
+    FragmentPiece,
     check_logical,
     cut,
     gaps,
@@ -29,9 +29,9 @@ KEY = Record("key", "fused", 3, (1, 2), True, True)
 """Elements 5, 6 and 7 of `fused` are padding."""
 
 
-def second_rank(flat: torch.Tensor) -> Layout:
+def second_rank(flat: torch.Tensor) -> FragmentLayout:
     """This rank has elements 2 to 7, after something else."""
-    return Layout((flat,), (Piece("fused", 2, 0, 10, 6),), replicated=False)
+    return FragmentLayout((flat,), (FragmentPiece("fused", 2, 0, 10, 6),), replicated=False)
 
 
 def test_cut() -> None:
@@ -42,7 +42,9 @@ def test_cut() -> None:
 
 
 def test_a_rank_may_have_nothing() -> None:
-    layout = Layout((torch.zeros(4),), (Piece("fused", 5, 0, 0, 3),), replicated=False)
+    layout = FragmentLayout(
+        (torch.zeros(4),), (FragmentPiece("fused", 5, 0, 0, 3),), replicated=False
+    )
     assert cut(layout, [QUERY, KEY]) == []
     assert [(first, last) for _, first, last in gaps(layout, [])] == [(0, 3)]
 
@@ -68,8 +70,8 @@ def test_wrong_logical_parameters(logical: list[Record], message: str) -> None:
         check_logical(logical, PARAMETERS)
 
 
-def whole(values: torch.Tensor) -> tuple[Layout, list[Fragment]]:
-    layout = Layout((values,), (Piece("fused", 0, 0, 0, 8),), replicated=False)
+def whole(values: torch.Tensor) -> tuple[FragmentLayout, list[Fragment]]:
+    layout = FragmentLayout((values,), (FragmentPiece("fused", 0, 0, 0, 8),), replicated=False)
     return layout, cut(layout, [QUERY, KEY])
 
 

@@ -8,7 +8,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from pipeline.config.run import Optimizer
+from pipeline.config.run import OptimizerSettings
 from pipeline.config.settings import override
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
@@ -19,7 +19,7 @@ SETTINGS = recipe("roberta_base").optimizer
 
 
 def test_every_choice_has_a_rule_and_a_reference() -> None:
-    choices = get_args(get_type_hints(Optimizer)["lamb_variant"])
+    choices = get_args(get_type_hints(OptimizerSettings)["lamb_variant"])
     assert set(choices) == set(VARIANTS) == set(FORMULAS) - {"adamw"}
     assert rule_of(replace(SETTINGS, kind="adamw")) is ADAMW
     assert rule_of(replace(SETTINGS, lamb_variant="albert")) is VARIANTS["albert"]

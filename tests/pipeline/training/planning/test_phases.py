@@ -10,7 +10,7 @@ from typing import Annotated
 import pytest
 
 from pipeline.config import data_settings
-from pipeline.config.run import Data, Run
+from pipeline.config.run import DataSettings, Run
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.errors import ConfigError, DataError
@@ -74,7 +74,7 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LaterData(Data):
+class LaterData(DataSettings):
     blanks: Annotated[int, Legacy(0)]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import pytest
 
-from pipeline.config.run import Data, Optimizer, Run
+from pipeline.config.run import DataSettings, OptimizerSettings, Run
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.errors import CheckpointError, ConfigError
@@ -111,12 +111,12 @@ def test_a_checkpoint_of_another_run_is_named(dataset: Dataset, tmp_path: Path) 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LaterData(Data):
+class LaterData(DataSettings):
     blanks: Annotated[int, Legacy(0)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LaterOptimizer(Optimizer):
+class LaterOptimizer(OptimizerSettings):
     momentum: Annotated[float, Legacy(0.5)]
 
 

@@ -4,7 +4,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from pipeline.config.run import Objective
+from pipeline.config.run import ObjectiveSettings
 from pipeline.config.settings import override
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
@@ -12,7 +12,7 @@ from pipeline.training.weights.build import OBJECTIVES, build_model
 
 
 def test_every_kind_has_an_objective() -> None:
-    assert set(OBJECTIVES) == set(get_args(get_type_hints(Objective)["kind"]))
+    assert set(OBJECTIVES) == set(get_args(get_type_hints(ObjectiveSettings)["kind"]))
 
 
 def test_a_run_has_the_parts_of_its_kind() -> None:

@@ -16,7 +16,7 @@ import transformers
 from tokenizers import Tokenizer
 
 from model.hugging_face import Model
-from model.warm_start import Rows
+from model.warm_start import EmbeddingRows
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -163,10 +163,10 @@ def test_a_table_with_more_rows_than_tokens(
     lesson: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder whose rows were padded has the same ids: those of tokens are taken."""
-    given: list[Rows | None] = []
+    given: list[EmbeddingRows | None] = []
     take_over = initial_weights.take_over
 
-    def watched(model: Any, content: Any, generator: Any, rows: Rows | None) -> Any:
+    def watched(model: Any, content: Any, generator: Any, rows: EmbeddingRows | None) -> Any:
         given.append(rows)
         return take_over(model, content, generator, rows)
 
