@@ -20,7 +20,6 @@ from pipeline.config.run import Run
 from pipeline.errors import DataError
 from pipeline.loading.loader import NO_STEP, Step
 from pipeline.loading.micro_batch import LossCounts
-from pipeline.training import loss_parts
 from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.read import State
 from pipeline.training.checkpoints.saver import Saver
@@ -28,7 +27,8 @@ from pipeline.training.cluster.engine import ZeroEngine
 from pipeline.training.cluster.ranks import Cluster, StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
-from pipeline.training.model_inputs import model_inputs
+from pipeline.training.forward import loss_parts
+from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.planning.phases import phase_of
 from pipeline.training.planning.schedule import learning_rate

@@ -24,7 +24,7 @@ from model.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import prediction_count
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
-from pipeline.training.loss_parts import loss_sum
+from pipeline.training.forward.loss_parts import loss_sum
 from pipeline.training.planning.plan import encoder_config, generator_config
 from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
 

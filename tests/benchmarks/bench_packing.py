@@ -27,7 +27,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
-from pipeline.training.model_inputs import model_inputs
+from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.planning.plan import encoder_config
 from tests.benchmarks.bench_training import Seconds, base_run, parse_threads, ratios, rounds
 

@@ -29,7 +29,7 @@ from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.loss_parts import first_count, loss_sum
+from pipeline.training.forward.loss_parts import first_count, loss_sum
 from pipeline.training.planning.plan import encoder_config, parameters_of
 from pipeline.training.weights.build import build_model
 from tests.benchmarks.bench_electra import batch

@@ -42,7 +42,7 @@ from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.model_inputs import model_inputs
+from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.planning.schedule import learning_rate
 from tests.benchmarks import gpu_parts

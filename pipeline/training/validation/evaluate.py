@@ -28,8 +28,8 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import Extras, LossCounts
 from pipeline.loading.order import Order, Share
-from pipeline.training.loss_parts import add, pack, part_metrics, unpack
-from pipeline.training.model_inputs import model_inputs
+from pipeline.training.forward.loss_parts import add, pack, part_metrics, unpack
+from pipeline.training.forward.model_inputs import model_inputs
 
 Forward = Callable[[Inputs], Sums]
 Total = Callable[[Tensor], Tensor]

@@ -10,7 +10,7 @@ import torch
 
 from model.span_boundary import MOST_TARGETS, boundaries
 from pipeline.loading.micro_batch import Extras
-from pipeline.training.model_inputs import model_inputs
+from pipeline.training.forward.model_inputs import model_inputs
 from tests.pipeline.loading.conftest import BOS, EOS, LENGTH, MASK, prepare_directory
 from tests.pipeline.loading.test_loader import loader
 

@@ -33,7 +33,7 @@ from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.cluster.engine import ZeroEngine, init_distributed, initialize
-from pipeline.training.loss_parts import first_count, loss_sum
+from pipeline.training.forward.loss_parts import first_count, loss_sum
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.weights.build import build_model
 from tests.pipeline.training import plain

@@ -14,12 +14,12 @@ from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
-from pipeline.training import loss_parts
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_checkpoint, step_name
+from pipeline.training.forward import loss_parts
+from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.loop import Trainer, noise_seed
 from pipeline.training.loss_watch import LossWatch, Spike
-from pipeline.training.model_inputs import model_inputs
 from pipeline.training.planning.phases import make_phases, phase_of
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress

@@ -11,7 +11,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
-from pipeline.training.model_inputs import model_inputs, without_empty_lines
+from pipeline.training.forward.model_inputs import model_inputs, without_empty_lines
 from pipeline.training.planning.plan import encoder_config
 from tests.pipeline.loading.conftest import prepare_directory
 

@@ -7,7 +7,14 @@ import torch
 
 from model.objectives import LossPart, Sums
 from pipeline.loading.micro_batch import LossCounts
-from pipeline.training.loss_parts import add, first_count, loss_sum, pack, part_metrics, unpack
+from pipeline.training.forward.loss_parts import (
+    add,
+    first_count,
+    loss_sum,
+    pack,
+    part_metrics,
+    unpack,
+)
 
 MLM = LossPart(name="mlm", weight=1.0, per="predictions")
 PAIR = LossPart(name="pair", weight=0.5, per="pairs")

@@ -1,0 +1,1 @@
+"""A micro-batch comes in, sums and counts of its losses go out."""
