@@ -74,6 +74,8 @@ def launch(words: list[str], directory: Path) -> str:
     """Run `python ARGUMENTS...`, given without `python`, and return what it prints."""
     unset = ("TENFOLD_ROOT", "COLUMNS")
     environment = {k: v for k, v in os.environ.items() if k not in unset}
+    if "load_dataset" in words[-1]:
+        environment["HF_DATASETS_CACHE"] = str(directory / "datasets")
     result = subprocess.run(
         [sys.executable, *words], cwd=directory, env=environment | {"OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, timeout=900, check=False,
