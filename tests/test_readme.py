@@ -271,7 +271,7 @@ def test_names_in_the_text_exist(page: Page) -> None:
 def test_options_in_the_text_exist(page: Page) -> None:
     if page.name.startswith("docker/"):
         return  # they are those of other programs
-    sources = "".join((ROOT / file).read_text() for file in FILES if file.startswith("pipeline/"))
+    sources = "".join(path.read_text() for path in (ROOT / "pipeline").rglob("*.py"))
     for span in page.spans():
         for option in re.findall(r"(?:^|\s)--([a-z][a-z-]+)", span):
             assert f'"--{option}"' in sources or option in THEIRS, option
