@@ -145,8 +145,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
 @all_pages
 def test_commands_run(page: Page, reader: Reader) -> None:
     printed = reader.read(page)
-    for program, output in zip(page.blocks("python"), printed[::-1][: len(page.blocks("python"))]):
-        assert output.strip(), program
+    programs = len(page.blocks("python"))
+    assert all(output.strip() for output in printed[len(printed) - programs :])
 
 
 def test_the_shown_output_is_what_inspect_prints(reader: Reader) -> None:
