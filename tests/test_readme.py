@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from pipeline.config.run import Run
+from pipeline.config.settings import override, setting_types
 from pipeline.recipes import RECIPES, recipe
-from pipeline.run import Run
-from pipeline.settings import override, setting_types
 from tests.pages import FIRST, ROOT, Page, expand, inner_command, parse, read_pages, split
 from tests.pipeline.data.dump import large_dump
 from tests.pipeline.data.web_archive import articles, members
@@ -343,8 +343,8 @@ def test_the_speed_table_repeats_what_was_measured() -> None:
 
 def test_the_table_of_families_is_what_the_code_counts() -> None:
     from model.families import ELECTRA, their_config
-    from pipeline.run import max_predictions
-    from pipeline.training.plan import encoder_config, flops_of, has_pairs, parameters_of
+    from pipeline.config.run import max_predictions
+    from pipeline.training.planning.plan import encoder_config, flops_of, has_pairs, parameters_of
 
     rows = re.findall(
         r"^\| `(\w+)` \| ([\d,]+) \| ([\d.]+) T.* \|.*\| (?:`(\w+)`.*)?\|$",
