@@ -89,7 +89,7 @@ class Dataset:
         self._roots = np.zeros(len(self.shards), np.uint64)
         """Each shard's `corpus_root`; 0 until one of its rows is requested."""
         self.damaged: set[str] = set()
-        """Files of rows of the shards that `open` found damaged, with `go_on`."""
+        """Names of the shards that `open` found damaged, with `go_on`."""
         self._left_out = np.zeros(len(self.shards), np.bool_)
 
     @classmethod
@@ -116,9 +116,10 @@ class Dataset:
         if split == TRAIN and manifest.duplicates == 0:
             masking = masking_of(directory, manifest, read_vocabulary(directory / "tokenizer"))
         dataset = cls(directory, manifest, manifest.of(split), masking)
-        present = {path.name for path in directory.iterdir()}
         for duplicate in range(-1, dataset.stored):
             files = dataset._files(duplicate)
+            folder = (directory / files[0][0]).parent
+            present = {path.relative_to(directory).as_posix() for path in folder.glob("*")}
             if duplicate >= 0 and not any(name in present for name, _ in files):
                 continue
             for shard, (name, size) in zip(dataset.shards, files, strict=True):
@@ -128,12 +129,12 @@ class Dataset:
                 except DataError:
                     if not go_on:
                         raise
-                    dataset.damaged.add(shard.file)
+                    dataset.damaged.add(shard.name)
         return dataset
 
-    def leave_out(self, files: Collection[str]) -> None:
-        """Stop reading the rows of these shards, named by their files of rows."""
-        self._left_out = np.array([shard.file in files for shard in self.shards], np.bool_)
+    def leave_out(self, names: Collection[str]) -> None:
+        """Stop reading the rows of the shards with these names."""
+        self._left_out = np.array([shard.name in names for shard in self.shards], np.bool_)
 
     @property
     def is_left_out(self) -> bool:
@@ -148,11 +149,13 @@ class Dataset:
         return places[~self._left_out[self._layout.shards_of_rows(rows[places])]]
 
     def shard_with(self, file: Path | None) -> str:
-        """The file of rows of the shard that `file` belongs to, "" if it is not in this dataset."""
-        if file is None or file.parent != self.directory:
-            return ""
-        owners = {part.file: shard.file for shard in self.shards for part in shard.files()}
-        return owners.get(file.name, "")
+        """The name of the shard that `file` belongs to, "" if it is not in this dataset."""
+        owners = {
+            self.directory / part.file: shard.name
+            for shard in self.shards
+            for part in shard.files()
+        }
+        return owners.get(file, "") if file else ""
 
     def by_corpus(self) -> dict[str, Dataset]:
         """The shards of each corpus, by their first row: a validation shard has one corpus."""
@@ -180,7 +183,7 @@ class Dataset:
         if self.masking is None:
             total = sum(mask.predictions for shard in self.shards for mask in shard.masks)
             return total / (self.stored * int(self.shard_rows.sum()))
-        whole = [shard.file not in self.damaged for shard in self.shards].index(True)
+        whole = [shard.name not in self.damaged for shard in self.shards].index(True)
         start = int(self._layout.row_starts[whole])
         some = min(BATCH_ROWS, self.shards[whole].sequences)
         first = self.records(np.arange(start, start + some), 0)

@@ -67,6 +67,7 @@ def _check_room(target: Path, needed: int) -> None:
 
 def _copy(source: Path, target: Path, expected: str) -> None:
     """Copy one file under a temporary name and rename it, hashing the bytes on the way."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     digest = xxhash.xxh3_64()
     try:

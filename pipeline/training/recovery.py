@@ -235,8 +235,8 @@ def exclude_shards(
         leave_out(datasets, excluded)
     for index, file in excluded if cluster.rank == 0 else ():
         print(
-            f"warning: from step {progress.step + 1:,} on no row of "
-            f"{datasets[index].directory / file} is read (data.damaged=skip)",
+            f"warning: from step {progress.step + 1:,} on no row of shard {file} of "
+            f"{datasets[index].directory} is read (data.damaged=skip)",
             file=sys.stderr,
         )
     return replace(progress, left_out=excluded)

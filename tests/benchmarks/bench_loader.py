@@ -36,7 +36,16 @@ from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFas
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.manifest import MANIFEST, SCHEMA_VERSION, Manifest, MaskFile, Shard
+from pipeline.data.shards.manifest import (
+    MANIFEST,
+    SCHEMA_VERSION,
+    Manifest,
+    MaskFile,
+    Shard,
+    mask_file,
+    rows_file,
+    shard_name,
+)
 from pipeline.data.shards.verify import masking_of
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.loading.dataset import Dataset
@@ -76,17 +85,19 @@ def random_shards(directory: Path) -> None:
             second_segment=np.zeros(count, np.uint16),
             pair_label=np.full(count, -1, np.int8),
         )
-        name = f"train-{number:05}"
+        name = shard_name("train", number)
         content = arrow_files.encode_rows(rows, "x", ["x"], sequences, "none")
-        (directory / f"{name}.arrow").write_bytes(content)
+        for file in (rows_file(name), *(mask_file(name, number) for number in range(2))):
+            (directory / file).parent.mkdir(parents=True, exist_ok=True)
+        (directory / rows_file(name)).write_bytes(content)
         masks = []
         drawn = list(masking.draw_duplicates(ids.ravel(), offsets, "x", sequences, range(2)))
         for duplicate, mask in enumerate(drawn):
             encoded = arrow_files.encode_masks(mask, "none")
-            (directory / f"{name}.mask-{duplicate}.arrow").write_bytes(encoded)
+            (directory / mask_file(name, duplicate)).write_bytes(encoded)
             masks.append(
                 MaskFile(
-                    file=f"{name}.mask-{duplicate}.arrow",
+                    file=mask_file(name, duplicate),
                     predictions=mask.predictions,
                     bytes=encoded.size,
                     xxh3_64="",
@@ -94,7 +105,7 @@ def random_shards(directory: Path) -> None:
             )
         described.append(
             Shard(
-                file=f"{name}.arrow",
+                file=rows_file(name),
                 split="train",
                 sequences=count,
                 tokens=ids.size,

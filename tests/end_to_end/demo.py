@@ -80,7 +80,7 @@ def fill_masks(output: Path, count: int) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(output / "export")
     model = AutoModelForMaskedLM.from_pretrained(output / "export").eval()
-    for shard in sorted((output / "shards").glob("validation-?????.arrow"))[:count]:
+    for shard in sorted((output / "shards" / "rows").glob("validation-?????.arrow"))[:count]:
         row = pyarrow.ipc.open_file(shard).read_all()["input_ids"][0].as_py()
         words = [p for p in range(3, len(row) - 1) if tokenizer.decode([row[p]]).strip().isalpha()]
         place = words[len(words) // 2]

@@ -291,7 +291,7 @@ def mended(
     from_step(folder / "spiky", 10, folder / "spiky-killed")  # just after it went back
     from_step(folder / "skips", 7, folder / "skips-killed")
     shard = Path((folder / "file").read_text()).name.split(".")[0]
-    (broken / f"{shard}.arrow").unlink()
+    (broken / "rows" / f"{shard}.arrow").unlink()
     start_jobs(folder, spiky("spiky-told"), spiky("spiky-killed"), skips("skips-killed"))
     return folder, said
 
@@ -322,14 +322,16 @@ def test_a_damaged_shard_is_left_out_if_asked_and_every_resume_leaves_out_the_sa
     file = Path((folder / "file").read_text())
     shard = file.name.split(".")[0] + ".arrow"
     assert said.count(f"{file} is damaged: row") == 1, said
-    rows = f"from step 8 on no row of {file.parent / shard} is read (data.damaged=skip)"
+    rows = (
+        f"from step 8 on no row of shard {shard} of {file.parents[1]} is read (data.damaged=skip)"
+    )
     assert said.count(f"warning: {rows}") == 1, said
     found = lines(folder / "skips")
     assert [line["step"] for line in found] == list(range(1, STEPS + 1))
     assert [line.get("left_out") for line in found] == [None] * 7 + [shard] * 13
     assert [line["sequences"] for line in found] == [16 * step for step in range(1, STEPS + 1)]
     dataset = Dataset.open(folder / "noisy")
-    owner = [part.file for part in dataset.shards].index(shard)
+    owner = [part.name for part in dataset.shards].index(shard)
     order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
     starts = np.concatenate([[0], np.cumsum(dataset.shard_rows)])
     places = np.arange(STEPS * 16)

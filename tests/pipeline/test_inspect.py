@@ -75,7 +75,7 @@ def test_document_ends_are_shown(prepared: Path, show: Inspect) -> None:
 
 
 def test_validation_rows_can_be_shown(prepared: Path, show: Inspect) -> None:
-    assert "validation-00000.arrow row 0" in show(prepared, "--split", "validation")
+    assert "rows/validation-00000.arrow row 0" in show(prepared, "--split", "validation")
 
 
 def test_verify(prepared: Path, show: Inspect) -> None:
@@ -87,17 +87,17 @@ def test_a_sequence_that_is_not_there(prepared: Path, show: Inspect) -> None:
 
 
 def test_a_missing_or_cut_file_is_named(copy: Path, show: Inspect) -> None:
-    (copy / "train-00001.mask-4.arrow").unlink()
-    assert "train-00001.mask-4.arrow is missing" in show(copy, code=2)
+    (copy / "mask-4/train-00001.arrow").unlink()
+    assert "mask-4/train-00001.arrow is missing" in show(copy, code=2)
 
 
 def test_every_flipped_bit_is_found(copy: Path, show: Inspect) -> None:
-    path = copy / "train-00000.mask-2.arrow"
+    path = copy / "mask-2/train-00000.arrow"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
     error = show(copy, "--verify", code=2)
-    assert "train-00000.mask-2.arrow is damaged" in error and error.count("\n") == 1
+    assert "mask-2/train-00000.arrow is damaged" in error and error.count("\n") == 1
 
 
 def test_shards_of_another_tokenizer(copy: Path, show: Inspect) -> None:
@@ -116,7 +116,7 @@ def test_a_mask_that_was_not_drawn_is_found_although_its_hash_is_right(
     column: str, copy: Path, show: Inspect
 ) -> None:
     """Somebody else's generator: whole files, right hashes, wrong masks."""
-    path = copy / "train-00000.mask-2.arrow"
+    path = copy / "mask-2/train-00000.arrow"
     table = arrow_files.read_table(path)
     values = table[column].to_pylist()
     row = next(index for index, value in enumerate(values) if value)
@@ -132,7 +132,7 @@ def test_a_mask_that_was_not_drawn_is_found_although_its_hash_is_right(
     manifest["shards"][0]["masks"][2] |= entry
     (copy / MANIFEST).write_text(json.dumps(manifest))
     error = show(copy, "--verify", code=2)
-    assert f"train-00000.mask-2.arrow: {column} are not what its key draws" in error
+    assert f"mask-2/train-00000.arrow: {column} are not what its key draws" in error
 
 
 def test_the_other_files_are_verified_too(copy: Path, show: Inspect) -> None:
@@ -149,11 +149,11 @@ def test_the_other_files_are_verified_too(copy: Path, show: Inspect) -> None:
 def test_a_flipped_bit_in_the_rows_is_never_a_traceback(
     position: int, copy: Path, show: Inspect
 ) -> None:
-    path = copy / "train-00001.arrow"
+    path = copy / "rows/train-00001.arrow"
     content = bytearray(path.read_bytes())
     content[position] ^= 128
     path.write_bytes(content)
-    assert "train-00001.arrow is damaged" in show(copy, "--verify", code=2)
+    assert "rows/train-00001.arrow is damaged" in show(copy, "--verify", code=2)
 
 
 @pytest.mark.parametrize("arguments", [["--tokens", -5], ["--sequence", "x"], []])

@@ -89,7 +89,7 @@ def test_every_scheme_stored_or_drawn(
     assert manifest.masking["scheme"] == scheme and manifest.duplicates == stored
     assert [len(shard.masks) for shard in manifest.of("train")] == [stored]
     assert [len(shard.masks) for shard in manifest.of("validation")] == [max(1, stored)]
-    assert len(list(output.glob("train-*.mask-*"))) == stored
+    assert len(list(output.glob("mask-*/train-*"))) == stored
     monkeypatch.setattr(sys, "argv", ["inspect", str(output), "--verify", "--tokens", "0"])
     inspect.main()
     out = capsys.readouterr().out
@@ -212,18 +212,17 @@ def test_copies_of_a_document_are_on_one_side(
 
 
 def test_shards_open_with_datasets(prepared: Path, tmp_path: Path) -> None:
-    loaded = datasets.load_dataset(
-        "arrow", data_files=str(prepared / "train-00000.arrow"), split="train",
-        cache_dir=str(tmp_path),
-    )  # fmt: skip
-    shard = read_manifest(prepared).shards[0]
-    assert len(loaded) == shard.sequences
-    assert sum(map(len, loaded["input_ids"])) == shard.tokens
-    masks = datasets.load_dataset(
-        "arrow", data_files=str(prepared / "train-00000.mask-9.arrow"), split="train",
-        cache_dir=str(tmp_path),
-    )  # fmt: skip
-    assert len(masks) == shard.sequences and isinstance(masks[0]["positions"], bytes)
+    """As typed, with splits by the names of files; masks line up with rows."""
+    cache = str(tmp_path)
+    rows = datasets.load_dataset("arrow", data_dir=str(prepared / "rows"), cache_dir=cache)
+    masks = datasets.load_dataset("arrow", data_dir=str(prepared / "mask-9"), cache_dir=cache)
+    manifest = read_manifest(prepared)
+    for split in ("train", "validation"):
+        shards = manifest.of(split)
+        assert len(rows[split]) == sum(shard.sequences for shard in shards)
+        assert sum(map(len, rows[split]["input_ids"])) == sum(shard.tokens for shard in shards)
+        assert len(masks[split]) == len(rows[split])
+        assert isinstance(masks[split][0]["positions"], bytes)
 
 
 def test_record_batches_are_1024_rows(prepared: Path) -> None:
@@ -294,7 +293,11 @@ def test_every_format_gives_the_same_rows(
     write_jsonl(tmp_path / "reference.jsonl", texts)
     for out, given in (("out", tmp_path / "in" / name), ("ref", tmp_path / "reference.jsonl")):
         run("--corpus", "news", "--input", given, *tiny(tiny_tokenizer, tmp_path / out))
-    for file in ("train-00000.arrow", "train-00000.mask-3.arrow", "validation-00000.arrow"):
+    for file in (
+        "rows/train-00000.arrow",
+        "mask-3/train-00000.arrow",
+        "rows/validation-00000.arrow",
+    ):
         left, right = (arrow_files.read_table(tmp_path / out / file) for out in ("out", "ref"))
         assert left.equals(right), file
 

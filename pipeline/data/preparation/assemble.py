@@ -30,11 +30,14 @@ from pipeline.data.shards.manifest import (
     MaskFile,
     Shard,
     hash_file,
+    mask_file,
+    rows_file,
+    shard_name,
     stored_masks,
 )
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.errors import DataError
-from pipeline.files import sync_directory, whole_file, write_whole
+from pipeline.files import remove_temporaries, sync_directory, whole_file, write_whole
 
 VALIDATION_ROWS = 32_768
 """Rows of a validation shard: splits hold few each, so theirs are put together."""
@@ -88,20 +91,29 @@ def check_bad_records(parts: list[Part], most: float) -> None:
         raise DataError("the input holds no text to train on; give more documents")
 
 
+def make_folders(output: Path, duplicates: int) -> None:
+    """Make the folders of rows and masks below `output`; duplicates: of the recipe."""
+    stored = range(stored_masks(duplicates, VALIDATION))
+    folders = [(output / mask_file("", number)) for number in stored] + [output / rows_file("")]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_temporaries(folder)
+
+
 def place_train_shards(work: Path, output: Path, parts: list[Part]) -> list[Shard]:
     """Rename the parts' train files to their final, consecutive names."""
     placed: list[Shard] = []
     for part in parts:
         for entry in part.of(TRAIN):
-            stem = f"{TRAIN}-{len(placed):05d}"
+            name = shard_name(TRAIN, len(placed))
             masks = []
             for duplicate, mask in enumerate(entry["masks"]):
-                name = f"{stem}.mask-{duplicate}.arrow"
-                _move(work / mask["file"], output / name)
-                masks.append(MaskFile(**(mask | {"file": name})))
-            _move(work / entry["file"], output / f"{stem}.arrow")
-            placed.append(Shard(**(entry | {"file": f"{stem}.arrow", "masks": tuple(masks)})))
-    sync_directory(output)
+                file = mask_file(name, duplicate)
+                _move(work / mask["file"], output, file)
+                masks.append(MaskFile(**(mask | {"file": file})))
+            file = rows_file(name)
+            _move(work / entry["file"], output, file)
+            placed.append(Shard(**(entry | {"file": file, "masks": tuple(masks)})))
     return placed
 
 
@@ -111,18 +123,19 @@ def merge_validation_shards(
     """Put the parts' validation rows together, in order, in shards of one corpus each."""
     merged: list[Shard] = []
     for group in _groups(parts):
-        stem = f"{VALIDATION}-{len(merged):05d}"
+        name = shard_name(VALIDATION, len(merged))
         paths = [work / entry["file"] for entry in group]
         merged.append(
             Shard(
-                **_merge_rows(paths, output / f"{stem}.arrow", job.compression),
+                **_merge_rows(paths, output, rows_file(name), job.compression),
                 split=VALIDATION,
                 sequences=sum(entry["sequences"] for entry in group),
                 tokens=sum(entry["tokens"] for entry in group),
                 masks=tuple(
                     _merge_masks(
                         paths,
-                        output / f"{stem}.mask-{duplicate}.arrow",
+                        output,
+                        mask_file(name, duplicate),
                         masking,
                         duplicate,
                         job.compression,
@@ -135,18 +148,19 @@ def merge_validation_shards(
 
 
 def _merge_rows(
-    paths: list[Path], target: Path, compression: arrow_files.Compression
+    paths: list[Path], output: Path, file: str, compression: arrow_files.Compression
 ) -> dict[str, Any]:
-    """The rows of all `paths` in one file; returns the manifest's entry."""
+    """Write the rows of all `paths` to one file below `output`; returns the manifest's entry."""
     tables = arrow_files.cut_anew(map(arrow_files.read_table, paths))
-    return arrow_files.write_tables(
-        target, arrow_files.read_table(paths[0]).schema, tables, compression
-    )
+    schema = arrow_files.read_table(paths[0]).schema
+    written = arrow_files.write_tables(output / file, schema, tables, compression)
+    return written | {"file": file}
 
 
 def _merge_masks(
     paths: list[Path],
-    target: Path,
+    output: Path,
+    file: str,
     masking: Masking,
     duplicate: int,
     compression: arrow_files.Compression,
@@ -164,8 +178,8 @@ def _merge_masks(
 
     ids_type = arrow_files.read_table(paths[0]).schema.field("input_ids").type.value_type
     schema = arrow_files.masks_schema(np.dtype(ids_type.to_pandas_dtype()), masking.swaps)
-    written = arrow_files.write_tables(target, schema, tables(), compression)
-    return MaskFile(**written, predictions=sum(predictions))
+    written = arrow_files.write_tables(output / file, schema, tables(), compression)
+    return MaskFile(**(written | {"file": file}), predictions=sum(predictions))
 
 
 def write_documents(work: Path, output: Path, parts: list[Part]) -> None:
@@ -231,6 +245,10 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
 
 def publish(output: Path, manifest: Manifest, work: Path) -> None:
     """Write the manifest, which makes the directory whole, then remove what was only for work."""
+    for folder in {
+        (output / file.file).parent for shard in manifest.shards for file in shard.files()
+    }:
+        sync_directory(folder)
     write_whole(output / MANIFEST, manifest.to_json())
     shutil.rmtree(work, ignore_errors=True)
 
@@ -255,8 +273,8 @@ def _groups(parts: list[Part]) -> Iterator[list[dict[str, Any]]]:
         yield group
 
 
-def _move(source: Path, target: Path) -> None:
+def _move(source: Path, output: Path, file: str) -> None:
     if source.exists():
-        source.replace(target)
-    elif not target.exists():
-        raise DataError(f"{source} is gone; remove {target.parent} and run pipeline.prepare again")
+        source.replace(output / file)
+    elif not (output / file).exists():
+        raise DataError(f"{source} is gone; remove {output} and run pipeline.prepare again")

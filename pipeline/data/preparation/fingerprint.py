@@ -14,11 +14,13 @@ from pipeline.data.preparation.holdout import VALIDATION_VERSION
 from pipeline.data.preparation.worker import SPLITS_VERSION
 from pipeline.data.rows.masks import GENERATOR_VERSION
 from pipeline.data.rows.pack import packing_version
-from pipeline.data.shards.manifest import SCHEMA_VERSION
 from pipeline.data.text.clean import CLEANING_VERSION
 from pipeline.data.text.sentences import SENTENCES_VERSION
 from pipeline.data.tokenizers.encoder import fast_engine
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+
+COLUMNS_VERSION = 1
+"""Of the columns of rows and masks, whatever files they are in."""
 
 
 def shard_identity(
@@ -34,7 +36,7 @@ def shard_identity(
     selection: of the group stage; empty when every document stays.
     """
     return ({"selection": selection} if selection else {}) | {
-        "schema": SCHEMA_VERSION,
+        "schema": COLUMNS_VERSION,
         "data": shard_settings(data),
         "tokenizer": vocabulary.sha256,
         "engine": engine_versions(data, engine),

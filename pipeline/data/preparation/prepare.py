@@ -18,6 +18,7 @@ from pipeline.data.execution.workers import unfinished
 from pipeline.data.preparation.assemble import (
     Part,
     corpus_counts,
+    make_folders,
     merge_validation_shards,
     mismatches,
     other_files,
@@ -104,6 +105,7 @@ def assemble(
     data, work, vocabulary = run.data, job.directory, tokenizer.vocabulary
     for directory in (output, output / "tokenizer"):
         remove_temporaries(directory)
+    make_folders(output, data.duplicates)
     placed = place_train_shards(work, output, parts)
     masking = Masking.of(data, vocabulary.special, vocabulary.word_starts)
     placed += merge_validation_shards(work, output, parts, job, masking)

@@ -1,10 +1,4 @@
-"""What `pipeline.prepare` leaves on disk, written and read: Arrow IPC files and the manifest.
-
-    train-00000.arrow            rows, in record batches of 1,024
-    train-00000.mask-K.arrow     duplicate K of the masks of the same rows, in the same order
-    validation-00000.arrow ...   the same for validation
-    documents.parquet            one row a document
-    manifest.json                what all of it is; the last to appear: where it is, all is
+"""Shard files of rows and of masks, written and read, in record batches of 1,024 rows.
 
 Arrow IPC *files* open with pyarrow.ipc.open_file and datasets.load_dataset("arrow"), and map into
 memory. An IPC file's bytes may change with the Arrow version; its columns may not: compare those.

@@ -1,4 +1,13 @@
-"""manifest.json: what a directory of shards holds, checked when it is read."""
+"""manifest.json: what a directory of shards holds, checked when it is read.
+
+Layout 2 of a directory, where layout 1 had all shard files side by side:
+
+    rows/train-00000.arrow       rows of a shard; held-out ones in validation-00000.arrow, ...
+    mask-K/train-00000.arrow     duplicate K of the masks of the same rows, in the same order
+    documents.parquet            one row per document
+    tokenizer/                   loads with transformers.AutoTokenizer
+    manifest.json                describes all of it; written last, so where it is, all is
+"""
 
 from __future__ import annotations
 
@@ -12,7 +21,8 @@ import xxhash
 
 from pipeline.errors import DataError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Of the layout on disk. The fingerprint names the columns, which are those of layout 1."""
 
 MANIFEST = "manifest.json"
 
@@ -26,6 +36,7 @@ class MaskFile:
     """One duplicate of one shard's masks."""
 
     file: str
+    """Path below the directory, see `mask_file`."""
     predictions: int
     bytes: int
     xxh3_64: str
@@ -36,6 +47,7 @@ class Shard:
     """One file of rows and its mask files, duplicate 0 first."""
 
     file: str
+    """Path below the directory, see `rows_file`."""
     split: str
     """train or validation."""
     sequences: int
@@ -44,6 +56,11 @@ class Shard:
     bytes: int
     xxh3_64: str
     masks: tuple[MaskFile, ...]
+
+    @property
+    def name(self) -> str:
+        """Its file name, the same in `rows/` and in each `mask-K/`: train-00000.arrow."""
+        return self.file.rpartition("/")[2]
 
     def files(self) -> tuple[Shard | MaskFile, ...]:
         """The file of rows, then those of masks."""
@@ -99,6 +116,12 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         content = json.loads(path.read_bytes())
         version = content["schema_version"]
+        if version == 1:
+            raise DataError(
+                f"{directory} has layout 1 of shards, this version reads layout "
+                f"{SCHEMA_VERSION}; move it away and run the same pipeline.prepare command again: "
+                "the fingerprint, rows and masks stay the same, so runs can resume on them"
+            )
         if version != SCHEMA_VERSION:
             raise DataError(
                 f"{path}: schema version {version}, this version reads {SCHEMA_VERSION}"
@@ -110,6 +133,21 @@ def read_manifest(directory: Path) -> Manifest:
         return Manifest(**content, shards=shards)
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"{path} is damaged ({error}); run pipeline.prepare again") from error
+
+
+def shard_name(split: str, number: int) -> str:
+    """The file name of a shard: train-00000.arrow."""
+    return f"{split}-{number:05d}.arrow"
+
+
+def rows_file(name: str) -> str:
+    """Where the rows of a shard are, below the directory."""
+    return f"rows/{name}"
+
+
+def mask_file(name: str, duplicate: int) -> str:
+    """Where one duplicate of a shard's masks is, below the directory."""
+    return f"mask-{duplicate}/{name}"
 
 
 def stored_masks(duplicates: int, split: str) -> int:

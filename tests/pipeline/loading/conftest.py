@@ -19,6 +19,9 @@ from pipeline.data.shards.manifest import (
     MaskFile,
     Shard,
     hash_file,
+    mask_file,
+    rows_file,
+    shard_name,
 )
 
 LENGTH, SLOTS = 70, 10  # round(0.15 x 68)
@@ -73,22 +76,22 @@ def prepare_directory(
             part_in_two(rows, label)
         sequences = np.arange(first, first + count, dtype=np.uint64)
         first += count
-        name = f"train-{number:05}"
+        name = shard_name("train", number)
         content = arrow_files.encode_rows(rows, "news", ["news"], sequences, compression)
-        bytes_, digest = write(directory / f"{name}.arrow", content)
+        bytes_, digest = write(directory / rows_file(name), content)
         masks = []
         drawn = list(
             scheme.draw_duplicates(rows.ids, rows.offsets, "news", sequences, range(duplicates))
         )
         for duplicate, mask in enumerate(drawn):
-            file = f"{name}.mask-{duplicate}.arrow"
+            file = mask_file(name, duplicate)
             size, hash_ = write(directory / file, arrow_files.encode_masks(mask, compression))
             masks.append(
                 MaskFile(file=file, predictions=mask.predictions, bytes=size, xxh3_64=hash_)
             )
         described.append(
             Shard(
-                file=f"{name}.arrow",
+                file=rows_file(name),
                 split="train",
                 sequences=count,
                 tokens=len(rows.ids),
@@ -163,5 +166,6 @@ def random_rows(
 
 
 def write(path: Path, content: Any) -> tuple[int, str]:
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     return content.size, hash_file(path)

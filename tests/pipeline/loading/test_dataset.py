@@ -19,12 +19,12 @@ Prepare = Callable[..., Path]
 
 def test_a_missing_or_cut_file_is_named(random_shards: Path, tmp_path: Path) -> None:
     directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    path = directory / "train-00001.mask-3.arrow"
+    path = directory / "mask-3/train-00001.arrow"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(DataError, match=r"train-00001\.mask-3\.arrow is damaged"):
+    with pytest.raises(DataError, match=r"mask-3/train-00001\.arrow is damaged"):
         Dataset.open(directory)
     path.unlink()
-    with pytest.raises(DataError, match=r"train-00001\.mask-3\.arrow is missing"):
+    with pytest.raises(DataError, match=r"mask-3/train-00001\.arrow is missing"):
         Dataset.open(directory, check_sizes=False)
     with pytest.raises(DataError, match="no validation rows"):
         Dataset.open(random_shards, split="validation")
@@ -63,16 +63,16 @@ def test_skipped_shards_are_not_read(random_shards: Path) -> None:
     assert np.asarray(dataset.read_of(rows, np.array([1, 2]))).tolist() == [2]
     assert not dataset.is_left_out
     with pytest.raises(DataError, match=r"every shard of .* is damaged or gone"):
-        leave_out([dataset], tuple((0, shard.file) for shard in dataset.shards))
+        leave_out([dataset], tuple((0, shard.name) for shard in dataset.shards))
 
 
 def test_a_damaged_shard_is_collected_or_raised(random_shards: Path, tmp_path: Path) -> None:
     directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    (directory / "train-00002.mask-0.arrow").unlink()
+    (directory / "mask-0/train-00002.arrow").unlink()
     with pytest.raises(DataError, match="is missing"):
         Dataset.open(directory)
     assert Dataset.open(directory, go_on=True).damaged == {"train-00002.arrow"}
-    for path in directory.glob("*.mask-0.arrow"):
+    for path in directory.glob("mask-0/*.arrow"):
         path.unlink()
     dataset = Dataset.open(directory)  # a duplicate that was not staged
     with pytest.raises(DataError, match=r"no masks of duplicate 0 .* stage duplicate 0 too"):
@@ -81,9 +81,9 @@ def test_a_damaged_shard_is_collected_or_raised(random_shards: Path, tmp_path: P
 
 def test_a_file_belongs_to_its_shard(random_shards: Path) -> None:
     dataset = Dataset.open(random_shards)
-    mask = random_shards / "train-00001.mask-4.arrow"
+    mask = random_shards / "mask-4/train-00001.arrow"
     assert dataset.shard_with(mask) == "train-00001.arrow"
-    assert dataset.shard_with(None) == dataset.shard_with(Path("train-00001.arrow")) == ""
+    assert dataset.shard_with(None) == dataset.shard_with(Path("rows/train-00001.arrow")) == ""
 
 
 def test_numbers_of_a_dataset(random_shards: Path) -> None:

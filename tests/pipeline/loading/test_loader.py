@@ -319,7 +319,7 @@ def test_a_thread_ends_with_its_iteration_and_hands_over_errors(
     assert threading.active_count() == before
 
     directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    for path in directory.glob("*.mask-1.arrow"):
+    for path in directory.glob("mask-1/*.arrow"):
         path.unlink()
     with pytest.raises(DataError, match=r"no masks of duplicate 1"):
         for _ in loader(directory, prefetch=2).micro_batches():
@@ -394,14 +394,14 @@ def test_drawn_coins_are_those_of_stored_duplicates(prepare: Prepare, tmp_path: 
 
 def test_a_second_segment_that_cannot_be_is_named(prepare: Prepare, tmp_path: Path) -> None:
     directory = prepare(tmp_path / "pairs", (100,), label="order")
-    path = directory / "train-00000.arrow"
+    path = directory / "rows/train-00000.arrow"
     table = arrow_files.read_table(path)
     wrong = [length - 1 for length in map(len, table["input_ids"].to_pylist())]
     index = table.schema.get_field_index("second_segment")
     field = table.schema.field(index)
     table = table.set_column(index, field, pa.array(wrong, pa.uint16()))
     rewrite(path, table)
-    with pytest.raises(DataError, match=r"train-00000\.arrow is damaged: row \d+"):
+    with pytest.raises(DataError, match=r"rows/train-00000\.arrow is damaged: row \d+"):
         take(loader(directory), 1)
 
 
@@ -431,16 +431,16 @@ def test_the_step_before_damaged_rows_is_whole(
     """All ranks can then end together, with that step made."""
     directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
     steps = loader(directory, kind="sequential", prefetch=prefetch).steps(29 * 48, 29)
-    (directory / "train-00001.mask-0.arrow").unlink()  # from row 1,500 on, in the step after 30
+    (directory / "mask-0/train-00001.arrow").unlink()  # from row 1,500 on, in the step after 30
     first, second = next(steps), next(steps)
     assert len(list(first.batches)) == 6
-    with pytest.raises(DataError, match=r"train-00001\.mask-0\.arrow is missing"):
+    with pytest.raises(DataError, match=r"mask-0/train-00001\.arrow is missing"):
         next(steps)
     assert [batch.step for batch in second.batches] == [30] * 6
 
 
 @pytest.mark.parametrize("reader", ["mmap", "read"])
-@pytest.mark.parametrize("name", ["train-00001.arrow", "train-00001.mask-0.arrow"])
+@pytest.mark.parametrize("name", ["rows/train-00001.arrow", "mask-0/train-00001.arrow"])
 def test_damaged_bytes_end_in_an_error(
     random_shards: Path, tmp_path: Path, name: str, reader: str
 ) -> None:
@@ -455,7 +455,7 @@ def test_damaged_bytes_end_in_an_error(
 
 def test_offsets_that_point_elsewhere_end_in_an_error(random_shards: Path, tmp_path: Path) -> None:
     """No wild read: every row is checked against the size of its buffers."""
-    for name, column in (("train-00000.arrow", 0), ("train-00000.mask-0.arrow", 2)):
+    for name, column in (("rows/train-00000.arrow", 0), ("mask-0/train-00000.arrow", 2)):
         directory = Path(shutil.copytree(random_shards, tmp_path / name))
         table = arrow_files.read_table(random_shards / name)
         offsets = table.column(column).chunk(0).buffers()[1].to_pybytes()

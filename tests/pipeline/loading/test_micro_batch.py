@@ -52,8 +52,8 @@ def test_shapes_and_types(random_shards: Path) -> None:
 
 
 def test_counts_are_those_of_the_table(random_shards: Path) -> None:
-    lengths = arrow_files.read_table(random_shards / "train-00000.arrow")["input_ids"][:5]
-    masks = arrow_files.read_table(random_shards / "train-00000.mask-0.arrow")["positions"][:5]
+    lengths = arrow_files.read_table(random_shards / "rows/train-00000.arrow")["input_ids"][:5]
+    masks = arrow_files.read_table(random_shards / "mask-0/train-00000.arrow")["positions"][:5]
     predictions = sum(byte.bit_count() for mask in masks.to_pylist() for byte in mask)
     tokens = sum(map(len, lengths.to_pylist()))
     batch = batch_of(random_shards)

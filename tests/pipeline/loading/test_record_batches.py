@@ -69,18 +69,20 @@ def test_record_batches_used_longest_ago_are_dropped(random_shards: Path) -> Non
 @pytest.mark.parametrize("kept", [1400, 900])
 def test_rows_that_are_missing_are_named(random_shards: Path, tmp_path: Path, kept: int) -> None:
     directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    path = directory / "train-00000.arrow"
+    path = directory / "rows/train-00000.arrow"
     rewrite(path, arrow_files.read_table(path).slice(0, kept))
-    with pytest.raises(DataError, match=r"train-00000\.arrow has .* prepare it again"):
+    with pytest.raises(DataError, match=r"rows/train-00000\.arrow has .* prepare it again"):
         columns(directory).map(np.array([0]))
 
 
 def test_a_column_of_another_type_is_named(random_shards: Path, tmp_path: Path) -> None:
     directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    path = directory / "train-00002.arrow"
+    path = directory / "rows/train-00002.arrow"
     table = arrow_files.read_table(path)
     index = table.schema.get_field_index("pair_label")
     wrong = pa.array([0] * len(table), pa.int32())
     rewrite(path, table.set_column(index, "pair_label", wrong))
-    with pytest.raises(DataError, match=r"train-00002\.arrow has no column pair_label of int8"):
+    with pytest.raises(
+        DataError, match=r"rows/train-00002\.arrow has no column pair_label of int8"
+    ):
         columns(directory).read(3)

@@ -35,8 +35,8 @@ def test_records_hold_what_the_shards_hold(
     label: str, prepare: Callable[..., Path], tmp_path: Path
 ) -> None:
     directory = prepare(tmp_path / "news", (1500,), label=label, duplicates=2)
-    rows = arrow_files.read_table(directory / "train-00000.arrow").to_pylist()
-    masks = arrow_files.read_table(directory / "train-00000.mask-1.arrow").to_pylist()
+    rows = arrow_files.read_table(directory / "rows/train-00000.arrow").to_pylist()
+    masks = arrow_files.read_table(directory / "mask-1/train-00000.arrow").to_pylist()
     chosen = np.array([0, 7, 1023, 1024, 1499, 3])
     found = Dataset.open(directory).records(chosen, 1, details=True)
     for row, record in zip(chosen.tolist(), found.fields, strict=True):

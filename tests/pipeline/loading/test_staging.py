@@ -18,19 +18,21 @@ from pipeline.loading.staging import stage
 def test_a_staged_copy_reads_the_same(random_shards: Path, tmp_path: Path) -> None:
     copy = stage(random_shards, tmp_path, duplicates=[0])
     assert copy == tmp_path / "news"
-    assert not list(copy.glob("*.mask-1.arrow")) and not list(copy.glob(".*"))
-    for path in copy.iterdir():
-        assert path.read_bytes() == (random_shards / path.name).read_bytes()
+    assert not list(copy.glob("mask-1/*.arrow")) and not list(copy.glob(".*"))
+    for path in filter(Path.is_file, copy.rglob("*")):
+        original = random_shards / path.relative_to(copy)
+        assert path.read_bytes() == original.read_bytes()
+    assert {path.name for path in copy.iterdir()} == {MANIFEST, "rows", "mask-0"}
     rows = np.array([0, 2823])
-    original = Dataset.open(random_shards).records(rows, 0).fields
+    expected = Dataset.open(random_shards).records(rows, 0).fields
     sizes = ["tokens", "predictions"]
     staged = Dataset.open(copy)
-    assert np.array_equal(staged.records(rows, 0).fields[sizes], original[sizes])
-    with pytest.raises(DataError, match=r"train-00000\.mask-1\.arrow.*stage duplicate 1 too"):
+    assert np.array_equal(staged.records(rows, 0).fields[sizes], expected[sizes])
+    with pytest.raises(DataError, match=r"mask-1/train-00000\.arrow.*stage duplicate 1 too"):
         staged.records(rows, 1)
-    before = {path.name: path.stat().st_mtime_ns for path in copy.glob("*.mask-0.arrow")}
+    before = {path.name: path.stat().st_mtime_ns for path in copy.glob("mask-0/*.arrow")}
     stage(random_shards, tmp_path, duplicates=[0, 1])
-    assert before == {path.name: path.stat().st_mtime_ns for path in copy.glob("*.mask-0.arrow")}
+    assert before == {path.name: path.stat().st_mtime_ns for path in copy.glob("mask-0/*.arrow")}
     assert len(staged.records(rows, 1).fields) == 2
 
 
@@ -54,12 +56,12 @@ def test_staging_says_what_room_it_needs(
 
 def test_staging_refuses_what_is_not_the_same(random_shards: Path, tmp_path: Path) -> None:
     damaged = Path(shutil.copytree(random_shards, tmp_path / "from" / "news"))
-    content = bytearray((damaged / "train-00002.arrow").read_bytes())
+    content = bytearray((damaged / "rows/train-00002.arrow").read_bytes())
     content[5000] ^= 1
-    (damaged / "train-00002.arrow").write_bytes(content)
-    with pytest.raises(DataError, match=r"train-00002\.arrow is damaged"):
+    (damaged / "rows/train-00002.arrow").write_bytes(content)
+    with pytest.raises(DataError, match=r"rows/train-00002\.arrow is damaged"):
         stage(damaged, tmp_path / "to", duplicates=[0])
-    assert not (tmp_path / "to" / "news" / "train-00002.arrow").exists()
+    assert not (tmp_path / "to" / "news" / "rows/train-00002.arrow").exists()
     assert not (tmp_path / "to" / "news" / MANIFEST).exists()
     with pytest.raises(DataError, match="duplicates 0 to 9"):
         stage(random_shards, tmp_path / "to", duplicates=[10])

@@ -144,7 +144,7 @@ def test_what_is_left_out_are_rows_of_weight_0(lesson: Path, kind: str, reader: 
     starts = np.concatenate([[0], np.cumsum(whole.shard_rows)])
     row = some[0].samples.row[0]
     gone = int(np.searchsorted(starts, row, side="right")) - 1
-    leave_out([part], ((0, part.shards[gone].file),))
+    leave_out([part], ((0, part.shards[gone].name),))
     for before, after in zip(some, read(part, kind, reader), strict=True):
         rows = before.samples.row
         kept = torch.from_numpy((rows < starts[gone]) | (rows >= starts[gone + 1]))
@@ -176,7 +176,8 @@ def test_files_that_are_gone_or_short_are_found_at_the_start(
     assert progress.left_out == found
     said = capsys.readouterr().err.splitlines()
     assert said[0] == (
-        f"warning: from step 4 on no row of {data / shards[0].file} is read (data.damaged=skip)"
+        f"warning: from step 4 on no row of shard {shards[0].name} of {data} is read "
+        "(data.damaged=skip)"
     )
     assert len(said) == 2
 
@@ -186,7 +187,7 @@ def test_whose_mistake_it_is(lesson: Path) -> None:
     file = lesson / dataset.shards[0].masks[2].file
     found = find_damaged(DataError("x", file), [dataset], ALONE)
     assert found == (((0, dataset.shards[0].file),), True)
-    held_out = lesson / "validation-00000.arrow"
+    held_out = lesson / "rows/validation-00000.arrow"
     for other in (None, DataError("x"), DataError("x", held_out), DataError("x", Path(file.name))):
         assert find_damaged(other, [dataset], ALONE) == ((), False)
 
@@ -223,7 +224,7 @@ def test_a_data_error_excludes_its_shard_only_if_asked(
     progress = lenient.on_data_error(Progress(step=2))
     assert progress == Progress(step=2, left_out=((0, dataset.shards[0].file),))
     assert lenient.stop.mistake is None and "from step 3 on no row" in capsys.readouterr().err
-    lenient.stop.mistake = DataError("a held-out shard", lesson / "validation-00000.arrow")
+    lenient.stop.mistake = DataError("a held-out shard", lesson / "rows/validation-00000.arrow")
     assert lenient.on_data_error(progress) is None and lenient.stop.mistake
 
 

@@ -127,7 +127,10 @@ def test_damage_is_named(prepared: Path, tmp_path: Path) -> None:
     (copy / MANIFEST).write_text(text[:500])
     with pytest.raises(DataError, match=r"manifest\.json is damaged"):
         read_manifest(copy)
-    (copy / MANIFEST).write_text(text.replace('"schema_version": 1', '"schema_version": 9'))
+    (copy / MANIFEST).write_text(text.replace('"schema_version": 2', '"schema_version": 1'))
+    with pytest.raises(DataError, match=r"layout 1 of shards.*run the same pipeline\.prepare"):
+        read_manifest(copy)
+    (copy / MANIFEST).write_text(text.replace('"schema_version": 2', '"schema_version": 9'))
     with pytest.raises(DataError, match="schema version 9"):
         read_manifest(copy)
     file = read_manifest(prepared).shards[0].file

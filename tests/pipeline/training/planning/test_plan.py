@@ -106,10 +106,10 @@ def test_lengths_are_sampled_from_what_can_be_read(tmp_path: Path) -> None:
     tables = [read_table(directory / shard.file) for shard in dataset.shards]
     lengths = [table["input_ids"].combine_chunks().value_lengths().to_pylist() for table in tables]
     assert dataset.some_lengths().tolist() == lengths[0] + lengths[1]
-    (directory / "train-00000.arrow").write_bytes(b"not an Arrow file")
+    (directory / "rows/train-00000.arrow").write_bytes(b"not an Arrow file")
     assert dataset.some_lengths().tolist() == lengths[1]
-    (directory / "train-00001.arrow").unlink()
-    with pytest.raises(DataError, match=r"train-00001.arrow cannot be read"):
+    (directory / "rows/train-00001.arrow").unlink()
+    with pytest.raises(DataError, match=r"rows/train-00001.arrow cannot be read"):
         dataset.some_lengths()
 
 
