@@ -171,7 +171,7 @@ def test_files_that_are_gone_or_short_are_found_at_the_start(
         Dataset.open(data)
     dataset = Dataset.open(data, go_on=True)
     found = find_damaged_at_start([dataset], ALONE)
-    assert found == ((0, shards[0].file), (0, shards[1].file))
+    assert found == ((0, shards[0].name), (0, shards[1].name))
     progress = exclude_shards(Progress(step=3), [dataset], found, ALONE)
     assert progress.left_out == found
     said = capsys.readouterr().err.splitlines()
@@ -186,7 +186,7 @@ def test_whose_mistake_it_is(lesson: Path) -> None:
     dataset = Dataset.open(lesson)
     file = lesson / dataset.shards[0].masks[2].file
     found = find_damaged(DataError("x", file), [dataset], ALONE)
-    assert found == (((0, dataset.shards[0].file),), True)
+    assert found == (((0, dataset.shards[0].name),), True)
     held_out = lesson / "rows/validation-00000.arrow"
     for other in (None, DataError("x"), DataError("x", held_out), DataError("x", Path(file.name))):
         assert find_damaged(other, [dataset], ALONE) == ((), False)
@@ -194,7 +194,7 @@ def test_whose_mistake_it_is(lesson: Path) -> None:
 
 def test_nothing_left_is_an_error(lesson: Path) -> None:
     dataset = Dataset.open(lesson)
-    every = tuple((0, shard.file) for shard in dataset.shards)
+    every = tuple((0, shard.name) for shard in dataset.shards)
     with pytest.raises(DataError, match=r"every shard of .* is damaged or gone; copy them again"):
         exclude_shards(Progress(), [dataset], every, ALONE)
 
@@ -222,7 +222,7 @@ def test_a_data_error_excludes_its_shard_only_if_asked(
     assert lenient.on_data_error(Progress()) is None
     lenient.stop.mistake = mistake
     progress = lenient.on_data_error(Progress(step=2))
-    assert progress == Progress(step=2, left_out=((0, dataset.shards[0].file),))
+    assert progress == Progress(step=2, left_out=((0, dataset.shards[0].name),))
     assert lenient.stop.mistake is None and "from step 3 on no row" in capsys.readouterr().err
     lenient.stop.mistake = DataError("a held-out shard", lesson / "rows/validation-00000.arrow")
     assert lenient.on_data_error(progress) is None and lenient.stop.mistake
