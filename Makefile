@@ -6,7 +6,7 @@ TORCH := torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEPENDENCIES := --constraint .ci/constraints.txt --editable '.[dev]'
 
-.PHONY: venv demo check test test-all test-cluster bench clean test-image lock
+.PHONY: venv demo check test pytest test-all test-cluster bench clean test-image lock
 
 venv: .venv/installed
 
@@ -27,8 +27,11 @@ check: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+test: venv
+	@$(BIN)/python tests/timed.py $(MAKE) --no-print-directory check pytest
+
 # Two files of tests at a time, in the order of tests/conftest.py.
-test: check
+pytest: venv
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # With the tests that take minutes each: an hour or two on two cores.
@@ -46,7 +49,9 @@ lock: venv
 # A Slurm of two nodes on this machine: installs Debian packages, so it wants root. Both nodes are one
 # host to MPICH: a test whose start fails inside MPI_Init, and no other, begins anew.
 test-cluster: venv
-	$(BIN)/python -m pytest -m cluster tests/cluster --reruns 2 --only-rerun internal_Init_thread
+	@$(BIN)/python tests/timed.py $(BIN)/python -m pytest -m cluster tests/cluster \
+		--numprocesses 3 --dist loadgroup --no-loadscope-reorder \
+		--reruns 2 --only-rerun internal_Init_thread
 
 bench: venv
 	$(BIN)/python -m tests.benchmarks.bench_masking

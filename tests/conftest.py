@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
+from tests.launching import process
+from tests.launching.shared import WORKER, build_once
 
 LONG = (
     "test_zero", "test_readme", "test_train", "test_faults", "test_layouts", "test_families",
@@ -25,6 +28,18 @@ LONG = (
 """Files of tests with tests of minutes."""
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
+_OWNER = pytest.StashKey[process.ForkServerOwner]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One server for all workers, owned by the process that starts them."""
+    if WORKER not in os.environ:
+        config.stash[_OWNER] = process.ForkServerOwner()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _OWNER in config.stash:
+        config.stash[_OWNER].close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,10 +59,12 @@ def real_data() -> Path:
 @pytest.fixture(scope="session")
 def tiny_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Byte-level BPE with 2,048 ids, trained on the sample."""
-    folder = tmp_path_factory.mktemp("tokenizer") / "byte-bpe-2048"
-    _, sources = corpus_sources("sample", [])
-    train_tokenizer(sources, recipe("roberta_tiny").data, folder)
-    return folder
+
+    def build(folder: Path) -> None:
+        _, sources = corpus_sources("sample", [])
+        train_tokenizer(sources, recipe("roberta_tiny").data, folder / "byte-bpe-2048")
+
+    return build_once(tmp_path_factory, "tokenizer", build) / "byte-bpe-2048"
 
 
 @pytest.fixture(scope="session")
@@ -63,15 +80,24 @@ def sample_text() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def word_vocabularies(sample_text: list[str]) -> dict[str, Vocabulary]:
+def word_vocabularies(
+    tmp_path_factory: pytest.TempPathFactory, sample_text: list[str]
+) -> dict[str, Vocabulary]:
     """WordPiece and unigram with 2,000 ids, cased and not, trained on `sample_text`."""
-    return {
-        f"{kind}{'-uncased' * lower_case}": train(
-            kind, lambda: iter(sample_text), 2000, lower_case=lower_case
-        )
-        for kind in ("wordpiece", "unigram")
-        for lower_case in (False, True)
-    }
+
+    def build(folder: Path) -> None:
+        trained = {
+            f"{kind}{'-uncased' * lower_case}": train(
+                kind, lambda: iter(sample_text), 2000, lower_case=lower_case
+            )
+            for kind in ("wordpiece", "unigram")
+            for lower_case in (False, True)
+        }
+        (folder / "vocabularies").write_bytes(pickle.dumps(trained))
+
+    folder = build_once(tmp_path_factory, "word-vocabularies", build)
+    found: dict[str, Vocabulary] = pickle.loads((folder / "vocabularies").read_bytes())
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -79,13 +105,8 @@ def command() -> Command:
     """Runs `python -m pipeline.NAME ARGUMENTS...` as a user does, output in a pipe."""
 
     def run(name: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", f"pipeline.{name}", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=900,
-            env=os.environ | environment,
-            check=False,
+        return process.run(
+            [sys.executable, "-m", f"pipeline.{name}", *arguments], env=os.environ | environment
         )
 
     return run
@@ -96,10 +117,12 @@ def prepared(
     tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path, command: Command
 ) -> Path:
     """The sample corpus, prepared for roberta_tiny. Tests must not write into it."""
-    output = tmp_path_factory.mktemp("shards") / "sample"
-    result = command(
-        "prepare", "--corpus", "sample", "--recipe", "roberta_tiny",
-        "--tokenizer", tiny_tokenizer, "--output", output,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return output
+
+    def build(folder: Path) -> None:
+        result = command(
+            "prepare", "--corpus", "sample", "--recipe", "roberta_tiny",
+            "--tokenizer", tiny_tokenizer, "--output", folder / "sample", "--workers", 1,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+
+    return build_once(tmp_path_factory, "prepared", build) / "sample"

@@ -13,17 +13,13 @@ import torch
 
 from tests.benchmarks.gpu_gate import measure
 from tests.benchmarks.gpu_parts import Gate
+from tests.launching import process
 
 GATE = [sys.executable, "-m", "tests.benchmarks.gpu_gate"]
-ROOT = Path(__file__).parents[2]
 
 
 def gate(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GATE, *map(str, arguments)],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-        env=os.environ | environment,
-    )  # fmt: skip
+    return process.run([*GATE, *arguments], env=os.environ | environment)
 
 
 def test_dry_run(prepared: Path, tmp_path: Path) -> None:

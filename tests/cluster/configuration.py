@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NODES = ("node01", "node02")
+NUMBER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""Of this cluster among those side by side: each of pytest's workers has its own."""
 GPUS = 8
 KILL_WAIT = 10
 """Seconds from SIGTERM to SIGKILL."""
@@ -84,6 +86,7 @@ class Place:
             controller_port=self.controller_port,
             munge_socket=self.munge_socket,
             kill_wait=KILL_WAIT,
+            first_job=1 + 1000 * NUMBER,  # ranks choose the port at which they meet by it
             nodes=nodes,
         )
 
@@ -91,7 +94,7 @@ class Place:
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on, below those that connections get by themselves."""
     found: list[int] = []
-    candidate = 10_000 + os.getpid() % 5_000
+    candidate = 10_000 + os.getpid() % 4_000 + 1_000 * NUMBER
     while len(found) < count:
         candidate += 1
         with socket.socket() as probe:
@@ -105,7 +108,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _address(number: int) -> str:
-    return f"127.0.77.{number + 1}"
+    return f"127.0.{77 + NUMBER}.{number + 1}"
 
 
 SLURM_CONF = """\
@@ -142,12 +145,13 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=128
 SchedulerType=sched/backfill
-SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0,bf_interval=2
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1
 # a preempted job gets its --signal at once (SchedulerParameters would ignore this, silently)
 SlurmctldParameters=preempt_send_user_signal
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 JobRequeue=1
+FirstJobId={first_job}
 ReturnToService=2
 SlurmctldTimeout=30
 # long: on a busy machine a daemon may not answer for a while

@@ -1,4 +1,7 @@
-"""One cluster for all tests of this folder; tests that use it run in `make test-cluster` only."""
+"""A cluster for all tests of a worker; tests that use one run in `make test-cluster` only.
+
+The tests wait more than they work, so `make test-cluster` has three workers side by side.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ from tests.cluster import packages
 from tests.cluster.configuration import Place
 from tests.cluster.slurm import Cluster
 from tests.cluster.training import Runs
+from tests.launching.shared import build_once
 
 HERE = Path(__file__).parent
+LONG = ("test_readme", "test_restarts", "test_interruptions")
+"""Files with tests of more than half a minute, which start first."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -23,6 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if HERE in item.path.parents and "cluster" in fixtures:
             item.add_marker("cluster")
+    items.sort(key=lambda item: LONG.index(name) if (name := item.path.stem) in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A running Slurm; see tests/cluster/slurm.py for how to use it."""
     reason = packages.why_not()
     assert not reason, f"the cluster's tests cannot run here: {reason}"
-    packages.install()
+    build_once(tmp_path_factory, "packages", lambda folder: packages.install())
     # else the daemons would outlive a CI job that is ended from outside
     signal.signal(signal.SIGTERM, lambda number, frame: pytest.exit("terminated"))
     cluster = Cluster(Place.of(tmp_path_factory.mktemp("slurm")))
@@ -48,9 +55,11 @@ def runs(cluster: Cluster, prepared: Path, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def undisturbed(runs: Runs) -> Path:
+def undisturbed(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run directory of a small training that nothing happened to."""
-    run = runs.folder / "undisturbed"
-    job = runs.submit(run)
-    assert job.end() == "COMPLETED", job.log()
-    return run
+
+    def build(folder: Path) -> None:
+        job = runs.submit(folder / "run")
+        assert job.end() == "COMPLETED", job.log()
+
+    return build_once(tmp_path_factory, "undisturbed", build) / "run"

@@ -12,6 +12,7 @@ import pytest
 from tests.cluster.slurm import ROOT, Cluster, Job
 from tests.cluster.training import Runs
 
+pytestmark = pytest.mark.xdist_group("refusals")  # their jobs are submitted together
 MISTAKES = {
     "missing data": ({"TENFOLD_DATA": "/nowhere"}, "no shards in /nowhere: it has no manifest"),
     "nothing prepared": (

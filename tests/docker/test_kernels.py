@@ -20,11 +20,10 @@ print(double(21))
 """
 
 
-@pytest.fixture
-def image(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory like the image's: the module, a program, and its kernels compiled in advance."""
-    folder = tmp_path / "image"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("image")
     shutil.copy(IMAGE_MODULE, folder)
     (folder / "program.py").write_text(PROGRAM)
     start(folder, NUMBA_CACHE_DIR=str(folder / "kernels"), NUMBA_CACHE_LOCATOR_CLASSES="")

@@ -18,7 +18,7 @@ from pipeline.training.weights.folders import load_folder, load_run
 from tests.conftest import Command
 from tests.end_to_end.pair_corpora import topical
 from tests.end_to_end.test_families import SETTINGS, STEPS
-from tests.pipeline.conftest import WORKER, launch, started, torchrun
+from tests.pipeline.conftest import WORKER, forkrun, launch, started
 from tests.pipeline.test_train import tensors, wait_for
 
 PARTS = {"electra_tiny": "rtd", "spanbert_tiny": "sbo"}
@@ -43,7 +43,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
     for recipe in PARTS:
         result = command(
             "prepare", "--corpus", "topics", "--input", folder / "text.jsonl", "--recipe", recipe,
-            "--output", folder / recipe, TENFOLD_ROOT=str(folder),
+            "--output", folder / recipe, "--workers", 1, TENFOLD_ROOT=str(folder),
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
     return folder
@@ -80,7 +80,7 @@ def runs(shards: Path) -> Path:
     for name, jobs in (("two", two), ("one", [*one, *killed])):
         path = shards / f"{name}.json"
         path.write_text(json.dumps(jobs))
-        start = torchrun(WORKER, path) if name == "two" else [sys.executable, WORKER, path]
+        start = forkrun(WORKER, path) if name == "two" else [sys.executable, WORKER, path]
         result = launch(*start)
         assert result.returncode == 0, result.stdout + result.stderr
     return shards

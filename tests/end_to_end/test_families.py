@@ -19,7 +19,7 @@ from pipeline.training.validation.evaluate import validation_loader
 from pipeline.training.weights.folders import load_run
 from tests.conftest import Command
 from tests.end_to_end.pair_corpora import numbered, topical
-from tests.pipeline.conftest import WORKER, launch, started, torchrun
+from tests.pipeline.conftest import WORKER, forkrun, launch, started
 from tests.pipeline.test_train import tensors, wait_for
 
 FAMILIES = {
@@ -45,7 +45,8 @@ def shards(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
         write(folder / f"{recipe}.jsonl", 400)
         result = command(
             "prepare", "--corpus", recipe, "--input", folder / f"{recipe}.jsonl",
-            "--recipe", recipe, "--output", folder / recipe, TENFOLD_ROOT=str(folder),
+            "--recipe", recipe, "--output", folder / recipe, "--workers", 1,
+            TENFOLD_ROOT=str(folder),
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
     return folder
@@ -81,7 +82,7 @@ def runs(shards: Path) -> Path:
     for name, jobs in (("two", two), ("one", one)):
         path = shards / f"{name}.json"
         path.write_text(json.dumps(jobs))
-        start = torchrun(WORKER, path) if name == "two" else [sys.executable, WORKER, path]
+        start = forkrun(WORKER, path) if name == "two" else [sys.executable, WORKER, path]
         result = launch(*start)
         assert result.returncode == 0, result.stdout + result.stderr
     return shards
@@ -169,7 +170,7 @@ def test_pairs_are_learned(
     }  # fmt: skip
     changes = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     result = launch(
-        *torchrun("-m", "pipeline.train", recipe, "--data", shards, "--output", run, *changes),
+        *forkrun("-m", "pipeline.train", recipe, "--data", shards, "--output", run, *changes),
         timeout=600,
     )
     assert result.returncode == 0, result.stderr

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.pipeline.conftest import launch
+from tests.pipeline.conftest import forkrun, launch
 
 LAYOUTS = Path(__file__).with_name("layouts.py")
 
 
 def test_all_layouts_save_and_load_the_same_bytes(tmp_path: Path) -> None:
     reference: list[float] = []
-    for ranks in (1, 2, 4):
-        output = tmp_path / f"{ranks}.json"
-        result = launch(
-            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
-            ranks, LAYOUTS, tmp_path, output,
-        )  # fmt: skip
+    for count in (1, 2, 4):
+        output = tmp_path / f"{count}.json"
+        result = launch(*forkrun(LAYOUTS, tmp_path, output, count=count))
         assert result.returncode == 0, result.stderr
         found = json.loads(output.read_text())
         assert len(found) == 5
         for name, layout in found.items():
-            case = f"{name} on {ranks} ranks"
+            case = f"{name} on {count} ranks"
             reference = reference or layout["losses"]
             assert layout["losses"] == pytest.approx(reference, rel=1e-5), case
             assert reference[-1] < reference[0] - 0.05

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.test_zero import FACTOR
-from tests.pipeline.conftest import launch, torchrun
+from tests.pipeline.conftest import forkrun, launch
 from tests.pipeline.training.objectives_worker import settings
 
 WORKER = Path(__file__).parents[1] / "pipeline" / "training" / "objectives_worker.py"
@@ -26,24 +26,22 @@ PARTS = {
 
 
 @functools.cache
-def measured(ranks: int, what: str) -> list[dict[str, Any]]:
+def measured(count: int, what: str) -> list[dict[str, Any]]:
     """What the worker found on so many ranks; what: see there."""
-    command = torchrun(WORKER)
-    command[command.index("--nproc-per-node") + 1] = ranks
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "measured.json"
-        result = launch(*command, output, what, timeout=1200)
+        result = launch(*forkrun(WORKER, output, what, count=count), timeout=1200)
         assert result.returncode == 0, result.stderr
         found: list[dict[str, Any]] = json.loads(output.read_text())
     return found
 
 
 @pytest.mark.parametrize(
-    ("ranks", "what"),
-    [(2, "some"), *(pytest.param(ranks, "all", marks=pytest.mark.slow) for ranks in (2, 3, 4))],
+    ("count", "what"),
+    [(2, "some"), *(pytest.param(count, "all", marks=pytest.mark.slow) for count in (2, 3, 4))],
 )
-def test_every_objective_equals_an_unsharded_run(ranks: int, what: str) -> None:
-    results = measured(ranks, what)
+def test_every_objective_equals_an_unsharded_run(count: int, what: str) -> None:
+    results = measured(count, what)
     trained = [(found["case"], found["optimizer"], found["stage"]) for found in results]
     assert trained == settings(what)
     for found in results:

@@ -27,6 +27,7 @@ from pipeline.training.job import Job, parse, read_job
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import write_folder
 from tests.conftest import Command
+from tests.launching.shared import build_once
 from tests.pipeline import preparing
 
 WORKER = Path(__file__).with_name("train_worker.py")
@@ -70,12 +71,22 @@ def environment() -> dict[str, str]:
     return os.environ | {"OMP_NUM_THREADS": "1", "PATH": f"{beside}:{os.environ['PATH']}"}
 
 
+def forkrun(*arguments: object, count: int = 2) -> list[object]:
+    """The command that starts ranks quickly, see `tests.launching.ranks`."""
+    return [sys.executable, "-m", "tests.launching.ranks", count, *arguments]
+
+
 def torchrun(*arguments: object) -> list[object]:
-    """The command that starts two ranks."""
+    """The command that starts two ranks as users do."""
     return [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
         *arguments,
     ]  # fmt: skip
+
+
+def torchrun_forked(*arguments: object) -> list[object]:
+    """The same with ranks that start quickly; torchrun sees their stand-ins."""
+    return torchrun("--no-python", *preparing.FORKED, *arguments)
 
 
 def poison(directory: Path, positions: range, seed: int = 0) -> None:
@@ -115,9 +126,13 @@ def hold_out_less(directory: Path, target: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def lesson(prepared: Path) -> Path:
+def lesson(tmp_path_factory: pytest.TempPathFactory, prepared: Path) -> Path:
     """`prepared` for runs that train: with little held out."""
-    return hold_out_less(prepared, prepared.with_name("lesson"))
+
+    def build(folder: Path) -> None:
+        hold_out_less(prepared, folder / "sample")
+
+    return build_once(tmp_path_factory, "lesson", build) / "sample"
 
 
 @pytest.fixture(scope="session")
@@ -137,13 +152,18 @@ def arguments(lesson: Path) -> Arguments:
 @pytest.fixture(scope="session")
 def short(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path, command: Command) -> Path:
     """The sample corpus as `lesson`, in sequences of 16."""
-    output = tmp_path_factory.mktemp("short") / "sample"
-    result = command(
-        "prepare", "--corpus", "sample", "--recipe", "roberta_tiny", "--set",
-        "data.sequence_length=16", "--tokenizer", tiny_tokenizer, "--output", output,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return hold_out_less(output, output.with_name("lesson"))
+
+    def build(folder: Path) -> None:
+        output = folder / "sample"
+        result = command(
+            "prepare", "--corpus", "sample", "--recipe", "roberta_tiny", "--set",
+            "data.sequence_length=16", "--tokenizer", tiny_tokenizer, "--output", output,
+            "--workers", 1,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        hold_out_less(output, folder / "lesson")
+
+    return build_once(tmp_path_factory, "short", build) / "lesson"
 
 
 PHASES = json.dumps([{"steps": 10, "sequence_length": 16, "sequences": 24}])
@@ -155,7 +175,15 @@ def trained(
     tmp_path_factory: pytest.TempPathFactory, arguments: Arguments, lesson: Path, short: Path
 ) -> Path:
     """A folder of finished runs, named for ranks, rows of a micro-batch and what is special."""
-    folder = tmp_path_factory.mktemp("runs")
+
+    def build(folder: Path) -> None:
+        train_runs(folder, arguments, lesson, short)
+
+    return build_once(tmp_path_factory, "runs", build)
+
+
+def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) -> None:
+    """The runs of `trained`, in two launches."""
     exact = {"encoder__dropout": 0}
     grows = exact | {"batch__warmup_steps": 9, "batch__first_sequences": 4}
     packs = {"batch__packing": "rows", "batch__per_device": 6}
@@ -221,10 +249,9 @@ def trained(
             arguments(folder / "fork-grown", "--from", folder / "1x16" / "10", steps=12, **exact)
         ),
     )
-    for command in (torchrun(WORKER, two), [sys.executable, WORKER, one]):
+    for command in (forkrun(WORKER, two), [sys.executable, WORKER, one]):
         result = launch(*command)
         assert result.returncode == 0, result.stdout + result.stderr
-    return folder
 
 
 @pytest.fixture

@@ -16,9 +16,11 @@ import pyarrow as pa
 import xxhash
 
 from pipeline.data.shards import arrow_files
+from tests.launching.process import ROOT, start
 
-ROOT = Path(__file__).parents[2]
 SMALL_SPLITS = ROOT / "tests" / "end_to_end" / "small_splits.py"
+FORKED = (sys.executable, "-S", "-E", ROOT / "tests" / "launching" / "stand_in.py")
+"""Python for mpiexec, torchrun or deepspeed to start: forked, see stand_in.py."""
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 """Of the MPI that comes with the environment, so that it is the one that mpi4py finds."""
 Said = Callable[..., tuple[int, str]]
@@ -61,9 +63,9 @@ def many_documents(path: Path, count: int = 700) -> Path:
 @contextmanager
 def started(*command: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """A command under way; whatever is left of it and its children at the end is killed."""
-    process = subprocess.Popen(
-        list(map(str, command)), cwd=ROOT, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | environment,
+    process = start(
+        command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=os.environ | environment,
     )  # fmt: skip
     try:
         yield process

@@ -36,11 +36,12 @@ from tests.pipeline.conftest import (
     STEPS,
     WORKER,
     Arguments,
-    environment,
+    forkrun,
     launch,
     poison,
     started,
     torchrun,
+    torchrun_forked,
 )
 from tests.pipeline.preparing import ROOT
 from tests.pipeline.test_train import lines, tensors, wait_for
@@ -65,10 +66,9 @@ def rank_of(process: int) -> str:
 def interrupt(points: int, kills: int, terms: int, arguments: Arguments, folder: Path) -> str:
     parts = arguments(folder, checkpoint__every=5)
     place = parts.index("--output")
-    process = subprocess.run(
-        [sys.executable, INTERRUPTIONS, str(points), str(kills), str(terms), folder,
-         *parts[:place], *parts[place + 2 :]],
-        env=environment(), capture_output=True, text=True, check=False, timeout=7200,
+    process = launch(
+        sys.executable, INTERRUPTIONS, points, kills, terms, folder,
+        *parts[:place], *parts[place + 2 :], timeout=7200,
     )  # fmt: skip
     assert process.returncode == 0, process.stdout + process.stderr
     return process.stdout
@@ -89,7 +89,7 @@ def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
     trained: Path, arguments: Arguments, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    launcher = torchrun("-m", "pipeline.train", *arguments(run, **LONG))
+    launcher = torchrun_forked("-m", "pipeline.train", *arguments(run, **LONG))
     launcher.insert(launcher.index("--standalone"), "--max-restarts=1")
     with started(*launcher) as process:
         wait_for(run / "checkpoints" / "step-00000010", process)
@@ -127,7 +127,7 @@ def wait_for_a_step(run: Path, process: subprocess.Popen[str]) -> None:
 
 
 def resumes(run: Path, launcher: list[object], trained: Path) -> None:
-    """A run that two ranks saved continues with the same command, to the same bits."""
+    """A run that two ranks saved continues with the same training command, to the same bits."""
     assert int((run / "INTERRUPTED").read_text().split()[1]) < STEPS
     assert "lease.json" not in {path.name for path in run.iterdir()}
     result = launch(*launcher)
@@ -152,7 +152,7 @@ def test_ranks_whose_torchrun_was_killed_save_and_the_same_command_resumes(
     warning = f"warning: the launcher (process {process.pid}) is gone; saving and stopping\n"
     assert errors.count(warning) == 1 and "Traceback" not in errors, errors
     assert "saved; run the same command again" in output
-    resumes(run, launcher, trained)
+    resumes(run, forkrun("-m", "pipeline.train", *arguments(run, **LONG)), trained)
 
 
 @pytest.mark.slow
@@ -221,7 +221,7 @@ def test_damaged_data_end_all_ranks_with_one_line_and_a_checkpoint(
     run = tmp_path / "run"
     parts = arguments(run)
     parts[parts.index("--data") + 1] = str(copied)
-    result = launch(*torchrun("-m", "pipeline.train", *parts))
+    result = launch(*forkrun("-m", "pipeline.train", *parts))
     errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and f"rank 1: {path} is damaged: row" in errors[0], result.stderr
     assert "Traceback" not in result.stderr.split("torch/distributed")[0]
@@ -249,11 +249,11 @@ def from_step(original: Path, step: int, run: Path, **changes: object) -> None:
     Saver(run, Alone(), keep=9, keep_every=0).save(parts, state)
 
 
-def start_jobs(folder: Path, *jobs: list[str], ranks: int = 2) -> str:
+def start_jobs(folder: Path, *jobs: list[str], count: int = 2) -> str:
     """Run training commands, the one after the other on the same ranks; what they warn of."""
     path = folder / "jobs.json"
     path.write_text(json.dumps(jobs))
-    result = launch(*(torchrun(WORKER, path) if ranks == 2 else [sys.executable, WORKER, path]))
+    result = launch(*(forkrun(WORKER, path) if count == 2 else [sys.executable, WORKER, path]))
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stderr
 
@@ -352,7 +352,7 @@ def test_a_resume_on_other_ranks_skips_the_same_around_a_spike(
     found, moved = tmp_path / "found", tmp_path / "moved"
     start_jobs(tmp_path, with_data(arguments(found, **SPIKES), data))
     from_step(found, 10, moved)
-    start_jobs(tmp_path, with_data(arguments(moved, **SPIKES), data), ranks=1)
+    start_jobs(tmp_path, with_data(arguments(moved, **SPIKES), data), count=1)
     for expected, line in zip(lines(found), lines(moved), strict=True):
         assert line["loss"] == pytest.approx(expected["loss"], rel=1e-5)
         for count in ("sequences", "tokens", "predictions", "epoch", "skipped_sequences"):

@@ -29,10 +29,11 @@ from tests.pipeline.conftest import (
     STEPS,
     Arguments,
     environment,
+    forkrun,
     job,
     launch,
     started,
-    torchrun,
+    torchrun_forked,
 )
 
 TIMES = {
@@ -206,7 +207,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(
 ) -> None:
     run = tmp_path / "run"
     parts = ["-m", "pipeline.train", *arguments(run, **LONG)]
-    with started(*torchrun(*parts)) as process:
+    with started(*torchrun_forked(*parts)) as process:
         wait_for(run / "metrics.jsonl", process)
         assert (run / "ready").exists()
         process.send_signal(signal.SIGTERM)
@@ -264,7 +265,7 @@ def test_fewer_sequences_than_ranks_end_all_ranks_with_one_line(
     arguments: Arguments, tmp_path: Path
 ) -> None:
     result = launch(
-        *torchrun("-m", "pipeline.train", *arguments(tmp_path / "run", batch__sequences=1))
+        *forkrun("-m", "pipeline.train", *arguments(tmp_path / "run", batch__sequences=1))
     )
     assert result.returncode != 0
     errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]

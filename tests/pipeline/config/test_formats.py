@@ -14,7 +14,16 @@ from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, hash_file, read_manifest
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import run_command
-from tests.pipeline.preparing import MPIEXEC, Call, contents, finish, rewrite, tiny, write_jsonl
+from tests.pipeline.preparing import (
+    FORKED,
+    MPIEXEC,
+    Call,
+    contents,
+    finish,
+    rewrite,
+    tiny,
+    write_jsonl,
+)
 
 FORMATS = {
     "doc_sentences": [],
@@ -107,7 +116,7 @@ def test_the_same_bytes_for_any_workers_parts_and_ranks(
     for part in (3, 1, 4, 2):
         call(prepare.main, *given("parts", "--workers", 1, "--part", f"{part}/4"))
     call(prepare.main, *given("ranks", "--workers", 1, "--part", "3/4"))
-    command = (MPIEXEC, "-n", 3, sys.executable, "-m", "pipeline.prepare")
+    command = (MPIEXEC, "-n", 3, *FORKED, "-m", "pipeline.prepare")
     ranks = finish(*command, *given("ranks"))
     assert ranks.returncode == 0 and ranks.stdout.startswith("3 ranks on 1 node(s)"), ranks.stderr
     expected = contents(tmp_path / "1")

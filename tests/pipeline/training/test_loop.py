@@ -324,3 +324,21 @@ def test_noise_differs_between_neighbours_and_repeats_itself() -> None:
     ]
     assert len({noise_seed(*key) for key in keys}) == len(keys)
     assert noise_seed(0, 1, 2, 3) == noise_seed(0, 1, 2, 3) < 2**63
+
+
+def test_the_noise_of_each_micro_batch_is_its_own(
+    lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step, rank and micro-batch choose it, so that it repeats on a resume."""
+    found = trainer(lesson, tmp_path, Progress(), True, "batch.per_device=2")
+    seeds: list[int] = []
+    forward = PlainEngine.__call__
+
+    def noted(engine: PlainEngine, *inputs: Any) -> Any:
+        if engine.module.training:
+            seeds.append(torch.initial_seed())
+        return forward(engine, *inputs)
+
+    monkeypatch.setattr(PlainEngine, "__call__", noted)
+    assert not found.train(3)
+    assert seeds == [noise_seed(0, step, 0, part) for step in range(3) for part in range(2)]

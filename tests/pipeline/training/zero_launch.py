@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.launching.process import run
 from tests.pipeline.training.zero_settings import WORLD_SIZES
 
 WORKER = Path(__file__).with_name("zero_worker.py")
@@ -23,16 +23,14 @@ WORKER = Path(__file__).with_name("zero_worker.py")
 @functools.cache
 def measured(world_size: int, what: str = "usual") -> dict[str, Any]:
     """What the worker measured on so many ranks, with all that it printed; what: see there."""
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
+    ranks = ["-m", "tests.launching.ranks", world_size] if world_size > 1 else []
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "measured.json"
-        result = subprocess.run(
-            [sys.executable, *(torchrun if world_size > 1 else []), WORKER, output, what],
-            capture_output=True,
-            text=True,
+        result = run(
+            [sys.executable, *ranks, WORKER, output, what],
             timeout=1200,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
-            check=False,
+            cold=world_size == 1,  # also what DeepSpeed prints during its import
         )
         assert result.returncode == 0, result.stderr
         found: dict[str, Any] = json.loads(output.read_text())

@@ -15,6 +15,7 @@ import pytest
 from pipeline.data.execution.mpi import announced_size
 from tests.conftest import Command
 from tests.pipeline.preparing import (
+    FORKED,
     MPIEXEC,
     SMALL_SPLITS,
     contents,
@@ -25,8 +26,8 @@ from tests.pipeline.preparing import (
     write_jsonl,
 )
 
-PREPARE = (sys.executable, "-m", "pipeline.prepare")
-THREE_RANKS = (MPIEXEC, "-n", 3, sys.executable, SMALL_SPLITS)
+PREPARE = ("-m", "pipeline.prepare")
+THREE_RANKS = (MPIEXEC, "-n", 3, *FORKED, SMALL_SPLITS)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_the_sample_with_more_ranks_than_splits(
     prepared: Path, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
     arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    result = finish(MPIEXEC, "-n", 7, *PREPARE, "--corpus", "sample", *arguments)
+    result = finish(MPIEXEC, "-n", 7, *FORKED, *PREPARE, "--corpus", "sample", *arguments)
     assert result.returncode == 0, result.stderr
     assert contents(tmp_path / "out") == contents(prepared)
 
@@ -135,7 +136,7 @@ def test_a_mistake_met_by_any_rank_is_one_line(tiny_tokenizer: Path, tmp_path: P
     ],
 )
 def test_a_users_mistake_is_one_line(arguments: list[str], message: str) -> None:
-    result = finish(MPIEXEC, "-n", 2, *PREPARE, *arguments)
+    result = finish(MPIEXEC, "-n", 2, *FORKED, *PREPARE, *arguments)
     assert result.returncode == 2
     (line,) = ours(result.stderr)
     assert line.startswith("error: ") and message in line
@@ -149,7 +150,7 @@ def test_our_own_mistakes_end_all_ranks() -> None:
         "prepare.prepare = fail\n"
         "run_together(prepare.main)"
     )
-    result = finish(MPIEXEC, "-n", 3, sys.executable, "-c", code, "--corpus", "sample")
+    result = finish(MPIEXEC, "-n", 3, *FORKED, "-c", code, "--corpus", "sample")
     assert result.returncode == 1
     assert result.stderr.count("ZeroDivisionError: made up") == 1
 
@@ -169,7 +170,7 @@ def test_interrupted(corpus: Path, tiny_tokenizer: Path, tmp_path: Path) -> None
 
 
 def test_help_is_said_once() -> None:
-    result = finish(MPIEXEC, "-n", 2, *PREPARE, "--help")
+    result = finish(MPIEXEC, "-n", 2, *FORKED, *PREPARE, "--help")
     assert result.returncode == 0 and result.stdout.count("usage:") == 1
 
 
@@ -188,7 +189,7 @@ def test_a_launcher_of_another_mpi_is_refused(
     for rank in (0, 1):
         told = {name: value.format(rank=rank) for name, value in MISMATCHES[launcher].items()}
         output = tiny(tiny_tokenizer, tmp_path / "out")
-        result = finish(*PREPARE, "--corpus", "sample", *output, **told)
+        result = finish(sys.executable, *PREPARE, "--corpus", "sample", *output, **told)
         assert result.returncode == 2 and not result.stdout
         if rank == 0:
             (line,) = ours(result.stderr)

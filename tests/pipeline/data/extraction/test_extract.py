@@ -16,7 +16,7 @@ from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.workers import local_team
 from pipeline.data.extraction.extract import FORMATS, SlowFormat, extract
 from tests.pipeline.data.dump import large_dump, small_dump
-from tests.pipeline.preparing import MPIEXEC, contents, finish, tiny
+from tests.pipeline.preparing import FORKED, MPIEXEC, contents, finish, tiny
 
 PREPARE = (sys.executable, "-m", "pipeline.prepare")
 
@@ -99,7 +99,7 @@ def test_same_shards_from_processes_ranks_and_parts(tiny_tokenizer: Path, tmp_pa
     outputs = {}
     for name, launcher, more in (
         ("local", PREPARE, ["--workers", 2]),
-        ("ranks", (MPIEXEC, "-n", 3, *PREPARE), []),
+        ("ranks", (MPIEXEC, "-n", 3, *FORKED, *PREPARE[1:]), []),
         ("parts", PREPARE, ["--part", "1/2"]),
         ("parts", PREPARE, ["--part", "2/2"]),
     ):

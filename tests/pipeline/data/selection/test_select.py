@@ -23,7 +23,15 @@ from pipeline.data.text.documents import DocumentCounts
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard
-from tests.pipeline.preparing import MPIEXEC, contents, finish, started, tiny, write_jsonl
+from tests.pipeline.preparing import (
+    FORKED,
+    MPIEXEC,
+    contents,
+    finish,
+    started,
+    tiny,
+    write_jsonl,
+)
 
 PREPARE = (sys.executable, "-m", "pipeline.prepare")
 
@@ -252,7 +260,7 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
              "--set", "data.duplicates=1"]  # fmt: skip
     for name, launcher, more in (
         ("one", (sys.executable, small), ["--workers", 1]),
-        ("ranks", (MPIEXEC, "-n", 2, sys.executable, small), []),
+        ("ranks", (MPIEXEC, "-n", 2, *FORKED, small), []),
         ("parts", (sys.executable, small), ["--part", "1/2", "--workers", 1]),
         ("parts", (sys.executable, small), ["--part", "2/2", "--workers", 1]),
     ):

@@ -23,6 +23,8 @@ from pipeline.training.cluster.ranks import (
     process_seconds,
     reported_once,
 )
+from tests.launching import process
+from tests.pipeline.conftest import forkrun, launch
 from tests.pipeline.training.toy_checkpoints import on_ranks
 
 CODE = """
@@ -54,12 +56,7 @@ run_command(main, at_once=True)
 def two_ranks(tmp_path: Path, mode: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "script.py"
     script.write_text(CODE)
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.run(
-        [sys.executable, *command, script, mode], capture_output=True, text=True, timeout=100,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[4])},
-        check=False,
-    )  # fmt: skip
+    return launch(*forkrun(script, mode))
 
 
 @pytest.mark.parametrize(
@@ -82,14 +79,13 @@ def test_a_wrong_time_limit_is_told_once(tmp_path: Path) -> None:
     script.write_text(CODE)
     launched = {
         "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1",
-        "TENFOLD_TIMEOUT_SECONDS": "soon", "PYTHONPATH": str(Path(__file__).parents[4]),
+        "TENFOLD_TIMEOUT_SECONDS": "soon",
     }  # fmt: skip
     error = "error: TENFOLD_TIMEOUT_SECONDS='soon' is not a number of seconds; unset it\n"
     for rank, said in (("0", error), ("1", "")):
-        result = subprocess.run(
-            [sys.executable, script, "whole"], env=os.environ | launched | {"RANK": rank},
-            capture_output=True, text=True, timeout=100, check=False,
-        )  # fmt: skip
+        result = process.run(
+            [sys.executable, script, "whole"], env=os.environ | launched | {"RANK": rank}
+        )
         assert (result.returncode, result.stdout, result.stderr) == (2, "", said)
 
 
