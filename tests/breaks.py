@@ -46,8 +46,8 @@ BREAKS = [
     ),
     Break(
         "off by one in the seek",
-        "for part in self._parts(consumed, number, pool):",
-        "for part in self._parts(consumed + (consumed > 0), number, pool):",
+        "for step, rows in self._resolve_steps(consumed, number, pool):",
+        "for step, rows in self._resolve_steps(consumed + (consumed > 0), number, pool):",
         "test_a_batch_that_grows",
     ),
     Break(
