@@ -49,7 +49,7 @@ def test_every_kernel_is_defined_after_its_directory_is_set() -> None:
             ), path
 
 
-def test_a_process_takes_kernels_of_this_code() -> None:
+def test_a_process_takes_kernels_of_this_code(tmp_path: Path) -> None:
     code = (
         "import numba, pipeline.data.kernels.bits, pathlib, pipeline.kernel_cache as cache\n"
         "here = pathlib.Path(cache.__file__).parent\n"
@@ -57,7 +57,7 @@ def test_a_process_takes_kernels_of_this_code() -> None:
     )
     subprocess.run(
         [sys.executable, "-c", code], cwd=CODE.parent, check=True, timeout=60,
-        env={"HOME": "/nonexistent", "PATH": "/usr/bin:/bin"},
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
 
 

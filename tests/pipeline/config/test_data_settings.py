@@ -202,7 +202,7 @@ def test_a_manifest_without_a_later_setting_means_its_legacy_value(
 ) -> None:
     manifest = shard_settings(RUN.data)
     assert prepared_settings(manifest, "shards") == all_shard_settings(RUN.data)
-    monkeypatch.setattr(pipeline.config.data_settings, "Data", LaterData)
+    monkeypatch.setattr(pipeline.config.data_settings, "DataSettings", LaterData)
     assert prepared_settings(manifest, "shards") == all_shard_settings(later(0, 0.5))
     assert prepared_settings(manifest, "shards") != all_shard_settings(later(2, 0.5))
     stored = shard_settings(later(2, 0.25))

@@ -96,7 +96,7 @@ def test_shards_from_before_a_setting_have_its_legacy_value(
     other = override(same, ["data.blanks=3"])
     with pytest.raises(DataError, match=r"data\.blanks=3, which this version does not know"):
         check_shards(run, [new], "")
-    monkeypatch.setattr(data_settings, "Data", LaterData)
+    monkeypatch.setattr(data_settings, "DataSettings", LaterData)
     check_shards(same, [old], "")
     check_shards(other, [new], "")
     with pytest.raises(DataError, match=r"prepared with data\.blanks=0, the run asks 3;"):
