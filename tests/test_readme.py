@@ -23,6 +23,7 @@ import zstandard
 from pipeline.config.run import Run
 from pipeline.config.settings import override, setting_types
 from pipeline.recipes import RECIPES, recipe
+from tests.launching import process
 from tests.pages import FIRST, ROOT, Page, expand, inner_command, parse, read_pages, split
 from tests.pipeline.data.dump import large_dump
 from tests.pipeline.data.web_archive import articles, members
@@ -76,10 +77,9 @@ def launch(words: list[str], directory: Path) -> str:
     environment = {k: v for k, v in os.environ.items() if k not in unset}
     if "load_dataset" in words[-1]:
         environment["HF_DATASETS_CACHE"] = str(directory / "datasets")
-    result = subprocess.run(
-        [sys.executable, *words], cwd=directory, env=environment | {"OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
+    result = process.run(
+        [sys.executable, *words], cwd=directory, env=environment | {"OMP_NUM_THREADS": "1"}
+    )
     assert result.returncode == 0, f"{words}\n{result.stderr}"
     return result.stdout
 
