@@ -11,8 +11,8 @@ CODE = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from pipeline.data.bus_error import announce_bus_errors
-from pipeline.data.reading import Dataset
+from pipeline.loading.sigbus import announce_bus_errors
+from pipeline.loading.dataset import Dataset
 announce_bus_errors()
 announce_bus_errors()
 dataset = Dataset.open(Path(sys.argv[1]))

@@ -19,7 +19,7 @@ from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.errors import CheckpointError, DataError
 from pipeline.loading.dataset import Dataset, leave_out
-from pipeline.loading.loader import Batch, Loader
+from pipeline.loading.loader import Loader, MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
@@ -126,7 +126,7 @@ def test_skipped_places_are_left_out_of_the_order() -> None:
             assert np.array_equal(getattr(expected, name), getattr(found, name))
 
 
-def read(dataset: Dataset, kind: Any, reader: Any) -> list[Batch]:
+def read(dataset: Dataset, kind: Any, reader: Any) -> list[MicroBatch]:
     order = Order(kind=kind, seed=0, shard_rows=(dataset.shard_rows,), window=2)
     loader = Loader([dataset], order, Share(sequences=32, per_device=8), reader=reader)
     found = [batch for step, _ in zip(loader.steps(), range(4)) for batch in step.batches]

@@ -14,7 +14,7 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 PROGRAM = """
 import sys
-from pipeline.data.tokenizer_training import train
+from pipeline.data.tokenizers.trainers import train
 texts = sys.stdin.read().split("\\0")
 for kind in ("wordpiece", "unigram"):
     print(train(kind, lambda: iter(texts), 600, lower_case=True).sha256)

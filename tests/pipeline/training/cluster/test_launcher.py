@@ -22,7 +22,7 @@ RANK = """
 import os, sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from pipeline.training import launcher
+from pipeline.training.cluster import launcher
 
 folder, mode = Path(sys.argv[1]), sys.argv[2]
 seconds, launcher.CHECK_SECONDS = float(sys.argv[3]), float(sys.argv[4])

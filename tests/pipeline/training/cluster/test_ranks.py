@@ -31,7 +31,7 @@ CODE = """
 import sys
 import torch
 from pipeline.errors import DataError, run_command
-from pipeline.training.cluster import Cluster
+from pipeline.training.cluster.ranks import Cluster
 
 def main():
     cluster = Cluster.join()

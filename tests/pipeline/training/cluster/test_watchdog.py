@@ -10,7 +10,7 @@ from pipeline.training.cluster.watchdog import EXIT_HUNG, Watchdog
 
 HANGS = """
 import threading, time
-from pipeline.training.watchdog import Watchdog
+from pipeline.training.cluster.watchdog import Watchdog
 
 def waits_for_a_peer():
     threading.Event().wait(60)

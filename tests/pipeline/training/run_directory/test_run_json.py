@@ -143,7 +143,9 @@ def test_a_run_from_before_a_setting_opens_resumes_and_forks(
     for forked in (False, True):
         check_source(checkpoint, replace(old, run=now), tmp_path, forked)  # type: ignore[arg-type]
     changed = override(now, ["optimizer.momentum=0.25"])
-    with pytest.raises(CheckpointError, match=r"begun with optimizer.momentum=0.5, now it is 0.25"):
+    with pytest.raises(
+        CheckpointError, match=r"started with optimizer.momentum=0.5, now it is 0.25"
+    ):
         check_same(found, changed, [dataset], tmp_path)
     with pytest.raises(CheckpointError, match=r"optimizer.momentum=0.5, this one has 0.25"):
         check_source(checkpoint, replace(old, run=changed), tmp_path, False)  # type: ignore[arg-type]
