@@ -170,6 +170,8 @@ class Cluster:
         }
 
     def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        """Start a daemon that ends with this process, even if pytest's controller is killed."""
+        command = ("setpriv", "--pdeathsig", "TERM", *command)
         with (self.place.directory / "log" / f"{name}.out").open("ab") as output:
             self._daemons[name] = subprocess.Popen(
                 command, env=self.environment(), cwd=self.place.directory, start_new_session=True,
