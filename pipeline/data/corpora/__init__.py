@@ -1,1 +1,1 @@
-"""Corpora by name or path: names, folders and URLs come in, `Source` files go out."""
+"""Corpora by name or path: names, folders and URLs -> `Source` files."""

@@ -1,7 +1,6 @@
-"""Files of a named corpus that the command does not give: the Hub's copy, fetched once.
+"""The Hub's copy of a named corpus that has no `--input`: downloaded once.
 
-What is known of that copy is held against the recipe first: nobody waits for gigabytes to be told
-that they will not do.
+The copy is checked against the recipe first, so that an unsuitable one fails before the download.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ def download_missing(
     allow_short: bool = False,
     fetching: bool = False,
 ) -> list[str]:
-    """`inputs`, with directories of the Hub's copies where a corpus has none of its own.
+    """Return `inputs`, plus the directory of the Hub's copy for each corpus that has no files.
 
-    downloads: where these are; revision: another one than the table's; fetching: also fetch those
-    of a group of which only some members are given.
+    downloads: parent of these directories; revision: overrides the catalogue's; fetching: download
+    the missing members of a group even if other members are given.
     """
     _check(corpus, inputs, revision, fetching)
     if corpus in GROUPS:
@@ -45,13 +44,13 @@ def download_missing(
 
 
 def _check(corpus: str, inputs: list[str], revision: str, fetching: bool) -> None:
-    """ConfigError for options that would do nothing."""
+    """Raises ConfigError if an option would have no effect."""
     for option, given in ((f"--revision {revision}", bool(revision)), ("--fetch", fetching)):
         if given and corpus not in CORPORA and (revision or corpus not in GROUPS):
             names = ", ".join(CORPORA if revision else [*CORPORA, *GROUPS])
             raise ConfigError(f"{option}: --corpus {corpus} is not on the Hub; {names} are")
         if given and inputs and corpus in CORPORA:
-            raise ConfigError(f"{option} is for the Hub's copy; drop it, or --input")
+            raise ConfigError(f"{option} applies to the Hub's copy; drop it, or --input")
 
 
 def _group(
@@ -68,7 +67,7 @@ def _group(
         for member, paths in files.items()
         if not paths and (hub := CORPORA[member].hub) is not None
     }
-    if inputs and not fetching:  # one that was forgotten is not a reason for a download
+    if inputs and not fetching:  # a forgotten member must not start a download
         hubs = {
             member: hub
             for member, hub in hubs.items()

@@ -1,4 +1,4 @@
-"""What `--explain` says of a corpus: the source table in words; needs no network."""
+"""What `--explain` prints about a corpus, from the catalogue; needs no network."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pipeline.errors import ConfigError
 
 SAMPLE = "sample"
 _LABEL = 18
-"""Columns before what a line says."""
+"""Columns of the label."""
 
 
 def explain(name: str, width: int) -> list[str]:
-    """Lines about a corpus or group, of 80 to 100 columns; ConfigError for unknown names.
+    """Lines about a corpus or group, 80 to 100 columns wide.
 
-    width: of the terminal.
+    width: the terminal's. Raises ConfigError if the name is unknown.
     """
     width = min(max(width, 80), 100)
     if name in GROUPS:
@@ -24,13 +24,13 @@ def explain(name: str, width: int) -> list[str]:
     if name in CORPORA:
         return _corpus(name, CORPORA[name], width)
     if name == SAMPLE:
-        lines = [f"{SAMPLE}: 3 MB of text that come with the code, to try all of it out", ""]
+        lines = [f"{SAMPLE}: 3 MB of text that ship with the code, to try everything out", ""]
         for member, corpus in SAMPLE_CORPORA.items():
             lines += _entry(member, f"{corpus.description}; {corpus.licence}", width)
         return lines
     names = [*CORPORA, *GROUPS, SAMPLE]
     raise ConfigError(
-        f"--corpus {name} --explain: nothing is known of it; did you mean {nearest(name, names)}? "
+        f"--corpus {name} --explain: unknown corpus; did you mean {nearest(name, names)}? "
         f"({', '.join(names)})"
     )
 
@@ -47,7 +47,7 @@ def _corpus(name: str, corpus: Corpus, width: int) -> list[str]:
             lines += _wrap(text, width, "    - ", "      ")
     lines.append("")
     lines += _entry("your own files", f"--corpus {name} --input PATH...", width)
-    lines += _entry("the Hub's copy", f"--corpus {name} --fetch, where there is a network", width)
+    lines += _entry("the Hub's copy", f"--corpus {name} --fetch, on a machine with network", width)
     return lines
 
 
@@ -55,7 +55,7 @@ def _hub(hub: Hub, width: int) -> list[str]:
     what = "sentences" if hub.sentences else "documents"
     about = (
         f"{hub.documents:,} {what}, {hub.text_bytes / 1e9:.1f} GB of text, "
-        f"{hub.download_bytes / 1e9:.1f} GB to fetch{' (recalled)' * hub.recalled}; "
+        f"{hub.download_bytes / 1e9:.1f} GB to download{' (recalled)' * hub.recalled}; "
         f"licence: {hub.licence}"
     )
     return [
@@ -69,11 +69,11 @@ def _group(name: str, group: Group, width: int) -> list[str]:
     title = f"{name}: {group.description}; {', '.join(group.members)}"
     lines = [*textwrap.wrap(title, width), ""]
     lines += _entry("published", group.published, width)
-    text = "left out, across members: the first member in this order keeps a document; --dedup"
+    text = "dropped across members: the first member in this order keeps a document; --dedup"
     lines += _entry("near-duplicates", text, width)
     lines += _entry(
         "too short",
-        "a member, or all of it, with more than a tenth less text than stated is refused, unless "
+        "a member or the whole group with over a tenth less text than stated is refused, unless "
         "--allow-short is given",
         width,
     )
@@ -88,7 +88,7 @@ def _group(name: str, group: Group, width: int) -> list[str]:
     example = " ".join(f"{member}=PATH" for member in group.members)
     lines += _entry("your own files", f"--corpus {name} --input {example}", width, hang=2)
     lines += _entry(
-        "", f"--corpus {name} --input DIR, which has a folder named for each member", width, hang=2
+        "", f"--corpus {name} --input DIR, with a folder named for each member", width, hang=2
     )
     lines += _entry("the Hub's copies", f"--corpus {name} --fetch", width)
     return lines
@@ -100,7 +100,7 @@ def _entry(label: str, text: str, width: int, hang: int = 0) -> list[str]:
 
 
 def _wrap(text: str, width: int, first: str, rest: str) -> list[str]:
-    """A paragraph with what is before its first and other lines; addresses are never broken."""
+    """A paragraph with prefixes for its first line and the rest; URLs are never broken."""
     return textwrap.wrap(
         text,
         width,

@@ -1,4 +1,4 @@
-"""Groups of corpora: which files are whose, and whether there is as much text as is stated."""
+"""Groups of corpora: which files belong to which member, and whether there is enough text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pipeline.data.documents.records import Source
 from pipeline.errors import ConfigError, DataError
 
 SHORT_SHARE = 0.1
-"""A member, or a group, with this much less text than stated is not what it is called."""
+"""A member or group that falls this far below its stated size is refused."""
 _MOST_EXPANSION = 8
-"""Bytes of text that a byte of a compressed file holds at most; text gives 3 to 5."""
+"""Upper bound on bytes of text per compressed byte; text compresses 3 to 5 times."""
 
 
 def group_of(name: str, inputs: list[str]) -> Group | None:
-    """The group of that name, or the user's own, whose inputs name their corpora; None for others.
+    """The group of that name, or the user's own if the inputs name corpora, or None.
 
-    The user's own is given as MEMBER=PATH, or as a directory of folders that all have a corpus's
-    name; it has the table's priority, and no size to be held to.
+    The user's own group is given as MEMBER=PATH, or as a directory in which every folder is named
+    for a corpus. Its priority is the catalogue's order, and its size is not checked.
     """
     if name in GROUPS or name in CORPORA:
         return GROUPS.get(name)
@@ -34,10 +34,10 @@ def group_of(name: str, inputs: list[str]) -> Group | None:
 
 
 def member_inputs(name: str, group: Group, inputs: list[str]) -> dict[str, list[str]]:
-    """Files of each member, in the group's order; none for one that is not mentioned.
+    """Files of each member, in the group's order; an empty list for a member without any.
 
-    inputs: `member=PATH`, further paths of the same member behind it; or one directory that has a
-    folder, or a file, named for each member. ConfigError for anything else.
+    inputs: `member=PATH`, followed by more paths of that member; or one directory with a folder or
+    file named for each member. Raises ConfigError for anything else.
     """
     members = group.members
     if len(inputs) == 1 and Path(inputs[0]).is_dir():
@@ -54,18 +54,18 @@ def member_inputs(name: str, group: Group, inputs: list[str]) -> dict[str, list[
             path = text
         else:
             raise ConfigError(
-                f"--input {text}: say whose it is, --input {members[0]}=PATH... "
+                f"--input {text}: name its member, --input {members[0]}=PATH... "
                 f"{members[1]}=PATH..., or give one directory with a folder for each member "
                 f"({', '.join(members)})"
             )
         if not path:
-            raise ConfigError(f"--input {text}: a path is missing behind =")
+            raise ConfigError(f"--input {text}: add a path after =")
         found[member].append(path)
     return found
 
 
 def _is_by_member(inputs: list[str]) -> bool:
-    """Whether this is one directory of which every folder has a corpus's name."""
+    """Whether this is one directory in which every folder is named for a corpus."""
     if len(inputs) != 1 or not Path(inputs[0]).is_dir():
         return False
     names = {path.name for path in Path(inputs[0]).iterdir() if not path.name.startswith(".")}
@@ -73,23 +73,23 @@ def _is_by_member(inputs: list[str]) -> bool:
 
 
 def _named(directory: Path, member: str) -> list[str]:
-    """`member`, or `member.jsonl.gz` and the like, in a directory."""
+    """Entries of a directory called `member`, or `member.jsonl.gz` and the like."""
     return [str(path) for path in sorted(directory.iterdir()) if path.name.split(".")[0] == member]
 
 
 def require_members(name: str, found: dict[str, list[str]]) -> None:
-    """ConfigError when a member of a group has no files."""
+    """Raises ConfigError if a member of a group has no files."""
     missing = [member for member, paths in found.items() if not paths]
     if missing:
         example = " ".join(f"{member}=PATH..." for member in missing)
         raise ConfigError(
             f"--corpus {name} needs files of {', '.join(missing)}: --input {example}, or fetch "
-            f"the Hub's copies with --fetch (--corpus {missing[0]} --explain: where there are more)"
+            f"the Hub's copies with --fetch (--corpus {missing[0]} --explain lists more sources)"
         )
 
 
 def most_text(sources: list[Source]) -> dict[str, float]:
-    """Bytes of text that the files of each corpus can hold at most."""
+    """Upper bound on the bytes of text in each corpus's files."""
     found: dict[str, float] = {}
     for source in sources:
         packed = bool(source.compression) or source.format not in ("jsonl", "text", "doc")
@@ -99,16 +99,16 @@ def most_text(sources: list[Source]) -> dict[str, float]:
 
 
 def require_size(name: str, text: dict[str, float], how: str = "") -> None:
-    """DataError when a group, or one of its members, has over a tenth less text than is stated.
+    """Raises DataError if a group or one of its members has over a tenth less text than stated.
 
-    text: bytes of each corpus; how: "at most" where they are a bound. Nothing is asked of a name
-    that is no group.
+    text: bytes of each corpus; how: "at most" if these are bounds. Accepts any name that is not a
+    group.
     """
     if name not in GROUPS:
         return
     stated = {member: CORPORA[member].published_bytes for member in GROUPS[name].members}
-    stated["in all"] = GROUPS[name].published_bytes
-    found = text | {"in all": sum(text.values())}
+    stated["the group"] = GROUPS[name].published_bytes
+    found = text | {"the group": sum(text.values())}
     short = [
         f"{member} has {how} {_size(found[member])} of {_size(size)}".replace("  ", " ")
         for member, size in stated.items()
@@ -116,8 +116,8 @@ def require_size(name: str, text: dict[str, float], how: str = "") -> None:
     ]
     if short:
         raise DataError(
-            f"{name} comes out short of text: {', '.join(short)}; give the rest, or take it as it "
-            "is with --allow-short"
+            f"{name} has too little text: {', '.join(short)}; give the rest, or accept it with "
+            "--allow-short"
         )
 
 

@@ -1,9 +1,9 @@
-"""A corpus from the Hugging Face Hub, as Parquet files that stay: fetched once, read offline.
+"""A corpus from the Hugging Face Hub as local Parquet files: fetched once, then read offline.
 
-`datasets` streams a pinned revision, shard by shard; each becomes one file with the text and what
-says where it is from. A file appears when it is whole, so a fetch that was killed goes on where it
-was. The directory is named for the revision: compute nodes without a network find it by the same
-command, and another revision is another directory.
+`datasets` streams a pinned revision shard by shard; each shard becomes one file with the text and
+its origin columns. A file appears only when it is complete, so an interrupted fetch resumes with
+the next file. The directory is named for the revision, so compute nodes without a network find it
+with the same command, and each revision has its own directory.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.files import one_at_a_time, remove_temporaries, whole_file, write_whole
 
 MARKER = ".fetched.json"
-"""Appears last: what the directory holds; hidden, so that it is not read as text."""
+"""Written last: describes the directory. Hidden, so that it is not read as text."""
 _ORIGINS = ("url", "id", "title")
 _BATCH_ROWS = 1000
 _GROUP_BYTES = 16 << 20
-"""Text of a row group: half a split, so that a large file is shared among workers."""
+"""Text per row group: half a split, so that workers can share a large file."""
 
 
 def fetched_directory(downloads: Path, corpus: str, hub: Hub) -> Path:
-    """Where a corpus of this revision is, or would be."""
+    """The directory of a corpus at this revision, fetched or not."""
     return downloads / f"{corpus}-{hub.revision[:12] or 'local'}"
 
 
 def is_fetched(directory: Path) -> bool:
-    """Whether all of it is there."""
+    """Whether the fetch is complete."""
     return (directory / MARKER).exists()
 
 
 def fetch(corpus: str, hub: Hub, downloads: Path) -> Path:
-    """The directory with all of `hub`'s files, fetched if need be.
+    """Return the directory with all of `hub`'s files; fetches them if they are missing.
 
-    ConfigError without the package `datasets`, DataError when the Hub cannot be reached, or stops.
+    Raises ConfigError if the package `datasets` is missing, DataError if the Hub cannot be reached
+    or the transfer fails.
     """
     directory = fetched_directory(downloads, corpus, hub)
     if is_fetched(directory):
@@ -75,31 +76,31 @@ def _fetch(corpus: str, hub: Hub, directory: Path) -> None:
 
 
 def _open(corpus: str, hub: Hub) -> Any:
-    """The dataset, not yet read."""
+    """The streaming dataset."""
     try:
         import datasets
     except ImportError as error:
         raise ConfigError(
-            f"--corpus {corpus} without --input comes from the Hub, by the package datasets, which "
-            "is not installed: pip install '.[hub]', or give files with --input PATH..."
+            f"--corpus {corpus} without --input needs the package datasets to fetch it from the "
+            "Hub: pip install '.[hub]', or give files with --input PATH..."
         ) from error
-    # of its five attempts it would tell each
+    # It would log each of its five attempts.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        # Its files rather than its name: a script beside them would be refused.
+        # By files rather than by name: `datasets` refuses a repository that has a script.
         return datasets.load_dataset(
             "parquet", data_files=_address(hub), split="train", streaming=True
         )
     except _network_errors(ValueError) as error:
         raise DataError(
-            f"cannot fetch {corpus}: {error}; where there is a network run --corpus {corpus} "
+            f"cannot fetch {corpus}: {error}; on a machine with network run --corpus {corpus} "
             "--fetch with the same TENFOLD_ROOT, or give files with --input PATH... "
-            f"(--corpus {corpus} --explain: where they are)"
+            f"(--corpus {corpus} --explain lists sources)"
         ) from error
 
 
 def _network_errors(other: type[Exception]) -> tuple[type[Exception], ...]:
-    """What the Hub's client raises, be it made of requests, httpx or its successor; and `other`."""
+    """What the Hub's client raises, whether it uses requests or httpx, plus `other`."""
     from huggingface_hub import get_session
 
     client = importlib.import_module(type(get_session()).__module__.partition(".")[0])
@@ -107,14 +108,14 @@ def _network_errors(other: type[Exception]) -> tuple[type[Exception], ...]:
 
 
 def _address(hub: Hub) -> str:
-    """Its files at the Hub; of a directory on this machine where there is no revision."""
+    """The glob of its files on the Hub, or in a local directory if it has no revision."""
     if not hub.revision:
         return f"{hub.id}/{hub.files}"
     return f"hf://datasets/{hub.id}@{hub.revision}/{hub.files}"
 
 
 def _write(batches: Iterator[pa.Table], hub: Hub, path: Path) -> None:
-    """One shard as one Parquet file, the text in `text`."""
+    """Write one shard as one Parquet file, with the text in `text`."""
     with whole_file(path) as temporary:
         writer: pq.ParquetWriter | None = None
         try:
@@ -131,12 +132,12 @@ def _write(batches: Iterator[pa.Table], hub: Hub, path: Path) -> None:
 
 
 def _batches(shard: Any, hub: Hub, place: str) -> Iterator[pa.Table]:
-    """Rows of a shard; what goes wrong at the other end must not look like a full disk here."""
+    """Rows of a shard. Turns network errors into a DataError, so none looks like a full disk."""
     try:
         yield from shard.with_format("arrow").iter(batch_size=_BATCH_ROWS)
     except _network_errors(pa.ArrowException) as error:
         raise DataError(
-            f"fetching {hub.id} stopped in {place} ({error}); run the same command again: whole "
+            f"fetching {hub.id} stopped in {place} ({error}); run the same command again: complete "
             "files are kept"
         ) from error
 
@@ -144,8 +145,8 @@ def _batches(shard: Any, hub: Hub, place: str) -> Iterator[pa.Table]:
 def _columns(table: pa.Table, hub: Hub) -> pa.Table:
     if hub.text_field not in table.column_names:
         raise DataError(
-            f"{hub.id} has no column {hub.text_field}, only {', '.join(table.column_names)}; name "
-            "another --revision"
+            f"{hub.id} has no column {hub.text_field}, only {', '.join(table.column_names)}; "
+            "choose another --revision"
         )
     columns = {"text": table[hub.text_field]} | {
         name: table[name]
@@ -156,7 +157,7 @@ def _columns(table: pa.Table, hub: Hub) -> pa.Table:
 
 
 def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Tables put together to row groups."""
+    """Concatenate tables into row groups."""
     pending: list[pa.Table] = []
     size = 0
     for table in tables:

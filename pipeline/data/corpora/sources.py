@@ -1,4 +1,4 @@
-"""Corpora by name, groups of them, and paths: which files they are, and how these are read."""
+"""Named corpora, groups and paths -> their files, and how each file is read."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from pipeline.errors import ConfigError, DataError
 
 SAMPLE = "sample"
 SAMPLE_FILES = Path(__file__).parent / "sample"
-"""Texts that come with the code; see CREDITS.md there."""
+"""Texts that ship with the code; see CREDITS.md there."""
 
 
 def corpus_sources(
     corpus: str, inputs: list[str], text_field: str = "", plain_text: str = ""
 ) -> tuple[str, list[Source]]:
-    """The corpus's name and its files, in an order that does not depend on the machine.
+    """The corpus's name and its files, in an order that is the same on every machine.
 
-    corpus: a name of CORPORA or GROUPS, `sample`, or a path; inputs: files, directories or globs,
-    for a group as `groups.member_inputs` says; text_field and plain_text: override what the corpus
-    says ("" for its own).
+    corpus: a name in CORPORA or GROUPS, `sample`, or a path; inputs: files, directories or globs,
+    for a group in the form of `groups.member_inputs`; text_field and plain_text: override the
+    corpus's own ("": no override).
     """
     if corpus == SAMPLE:
         if inputs:
-            raise ConfigError("--corpus sample brings its own files; drop --input")
+            raise ConfigError("--corpus sample has its own files; drop --input")
         sources: list[Source] = []
         for name, member in SAMPLE_CORPORA.items():
             found = _expand([str(SAMPLE_FILES / name)])
             sources += _sources(name, member, found, text_field, plain_text)
         return corpus, sources
     if "" in inputs or not corpus:
-        raise ConfigError("--corpus and --input want names; an empty one was given")
+        raise ConfigError("--corpus or --input is empty; give a name or path")
     group = group_of(corpus, inputs)
     if group:
         files = member_inputs(corpus, group, inputs)
@@ -59,33 +59,33 @@ def corpus_sources(
         if not inputs:
             raise ConfigError(
                 f"--corpus {corpus} needs its files: --input PATH... "
-                f"({CORPORA[corpus].description}; --explain says where there are some)"
+                f"({CORPORA[corpus].description}; --explain lists sources)"
             )
         return corpus, _sources(corpus, CORPORA[corpus], _expand(inputs), text_field, plain_text)
     names = [*CORPORA, *GROUPS, SAMPLE]
     if not inputs and not (Path(corpus).exists() or _glob(corpus)):
         raise ConfigError(
-            f"unknown corpus {corpus!r}, and no such path; did you mean "
+            f"unknown corpus {corpus!r}, and no path of that name; did you mean "
             f"{nearest(corpus, names)}? ({', '.join(names)}, or a path)"
         )
     name = Path(corpus).absolute().name.split(".")[0] if not inputs else corpus
     _require_name(name, corpus)
     for known in difflib.get_close_matches(name, names, 1, 0.8):
-        print(f"corpus {name} is read as your own; if you meant {known}, say --corpus {known}")
+        print(f"corpus {name} is read as your own; if you meant {known}, use --corpus {known}")
     own = Corpus(description="the user's own", plain_text="blank_lines", licence="unknown")
     return name, _sources(name, own, _expand(inputs or [corpus]), text_field, plain_text)
 
 
 def is_named(corpus: str, inputs: list[str]) -> bool:
-    """Whether a corpus is one of CORPORA or a group of them, not the sample or the user's own text.
+    """Whether a corpus is in CORPORA or a group of them, not the sample or the user's own text.
 
-    corpus, inputs: as `corpus_sources` takes them. A file called stories.jsonl is the user's own.
+    corpus, inputs: as for `corpus_sources`. A file called stories.jsonl is the user's own.
     """
     return corpus in CORPORA or group_of(corpus, inputs) is not None
 
 
 def describe_corpus(corpus: str, inputs: list[str], sources: list[Source]) -> str:
-    """What a tokenizer was trained on, in words; only named corpora are called by name alone."""
+    """A tokenizer's training text, in words; only named corpora appear by name alone."""
     names = ", ".join(dict.fromkeys(source.corpus for source in sources))
     if is_named(corpus, inputs):
         return names
@@ -93,20 +93,20 @@ def describe_corpus(corpus: str, inputs: list[str], sources: list[Source]) -> st
 
 
 def _require_name(name: str, path: str) -> None:
-    """ConfigError for a name that directories cannot have; path: what it was made from."""
+    """Raises ConfigError if `name` cannot be a directory's; path: the argument it came from."""
     if not re.fullmatch(r"[\w.-]+", name):
         raise ConfigError(
-            f"--corpus {path} gives no name for directories; use --corpus NAME --input {path}"
+            f"--corpus {path} is not a valid directory name; use --corpus NAME --input {path}"
         )
 
 
 def limit_sites(sources: list[Source], pages_per_domain: int) -> list[Source]:
-    """The sources; of a WARC file no more pages of a site are to be kept (0: any number)."""
+    """The sources, with `pages_per_domain` set on WARC files (0: no limit)."""
     if pages_per_domain < 0:
-        raise ConfigError(f"--pages-per-domain {pages_per_domain}: choose 1 or more, or leave it")
+        raise ConfigError(f"--pages-per-domain {pages_per_domain}: choose 1 or more, or drop it")
     if pages_per_domain and all(source.format != "warc" for source in sources):
         raise ConfigError(
-            f"--pages-per-domain {pages_per_domain}: no input is a WARC or WET file; leave it out"
+            f"--pages-per-domain {pages_per_domain}: no input is a WARC or WET file; drop it"
         )
     return [
         replace(source, pages_per_domain=pages_per_domain) if source.format == "warc" else source
@@ -132,16 +132,14 @@ def _sources(
         for path, label in files
     ]
     if not found:
-        raise DataError(
-            f"corpus {name}: the input holds no files; give files, directories or globs"
-        )
+        raise DataError(f"corpus {name}: no files in the input; give files, directories or globs")
     return found
 
 
 def _expand(inputs: list[str]) -> list[tuple[Path, str]]:
-    """Files under `inputs`, by label, which does not name the machine's directories.
+    """Files under `inputs`, by label, which does not contain the machine's directories.
 
-    An empty file that was named is an error further on; in a directory it is left out.
+    An empty file is skipped in a directory; `sniff` rejects one that is named itself.
     """
     files: dict[str, Path] = {}
     for given in inputs:
@@ -160,7 +158,7 @@ def _expand(inputs: list[str]) -> list[tuple[Path, str]]:
 
 
 def files_of(given: str) -> list[tuple[str, Path]]:
-    """The file, files of a directory or of a glob, which may not be there, with their labels."""
+    """A file, or the files of a directory or glob, with their labels; the file may not exist."""
     path = Path(given)
     if path.is_dir():
         return [(file.relative_to(path).as_posix(), file) for file in _walk(path)]
@@ -169,17 +167,17 @@ def files_of(given: str) -> list[tuple[str, Path]]:
 
 
 def _walk(directory: Path) -> Iterator[Path]:
-    """Files that hold something, below a directory and directories linked there; none hidden."""
+    """Non-empty, non-hidden files below a directory; follows symbolic links."""
     seen: set[str] = set()
     for folder, folders, names in os.walk(directory, onerror=_refuse, followlinks=True):
         if os.path.realpath(folder) in seen:
-            raise DataError(f"{folder} is linked in a circle, or twice; remove the link")
+            raise DataError(f"{folder} is linked in a cycle, or twice; remove the link")
         seen.add(os.path.realpath(folder))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
             path = Path(folder, name)
             if path.is_symlink() and not name.startswith(".") and not path.exists():
-                raise DataError(f"{path} is a link that leads nowhere; mend or remove it")
+                raise DataError(f"{path} is a broken link; fix or remove it")
             if not name.startswith(".") and path.is_file() and path.stat().st_size:
                 yield path
 
@@ -194,7 +192,7 @@ def _glob(pattern: str) -> list[Path]:
 
 
 def describe_input(sources: list[Source]) -> str:
-    """What the files were taken for, in words, so that a wrong guess is seen."""
+    """The detected formats, in words, so that the user sees a wrong guess."""
     counted = Counter(
         FORMAT_NAMES[source.format]
         + (f" ({source.plain_text.replace('_', ' ')})" if source.format == "text" else "")
@@ -205,5 +203,5 @@ def describe_input(sources: list[Source]) -> str:
 
 
 def describe_cut(cut: dict[str, int]) -> str:
-    """What of documents is not in their text, in words; cut: bytes by reason."""
+    """What was cut from documents, in words; cut: bytes by reason."""
     return ", ".join(f"{size:,} bytes of {reason}" for reason, size in cut.items())

@@ -1,8 +1,8 @@
-"""Texts that a recipe cannot use, told before anything is made of them.
+"""Reject texts that a recipe cannot use before any work is done.
 
-Copies of BookCorpus are lower-cased, one sentence a row. A cased vocabulary that learns from them
-learns that books have no capitals; sentences that do not say of which book they are give no pairs,
-and those beside a held-out one are trained on.
+Public copies of BookCorpus are lower-cased, with one sentence per row. A cased vocabulary trained
+on them learns that books have no capitals. Sentences without their book cannot form segment pairs,
+and neighbours of a held-out sentence land in the training split.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pipeline.data.extraction.extract import FORMATS
 from pipeline.errors import ConfigError
 
 LETTERS = 20_000
-"""Looked at in the first file of a corpus; of fewer than a quarter nothing is said."""
+"""Letters checked in a corpus's first file; with fewer than a quarter the text passes."""
 SENTENCES = 200
-"""Rows looked at; with fewer than half it is a file of few books."""
+"""Rows checked; with fewer than half the text passes, as a file of few books does."""
 _SENTENCE_CHARACTERS = 300
-"""The median sentence of a book has 60 to 90, the shortest book far more."""
+"""The median sentence of a book has 60 to 90 characters, the shortest book far more."""
 _FIRST_BYTES = 1 << 20
 
 
 def require_fit(sources: list[Source], data: DataSettings) -> None:
-    """ConfigError for a named corpus that this recipe's vocabulary or format cannot use."""
+    """Raises ConfigError if the recipe's vocabulary or format cannot use a named corpus."""
     looked_at: set[str] = set()
     for source in sources:
         if source.corpus in looked_at or source.corpus not in CORPORA or not _is_quick(source):
@@ -46,7 +46,7 @@ def require_fit(sources: list[Source], data: DataSettings) -> None:
 
 
 def require_fit_of_hub(corpus: str, hub: Hub, data: DataSettings) -> None:
-    """The same for a copy on the Hub, before it is fetched."""
+    """The same check for the Hub's copy, before it is fetched."""
     if hub.lower_cased and not data.lower_case:
         raise ConfigError(_why_not(corpus, f"{hub.id} on the Hub", data, "lower-cased"))
     if hub.sentences and data.format != "full_sentences":
@@ -54,7 +54,7 @@ def require_fit_of_hub(corpus: str, hub: Hub, data: DataSettings) -> None:
 
 
 def is_lower_cased(texts: Iterator[str]) -> bool:
-    """Whether text of a script that has capitals has next to none."""
+    """Whether text in a script with capitals has almost none."""
     lower = upper = 0
     for text in texts:
         capitals = sum(map(str.isupper, text))
@@ -72,20 +72,20 @@ def holds_sentences(texts: Iterator[str]) -> bool:
 
 
 def _why_not(corpus: str, where: str, data: DataSettings, what: str) -> str:
-    advice = f"give another copy (--corpus {corpus} --explain: which there are)"
+    advice = f"give another copy (--corpus {corpus} --explain lists them)"
     if what == "lower-cased":
         return (
             f"{corpus}: {where} is lower-cased, and the recipe's {data.tokenizer} vocabulary has "
             f"capitals (data.lower_case=false); {advice}, or use an uncased recipe"
         )
     return (
-        f"{corpus}: {where} has sentences where data.format={data.format} needs whole books; "
+        f"{corpus}: {where} has sentences, but data.format={data.format} needs whole books; "
         f"{advice}, or add --set data.format=full_sentences"
     )
 
 
 def _is_quick(source: Source) -> bool:
-    """Whether its first records are there at once: what is extracted first is no such copy."""
+    """Whether its first records can be read at once; files that need extraction are skipped."""
     return source.format not in FORMATS
 
 

@@ -1,14 +1,15 @@
-"""Files at URLs, of any kind that fsspec knows (s3://, https://, hdfs://): copied once, then local.
+"""Files at URLs of any scheme that fsspec supports (s3://, https://, hdfs://), copied to disk once.
 
-Each goes to `downloads/<mark>/<its name>`, where the mark is of its URL, its size and what the
-service says of its version. A file appears when it is whole; a restart copies what is missing.
+A file goes to `downloads/<mark>/<its name>`; the mark is a fingerprint of its URL, size and
+version as the service reports it. A file appears only when it is complete; a restart copies the
+missing ones.
 
-Why they are not read in place: a file is read several times (to tell what it is, for a tokenizer's
-sample, in byte ranges by many workers, again by whoever goes on), must be the same each time, and
-is read at the pace of a disk; a copy gives all that, and every format works.
+Files are not read in place, because each is read several times (format detection, the tokenizer's
+sample, byte ranges by many workers, every resume), must be the same each time, and must be as fast
+as a disk. A copy gives all that, for every format.
 
-What a URL holds beside scheme, host and path (a name and password, a signature in the query) is
-used to fetch it, and shown to nobody: not in messages, nor in labels, ids or the manifest.
+Credentials in a URL (user and password, a signature in the query) are used for the fetch alone;
+they never appear in messages, labels, ids or the manifest.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.files import one_at_a_time, remove_temporaries, whole_file
 
 _AT_ONCE = 4
-"""Files that are copied at a time, where the service's package can do that."""
+"""Files copied concurrently, if the service's package supports it."""
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.5
-"""Before the second attempt; twice that before the third."""
+"""Before the second attempt; doubled before the third."""
 _SILENCE_SECONDS = 60
-"""Of a server, after which it is given up."""
+"""Timeout for a server that sends nothing."""
 _MOST_SAID = 200
-"""Characters of a service's message that are passed on."""
-# MEMBER= is of a group; "::" chains, as in simplecache::s3://
+"""Characters shown of a service's message."""
+# MEMBER= names a group's member; "::" chains file systems, as in simplecache::s3://
 _URL = re.compile(r"([\w-]+=)?((?:[a-zA-Z]\w*::)*[a-zA-Z][\w+.-]*://.+)", re.DOTALL)
 _VERSIONS = (
     "ETag", "etag", "md5Hash", "Content-MD5", "Digest", "checksum", "generation", "VersionId",
     "LastModified", "Last-Modified", "last_modified", "modificationTime", "mtime", "updated",
 )  # fmt: skip
-"""Names under which services say which version of a file it is, the surest first."""
+"""Fields in which services report a file's version, most reliable first."""
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -57,32 +58,32 @@ class RemoteFile:
     system: Any
     """fsspec's file system."""
     path: str
-    """As `system` wants it; may hold a signature."""
+    """In the form `system` expects; may contain a signature."""
     shown: str
-    """As users may see it."""
+    """For messages, without secrets."""
     label: str
-    """Below the directory that was given, or its name."""
+    """Path relative to the given directory, or the file's name."""
     size: int
-    """Bytes, -1 when the service does not say."""
+    """Bytes; -1 if the service does not report it."""
     version: str
 
     def target(self, downloads: Path) -> Path:
-        """Where its copy is, or will be."""
+        """The path of its copy, whether or not it exists."""
         mark = fingerprint({"url": self.shown, "size": self.size, "version": self.version})
         return downloads / mark / posixpath.basename(self.label)
 
 
 def is_url(given: str) -> bool:
-    """Whether an input is a URL, not a path; MEMBER=URL is, too."""
+    """Whether an input is a URL or MEMBER=URL, not a path."""
     return bool(_URL.fullmatch(given))
 
 
 def local_inputs(inputs: list[str], downloads: Path, *, copying: bool = True) -> list[str]:
-    """`inputs`, with paths of their copies for those that are URLs.
+    """Return `inputs` with each URL replaced by the path of its copy.
 
-    A URL of a directory becomes a directory that has the same names. ConfigError when a package is
-    missing, DataError when a service refuses, or cannot be reached; copying: otherwise a
-    ConfigError says what would be copied, if anything would.
+    A directory's URL becomes a local directory with the same names. copying: if false, a missing
+    file is a ConfigError that says what would be copied. Raises ConfigError if a package is
+    missing, DataError if a service refuses or cannot be reached.
     """
     listed = {given: _files(found[2]) for given in inputs if (found := _URL.fullmatch(given))}
     if not listed:
@@ -95,7 +96,7 @@ def local_inputs(inputs: list[str], downloads: Path, *, copying: bool = True) ->
         sizes = sum(max(file.size, 0) for file in missing)
         what = f"{len(missing):,} of {len(files):,} files at URLs, {sizes / 1e6:,.1f} MB"
         if not copying:
-            raise ConfigError(f"{what}, are not in {downloads} yet; leave out --dry-run once")
+            raise ConfigError(f"{what}, are not in {downloads} yet; run once without --dry-run")
         print(f"fetching {what}, to {downloads}", flush=True)
         _fetch(missing, downloads)
     paths = []
@@ -116,8 +117,8 @@ def _member(given: str) -> str:
 
 
 def _files(url: str) -> tuple[list[RemoteFile], bool]:
-    """The files a URL stands for, by label, and whether it is of a directory."""
-    with _telling(_shown(url)):
+    """The files at a URL, sorted by path, and whether it is a directory."""
+    with _reporting(_shown(url)):
         system, path = _file_system(url)
         is_web = url.startswith(("http://", "https://"))
         if "*" in path or "[" in path or ("?" in path and not is_web):
@@ -134,7 +135,7 @@ def _files(url: str) -> tuple[list[RemoteFile], bool]:
     ]
     files = [file for file in files if not re.search(r"(?:^|/)\.", file.label)]
     if not files:
-        raise DataError(f"{_shown(url)} holds no files; look at the address")
+        raise DataError(f"{_shown(url)} holds no files; check the URL")
     return files, bool(base)
 
 
@@ -148,7 +149,7 @@ def _file(system: Any, path: str, about: dict[str, Any], base: str) -> RemoteFil
         shown=_shown(str(system.unstrip_protocol(path))),
         label=posixpath.relpath(bare, _shown(base)) if base else posixpath.basename(bare),
         size=-1 if size is None else int(size),
-        # of a file whose version nobody tells, a query may be that
+        # If the service reports no version, the query may hold one.
         version=version or fingerprint({"path": path}),
     )
 
@@ -162,7 +163,7 @@ def _file_system(url: str) -> tuple[Any, str]:
         if url.startswith(("http://", "https://")):
             import aiohttp
 
-            # its own five minutes for a whole file are too few for a large one
+            # aiohttp's default of five minutes per file is too short for large ones.
             timeout = aiohttp.ClientTimeout(
                 total=None, sock_connect=_SILENCE_SECONDS, sock_read=_SILENCE_SECONDS
             )
@@ -174,7 +175,7 @@ def _file_system(url: str) -> tuple[Any, str]:
             "that fsspec names for another scheme"
         ) from error
     except ValueError as error:
-        raise ConfigError(f"{_shown(url)} is no URL that fsspec knows: {error}") from error
+        raise ConfigError(f"{_shown(url)} is not a URL that fsspec supports: {error}") from error
     except OSError as error:
         if not re.search("libjvm|libhdfs", str(error)):
             raise
@@ -217,7 +218,7 @@ def _copy(files: list[RemoteFile], places: list[Path]) -> None:
     system = files[0].system
     for attempt in range(_ATTEMPTS):
         try:
-            with _telling(names):
+            with _reporting(names):
                 system.get([file.path for file in files], [str(place) for place in places])
             break
         except DataError:
@@ -228,12 +229,12 @@ def _copy(files: list[RemoteFile], places: list[Path]) -> None:
         size = place.stat().st_size
         if file.size not in (-1, size):
             raise DataError(
-                f"{file.shown}: {size:,} bytes came of {file.size:,}; run the same command again"
+                f"{file.shown}: got {size:,} of {file.size:,} bytes; run the same command again"
             )
 
 
 def _tree(files: list[RemoteFile], downloads: Path) -> Path:
-    """A directory with links to copies, under the names they have below their URL."""
+    """A directory of links to the copies, with the names they have below their URL."""
     targets = {file.label: file.target(downloads) for file in files}
     tree = downloads / fingerprint({label: path.parent.name for label, path in targets.items()})
     for label, path in targets.items():
@@ -246,8 +247,8 @@ def _tree(files: list[RemoteFile], downloads: Path) -> Path:
 
 
 @contextmanager
-def _telling(shown: str) -> Iterator[None]:
-    """What a service refuses, or a network does not do, is one line without secrets."""
+def _reporting(shown: str) -> Iterator[None]:
+    """Turn errors of services and networks into a one-line DataError without secrets."""
     try:
         yield
     except _failures() as error:
@@ -257,7 +258,7 @@ def _telling(shown: str) -> Iterator[None]:
 
 
 def _failures() -> tuple[type[BaseException], ...]:
-    """Errors of services; those of a package that was not loaded cannot happen."""
+    """Errors of services; a package that is not loaded cannot raise any."""
     known = (
         ("botocore.exceptions", "BotoCoreError"), ("botocore.exceptions", "ClientError"),
         ("aiohttp", "ClientError"), ("gcsfs.retry", "HttpError"),
@@ -270,23 +271,21 @@ def _failures() -> tuple[type[BaseException], ...]:
 def _why(error: BaseException) -> str:
     cause = error
     if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
-        cause = error.__cause__  # the web's files "do not exist" when their host is not there
+        cause = error.__cause__  # fsspec reports an unreachable host as a missing file
     status = getattr(cause, "status", 0)
     if isinstance(cause, FileNotFoundError) or status == 404:
-        return "does not exist; look at the address"
+        return "does not exist; check the URL"
     if isinstance(cause, PermissionError) or status in (401, 403):
-        return (
-            "is refused; give the credentials where its service looks for them (environment, files)"
-        )
+        return "is refused; set the credentials where its service looks for them"
     said = " ".join(_shown(str(cause)).split()) or type(cause).__name__
     said = said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]} ..."
     return (
-        f"cannot be fetched ({said}); run the command again, or where there is a network run it "
-        "with the same TENFOLD_ROOT"
+        f"cannot be fetched ({said}); run the command again, on a machine with network and with "
+        "the same TENFOLD_ROOT"
     )
 
 
 def _shown(text: str) -> str:
-    """A URL, or a message with URLs, without what could be a secret."""
+    """A URL, or a message with URLs, without anything that could be a secret."""
     text = re.sub(r"(://)[^\s/@]*@", r"\1", text)
     return re.sub(r"(://[^\s?#'\")>]*)[?#][^\s'\")>]*", r"\1", text)

@@ -1,4 +1,4 @@
-"""The source table holds together; that it is true is for its sources to say."""
+"""The catalogue is complete and consistent."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def test_every_corpus_is_pinned_licensed_and_has_its_defects(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_what_is_stated_of_members_is_what_is_stated_of_the_group(name: str) -> None:
+def test_sizes_of_members_add_up_to_the_groups(name: str) -> None:
     group = GROUPS[name]
     sizes = [CORPORA[member].published_bytes for member in group.members]
     assert abs(sum(sizes) - group.published_bytes) < 0.001 * group.published_bytes
     assert len(set(group.members)) == len(group.members)
 
 
-def test_the_smaller_group_is_in_the_larger_one_and_by_the_same_priority() -> None:
+def test_the_larger_group_contains_the_smaller_in_the_same_priority() -> None:
     small, large = GROUPS["16gb"].members, GROUPS["160gb"].members
     assert large[: len(small)] == small and set(large) == set(CORPORA)
 
 
-def test_which_copies_of_the_hub_are_too_short_for_a_group() -> None:
+def test_only_the_hubs_cc_news_is_too_short_for_a_group() -> None:
     short = [
         name
         for name, corpus in CORPORA.items()

@@ -1,4 +1,4 @@
-"""Which files a corpus has when the command names none, or not all."""
+"""Which files a corpus uses if the command gives none, or only some."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def put(downloads: Path, corpus: str, documents: int = 40) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fetch would be a mistake."""
+    """Fail on any fetch."""
 
     def fetch(corpus: str, *_: object) -> None:
         raise AssertionError(f"{corpus} would be fetched")
@@ -44,19 +44,19 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.data.corpora.hub._fetch", fetch)
 
 
-def test_files_that_are_given_are_all(tmp_path: Path) -> None:
+def test_given_files_need_no_download(tmp_path: Path) -> None:
     assert download_missing("cc-news", ["a", "b"], tmp_path, CASED) == ["a", "b"]
     assert download_missing("mine", [], tmp_path, CASED) == []
 
 
-def test_what_was_fetched_is_found(tmp_path: Path) -> None:
+def test_a_fetched_copy_is_reused(tmp_path: Path) -> None:
     directory = put(tmp_path, "cc-news")
     assert download_missing("cc-news", [], tmp_path, CASED) == [str(directory)]
     with pytest.raises(AssertionError, match="cc-news would be fetched"):
         download_missing("cc-news", [], tmp_path, CASED, revision="another")
 
 
-def test_a_copy_that_will_not_do_is_refused_before_it_is_fetched(tmp_path: Path) -> None:
+def test_an_unsuitable_copy_is_refused_before_the_fetch(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="lower-cased"):
         download_missing("bookcorpus", [], tmp_path, CASED)
     with pytest.raises(ConfigError, match="lower-cased"):
@@ -67,17 +67,19 @@ def test_a_copy_that_will_not_do_is_refused_before_it_is_fetched(tmp_path: Path)
     with pytest.raises(ConfigError, match="needs files of cc-news"):
         download_missing("160gb", files, tmp_path, CASED)
     fits = replace(UNCASED, format="full_sentences")
-    with pytest.raises(DataError, match=r"160gb comes out short.*cc-news has on the Hub 2\.0 GB"):
+    with pytest.raises(
+        DataError, match=r"160gb has too little text.*cc-news has on the Hub 2\.0 GB"
+    ):
         download_missing("160gb", [], tmp_path, fits)
 
 
-def test_a_member_that_was_fetched_stands_in(tmp_path: Path) -> None:
+def test_a_fetched_member_fills_in_for_a_missing_input(tmp_path: Path) -> None:
     directory = put(tmp_path, "wikipedia")
     found = download_missing("16gb", ["bookcorpus=books"], tmp_path, CASED)
     assert found == [f"wikipedia={directory}", "bookcorpus=books"]
 
 
-def test_fetching_leaves_out_members_that_are_given(tmp_path: Path) -> None:
+def test_fetch_skips_members_that_are_given(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="wikipedia would be fetched"):
         download_missing("16gb", ["bookcorpus=books"], tmp_path, CASED, fetching=True)
 
@@ -91,14 +93,14 @@ def test_fetching_leaves_out_members_that_are_given(tmp_path: Path) -> None:
         ("stories", ["x"], {"fetching": True}, "drop it, or --input"),
     ],
 )
-def test_options_without_effect_are_told(
+def test_options_without_effect_are_errors(
     corpus: str, inputs: list[str], more: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         download_missing(corpus, inputs, tmp_path, CASED, **more)  # type: ignore[arg-type]
 
 
-def test_the_bare_command_prepares_what_was_fetched_offline(
+def test_prepare_without_input_reads_the_fetched_copy_offline(
     tiny_tokenizer: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""`--explain`: all of the table, on any terminal, without a network."""
+"""`--explain` prints the whole catalogue entry, at any width, without a network."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pipeline.errors import ConfigError
 
 @pytest.mark.parametrize("width", [20, 80, 93, 400])
 @pytest.mark.parametrize("name", [*CORPORA, *GROUPS, "sample"])
-def test_it_fits(name: str, width: int) -> None:
+def test_lines_fit_the_terminal(name: str, width: int) -> None:
     lines = explain(name, width)
     assert max(map(len, lines)) <= min(max(width, 80), 100)
     assert all(line == line.rstrip() for line in lines)
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_nothing_of_a_corpus_is_left_out(name: str) -> None:
+def test_every_field_of_a_corpus_is_printed(name: str) -> None:
     corpus, words = CORPORA[name], " ".join(" ".join(explain(name, 80)).split())
     assert corpus.hub
     for text in (

@@ -1,4 +1,4 @@
-"""Groups: whose files are whose, and how much text is too little."""
+"""Groups: which files belong to which member, and how much text is too little."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_members_may_have_files_of_one_name(tmp_path: Path) -> None:
 
 
 def test_a_group_of_the_users_own(tmp_path: Path) -> None:
-    """Whatever corpora its inputs name, in the table's order, held to no size."""
+    """It has the corpora that its inputs name, in the catalogue's order, without a size check."""
     for name in ("n", "b"):
         (tmp_path / f"{name}.jsonl").write_text(LINE)
     given = [f"cc-news={tmp_path / 'n.jsonl'}", f"bookcorpus={tmp_path / 'b.jsonl'}"]
@@ -48,22 +48,22 @@ def test_a_group_of_the_users_own(tmp_path: Path) -> None:
     assert name == "mixture"
     assert [source.corpus for source in sources] == ["bookcorpus", "cc-news"]
     require_size(name, most_text(sources))
-    with pytest.raises(ConfigError, match="gives no name for directories"):
+    with pytest.raises(ConfigError, match="is not a valid directory name"):
         corpus_sources("my/mixture", given)
     with pytest.raises(DataError, match="does not exist"):
-        corpus_sources("mixture", ["mine=x"])  # no corpus of that name: a path
+        corpus_sources("mixture", ["mine=x"])  # not a corpus's name: a path
 
 
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        (["x"], "say whose it is"),
+        (["x"], "name its member"),
         (["cc-news=x"], "drop cc-news"),
-        (["wikipeda=x"], "say whose it is"),
-        (["wikipedia="], "a path is missing"),
+        (["wikipeda=x"], "name its member"),
+        (["wikipedia="], "add a path after ="),
     ],
 )
-def test_what_is_not_understood_is_told(inputs: list[str], message: str) -> None:
+def test_bad_inputs_are_errors(inputs: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         member_inputs("16gb", SMALL, inputs)
 
@@ -75,14 +75,14 @@ def test_a_missing_member_is_named() -> None:
 
 def test_a_tenth_less_is_allowed_and_no_more() -> None:
     require_size("16gb", {"wikipedia": 0.901 * 11.4e9, "bookcorpus": 0.901 * 4.6e9})
-    with pytest.raises(DataError, match=r"16gb comes out short of text: bookcorpus has 4\.1 GB of"):
+    with pytest.raises(DataError, match=r"16gb has too little text: bookcorpus has 4\.1 GB of"):
         require_size("16gb", {"wikipedia": 20e9, "bookcorpus": 0.899 * 4.6e9})
-    with pytest.raises(DataError, match=r"in all has at most 2\.0 MB of 16\.0 GB"):
+    with pytest.raises(DataError, match=r"the group has at most 2\.0 MB of 16\.0 GB"):
         require_size("16gb", {"wikipedia": 1e6, "bookcorpus": 1e6}, "at most")
-    require_size("wikipedia", {"wikipedia": 1.0})  # no group: the user knows what it is
+    require_size("wikipedia", {"wikipedia": 1.0})  # not a group: no size check
 
 
-def test_the_most_that_files_can_hold(tmp_path: Path) -> None:
+def test_most_text_is_the_size_of_uncompressed_files(tmp_path: Path) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         (tmp_path / name).write_text(LINE)
     sources = corpus_sources("stories", [str(tmp_path)])[1]

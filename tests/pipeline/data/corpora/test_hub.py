@@ -1,4 +1,4 @@
-"""Fetching from the Hub with the real `datasets`: pinned, once, file by file, or one clear line."""
+"""Fetching from the Hub with the real `datasets`: pinned, once, resumable, one-line errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HUB = Hub(
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A dataset as the Hub keeps one: Parquet files, a card, and a script of older days."""
+    """A dataset as on the Hub: Parquet files, a card, and a legacy script."""
     folder = tmp_path / "repository"
     (folder / "plain_text").mkdir(parents=True)
     for file in range(FILES):
@@ -53,23 +53,23 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of one test is found by another one."""
+    """Keep the cache of `datasets` separate for each test."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
 
 
 def texts(directory: Path) -> list[str]:
-    """What `prepare` reads of a fetched directory."""
+    """What `prepare` reads from a fetched directory."""
     _, sources = corpus_sources("cc-news", [str(directory)])
     pieces = [piece for source in sources for piece in cut(source, 1 << 20)]
     return [item.text for piece in pieces for item in read(piece) if isinstance(item, Record)]
 
 
-def test_every_request_names_the_revision_and_the_second_time_there_is_none(
+def test_every_request_names_the_revision_and_a_second_fetch_sends_none(
     repository: Path, tmp_path: Path
 ) -> None:
-    """Over HTTP, in a process of its own, since `datasets` reads the address when it is loaded."""
+    """Over HTTP, in a subprocess, because `datasets` reads the endpoint when it is imported."""
     code = (
         "import sys; from pathlib import Path\n"
         "from pipeline.data.corpora.hub import fetch\n"
@@ -96,7 +96,7 @@ def test_every_request_names_the_revision_and_the_second_time_there_is_none(
     assert table["url"][3].as_py() == "http://example.org/1/3"
 
 
-def test_a_fetch_that_was_cut_goes_on_file_by_file(repository: Path, tmp_path: Path) -> None:
+def test_an_interrupted_fetch_resumes_with_the_next_file(repository: Path, tmp_path: Path) -> None:
     local = replace(HUB, id=str(repository), revision="")
     whole = fetch("cc-news", local, tmp_path / "whole")
     second = repository / "plain_text" / "train-00001-of-00003.parquet"
@@ -115,10 +115,10 @@ def test_a_fetch_that_was_cut_goes_on_file_by_file(repository: Path, tmp_path: P
         assert (directory / path.name).read_bytes() == path.read_bytes()
 
 
-def test_a_network_that_goes_away_is_no_full_disk(
+def test_a_lost_network_is_not_reported_as_a_full_disk(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Errors of the Hub's client, which are not all of one kind."""
+    """The Hub's client raises errors of several types."""
     from huggingface_hub import get_session
 
     client = importlib.import_module(type(get_session()).__module__.partition(".")[0])
@@ -158,7 +158,7 @@ def test_another_text_field(tmp_path: Path) -> None:
 
 
 def refusal(arguments: Sequence[str], before: str = "", **environment: str) -> str:
-    """The one line that `prepare` ends in."""
+    """The one error line that `prepare` prints."""
     code = (
         f"import sys\n{before}\nsys.argv = ['prepare', *{list(arguments)}]\n"
         "from pipeline import prepare; from pipeline.errors import run_command\n"
@@ -172,20 +172,20 @@ def refusal(arguments: Sequence[str], before: str = "", **environment: str) -> s
     return result.stderr
 
 
-def test_offline_is_one_line_that_says_how_to_give_files(tmp_path: Path) -> None:
+def test_offline_the_error_says_how_to_give_files(tmp_path: Path) -> None:
     told = {"HF_HUB_OFFLINE": "1", "TENFOLD_ROOT": str(tmp_path), "HF_HOME": str(tmp_path)}
     line = refusal(["--corpus", "cc-news"], **told)
     assert line.startswith("error: cannot fetch cc-news: ") and "offline mode is enabled" in line
     assert "--corpus cc-news --fetch" in line and "--input PATH..." in line
 
 
-def test_without_the_package_it_says_so(tmp_path: Path) -> None:
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
     before = "sys.modules['datasets'] = None"
     line = refusal(["--corpus", "stories", "--fetch"], before, TENFOLD_ROOT=str(tmp_path))
     assert "pip install '.[hub]'" in line
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_files(tmp_path: Path) -> None:
     local = replace(HUB, id=str(tmp_path), revision="")
     with pytest.raises(DataError, match=r"cannot fetch cc-news: .*data_files"):
         fetch("cc-news", local, tmp_path / "downloads")

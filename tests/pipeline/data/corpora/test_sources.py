@@ -1,4 +1,4 @@
-"""Corpora by name and by path: which files, in which order, under which labels."""
+"""Corpora by name and by path: their files, order and labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_sample_has_all_five_shapes() -> None:
     assert 2e6 < sum(source.size for source in sources) < 4e6
 
 
-def test_directories_are_searched_in_order_and_hidden_files_left(tmp_path: Path) -> None:
+def test_directories_are_walked_in_order_and_hidden_files_skipped(tmp_path: Path) -> None:
     for file in ("b/2.jsonl", "b/10.jsonl", "a.jsonl", ".hidden/x.jsonl", "b/.y.jsonl"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(LINE)
@@ -38,7 +38,7 @@ def test_globs_and_paths(tmp_path: Path) -> None:
     assert (name, sources[0].name, sources[0].corpus) == ("y", "y.jsonl", "y")
 
 
-def test_plain_text_is_read_as_the_corpus_says(tmp_path: Path) -> None:
+def test_the_corpus_decides_how_plain_text_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
     assert corpus_sources("bookcorpus", [str(tmp_path)])[1][0].plain_text == "book"
     assert corpus_sources("stories", [str(tmp_path)])[1][0].plain_text == "blank_lines"
@@ -46,7 +46,7 @@ def test_plain_text_is_read_as_the_corpus_says(tmp_path: Path) -> None:
     assert chosen[1][0].plain_text == "file"
 
 
-def test_mistakes_are_named(tmp_path: Path) -> None:
+def test_mistakes_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean cc-news"):
         corpus_sources("cc_news", [])
     with pytest.raises(ConfigError, match="needs its files"):
@@ -60,7 +60,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         corpus_sources("stories", [str(tmp_path / "a/x.jsonl"), str(tmp_path / "b/x.jsonl")])
 
 
-def test_linked_directories_are_read_and_circles_named(tmp_path: Path) -> None:
+def test_linked_directories_are_read_and_cycles_are_errors(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "real").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text(LINE)
@@ -69,7 +69,7 @@ def test_linked_directories_are_read_and_circles_named(tmp_path: Path) -> None:
     _, sources = corpus_sources("mine", [str(tmp_path / "in")])
     assert [source.name for source in sources] == ["a.jsonl", "part2/b.jsonl"]
     (tmp_path / "real" / "back").symlink_to(tmp_path / "in")
-    with pytest.raises(DataError, match="circle"):
+    with pytest.raises(DataError, match="linked in a cycle"):
         corpus_sources("mine", [str(tmp_path / "in")])
 
 
@@ -85,22 +85,22 @@ def test_names_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     path.write_text(LINE)
     with pytest.raises(DataError, match="given twice"):
         corpus_sources("mine", [str(path), str(path)])
-    with pytest.raises(ConfigError, match="empty one"):
+    with pytest.raises(ConfigError, match="is empty; give a name"):
         corpus_sources("mine", [""])
-    with pytest.raises(ConfigError, match="no name for directories"):
+    with pytest.raises(ConfigError, match="not a valid directory name"):
         corpus_sources(str(tmp_path / "*.jsonl"), [])
     corpus_sources("cc_news", [str(path)])
     assert "if you meant cc-news" in capsys.readouterr().out
 
 
-def test_what_files_were_taken_for(tmp_path: Path) -> None:
+def test_describe_input_counts_formats(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(LINE)
     (tmp_path / "notes.md").write_text("One.\n")
     text = describe_input(corpus_sources("wikipedia", [str(tmp_path)])[1])
     assert text == "1 JSON lines, 1 plain text (file); 0.0 MB"
 
 
-def test_pages_of_a_site_are_limited_where_there_are_sites(tmp_path: Path) -> None:
+def test_pages_per_domain_applies_to_warc_files_only(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(LINE)
     (tmp_path / "b.warc").write_text("WARC/1.0\r\n")
     sources = corpus_sources("cc-news", [str(tmp_path)])[1]

@@ -1,4 +1,4 @@
-"""What a recipe cannot use is refused, and what only looks like it is not."""
+"""Texts that a recipe cannot use are refused; texts that only look similar are accepted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rows(path: Path, texts: list[str]) -> list[str]:
 
 
 def test_the_hubs_bookcorpus(tmp_path: Path) -> None:
-    """As it is: lower-cased sentences, one a row."""
+    """Lower-cased sentences, one per row."""
     _, sources = corpus_sources("bookcorpus", rows(tmp_path / "b.jsonl", [SENTENCE.lower()] * 400))
     cased, uncased = recipe("roberta_base").data, recipe("bert_base").data
     with pytest.raises(ConfigError, match="lower-cased, and the recipe's byte-bpe"):
@@ -43,7 +43,7 @@ def test_the_hubs_bookcorpus(tmp_path: Path) -> None:
             require_fit_of_hub("bookcorpus", hub, data)
 
 
-def test_cased_sentences_are_no_books_either(tmp_path: Path) -> None:
+def test_cased_sentences_are_refused_where_books_are_needed(tmp_path: Path) -> None:
     _, sources = corpus_sources("bookcorpus", rows(tmp_path / "b.jsonl", [SENTENCE] * 400))
     require_fit(sources, recipe("roberta_base").data)  # full_sentences
     with pytest.raises(ConfigError, match="whole books"):
@@ -51,18 +51,18 @@ def test_cased_sentences_are_no_books_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("corpus", "folder"), [("bookcorpus", "books"), ("wikipedia", "articles")])
-def test_real_text_is_taken(corpus: str, folder: str) -> None:
+def test_real_text_is_accepted(corpus: str, folder: str) -> None:
     _, sources = corpus_sources(corpus, [str(SAMPLE_FILES / folder)])
     for name in ("roberta_base", "bert_base", "spanbert_base"):
         require_fit(sources, recipe(name).data)
 
 
-def test_what_is_the_users_own_is_not_judged(tmp_path: Path) -> None:
+def test_the_users_own_text_is_not_checked(tmp_path: Path) -> None:
     _, sources = corpus_sources("mine", rows(tmp_path / "b.jsonl", [SENTENCE.lower()] * 400))
     require_fit(sources, recipe("roberta_base").data)
 
 
-def test_where_nothing_can_be_said() -> None:
+def test_too_little_text_to_decide() -> None:
     assert not is_lower_cased(iter(["自然语言处理。" * 5000]))  # a script without capitals
     assert not is_lower_cased(iter(["short"]))
     assert is_lower_cased(iter(["all of it is like this. " * 400]))

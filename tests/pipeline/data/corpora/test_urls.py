@@ -1,4 +1,4 @@
-"""URLs against real servers on the loopback: S3 as moto plays it, and the web."""
+"""URLs against local servers: S3 through moto, and HTTP."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINE = b'{"text": "It rained all day. Nobody went out."}\n'
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[Callable[[str, bytes], None]]:
-    """put(key, content) into s3://texts of a server that the environment names."""
+    """put(key, content) writes to s3://texts on a server that the environment names."""
     server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -50,7 +50,7 @@ def bucket() -> Iterator[Callable[[str, bytes], None]]:
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
-    """/name?sig=deadbeef by me:topsecret is a line of text; others are refused."""
+    """/name?sig=deadbeef returns a line of text; other queries are refused."""
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
@@ -116,7 +116,7 @@ def test_a_directory_on_s3_keeps_its_names(
     assert local_inputs(["s3://texts/wiki/"], tmp_path / "downloads") == [tree]
 
 
-def test_what_is_there_is_not_copied_again_but_a_new_version_is(
+def test_a_copy_is_reused_until_the_version_changes(
     bucket: Callable[[str, bytes], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bucket("new.jsonl", LINE)
@@ -158,7 +158,7 @@ def test_a_restart_copies_what_is_missing(
     assert [Path(path).read_bytes() for path in paths] == [LINE * (n + 1) for n in range(6)]
 
 
-def test_without_copying_it_is_said_what_is_missing(
+def test_without_copying_missing_files_are_an_error(
     bucket: Callable[[str, bytes], None], tmp_path: Path
 ) -> None:
     bucket("dry.jsonl", LINE)
@@ -175,7 +175,7 @@ def test_a_signed_url(web: str, tmp_path: Path) -> None:
     assert not [name for name in tmp_path.rglob("*") if SECRETS[1] in str(name)]
 
 
-def test_no_service_says_more_than_one_line_or_a_secret(
+def test_errors_are_one_line_without_secrets(
     web: str, bucket: Callable[[str, bytes], None], tmp_path: Path
 ) -> None:
     with socket.socket() as unused:
@@ -203,13 +203,15 @@ def test_no_service_says_more_than_one_line_or_a_secret(
     assert not [*tmp_path.rglob("*.jsonl"), *tmp_path.rglob("*.tmp")]
 
 
-def test_a_scheme_that_nobody_knows(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=re.escape("sss3://a/b is no URL that fsspec knows")):
+def test_an_unknown_scheme(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=re.escape("sss3://a/b is not a URL that fsspec supports")
+    ):
         local_inputs(["sss3://a/b"], tmp_path)
 
 
-def test_drivers_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real fsspec and Arrow: of Hadoop they tell every path where Java could have been."""
+def test_missing_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real fsspec and Arrow, whose error lists every path searched for Java."""
     for name in ("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
     with pytest.raises((ConfigError, DataError)) as caught:
@@ -221,7 +223,9 @@ def test_drivers_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert "set JAVA_HOME, HADOOP_HOME" in said
 
 
-def test_long_messages_of_services_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_messages_of_services_are_shortened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(url: str, **options: object) -> None:
         raise OSError("no " * 1000)
 
@@ -231,7 +235,7 @@ def test_long_messages_of_services_are_cut(tmp_path: Path, monkeypatch: pytest.M
     assert len(str(caught.value)) < 400
 
 
-def test_shards_of_urls_are_those_of_files_and_hold_no_secret(
+def test_urls_and_files_give_the_same_shards_without_secrets(
     web: str,
     bucket: Callable[[str, bytes], None],
     tiny_tokenizer: Path,
@@ -258,7 +262,7 @@ def test_shards_of_urls_are_those_of_files_and_hold_no_secret(
     assert not any(secret.encode() in found for secret in SECRETS)
 
 
-def test_fetching_copies_and_does_no_more(
+def test_fetch_only_copies(
     web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
