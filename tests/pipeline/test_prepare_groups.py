@@ -19,7 +19,7 @@ from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from tests.conftest import Command
 from tests.pipeline.preparing import Said, tiny, write_jsonl
 
-SAMPLE = Path(prepare.__file__).parent / "data" / "sample"
+SAMPLE = Path(prepare.__file__).parent / "data" / "corpora" / "sample"
 FOLDERS = ("articles", "books", "news", "web", "stories")
 """Of the sample, in the order of the members that they stand for."""
 
@@ -100,8 +100,8 @@ def test_one_that_comes_out_too_short_stops_before_it_is_put_together(
     ]  # fmt: skip
     code, said = run(*arguments)
     assert code == 2 and said.count("\n") == 1, said
-    assert said.startswith("error: 16gb comes out short of text: bookcorpus has 0.0 MB of 0.0 MB, ")
-    assert "in all has" in said and "wikipedia" not in said
+    assert said.startswith("error: 16gb has too little text: bookcorpus has 0.0 MB of 0.0 MB, ")
+    assert "the group has" in said and "wikipedia" not in said
     assert not (tmp_path / "out" / MANIFEST).exists()
     assert [*(tmp_path / "out" / ".work").glob("part-*.json")]
     code, said = run(*arguments, "--allow-short")
