@@ -1,1 +1,1 @@
-"""Files of any format come in, `Record`s of raw text go out."""
+"""Files of any format -> `Record`s of raw text."""

@@ -1,18 +1,20 @@
-"""Books, one a file: what is not the book is cut, and words torn at line ends are made whole.
+"""Books, one per file: cuts boilerplate and joins words split at line ends.
 
-* Project Gutenberg's header and footer, old and new: up to the line "*** START OF THE PROJECT
-  GUTENBERG EBOOK" or the end of "THE SMALL PRINT!", from "*** END OF" or "End of Project
-  Gutenberg's" on; small print that stands behind the book, as in the oldest, goes with that.
-* Who produced the text, where a header ends with that; `[Illustration: ...]` and
-  `[Transcriber's Note: ...]`, and marks of pages such as `[Pg 12]`.
-* A hyphen at a line's end, as in "contem-" and "plate", where one word is the better reading: the
-  rest of the book has it so, and more often than with a hyphen; or it has neither, and neither half
-  by itself, in a book where five other tears and more are such words, and fewer are compounds. (48
-  novels: in the two that tear words, 553 of 685 hyphens go, two of them wrongly; in the six that
-  have compounds there, 4 of 364, which those books write as one word.) A soft hyphen goes always.
+Cut:
 
-What is cut is counted, in bytes. Bare page numbers and running heads stay: a number on a line of
-its own is mostly a chapter's. Lines are joined when text is cleaned.
+* Project Gutenberg's header and footer, old and new: everything up to the line "*** START OF THE
+  PROJECT GUTENBERG EBOOK" or the end of "THE SMALL PRINT!", and everything from "*** END OF" or
+  "End of Project Gutenberg's". In the oldest files the small print follows the book.
+* Production credits at the end of a header; `[Illustration: ...]` and `[Transcriber's Note: ...]`;
+  page marks such as `[Pg 12]`.
+* A hyphen at a line's end, as in "contem-" and "plate", if the rest of the book has the joined word
+  more often than the hyphenated one. If it has neither of them, nor either half, the hyphen is cut
+  in books with at least five other split words and more split words than compounds. (In 48 novels:
+  the two with split words lose 553 of 685 hyphens, two of them wrongly; the six with compounds
+  there lose 4 of 364, all written as one word elsewhere.) A soft hyphen is always cut.
+
+Cuts are counted in bytes. Bare page numbers and running heads stay, because a number on a line of
+its own is usually a chapter's. Lines are joined later, in cleaning.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from pipeline.data.documents.plain_text import whole_content
 from pipeline.data.documents.records import BadRecord, Piece, Record
 
 BOOK_VERSION = 1
-"""Part of a file's identity: goes up when the same book comes out differently."""
+"""Part of a file's identity: increase it when the same book gives different text."""
 
 LICENCE = "Project Gutenberg's licence"
 CREDITS = "credits of its transcribers"
@@ -63,7 +65,7 @@ _PAGE = re.compile(r"\[(?:pg|page)\.? ?[\divxlc]{1,6}\]", re.I)
 _CHARSET = re.compile(
     rb"Character set encoding: *(?:(ISO.8859-1|(?:ISO )?Latin-?1)|(?:Windows|CP)-?1252)", re.I
 )
-# Letters, a hyphen, the end of the line, perhaps a blank line, letters; no other hyphen in it.
+# Letters, a hyphen, the end of the line, an optional blank line, letters; no other hyphen.
 _TORN = re.compile(
     r"(?<![\w-])([^\W\d_]+)-[ \t]*\n[ \t]*(?:\n[ \t]*)?([^\W\d_]+)(?!\w|-[^\W\d_])[^\s\w]*"
 )
@@ -73,12 +75,12 @@ _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 
 
 def is_gutenberg(head: str) -> bool:
-    """Whether a text begins as Project Gutenberg's files do."""
+    """Whether a text starts with Project Gutenberg's header."""
     return bool(_TITLE.match(head) or _START.search(head))
 
 
 def read_book(piece: Piece) -> Iterator[Record | BadRecord]:
-    """The one book of a file: UTF-8, or as its header says."""
+    """Yield the one book of a file, in UTF-8 or in the encoding that its header declares."""
     name, content = piece.source.name, whole_content(piece)
     try:
         text = content.decode()
@@ -94,7 +96,7 @@ def read_book(piece: Piece) -> Iterator[Record | BadRecord]:
 
 
 def trimmed(text: str) -> tuple[str, tuple[tuple[str, int], ...]]:
-    """A book without what is not the book, and how many bytes of what that was."""
+    """Return the book's text without boilerplate, and the bytes cut for each reason."""
     cut: Counter[str] = Counter()
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if is_gutenberg(text[: 1 << 16]):
@@ -114,7 +116,7 @@ def _inside(text: str, cut: Counter[str]) -> str:
     marks = [*_START.finditer(text, 0, end), *_SMALL_PRINT_END.finditer(text, 0, end)]
     begin = max((mark.end() for mark in marks), default=0)
     small_print = _SMALL_PRINT.search(text)
-    if small_print and not text[begin:end].strip():  # it stands behind the book
+    if small_print and not text[begin:end].strip():  # it follows the book
         begin, end = 0, small_print.start()
     cut[LICENCE] = _bytes(text[:begin].strip()) + _bytes(text[end:].strip())
     book = text[begin:end]
@@ -127,7 +129,7 @@ def _inside(text: str, cut: Counter[str]) -> str:
 
 
 def _whole_words(text: str, cut: Counter[str]) -> str:
-    """Words torn at line ends, whole and at the end of the first of the two lines."""
+    """Join words split at line ends; the whole word goes on the first of the two lines."""
     text, soft = _SOFT.subn(r"\1\n", text)
     cut[HYPHENS] += 2 * soft
     torn = [found for found in _TORN.finditer(text) if _one_case(found)]
@@ -150,7 +152,7 @@ def _one_case(torn: re.Match[str]) -> bool:
 
 
 def _verdict(torn: re.Match[str], words: Counter[str]) -> str:
-    """What the rest of the book says of two halves."""
+    """Classify two halves by how the rest of the book spells them."""
     first, second = torn[1].lower(), torn[2].lower()
     whole, compound = words[first + second], words[f"{first}-{second}"]
     if whole or compound:

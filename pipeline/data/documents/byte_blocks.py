@@ -1,10 +1,7 @@
-"""The bytes of a raw file: in blocks, decompressed on the way; what they are; where lines begin.
+"""The bytes of a raw file: decompressed blocks, compression by magic bytes, line starts.
 
-A compressed file can hold several gzip members, zstd frames, xz or bzip2 streams. A file that ends
-too early or does not decompress is a DataError with its name. Memory is a few blocks.
-
-What a file is, its first 64 KiB tell. One damaged line does not make text of JSON lines, and what
-seems to be data of another shape is a DataError, for as text it would go into the corpus unnoticed.
+A compressed file can hold several gzip members, zstd frames, xz or bzip2 streams. A truncated or
+damaged file raises a DataError with its name. Memory is a few blocks.
 """
 
 from __future__ import annotations
@@ -29,22 +26,22 @@ from pipeline.errors import DataError
 Compression = Literal["", "gz", "zst", "xz", "bz2", "lz4"]
 
 BLOCK_BYTES = 1 << 22
-OVERRUN_BYTES = 1 << 16  # read at once behind the wanted range, to finish its last record
-ZST_BYTES = 1 << 14  # compressed, at once: even zeros grow to no more than 512 MiB
-LZ4_BYTES = 1 << 16  # decompressed, at once: of what is read at once all before damage is lost
+OVERRUN_BYTES = 1 << 16  # per read past the requested range, to finish its last record
+ZST_BYTES = 1 << 14  # compressed bytes per read: even zeros expand to at most 512 MiB
+LZ4_BYTES = 1 << 16  # decompressed bytes per read: damage loses the whole read
 XZ_MAGIC = b"\xfd7zXZ\x00"
-XZ_BYTES = 1 << 20  # compressed, at once: what it grows to comes in blocks
+XZ_BYTES = 1 << 20  # compressed bytes per read; the output comes in blocks
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r\f\v"
 
 
 def sniff_compression(path: str) -> Compression:
-    """The compression a file's first bytes tell; DataError if it cannot be read."""
+    """The compression of a file, by its first bytes. Raises DataError if it cannot be read."""
     return compression_of(next(read_blocks(path, "", 0, 6), b""))
 
 
 def compression_of(head: bytes) -> Compression:
-    """The compression of what begins with `head`, 6 bytes or more."""
+    """The compression of data that starts with `head`, at least 6 bytes."""
     if head.startswith(b"\x1f\x8b"):
         return "gz"
     if head.startswith(XZ_MAGIC):
@@ -53,7 +50,7 @@ def compression_of(head: bytes) -> Compression:
         return "bz2"
     if head.startswith(b"\x04\x22\x4d\x18"):
         return "lz4"
-    # A frame, or a skippable one, with which pzstd begins its files.
+    # A frame, or a skippable frame as at the start of pzstd's files.
     if head.startswith(b"\x28\xb5\x2f\xfd") or (
         head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
     ):
@@ -62,10 +59,10 @@ def compression_of(head: bytes) -> Compression:
 
 
 def parse_again(line: bytes) -> Any:
-    """Parse a line that `orjson.loads` may have refused; ValueError if it is really broken.
+    """Parse a line that `orjson.loads` rejected. Raises ValueError if it is invalid JSON.
 
-    A byte order mark, from joined files, and NaN and Infinity, which Python's json writes, are let
-    pass; the constants become None. orjson judges all the rest, lone surrogates among them.
+    Accepts a byte order mark, as in concatenated files, and the NaN and Infinity that Python's json
+    writes; they become None. Everything else must pass orjson, which rejects lone surrogates.
     """
     line = line.removeprefix(BOM)
     try:
@@ -81,10 +78,10 @@ def parse_again(line: bytes) -> Any:
 
 
 def read_blocks(path: str, compression: Compression, start: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes of a file from `start` on, to its end; none of the blocks is empty.
+    """Yield the bytes of a file from `start` to its end, in non-empty blocks.
 
-    An uncompressed file has a block boundary at `end` and small blocks behind it, for readers that
-    must finish a record. A compressed one is always read from its beginning.
+    An uncompressed file has a block boundary at `end` and small blocks after it, for readers that
+    must finish a record. A compressed file is always read from its start.
     """
     with naming(path), Path(path).open("rb") as file:
         if compression:
@@ -95,7 +92,7 @@ def read_blocks(path: str, compression: Compression, start: int, end: int) -> It
 
 
 def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
-    """All of a compressed file, of which nothing but `read` is used; see `naming` for errors."""
+    """Yield all of a compressed file; calls only `file.read`. See `naming` for errors."""
     if compression == "gz":
         with gzip.GzipFile(fileobj=file) as members:
             yield from iter(lambda: members.read(BLOCK_BYTES), b"")
@@ -113,7 +110,7 @@ def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """What can go wrong in reading and decompressing is a DataError with the file's name."""
+    """Turn errors of reading and decompressing into a DataError with the file's name."""
     try:
         yield
     except EOFError as error:
@@ -137,7 +134,7 @@ def _plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
 
 
 def _zst_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """Every frame; zstandard's own reader takes a truncated file for a whole one."""
+    """Yield every frame; zstandard's own reader accepts a truncated file."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)  # zstd --long=31
     parts: list[bytes] = []
     size, frame = 0, None
@@ -158,13 +155,13 @@ def _zst_blocks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _xz_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """Every stream; LZMAFile takes whatever is no stream behind one for the end of the file."""
+    """Yield every stream; LZMAFile silently ignores trailing data that is not a stream."""
     data = file.read(XZ_BYTES)
     while data:
         if len(data) < len(XZ_MAGIC):
             data += file.read(len(XZ_MAGIC))
         if not XZ_MAGIC.startswith(data[: len(XZ_MAGIC)]):
-            raise lzma.LZMAError("Something else behind a stream")
+            raise lzma.LZMAError("Trailing data after a stream")
         stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
         while not stream.eof:
             if stream.needs_input:
@@ -186,10 +183,10 @@ def _xz_blocks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def first_line_start(path: str, position: int) -> int:
-    """Where the first line begins at or behind `position` of an uncompressed file."""
+    """Where the first line at or after `position` of an uncompressed file starts."""
     if position == 0:
         return 0
-    position -= 1  # a newline there makes the position a line's beginning
+    position -= 1  # with a newline there, a line starts at the position itself
     for block in read_blocks(path, "", position, position):
         newline = block.find(b"\n")
         if newline >= 0:
@@ -199,7 +196,7 @@ def first_line_start(path: str, position: int) -> int:
 
 
 def follows_blank_line(path: str, line: int) -> bool:
-    """Whether the line before the one at `line` is blank; the start of a file counts as that."""
+    """Whether the line before the one at `line` is blank; true at the start of a file."""
     end = line - 1  # the newline between them
     with Path(path).open("rb") as file:
         while end > 0:

@@ -1,4 +1,4 @@
-"""What identifies an input file: its size and the hash of both ends."""
+"""The identity of an input file: how it is read, its size and a hash of both ends."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _EDGE_BYTES = 1 << 16
 
 
 def file_identity(source: Source) -> list[Any]:
-    """How a file is read, its size and a hash of its ends: to read 160 GB twice would be too much.
+    """How a file is read, its size and a hash of its ends; hashing all of 160 GB is too slow.
 
-    A change in the middle that keeps the size goes unseen here; `plan.json` of unfinished work has
-    the time of change too.
+    A change in the middle that keeps the size is not detected; `plan.json` of unfinished work also
+    stores the modification time.
     """
     if source.format == EXTRACTED:
         return [source.corpus, source.name, source.licence, extraction_mark(source.path)]

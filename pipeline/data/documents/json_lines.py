@@ -9,20 +9,20 @@ import orjson
 
 from pipeline.data.documents.byte_blocks import BOM, first_line_start, parse_again, read_blocks
 from pipeline.data.documents.records import BadRecord, Piece, Record, Where, end_of, text_fields
-from pipeline.data.documents.wikiextractor import mend
+from pipeline.data.documents.wikiextractor import close_bracket_holes
 
 MAX_LINE_BYTES = 1 << 26
-"""Of JSON lines: a longer one is no document, and would take a dozen times its size."""
+"""A longer line is not a document, and parsing it would take a dozen times its size."""
 
 TOO_LONG = b"too long"
 
 
 def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
-    """Yield the records of lines that begin in a piece; a line that is no record is a BadRecord."""
+    """Yield the records of lines that start in a piece, or a BadRecord for an unusable line."""
     source = piece.source
     start = first_line_start(source.path, piece.start)
     name, loads, where = source.name, orjson.loads, Where(source, start)
-    mends = source.format == "wiki_jsonl"
+    closes_holes = source.format == "wiki_jsonl"
     names = text_fields(source)
     for position, number, lines in _line_blocks(piece, start):
         for line in lines:
@@ -47,12 +47,12 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
             if text is None:
                 yield BadRecord(where(number), _why_no_text(fields, names))
             else:
-                text = mend(text) if mends else text
+                text = close_bracket_holes(text) if closes_holes else text
                 yield Record(f"{name}@{at}", _origin(fields) or name, text)
 
 
 def _text(fields: Any, names: tuple[str, ...]) -> str | None:
-    """The first named field that is a string."""
+    """The first of the named fields that is a string."""
     if isinstance(fields, dict):
         for name in names:
             text = fields.get(name)
@@ -71,7 +71,7 @@ def _why_no_text(fields: Any, names: tuple[str, ...]) -> str:
 
 
 def _origin(fields: dict[str, Any]) -> str:
-    """The url, metadata.url (Dolma's place for it), path or id of a document, or nothing."""
+    """The url, metadata.url (as in Dolma), path or id of a document, or an empty string."""
     if origin := fields.get("url"):
         return str(origin)
     metadata = fields.get("metadata")
@@ -89,18 +89,18 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes]]]:
-    """Lines that begin in [start, end of piece): position of the first, lines before it, lines.
+    """Lines that start in [start, end of piece): position of the first, lines before it, lines.
 
-    A line that is too long is not held: TOO_LONG stands for it, alone.
+    A line that is too long is not kept; TOO_LONG replaces it, in a list of its own.
     """
     source, end = piece.source, end_of(piece)
     if start >= end:
         return
     position, lines_read, read_to = start, 0, start
-    parts: list[bytes] = []  # of a line that goes on in the next block
+    parts: list[bytes] = []  # of a line that continues in the next block
     held = 0  # bytes of it
     for block in read_blocks(source.path, source.compression, start, end):
-        # Behind the end only the line that began before it is wanted.
+        # After the end, only the line that started before it counts.
         lines = block.split(b"\n", -1 if read_to < end else 1)
         read_to += len(block)
         held += len(lines[0])

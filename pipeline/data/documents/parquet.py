@@ -1,6 +1,6 @@
-"""Texts from Parquet files, row groups at a time; a damaged file is a DataError with its name.
+"""Texts from Parquet files, row groups at a time. A damaged file raises a DataError with its name.
 
-A corpus has its texts in one column of Parquet, see `read_rows`. Evaluation files have them in any
+A corpus has its texts in one Parquet column, see `read_rows`. Evaluation files have them in any
 column, at any depth, and may be Arrow files or streams, see `read_strings`.
 """
 
@@ -17,7 +17,7 @@ from pipeline.errors import DataError
 
 ROWS = 256  # decoded at once
 EXTRACTION_MARK = b"tenfold_extraction"
-"""Metadata of files that `extraction` wrote: the fingerprint of what they were made from."""
+"""Metadata key of files that `extraction` wrote: the fingerprint of their source."""
 NOT_UTF8 = b""  # stands for a value that is not UTF-8
 
 STRING_TYPES = (pa.string(), pa.large_string(), pa.string_view())
@@ -25,7 +25,7 @@ ARROW_FILE = b"ARROW1"
 
 
 def text_column(path: str, wanted: tuple[str, ...]) -> str:
-    """The first wanted column there is; DataError if there is none or it holds no strings."""
+    """The first wanted column that exists. Raises DataError if none does or it has no strings."""
     with _open(path) as file:
         schema = file.schema_arrow
     found = next((name for name in wanted if name in schema.names), None)
@@ -43,7 +43,7 @@ def text_column(path: str, wanted: tuple[str, ...]) -> str:
 
 
 def extraction_mark(path: str) -> str:
-    """What a file of `extraction` was made from; empty when it is another Parquet file."""
+    """The fingerprint of an extracted file's source; empty for any other Parquet file."""
     with _open(path) as file:
         return str((file.schema_arrow.metadata or {}).get(EXTRACTION_MARK, b"").decode())
 
@@ -58,14 +58,14 @@ def group_bytes(path: str) -> list[int]:
 def read_rows(
     path: str, groups: range, column: str, others: tuple[str, ...]
 ) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
-    """Yield each row of the groups: its number in the file, `column`, and those `others` there are.
+    """Yield each row of the groups: its number in the file, `column`, and the existing `others`.
 
     A value is a string, None or NOT_UTF8.
     """
     with _open(path) as file:
         row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
         names = [column, *(name for name in others if name in file.schema_arrow.names)]
-        # Each column once, though a text column may be one of the others, too.
+        # Each column once: the text column may also be one of the others.
         for batch in file.iter_batches(ROWS, list(groups), list(dict.fromkeys(names))):
             columns = [_values(batch.column(name)) for name in names]
             for value, *more in zip(*columns, strict=True):
@@ -121,7 +121,7 @@ def _arrow_batches(file: pa.NativeFile, is_stream: bool) -> Iterator[pa.RecordBa
 
 
 def _require_valid(batch: pa.RecordBatch, path: str) -> None:
-    """DataError for strings that are not UTF-8, and for offsets outside their buffer."""
+    """Raises DataError if strings are not UTF-8, or offsets are outside their buffer."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -139,7 +139,7 @@ def _string_columns(schema: pa.Schema) -> list[int]:
 
 
 def _string_arrays(array: pa.Array) -> Iterator[pa.Array]:
-    """The arrays of strings that an array is made of; list offsets and structure are lost."""
+    """The string arrays inside an array; list offsets and structure are lost."""
     kind = array.type
     children: list[pa.Array] = []
     if kind in STRING_TYPES:
@@ -154,7 +154,7 @@ def _string_arrays(array: pa.Array) -> Iterator[pa.Array]:
         children = [array.field(index) for index in range(kind.num_fields)]
     elif pa.types.is_struct(kind):
         children = array.flatten()
-    elif pa.types.is_map(kind):  # keys and items are of the whole array, even in a slice
+    elif pa.types.is_map(kind):  # a slice still has the whole array's keys and items
         start, stop = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
         children = [part.slice(start, stop - start) for part in (array.keys, array.items)]
     elif pa.types.is_nested(kind):  # lists of all kinds

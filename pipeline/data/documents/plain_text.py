@@ -1,4 +1,4 @@
-"""Plain text: one document a file, or documents with blank lines between them."""
+"""Plain text: one document per file, or documents separated by blank lines."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pipeline.data.documents.byte_blocks import (
 )
 from pipeline.data.documents.records import BadRecord, Piece, Record, Where, check_length, end_of
 
-# The end of a line and the blank lines behind it; blank lines before a document.
+# The end of a line and the blank lines after it; blank lines before a document.
 _GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
 _BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
 
 
 def read_whole_file(piece: Piece) -> Iterator[Record | BadRecord]:
-    """The one document of a file."""
+    """Yield the one document of a file."""
     yield _decoded(whole_content(piece), 0, 0, Where(piece.source, 0))
 
 
 def whole_content(piece: Piece) -> bytes:
-    """All of a file, decompressed, without its byte order mark; DataError if it is too long."""
+    """All of a file, decompressed, without byte order mark. Raises DataError if it is too long."""
     source = piece.source
     parts, size = [], 0
     for block in read_blocks(source.path, source.compression, piece.start, piece.stop):
@@ -36,19 +36,19 @@ def whole_content(piece: Piece) -> bytes:
 
 
 def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
-    """The documents that begin in a piece."""
+    """Yield the documents that start in a piece."""
     source = piece.source
     start, end = first_line_start(source.path, piece.start), end_of(piece)
     if start >= end:
         return
     inside = not follows_blank_line(source.path, start)
-    # A document from before ends at a gap, and the gap's first newline may be the one just behind.
+    # An earlier document ends at a gap, whose first newline may be the one just before `start`.
     position = start - inside
     where = Where(source, position)
     buffer, lines = b"", 0
     blocks = read_blocks(source.path, source.compression, position, end)
     for block in itertools.chain(blocks, (b"",)):
-        # The empty block is the end of the file, which ends a document as a gap does.
+        # The empty block marks the end of the file, which ends a document like a gap.
         buffer = buffer + block if block else buffer + b"\n\n"
         if position == 0 and buffer.startswith(BOM):
             buffer = buffer.replace(BOM, b"   ", 1)
@@ -70,14 +70,14 @@ def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
 
 
 def _first_text(buffer: bytes, begin: int) -> int:
-    """Where the first line from `begin` on that is not blank begins."""
+    """Where the first non-blank line at or after `begin` starts."""
     blank = _BLANK_LINES.match(buffer, begin)
-    assert blank is not None  # it matches nothing, too
+    assert blank is not None  # the pattern also matches the empty string
     return blank.end()
 
 
 def _decoded(document: bytes, position: int, lines: int, where: Where) -> Record | BadRecord:
-    """A document that begins at `position`, after so many lines of its piece."""
+    """Decode a document that starts at `position`, after `lines` lines of its piece."""
     name = where.source.name
     try:
         return Record(f"{name}@{position}", name, document.strip().decode())

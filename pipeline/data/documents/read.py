@@ -1,15 +1,15 @@
-"""Raw files to documents: JSON lines, Parquet, plain text, wikiextractor mark-up, cut in pieces.
+"""Raw files to documents: JSON lines, Parquet, plain text, wikiextractor mark-up, in pieces.
 
-`sniff` tells from the content of a file what it is, `cut` divides it into pieces that can be read
-apart, `read` yields a piece's records. A record belongs to the piece in which it begins, so the
-pieces of a file together give each record once, wherever the cuts fall. A record that cannot be
-used is yielded as a BadRecord and reading goes on; one that is no document is yielded as Dropped,
-with the reason; a file that cannot be used is a DataError.
-Memory is bounded by one block and one document, whatever the size of the file.
+`sniff` detects a file's format from its content, `cut` divides it into pieces that can be read
+independently, `read` yields a piece's records. A record belongs to the piece in which it starts,
+so the pieces of a file give each record exactly once, wherever the cuts are. An unusable record is
+yielded as a BadRecord, and reading continues; a record that is not a document is yielded as
+Dropped, with the reason; an unusable file raises a DataError.
+Memory is bounded by one block and one document, whatever the file's size.
 
-Ids are "name@position": for JSON lines and text the position in bytes (after decompression) at
-which the record begins, for Parquet the row. Dumps of wikis, WARC files and archives, slow to
-read, are read as Parquet, see `extraction`.
+Ids are "name@position": for JSON lines and text the byte (after decompression) at which the record
+starts, for Parquet the row. Wiki dumps, WARC files and archives are slow to read, so they are read
+as Parquet, see `extraction`.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from pipeline.data.documents.tei import TEI_VERSION, read_tei
 from pipeline.data.documents.wikiextractor import HOLES_VERSION, read_doc_markup
 
 READING_VERSION = 2
-"""Part of every shard's fingerprint: which records a file gives, in which order, with which ids."""
+"""Part of every shard's fingerprint; covers which records a file gives, their order and ids."""
 READERS: dict[Format, int] = {
     "book": BOOK_VERSION,
     "tei": TEI_VERSION,
     "wiki_jsonl": HOLES_VERSION,
     "doc": HOLES_VERSION,
 }
-"""The same of files of one format alone."""
+"""Versions that cover files of one format alone."""
 
 
 def cut(source: Source, piece_bytes: int) -> list[Piece]:
-    """Divide a file into pieces of about `piece_bytes`; some kinds of file are always one."""
+    """Divide a file into pieces of about `piece_bytes`; some formats are always one piece."""
     if piece_bytes < 1:
         raise ValueError(f"piece_bytes must be positive, not {piece_bytes}")
     if source.format in ("parquet", EXTRACTED):
@@ -59,7 +59,7 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
 
 
 def read_whole(source: Source) -> bool:
-    """Whether a file that is not Parquet can only be read from its beginning to its end."""
+    """Whether a file that is not Parquet can only be read from start to end."""
     by_lines = source.format in ("jsonl", "wiki_jsonl") or (
         source.format == "text" and source.plain_text == "blank_lines"
     )
@@ -67,7 +67,7 @@ def read_whole(source: Source) -> bool:
 
 
 def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
-    """Yield the records that begin in a piece; DataError if the file is damaged or truncated."""
+    """Yield the records that start in a piece. Raises DataError if the file is damaged."""
     readers: dict[Format, Callable[[Piece], Iterator[Record | Dropped | BadRecord]]] = {
         "parquet": _read_parquet,
         "jsonl": read_json_lines,

@@ -1,4 +1,4 @@
-"""What raw files are and what they give: sources, their pieces, and the records read from these."""
+"""Raw files as sources and pieces, and the records that are read from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Format = Literal[
     "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc", "mediawiki", "warc", "tar",
     "extracted",
 ]  # fmt: skip
-"""`wiki_jsonl`, `doc`: wikiextractor's; `extracted`: what `extraction` wrote."""
+"""`wiki_jsonl`, `doc`: written by wikiextractor; `extracted`: written by `extraction`."""
 PlainText = Literal["file", "book", "blank_lines"]
 EXTRACTED: Format = "extracted"
 FORMAT_NAMES: dict[Format, str] = {
@@ -33,9 +33,9 @@ FORMAT_NAMES: dict[Format, str] = {
     "warc": "WARC",
     EXTRACTED: "extracted documents",
 }
-"""In words, for messages."""
+"""Names for messages."""
 
-MAX_DOCUMENT_BYTES = 1 << 28  # a longer one is a file that is not what it was taken for
+MAX_DOCUMENT_BYTES = 1 << 28  # a longer document means that the format was misdetected
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,41 +52,41 @@ class Source:
     format: Format
     compression: Compression
     text_field: str
-    """Of JSON lines and Parquet; empty: the first of text, body, content that has a string."""
+    """For JSON lines and Parquet; empty: the first of text, body, content that has a string."""
     plain_text: PlainText
-    """Whether plain text is one document, one book, or documents with blank lines between."""
+    """Whether plain text is one document, one book, or documents separated by blank lines."""
     licence: str
     pages_per_domain: int = 0
-    """Of WARC and WET: no more pages of a site are kept of a file; 0: any number."""
+    """For WARC and WET: most pages of a site kept per file; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is read in one go: bytes [start, stop) of a plain file, row groups of Parquet."""
+    """A unit of reading: bytes [start, stop) of an uncompressed file, or Parquet row groups."""
 
     source: Source
     start: int
     stop: int
     weight: int
-    """Bytes on disk that it stands for; the weights of a file's pieces add up to its size."""
+    """Its share of the bytes on disk; the weights of a file's pieces add up to its size."""
 
 
 @dataclass(slots=True)
 class Record:
-    """One document as read; not cleaned."""
+    """One document as read, before cleaning."""
 
     id: str
     """Unique in the corpus, and the same in every run."""
     origin: str
-    """Its url, path or id field, or else the source's name."""
+    """Its url, path or id field, else the source's name."""
     text: str
     cut: tuple[tuple[str, int], ...] = ()
-    """Why parts of it were left out, and their bytes."""
+    """(reason, bytes) of the parts that were cut."""
 
 
 @dataclass(slots=True)
 class Dropped:
-    """A record that is no document, as it should be: a redirect, say."""
+    """A valid record that is not a document, such as a redirect."""
 
     id: str
     reason: str
@@ -97,38 +97,38 @@ class BadRecord:
     """A record that cannot be used."""
 
     where: str
-    """name:line, for Parquet name:row, from 1."""
+    """name:line, or name:row for Parquet, from 1."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """A record of a file that is slow to read, as text or with the reason why it is none.
+    """A record of a file that is slow to read: its text, or the reason why it was dropped.
 
-    What is unknown is empty.
+    Unknown fields are empty.
     """
 
     id: str
-    """What the file calls it."""
+    """Its id in the file."""
     url: str
     title: str
     text: str
-    """Empty when it was dropped."""
+    """Empty if it was dropped."""
     dropped: str
-    """Why there is no text; empty when there is."""
+    """Why there is no text; empty if there is."""
     revised: str
-    """When it was made or fetched: 2016-04-22T10:19:33Z."""
+    """Time of the revision or fetch: 2016-04-22T10:19:33Z."""
     language: str
     """ISO 639-1: en."""
     domain: str
     """Host of the url."""
     position: int
-    """Bytes of the file, decompressed, that were read up to its end or little more."""
+    """Decompressed bytes of the file up to the record's end, or slightly more."""
 
 
 @dataclass(slots=True)
 class Where:
-    """Names lines of a piece; those before it are counted when one is first asked for."""
+    """Names lines of a piece; counts the lines before the piece on the first call."""
 
     source: Source
     start: int
@@ -142,19 +142,19 @@ class Where:
 
 
 def end_of(piece: Piece) -> int:
-    """Records that begin before this position in the decompressed file are the piece's."""
+    """The piece's records start before this position in the decompressed file."""
     return sys.maxsize if piece.source.compression else piece.stop
 
 
 def check_length(source: Source, size: int) -> None:
-    """DataError when a document of `size` bytes cannot be one."""
+    """Raises DataError if `size` bytes are too many for one document."""
     if size > MAX_DOCUMENT_BYTES:
         raise DataError(
             f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; if it "
-            "holds many documents, have blank lines between them and say so"
+            "holds many documents, put blank lines between them and give --plain-text blank_lines"
         )
 
 
 def text_fields(source: Source) -> tuple[str, ...]:
-    """Fields whose first string is a record's text."""
+    """Fields to search for a record's text, in order."""
     return (source.text_field,) if source.text_field else TEXT_FIELDS

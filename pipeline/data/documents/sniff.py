@@ -1,4 +1,8 @@
-"""The format of a file, detected from its first 64 KiB."""
+"""The format of a file, detected from its first 64 KiB.
+
+One damaged line does not turn JSON lines into text. Data in an unknown format raises a DataError,
+because as text it would enter the corpus unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,10 @@ from pipeline.data.documents.parquet import extraction_mark, text_column
 from pipeline.data.documents.records import EXTRACTED, Format, PlainText, Source, text_fields
 from pipeline.errors import DataError
 
-HEAD_BYTES = 1 << 16  # looked at to tell what a file is
+HEAD_BYTES = 1 << 16  # examined to detect the format
 
-# What is recognised only to say so.
-JSON_ARRAY = "one JSON array, not one JSON object a line"
+# Formats that are recognised only to be refused by name.
+JSON_ARRAY = "one JSON array, not one JSON object per line"
 
 UNREADABLE = {
     rb"PK\x03\x04": "a zip archive",
@@ -36,7 +40,7 @@ UNREADABLE = {
     rb"\s*\[\s*\{": JSON_ARRAY,
 }
 
-# A line that was meant to be an object, whole or not; `{{` and `{|` begin wiki text.
+# A line that looks like an object, complete or not; `{{` and `{|` start wikitext.
 OBJECT = re.compile(r"""\s*\{\s*(?:["'}]|\w+\s*:)""")
 
 DATA_NAME = re.compile(r"\.(json|jsonl|ndjson|csv|tsv)(?:\.(?:gz|zst|xz|bz2))*$", re.IGNORECASE)
@@ -51,7 +55,7 @@ MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     ),
 )
 
-# An object of wikiextractor --json; its url has the page's number, its text can be of any length.
+# An object of wikiextractor --json; its url has the page's number, its text can have any length.
 WIKI_OBJECT = re.compile(
     rb'\s*\{\s*(?:"(?:id|revid|title)":\s*"[^"]*",\s*)*"url":\s*"https?://[^"]*[?&]curid=\d+"'
 )
@@ -62,9 +66,9 @@ _CHECKSUM = slice(148, 156)  # of a header, in octal digits
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether a file that begins so is a tar archive; head: 512 bytes and more."""
+    """Whether a file that starts with `head`, at least 512 bytes, is a tar archive."""
     block = head.lstrip(b"\0")[:_BLOCK]
-    if not block[_CHECKSUM].strip(b" \0").isdigit():  # half of the time goes without this look
+    if not block[_CHECKSUM].strip(b" \0").isdigit():  # a quick test that halves the total time
         return False
     try:
         tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
@@ -83,9 +87,10 @@ def sniff(
     forced_text: bool = False,
     licence: str = "",
 ) -> Source:
-    """Tell what a file is from its content; DataError if it is missing, empty or unreadable.
+    """Detect a file's format from its content.
 
-    forced_text: the user gave `plain_text`, so text that seems to be other data is still text.
+    forced_text: the user gave `plain_text`, so text that looks like other data is still text.
+    Raises DataError if the file is missing, empty or unreadable.
     """
     path = Path(path).absolute()
     require_regular(path)
@@ -99,7 +104,7 @@ def sniff(
     compression = sniff_compression(str(path))
     head = read_head(str(path), compression)
     if not head:
-        raise DataError(f"{path} is empty; leave it out or fetch it again")
+        raise DataError(f"{path} is empty; drop it or fetch it again")
     if head.startswith(b"PAR1") and not compression:
         found = source(EXTRACTED if extraction_mark(str(path)) else "parquet", "")
         text_column(found.path, text_fields(found))
@@ -121,7 +126,7 @@ def sniff(
 
 
 def require_regular(path: Path) -> None:
-    """DataError if there is no file, or if it is a directory, a device or a pipe."""
+    """Raises DataError if the file is missing, or is a directory, a device or a pipe."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -138,7 +143,7 @@ def require_regular(path: Path) -> None:
 
 
 def read_head(path: str, compression: Compression) -> bytes:
-    """The first HEAD_BYTES after decompression, and one more if that is not all there is."""
+    """The first HEAD_BYTES after decompression, plus one byte if the file is longer."""
     head = b""
     try:
         for block in read_blocks(path, compression, 0, HEAD_BYTES + 1):
@@ -146,7 +151,7 @@ def read_head(path: str, compression: Compression) -> bytes:
             if len(head) > HEAD_BYTES:
                 break
     except DataError:
-        # A WARC's records can be read though the file is damaged further on.
+        # The records of a WARC file can be read even if it is damaged later on.
         head = _first_member(path) if compression == "gz" else head
         if not head.startswith(b"WARC/"):
             raise
@@ -154,16 +159,17 @@ def read_head(path: str, compression: Compression) -> bytes:
 
 
 def _first_member(path: str) -> bytes:
-    """What can be read of the beginning of a gzip file."""
+    """The readable start of a gzip file."""
     with Path(path).open("rb") as file, contextlib.suppress(zlib.error):
         return zlib.decompressobj(31).decompress(file.read(HEAD_BYTES), HEAD_BYTES)
     return b""
 
 
 def sniff_text(path: Path, name: str, head: bytes, forced: bool) -> Literal["jsonl", "text"]:
-    """JSON lines or plain text, by what `read_head` gave; DataError if it is something else.
+    """JSON lines or plain text, given the result of `read_head`.
 
-    forced: what is not clearly JSON is text because the user says so, whatever it seems to be.
+    forced: treat anything that is not clearly JSON as text, whatever it looks like. Raises
+    DataError for any other format.
     """
     whole = len(head) <= HEAD_BYTES
     head = head.removeprefix(BOM)
@@ -200,13 +206,13 @@ def _unreadable(path: Path, shape: str) -> DataError:
 
 
 def _first_value(text: str, whole: bool) -> str:
-    """The JSON object or array that `text` begins with, or its beginning if the head cuts it."""
+    """The JSON object or array at the start of `text`, or the part of it that is in the head."""
     if not text.startswith(("{", "[")):
         return ""
     try:
         return text[: json.JSONDecoder().raw_decode(text)[1]]
     except json.JSONDecodeError as error:
-        # Right up to the cut, which can be inside a string, an escape or a word such as `false`.
+        # Valid up to the cut, which can be inside a string, an escape or a word such as `false`.
         cut = error.msg.startswith("Unterminated string") or error.pos > len(text) - 8
         return text if cut and not whole else ""
     except (ValueError, RecursionError):  # an integer too long for Python; nested too deeply
@@ -226,16 +232,16 @@ def _kind(line: str) -> str:
 
 
 def _refuse_other_data(path: Path, name: str, kinds: list[str]) -> None:
-    """DataError if plain text seems to be data, by its lines or by its name."""
+    """Raises DataError if plain text looks like data, by its lines or by its name."""
     advice = (
-        "convert it to JSON lines, one object with a text field a line, or if it is plain text "
-        "say so with --plain-text"
+        "convert it to JSON lines, one object with a text field per line, or if it is plain text "
+        "give --plain-text"
     )
-    # Most lines of a novel can be strings, for such is speech in quotes, but hardly all of them.
+    # Most lines of a novel can parse as strings, because speech is in quotes, but hardly all.
     arrays = kinds.count("array")
     if arrays * 2 > len(kinds) or (arrays + kinds.count("string")) * 20 > len(kinds) * 19:
         raise DataError(f"{path} seems to be JSON lines of arrays or strings; {advice}")
-    # The path can be where a link led, and the name what the user called it.
+    # The path can be a link's target, while the name is what the user gave.
     if found := DATA_NAME.search(name) or DATA_NAME.search(path.name):
         kind = found[1].lower()
         problem = "JSON, but no line is an object" if "json" in kind else "a table"

@@ -1,12 +1,12 @@
-"""Books as TEI, the XML of text collections (ELTeC's novels, the Oxford Text Archive): their body.
+"""The body text of books in TEI, the XML of text collections (ELTeC, the Oxford Text Archive).
 
-Each `<TEI>` is a document: the paragraphs, headings and lines of its `<text><body>`, each on a line
-of its own with blank lines between. Header, front and back matter, notes, figures and running heads
-are cut, and so is the other reading where an edition gives two (`<sic>` beside `<corr>`, `<orig>`
-beside `<reg>`, `<abbr>` beside `<expan>`). A line or page that ends inside a word, as the edition
-says by `break="no"`, takes its hyphen along. What is cut is counted, in bytes without white space.
+Each `<TEI>` is a document: the paragraphs, headings and lines of its `<text><body>`, each on its
+own line, separated by blank lines. Header, front and back matter, notes, figures and running heads
+are cut. Where an edition gives two readings, the second is cut (`<sic>` for `<corr>`, `<orig>` for
+`<reg>`, `<abbr>` for `<expan>`). At a line or page break inside a word (`break="no"`) the hyphen is
+cut. Cuts are counted in bytes without white space.
 
-The XML is read by expat as it comes; memory holds one book's text.
+expat parses the XML as a stream; memory holds one book's text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, S
 from pipeline.errors import DataError
 
 TEI_VERSION = 2
-"""Part of a file's identity: goes up when the same book comes out differently."""
+"""Part of a file's identity: increase it when the same book gives different text."""
 
 _ROOTS = frozenset({"TEI", "TEI.2"})
 _CUT = {
@@ -31,8 +31,8 @@ _CUT = {
     "note": "notes", "figure": "figures", "fw": "running heads", "del": "deleted in the source",
     "sic": "the other reading", "orig": "the other reading", "abbr": "the other reading",
 }  # fmt: skip
-"""Elements that are not the text, and what their bytes are counted as."""
-_READINGS = frozenset({"sic", "orig", "abbr"})  # cut only where another reading stands beside
+"""Elements that are cut, and the reason under which their bytes are counted."""
+_READINGS = frozenset({"sic", "orig", "abbr"})  # cut only inside <choice>
 _BLOCKS = frozenset(
     {
         "ab", "argument", "byline", "castItem", "cell", "closer", "dateline", "div", "docAuthor",
@@ -41,14 +41,14 @@ _BLOCKS = frozenset(
         "trailer",
     } | {f"div{level}" for level in range(8)}
 )  # fmt: skip
-"""Elements that stand on lines of their own."""
+"""Elements that start a new line."""
 _BREAKS = frozenset({"lb", "pb", "cb", "gb"})
 _HYPHENS = "-\u2010\u00ac\u00ad"
 _SPACE = re.compile(r"\s+")
 
 
 class _Book:
-    """What the parser has seen of one `<TEI>`."""
+    """Parser state for one `<TEI>`."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -60,13 +60,13 @@ class _Book:
         self.size = 0
 
     def end_paragraph(self) -> None:
-        """What follows is on another line."""
+        """Start a new line."""
         if line := _SPACE.sub(" ", "".join(self.words)).strip():
             self.paragraphs.append(line)
         self.words.clear()
 
     def end_inside_a_word(self) -> None:
-        """What follows belongs to the last word: white space and a hyphen behind it go."""
+        """Continue the last word: remove trailing white space and a hyphen."""
         while self.words and not self.words[-1].strip():
             self.words.pop()
         if self.words:
@@ -78,17 +78,17 @@ class _Book:
 
 
 class _Reader:
-    """Handlers of the parser; `books` are those that ended."""
+    """Handlers of the parser; `books` holds the completed ones."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.books: list[_Book] = []
         self.book: _Book | None = None
         self.path: list[str] = []
-        self.reason = ""  # why text is cut where the parser is
-        self.cut_from = 0  # depth of the element that it is cut with
+        self.reason = ""  # why text at the current position is cut; empty if it is kept
+        self.cut_from = 0  # depth of the outermost element that is cut
         self.parser = expat.ParserCreate()
-        self.parser.UseForeignDTD(True)  # names of characters, &mdash;, reach `skipped`
+        self.parser.UseForeignDTD(True)  # so that named entities, &mdash;, reach `skipped`
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self.start
         self.parser.EndElementHandler = self.end
@@ -149,7 +149,7 @@ class _Reader:
 
 
 def read_tei(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
-    """Every book of a file; DataError if its XML is truncated or broken."""
+    """Yield every book of a file. Raises DataError if its XML is truncated or invalid."""
     source = piece.source
     reader = _Reader(source)
     try:

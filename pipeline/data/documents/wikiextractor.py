@@ -1,7 +1,7 @@
-"""Text that wikiextractor wrote: its mark-up, and the holes that templates leave in prose.
+"""Output of wikiextractor: its mark-up, and the holes that templates leave in prose.
 
-`<doc id="12" url="..." title="Anarchism">`, text, `</doc>` becomes a record. Where a template or a
-formula stood, "( ; born 1809)" is closed to "(born 1809)".
+`<doc id="12" url="..." title="Anarchism">`, text, `</doc>` becomes a record. A hole left by a
+template or formula is closed: "( ; born 1809)" becomes "(born 1809)".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pipeline.data.documents.byte_blocks import read_blocks
 from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, Where, check_length
 
 HOLES_VERSION = 1
-"""Part of the identity of files in which holes are closed: goes up when they come out otherwise."""
+"""Part of a file's identity: increase it when closing holes gives different text."""
 
 _BEGIN = re.compile(rb"<doc\b([^\n]*)>\r?\n?")
 _END = re.compile(rb"^</doc>[ \t\r]*(?:\n|\Z)", re.MULTILINE)
@@ -23,17 +23,17 @@ _HOLES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), by)
     for pattern, by in (
         (r"[ \t\u00a0]+", " "),
-        # inside brackets: separators that have nothing before or behind them
+        # inside brackets: separators with nothing before or after them
         (r"\(\s*[;,:]\s*(?:(?:[;,:]|\bor\b|\band\b)\s*)*", "("),
         (r"(?<=[\w\"”’)])(?:\s*[;,:])+\s*\)", ")"),
         (r"([;,])(?:\s*[;,])+", r"\1"),
         (r"(?: |(?<!\w))\(\s*\)", ""),  # not those of main()
         (r" ?\[\s*\]", ""),
-        # the same in full width, for Chinese and Japanese
+        # the same for full-width punctuation, in Chinese and Japanese
         (r"（\s*[；，：、;,:]\s*(?:[；，：、;,:]\s*)*", "（"),
         (r"(?:\s*[；，：、;,:])+\s*）", "）"),
         (r" ?（\s*）", ""),
-        # and outside
+        # outside brackets
         (r" +([,;.:!?])(?=[\s\"”’]|$)", r"\1"),
         (r" +\)", ")"),
         (r"\( +", "("),
@@ -44,20 +44,20 @@ _HOLES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def close_holes(text: str) -> str:
-    """Mend what is left of a sentence around something that was taken out of it."""
+    """Clean up punctuation and brackets around removed templates and formulas."""
     for pattern, by in _HOLES:
         text = pattern.sub(by, text)
     return text
 
 
 _BRACKET = re.compile(r"[(（]\s*[;,:；，：、]|(?<!\w)\(\s*\)|（\s*）|[;,]\s*\)|[；，：、]\s*）")
-"""A bracket with nothing in it, or nothing before or behind a separator."""
+"""An empty bracket, or a separator with nothing before or after it in a bracket."""
 
 
-def mend(text: str) -> str:
-    """Close the holes of those paragraphs, a line each, that have one in brackets.
+def close_bracket_holes(text: str) -> str:
+    """Close the holes in each line that has one in brackets.
 
-    For text that others took out of wikis: what only could be a hole is left as they wrote it.
+    For wikitext that other tools converted: a line without such a hole stays as it is.
     """
     if not _BRACKET.search(text):
         return text
@@ -67,7 +67,7 @@ def mend(text: str) -> str:
 
 
 def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
-    """Every document of a whole file; the title is its first line, and alone it is none."""
+    """Yield every document of a file. Its first line is the title; a title alone is dropped."""
     source = piece.source
     where, position, lines, buffer = Where(source, 0), 0, 0, b""
     for block in read_blocks(source.path, source.compression, 0, piece.stop):
@@ -99,4 +99,4 @@ def _document(
     name = f"{where.source.name}@{position}"
     if text in ("", attributes.get("title", "").strip()):
         return Dropped(name, "title only")
-    return Record(name, attributes.get("url") or where.source.name, mend(text))
+    return Record(name, attributes.get("url") or where.source.name, close_bracket_holes(text))

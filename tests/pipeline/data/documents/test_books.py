@@ -1,4 +1,4 @@
-"""Books: headers old and new, notes, torn words; what is cut is counted."""
+"""Books: headers old and new, notes, split words; cuts are counted."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def test_headers_and_footers(edition: str, ending: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "\nEnd of Project Gutenberg's A Night\n"])
-def test_small_print_behind_the_book_is_no_header(end: str) -> None:
+def test_small_print_after_the_book_is_not_a_header(end: str) -> None:
     assert trimmed(OLDEST.format(book=BOOK, end=end))[0] == f"Project Gutenberg's A Night\n\n{BOOK}"
 
 
-def test_what_only_looks_like_a_header_stays() -> None:
+def test_text_that_looks_like_a_header_stays() -> None:
     for text in (
         "A book about books.\n\nEnd of Project Gutenberg's files, it said.\n\nMore.",
         "Produced by nobody.\n\nIt was a dark night.",
@@ -110,7 +110,7 @@ TEARS = (
 SEEN = "Contemplated observer without profit differently bath room."
 
 
-def test_torn_words_are_whole_where_the_book_has_them_so() -> None:
+def test_split_words_are_joined_if_the_book_has_them_joined() -> None:
     text, cut = trimmed(TEARS + SEEN)
     assert text == (
         "He contemplated\n the Bath-\nroom, an observer\n without\n profit;\n differently,\n too. "
@@ -119,7 +119,7 @@ def test_torn_words_are_whole_where_the_book_has_them_so() -> None:
     assert dict(cut) == {HYPHENS: 5}
 
 
-def test_fragments_are_joined_only_in_a_book_that_tears_words() -> None:
+def test_fragments_are_joined_only_in_a_book_with_split_words() -> None:
     torn = "a quag-\nmire and a moun-\ntain"
     assert "a quagmire\n and a mountain" in trimmed(TEARS + SEEN + torn)[0]
     assert trimmed(torn) == (torn, ())
@@ -173,7 +173,7 @@ def test_the_declared_encoding_is_used_when_it_is_not_utf8(tmp_path: Path) -> No
 
 
 def test_real_editions_of_one_book(real_data: Path) -> None:
-    """Etexts of News from Nowhere of 2001 and 2007 hold about the same words."""
+    """The etexts of News from Nowhere of 2001 and 2007 have nearly the same words."""
     folder = real_data / "formats" / "gutenberg"
     words = {}
     for name in ("3261.txt", "nwsnw10.txt"):

@@ -1,4 +1,4 @@
-"""Rows of Parquet files; kinds of columns and damaged files are tested in test_documents.py."""
+"""Rows of Parquet files; column types and damaged files are tested in test_read.py."""
 
 from pathlib import Path
 

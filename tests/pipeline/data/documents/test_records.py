@@ -1,4 +1,4 @@
-"""Where records are, and how long they may be."""
+"""Positions of records, and the longest document."""
 
 from __future__ import annotations
 

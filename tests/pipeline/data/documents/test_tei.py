@@ -1,4 +1,4 @@
-"""TEI beside an obvious reading of the whole tree."""
+"""TEI, compared with a simple reader of the whole tree."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_the_body_is_the_text(
     }  # fmt: skip
 
 
-def test_nothing_but_white_space_is_uncounted(tmp_path: Path) -> None:
-    """Letters of the tree are letters of the text and of what was cut."""
+def test_every_letter_is_text_or_counted_as_cut(tmp_path: Path) -> None:
+    """The letters of the tree are those of the text plus those of the cuts."""
     (tmp_path / "novel.xml").write_text(NOVEL)
     [record] = records(tmp_path / "novel.xml")
     assert isinstance(record, Record)
@@ -88,7 +88,7 @@ def test_nothing_but_white_space_is_uncounted(tmp_path: Path) -> None:
         ('<lb break="no"/>one - <lb break="no"/>two', "one -two"),
     ],
 )
-def test_words_over_the_ends_of_lines_and_pages(tmp_path: Path, body: str, text: str) -> None:
+def test_words_split_over_lines_and_pages(tmp_path: Path, body: str, text: str) -> None:
     (tmp_path / "x.xml").write_text(f"<TEI><text><body><p>{body}</p></body></text></TEI>")
     [record] = records(tmp_path / "x.xml")
     assert isinstance(record, Record)
@@ -96,7 +96,7 @@ def test_words_over_the_ends_of_lines_and_pages(tmp_path: Path, body: str, text:
 
 
 def test_a_whole_novel(real_data: Path, tmp_path: Path) -> None:
-    """Woolf 1927, set as editions are: chapters, lines, pages, torn words, notes, readings."""
+    """Woolf 1927 with an edition's mark-up: chapters, lines, pages, split words, notes."""
     novel = (real_data / "bookcorpus" / "Woolf_Lighthouse_1927.txt").read_text("utf-8-sig")
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", novel)]
     paragraphs = [part for part in paragraphs if part]
@@ -140,7 +140,7 @@ def test_a_whole_novel(real_data: Path, tmp_path: Path) -> None:
     assert pages > 500 and notes > 300
 
 
-def test_a_collection_and_one_without_a_body(tmp_path: Path) -> None:
+def test_a_collection_with_a_book_without_a_body(tmp_path: Path) -> None:
     book = NOVEL[NOVEL.index("<TEI") :]
     empty = "<TEI><teiHeader/><text><front><p>x</p></front></text></TEI>"
     path = tmp_path / "all.xml"
@@ -151,7 +151,7 @@ def test_a_collection_and_one_without_a_body(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("doctype", ['<!DOCTYPE TEI.2 SYSTEM "teixlite.dtd">\n', ""])
-def test_names_of_characters(tmp_path: Path, doctype: str) -> None:
+def test_named_entities(tmp_path: Path, doctype: str) -> None:
     path = tmp_path / "old.xml"
     path.write_text(
         f'<?xml version="1.0"?>\n{doctype}'

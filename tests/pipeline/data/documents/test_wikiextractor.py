@@ -1,4 +1,4 @@
-"""wikiextractor's <doc> form; what templates leave in sentences is closed, in dumps too."""
+"""wikiextractor's <doc> mark-up; holes left by templates are closed, also in dumps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Dropped, Record
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.documents.wikiextractor import close_holes, mend
+from pipeline.data.documents.wikiextractor import close_bracket_holes, close_holes
 
 
 @pytest.mark.parametrize(
-    ("holed", "mended"),
+    ("holed", "closed"),
     [
         ("Lincoln ( ; born 1809) was", "Lincoln (born 1809) was"),
         ("Lincoln (; ; ) was", "Lincoln was"),
@@ -30,13 +30,14 @@ from pipeline.data.documents.wikiextractor import close_holes, mend
         ("團隊（）是（；1月）、（日语：、），", "團隊是（1月）、（日语），"),
     ],
 )
-def test_holes(holed: str, mended: str) -> None:
-    assert close_holes(holed) == mended
+def test_holes(holed: str, closed: str) -> None:
+    assert close_holes(holed) == closed
 
 
-def test_only_lines_with_an_empty_bracket_are_mended() -> None:
+def test_only_lines_with_an_empty_bracket_change() -> None:
     holed = "Arve ( ; born 1809 ) , it\nsays (pronounced or ) , see [] .\ncall() ; f( x )"
-    assert mend(holed) == "Arve (born 1809), it\nsays (pronounced or ) , see [] .\ncall() ; f( x )"
+    closed = "Arve (born 1809), it\nsays (pronounced or ) , see [] .\ncall() ; f( x )"
+    assert close_bracket_holes(holed) == closed
 
 
 OLD = {"url": "https://en.wikipedia.org/wiki?curid=12", "text": "A (; B)", "id": "12", "title": "A"}
@@ -55,7 +56,7 @@ DOC = '<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="A">\nA (
     ],
     ids=["old", "new", "other", "doc"],
 )
-def test_only_files_of_wikiextractor_are_mended(
+def test_only_files_of_wikiextractor_change(
     tmp_path: Path, content: str, format: str, text: str
 ) -> None:
     (tmp_path / "file").write_text(content + "\n")
@@ -66,7 +67,7 @@ def test_only_files_of_wikiextractor_are_mended(
 
 
 def test_holes_of_real_articles(real_data: Path) -> None:
-    """Articles with an empty bracket, before and after: a third of the English, half in Chinese."""
+    """Articles with an empty bracket before: a third in English, half in Chinese; after: a few."""
     hole = re.compile(r"[(（]\s*[;,；，、]|\s\(\s*\)|（\s*）|[;,；，、]\s*[)）]")
     for folder, before, after in (("extracted", 118, 4), ("extracted-zh", 384, 2)):
         raw = "".join(
