@@ -1,1 +1,1 @@
-"""Slow formats (dumps, WARC, tar, HTML) come in, Parquet files of text go out, once."""
+"""Slow formats (dumps, WARC, tar, HTML) -> Parquet files of text, once."""

@@ -1,13 +1,13 @@
-"""Files that are slow to read are read once: what they say goes to Parquet, for every recipe.
+"""Slow formats are extracted once, to Parquet files that every recipe reads.
 
-A dump of Wikipedia takes core-hours to become text, so `prepare` and `train_tokenizer` first make
-`$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` of each such file, and from then on read
-that. The fingerprint is of the file, whatever folder it is found through, and of the code that read
-it. A file appears when it is whole; of several that want the same one (an array's parts), one makes
-it and the others wait.
+A Wikipedia dump takes core-hours to become text, so `prepare` and `train_tokenizer` first write
+`$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` for each slow file, and read that from then
+on. The fingerprint covers the file, whatever its folder, and the code that reads it. A file appears
+only when it is complete; if several processes need the same one (parts of an array), one writes it
+and the others wait.
 
-Every record has a row: with its text, or with the reason why it was dropped, so that documents in
-are documents out and reasons, whoever counts.
+Every record has a row, with its text or with the reason why it was dropped, so the counts of
+documents always add up.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ SCHEMA = pa.schema(
         pa.field("id", pa.string()),
         pa.field("url", pa.string()),
         pa.field("title", pa.string()),
-        pa.field("text", pa.string()),  # null when dropped
-        pa.field("dropped", pa.string()),  # null when not
-        pa.field("bad", pa.string()),  # why it cannot be used; null when it can
+        pa.field("text", pa.string()),  # null if dropped
+        pa.field("dropped", pa.string()),  # null if kept
+        pa.field("bad", pa.string()),  # why it is unusable, or null
         pa.field("revised", pa.string()),
         pa.field("language", pa.string()),
         pa.field("domain", pa.string()),
     ]
 )
 GROUP_BYTES = 16 << 20
-"""Text of a row group: half a split, so that a large file is shared among workers."""
+"""Text per row group: half a split, so that workers can share a large file."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowFormat:
-    """How files of a format are read, and what decides what comes out."""
+    """How files of a format are read, and the versions that determine the output."""
 
     read: Callable[[Source], Iterator[Extract | BadRecord]]
-    """Every record in order; DataError when the file cannot be used."""
+    """Yields every record in order; raises DataError if the file is unusable."""
     begin: Callable[[Source], Iterator[Extract | BadRecord]]
-    """The same at once, if need be without what only the whole file tells; for estimates."""
+    """Yields records without first reading the whole file; for estimates."""
     code: int
-    """Version of our code: goes up when the same file comes out differently."""
+    """Version of our code: increase it when the same file gives different output."""
     packages: tuple[str, ...]
-    """Others' code that does the work."""
+    """Packages whose versions affect the output."""
 
 
 FORMATS: dict[Format, SlowFormat] = {
@@ -67,12 +67,12 @@ FORMATS: dict[Format, SlowFormat] = {
     "tar": SlowFormat(read_tar, read_tar, TAR_VERSION, ()),
     "warc": SlowFormat(read_web, read_pages, WEB_VERSION, ("fastwarc", "resiliparse")),
 }
-"""Which are extracted; the others are read where they are."""
+"""Formats that are extracted; the others are read directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionTask:
-    """One raw file to make one Parquet file of."""
+    """One raw file to extract to one Parquet file."""
 
     number: int
     source: Source
@@ -92,30 +92,30 @@ class ExtractionTask:
 
     @property
     def name(self) -> str:
-        """What it is, for logs."""
+        """Its name in logs."""
         return f"extract {self.source.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What the tasks have in common, see `workers.Setup`."""
+    """What the tasks share, see `workers.Setup`."""
 
     directory: Path
 
     def worker(self) -> Extractor:
-        """Whoever does tasks."""
+        """A worker for the tasks."""
         return Extractor()
 
     def is_done(self, names: set[str], task: ExtractionTask) -> bool:
-        """Whether a task's file is there; names: of what is in `directory`."""
+        """Whether a task's file exists; names: the files in `directory`."""
         return task.target.name in names
 
 
 class Extractor:
-    """Does tasks; keeps nothing between them."""
+    """Does tasks; has no state."""
 
     def do(self, task: ExtractionTask) -> None:
-        """Make the file of `task`, unless somebody else does or has."""
+        """Write the file of `task`, unless another process does or has."""
         with only_once(task.target) as temporary:
             if temporary:
                 _write(task.source, task.mark, temporary)
@@ -124,15 +124,15 @@ class Extractor:
 def extract(
     sources: list[Source], directory: Path, team: Team, part: int = 1, *, in_log: bool = False
 ) -> list[Source]:
-    """The same sources, the slow ones as their Parquet files under `directory`, made if need be.
+    """Return the sources, with slow ones replaced by their Parquet files under `directory`.
 
-    part: of an array, from 1: each begins with another file.
+    Extracts the missing ones. part: the array's part, from 1; each part starts with another file.
     """
     slow = [source for source in sources if source.format in FORMATS]
     if not slow:
         return sources
     make_directory(directory)
-    # by its own name: the folders before it are the user's way to it, not the file's
+    # By base name: the folders are the user's path to the file, not part of its identity.
     bare = [replace(source, name=Path(source.name).name) for source in slow]
     tasks = [
         ExtractionTask(number, source, _mark(source), directory)

@@ -1,18 +1,18 @@
-"""A web page to its main text: what it was written to say, without navigation, forms and stubs.
+"""The main text of a web page, without navigation, forms and stubs.
 
-resiliparse (Rust) parses the page and writes it as blocks, a line each, leaving out elements that
-by name, role or class are something else (`NOT_TEXT`). What is left is judged by block:
+resiliparse (Rust) parses the page and writes it as blocks, one per line, without elements whose
+name, role or class marks them as something else (`NOT_TEXT`). Each remaining block is classified:
 
-* prose: a sentence's worth of words that are not links; every block of prose is kept
-* a link: four fifths of it or more; left out, but for headings and inside of what is in doubt
-* in doubt: the rest, short lines, list items, cells; kept between prose, left out before the first
-  heading or prose and behind the last prose, where by-lines, tags and addresses are
-* a heading stays when something stays below it
+* prose: at least a sentence of words that are not links; always kept
+* link: at least four fifths of it is a link; dropped
+* in doubt: short lines, list items, cells; kept between prose, dropped among at least as many
+  links, before the first heading or prose, and after the last prose, where by-lines, tags and
+  addresses are
+* heading: kept if something below it is kept
 
-Lines of a few words that say what stands around texts everywhere (`FURNITURE`) are left out. A page
-whose blocks are not for the most part prose is no document, and a short one that asks for a
-subscription, cookies or JavaScript is a stub. Rules, not statistics: the same page gives the same
-text wherever it stands.
+Short lines that surround texts everywhere (`FURNITURE`) are dropped. A page that is not mostly
+prose is not a document, and a short page that asks for a subscription, cookies or JavaScript is a
+stub. These are rules, not statistics: the same page always gives the same text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NOT_TEXT = (
     *(f"[class*={part}]{_WHOLE_PAGE}" for part in _PARTS),
     *(f"[id*={part}]{_WHOLE_PAGE}" for part in _PARTS),
 )  # fmt: skip
-"""Elements that are not main text (CSS selectors), in the order of how often they are met."""
+"""Elements that are not main text (CSS selectors), most frequent first."""
 
 _POSTS = "(?:posts?|articles?|stor(?:y|ies)|pages?|news|topics|videos?|reading|links|entr(?:y|ies))"
 FURNITURE = re.compile(
@@ -65,7 +65,7 @@ FURNITURE = re.compile(
     r"leer más|compartir|publicidad|lees (?:ook|verder)\b.*)[ :.…»→>]*",
     re.IGNORECASE,
 )
-"""Whole lines of at most 80 characters that stand around texts."""
+"""Whole lines of at most 80 characters that surround texts."""
 
 STUB = re.compile(
     r"enable (?:javascript|cookies)|javascript (?:is|to be) (?:disabled|enabled)|"
@@ -81,18 +81,18 @@ STUB = re.compile(
     r"gebruikt cookies",
     re.IGNORECASE,
 )
-"""In texts of at most STUB_LENGTH characters: the page shows something else than its text."""
+"""In texts of at most STUB_LENGTH characters, marks a page that does not show its text."""
 
 STUB_LENGTH = 1200
-LINK_SHARE = 0.8  # of a block's characters, that make it a link
-PROSE_LENGTH = 60  # characters outside of links, as `_size` counts them
-SENTENCE_LENGTH = 40  # the same, of what ends as a sentence does
-LONG = 160  # the same, of what is prose without any
-PROSE_SHARE = 0.3  # of a document's characters, unless it has ENOUGH_PROSE
+LINK_SHARE = 0.8  # share of a block's characters that makes it a link
+PROSE_LENGTH = 60  # characters outside links, as `_size` counts them
+SENTENCE_LENGTH = 40  # the same, if the block ends like a sentence
+LONG = 160  # the same, whatever its punctuation
+PROSE_SHARE = 0.3  # least share of a document's characters, unless it has ENOUGH_PROSE
 ENOUGH_PROSE = 1000
 
 LEAST_TEXT = 100  # characters of prose in a document
-REFRAIN = 3  # times that a page says something that is no prose
+REFRAIN = 3  # repeats of a block that is not prose, within a page
 
 _WORD = re.compile(r"\w")
 _TAG = re.compile(r"<[^>]*>")
@@ -105,22 +105,22 @@ _SENTENCE = re.compile(r"[.!?…:;,。！？，、؟।][\"'”’»)\]]*(?:\s|$
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page says."""
+    """A page's title, language and main text."""
 
     title: str
     language: str
-    """As the page itself states it: en; empty when it does not."""
+    """As the page declares it, such as en; empty if it does not."""
     text: str
-    """Blocks with blank lines between; empty when dropped."""
+    """Blocks separated by blank lines; empty if dropped."""
     dropped: str
-    """Why it is no document."""
+    """Why it is not a document."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TextBlock:
     text: str
     kind: str
-    """prose, link, doubt or heading; wall: a line around texts that only stubs have."""
+    """prose, link, doubt, heading, or wall: a line that only stubs have."""
     level: int
     """Of a heading, 1 to 6."""
 
@@ -140,13 +140,13 @@ def read_page(markup: str) -> Page:
 
 
 def read_plain(text: str) -> Page:
-    """The main text of a page that comes as plain text, a block a line (WET)."""
+    """The main text of a page in plain text, one block per line (WET)."""
     blocks = [block for line in text.split("\n") if (block := _judged(_spaced(line), 0))]
     return _as_page(blocks, "", "")
 
 
 def is_enough(text: str) -> bool:
-    """Whether so little text can be a document."""
+    """Whether the text is long enough for a document."""
     return _size(text) >= LEAST_TEXT
 
 
@@ -159,7 +159,7 @@ def _as_page(blocks: list[_TextBlock], title: str, language: str) -> Page:
 
 
 def _block(line: str) -> _TextBlock | None:
-    """What a line of resiliparse's HTML says; None if nothing."""
+    """The block of a line of resiliparse's HTML; None if it has no text."""
     text = _spaced(html.unescape(_TAG.sub("", line)))
     linked = sum(len(_TAG.sub("", link)) for link in _LINKS.findall(line)) if "<a" in line else 0
     heading = _HEADING.search(line)
@@ -179,7 +179,7 @@ def _judged(text: str, linked: int, level: int = 0) -> _TextBlock | None:
     is_prose = linked <= len(text) / 2 and (
         (size >= PROSE_LENGTH and _SENTENCE.search(text))
         or (size >= SENTENCE_LENGTH and text.endswith(_ENDS))
-        or size >= LONG  # Thai, for one, has no full stops
+        or size >= LONG  # some languages, such as Thai, have no full stops
     )
     return _TextBlock(text, "prose" if is_prose else "doubt", 0)
 
@@ -189,7 +189,7 @@ def _spaced(text: str) -> str:
 
 
 def _size(text: str) -> int:
-    """Characters; a Chinese, Japanese or Korean one says as much as three."""
+    """Characters; a Chinese, Japanese or Korean one counts as three."""
     return len(text) + 2 * len(_DENSE.findall(text))
 
 
@@ -201,7 +201,7 @@ def _main(blocks: list[_TextBlock]) -> list[_TextBlock]:
         return []
     headings = [number for number in range(prose[0]) if blocks[number].kind == "heading"]
     kept: list[_TextBlock] = []
-    # Backwards, so that what stays below a heading is known.
+    # Backwards, so that the blocks kept below a heading are known.
     for block in reversed(blocks[min([prose[0], *headings]) : prose[-1] + 1]):
         if block.kind == "heading" and (not kept or 0 < kept[-1].level <= block.level):
             continue
@@ -210,13 +210,13 @@ def _main(blocks: list[_TextBlock]) -> list[_TextBlock]:
 
 
 def _without_refrains(blocks: list[_TextBlock]) -> list[_TextBlock]:
-    """Without what a page says three times and is no prose: names of photographers, buttons."""
+    """Drop blocks other than prose that a page repeats: photographers' names, buttons."""
     times = Counter(block.text for block in blocks)
     return [block for block in blocks if block.kind == "prose" or times[block.text] < REFRAIN]
 
 
 def _without_lists_of_links(blocks: list[_TextBlock]) -> list[_TextBlock]:
-    """Without links, and what stands among as many of them, and the heading above."""
+    """Drop links, short blocks among at least as many links, and the heading above."""
     kept: list[_TextBlock] = []
     for kind, run in itertools.groupby(blocks, lambda block: block.kind in ("link", "doubt")):
         found = list(run)
@@ -230,7 +230,7 @@ def _without_lists_of_links(blocks: list[_TextBlock]) -> list[_TextBlock]:
 
 
 def _from_headline(blocks: list[_TextBlock]) -> list[_TextBlock]:
-    """From the only first-level heading on, if nearly all prose is below it."""
+    """Start at the only first-level heading, if nearly all prose is below it."""
     headlines = [number for number, block in enumerate(blocks) if block.level == 1]
     if len(headlines) != 1:
         return blocks

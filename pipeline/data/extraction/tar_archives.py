@@ -1,12 +1,12 @@
-"""Text files in tar archives, and in archives inside these: OpenWebText as it is published.
+"""Text files in tar archives and in nested archives, such as OpenWebText as published.
 
-`openwebtext.tar.xz` holds tars in .xz of a text file a page. They are read as a stream, each file
-as it passes by: nothing is unpacked, so names and links lead nowhere, and memory holds one
-document. What a file inside is, its content tells: an archive, compressed or not, or a document.
+`openwebtext.tar.xz` holds .tar.xz files with one text file per page. Everything is read as a
+stream: nothing is unpacked, so names and links are harmless, and memory holds one document. A
+member's content decides whether it is an archive, compressed or not, or a document.
 
-NUL bytes between the members, as joined archives have them, are skipped; a header that is none, or
-an end in the middle, is a DataError. (The standard library's tarfile, told to skip NULs, also
-skips damaged headers without a word.)
+NUL bytes between members, as in concatenated archives, are skipped. An invalid header or a
+truncated archive raises a DataError. (tarfile with ignore_zeros also skips damaged headers
+silently.)
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from pipeline.data.documents.sniff import _BLOCK, is_tar
 from pipeline.errors import DataError
 
 TAR_VERSION = 1
-"""Goes up when the same archive gives other documents."""
+"""Increase it when the same archive gives different documents."""
 
 _MOST_NAME_BYTES = 1 << 20  # of a long name or a pax header
 _DEPTH = 4
-_NULS_IN_TEXT = 0.1  # more are UTF-16, or no text
+_NULS_IN_TEXT = 0.1  # a larger share means UTF-16 or binary data
 _EDGES = b"\0 \t\r\n\f\v"
 
 
 def read_tar(source: Source) -> Iterator[Extract | BadRecord]:
-    """Every file of an archive in order; DataError when it is damaged or ends too early.
+    """Yield every file of an archive in order. Raises DataError if it is damaged or truncated.
 
-    An id is the path of a file through the archives: urlsf_subset00-1_data.xz/0000001-0ab.txt.
+    An id is a file's path through the archives: urlsf_subset00-1_data.xz/0000001-0ab.txt.
     """
     stream = _ArchiveStream(read_blocks(source.path, source.compression, 0, 0))
     for found in _documents(stream, source, "", source.path, 1):
@@ -68,16 +68,16 @@ class _File:
 
 
 class _ArchiveStream:
-    """Blocks as a file."""
+    """Blocks with the interface of a file."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self.blocks = blocks
         self.position = 0
         self.buffer = b""
-        self.at = 0  # what of the buffer is taken
+        self.at = 0  # bytes of the buffer already read
 
     def peek(self, size: int) -> bytes:
-        """The next `size` bytes, or what there is."""
+        """The next `size` bytes, or what remains, without consuming them."""
         missing = size - (len(self.buffer) - self.at)
         if missing > 0:
             parts = [self.buffer[self.at :]]
@@ -88,26 +88,26 @@ class _ArchiveStream:
         return self.buffer[self.at : self.at + size]
 
     def read(self, size: int = BLOCK_BYTES) -> bytes:
-        """The next `size` bytes, or what there is, taken."""
+        """Consume the next `size` bytes, or what remains."""
         taken = self.peek(size)
         self.at += len(taken)
         self.position += len(taken)
         return taken
 
     def tell(self) -> int:
-        """Bytes taken, which fastwarc's reader of lz4 wants to know."""
+        """Bytes consumed; fastwarc's lz4 reader needs it."""
         return self.position
 
 
 class _Member:
-    """The content of one member, as a file; EOFError when the archive ends inside it."""
+    """The content of one member, as a file. Raises EOFError if the archive ends inside it."""
 
     def __init__(self, stream: _ArchiveStream, size: int) -> None:
         self.stream = stream
         self.left = size
 
     def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes, all that is left if it is negative."""
+        """Read at most `size` bytes; negative: as much as one block."""
         size = self.left if size < 0 else min(size, self.left)
         taken = self.stream.read(min(size, BLOCK_BYTES))
         if size and not taken:
@@ -116,14 +116,14 @@ class _Member:
         return taken
 
     def blocks(self) -> Iterator[bytes]:
-        """All that is left."""
+        """The rest of the content."""
         return iter(lambda: self.read(BLOCK_BYTES), b"")
 
 
 def _documents(
     stream: _ArchiveStream, source: Source, folder: str, name: str, depth: int
 ) -> Iterator[_File | BadRecord]:
-    """Files of an archive; folder: its path in the archives around it, name: for messages."""
+    """Files of an archive; folder: its path in the outer archives, name: for messages."""
     if depth > _DEPTH:
         raise DataError(f"{name} is an archive in {_DEPTH} archives; unpack the outer ones")
     with naming(name):
@@ -138,7 +138,7 @@ def _documents(
 def _document(
     member: _Member, source: Source, path: str, depth: int
 ) -> Iterator[_File | BadRecord]:
-    """A member: its text, or what is in it when it is an archive."""
+    """A member's text, or its files if it is an archive."""
     name = f"{source.path}: {path}"
     with naming(name):
         raw = _ArchiveStream(member.blocks())
@@ -178,7 +178,7 @@ def _decoded(content: bytes, where: str, path: str) -> _File | BadRecord:
 
 
 def _members(stream: _ArchiveStream, name: str) -> Iterator[tuple[tarfile.TarInfo, _Member]]:
-    """Headers and contents in order; what the caller leaves of a content is passed over."""
+    """Headers and contents in order; skips what the caller does not read of a content."""
     long_name, pax, ended = "", dict[str, str](), False
     while block := _header(stream):
         ended = block.count(0) == len(block)
@@ -213,7 +213,7 @@ def _members(stream: _ArchiveStream, name: str) -> Iterator[tuple[tarfile.TarInf
 
 
 def _header(stream: _ArchiveStream) -> bytes:
-    """The next header, or zeros; behind zeros it can begin at any byte."""
+    """The next header, or zeros; after zeros a header can start at any byte."""
     block = stream.read(_BLOCK)
     header = block.lstrip(b"\0")
     if not header or len(header) == len(block):
@@ -222,7 +222,7 @@ def _header(stream: _ArchiveStream) -> bytes:
 
 
 def _pax_fields(content: bytes) -> dict[str, str]:
-    """Records of "length key=value" and a newline."""
+    """Parse records of the form "length key=value" and a newline."""
     fields = {}
     while content:
         length = int(content.split(b" ", 1)[0] or 0)

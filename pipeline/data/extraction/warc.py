@@ -1,12 +1,12 @@
-"""Records of a WARC file (also WET), plain or compressed; what is damaged is stated and left out.
+"""Records of a WARC or WET file, plain or compressed; damaged records are reported and skipped.
 
-Every record that comes out is whole: its block has the length that its header says, and another
-record or the end of the file follows. Where one is not, a `Torn` says so and reading goes on where
-the next record begins: in gzip with the next member, for crawlers write a member a record, or else
-with the next line `WARC/`. (fastwarc's own iterator hands out a record that is cut off as if it
-were whole, and ends at the first byte that does not decompress. It would save 4 % of the time.)
+Every yielded record is complete: its block has the stated length, and another record or the end of
+the file follows. A damaged record is yielded as `Torn`, and reading continues at the next record:
+at the next gzip member, because crawlers write one member per record, or else at the next line
+`WARC/`. (fastwarc's own iterator yields truncated records as complete, and stops at the first byte
+that does not decompress. It would save 4 % of the time.)
 
-Memory is bounded by MAX_BLOCK_BYTES: of a longer block only the beginning is kept.
+Memory is bounded by MAX_BLOCK_BYTES: only that much of a longer block is kept.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from pipeline.data.documents.records import Source
 from pipeline.errors import DataError
 
 MAX_BLOCK_BYTES = 4 << 20
-"""Kept of a record's block, and of a body; a parsed page takes up to 80 times its size."""
+"""Most bytes kept of a block or body; a parsed page takes up to 80 times its size in memory."""
 _MAX_HEADER_BYTES = 1 << 16
-_SIP_BYTES = 1 << 18  # compressed, at once
+_SIP_BYTES = 1 << 18  # compressed bytes per read
 _GZIP, _ZLIB_OR_GZIP = 31, 47  # zlib's wbits
 _MAGIC = b"\x1f\x8b\x08"
 _BEGINNING = b"WARC/"
@@ -37,7 +37,7 @@ _HEADERS_END = re.compile(rb"\r?\n\r?\n")
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\n]{0,200})?\r?\n")
 
 MEMBER: bytes = b""
-"""Among blocks of bytes: here begins a compressed member, and in it a record."""
+"""Sentinel among blocks: a gzip member, and a record in it, starts here."""
 
 
 @dataclass(slots=True)
@@ -45,15 +45,15 @@ class WarcRecord:
     """A record as it was written."""
 
     number: int
-    """In the file, from 1; torn ones are counted, too."""
+    """Number in the file, from 1, counting torn records."""
     headers: dict[str, str]
     """Names in lower case."""
     block: bytes
-    """What stands behind the headers: of a response HTTP headers and body."""
+    """What follows the headers; for a response, HTTP headers and body."""
     is_whole: bool
-    """Whether `block` is all of it."""
+    """Whether `block` is complete."""
     position: int
-    """Bytes of the file, decompressed, up to its end."""
+    """Decompressed bytes of the file up to the record's end."""
 
 
 @dataclass(slots=True)
@@ -65,16 +65,16 @@ class Torn:
 
 
 def read_records(source: Source) -> Iterator[WarcRecord | Torn]:
-    """Every record in order; DataError when the file cannot be read at all."""
+    """Yield every record in order. Raises DataError if the file cannot be read at all."""
     stretch = _Stretch(_blocks(source))
     number = 0
     while not stretch.is_last:
         stretch.is_over = stretch.is_damaged = False
-        while stretch.go_on():
+        while stretch.skip_blank_lines():
             number += 1
             record = _record(stretch, number)
-            if isinstance(record, Torn) and not stretch.go_to_next():
-                stretch.is_damaged = False  # which has been told of
+            if isinstance(record, Torn) and not stretch.skip_to_next_record():
+                stretch.is_damaged = False  # `record` reports it
             yield record
         if stretch.is_damaged:
             number += 1
@@ -105,11 +105,11 @@ def _record(stretch: _Stretch, number: int) -> WarcRecord | Torn:
 
 
 class _Stretch:
-    """A run of bytes without a gap: the whole file, or a gzip member, up to what is damaged."""
+    """A run of bytes without damage: the whole file, or a gzip member, up to the damage."""
 
     def __init__(self, blocks: Iterator[bytes | None]) -> None:
         self.blocks = blocks
-        self.data = bytearray()  # what was read and not dropped
+        self.data = bytearray()  # read and not yet dropped
         self.position = 0  # of its first byte in the file
         self.is_over = self.is_damaged = self.is_last = False
 
@@ -129,23 +129,23 @@ class _Stretch:
         return False
 
     def ensure(self, size: int) -> bool:
-        """Have so many bytes in `data`; False if there are not so many."""
+        """Read until `data` has `size` bytes; False if the stretch has fewer."""
         while len(self.data) < size:
             if not self.grow():
-                self.is_damaged = False  # the record that was wanted tells of it
+                self.is_damaged = False  # the requested record reports it
                 return False
         return True
 
-    def go_on(self) -> bool:
-        """Drop blank lines; whether something stands behind them."""
+    def skip_blank_lines(self) -> bool:
+        """Drop blank lines; whether data follows."""
         while True:
             while self.data.startswith((b"\r", b"\n")):
                 self.drop(1)
             if self.data or not self.grow():
                 return bool(self.data)
 
-    def go_to_next(self) -> bool:
-        """Drop what is before the next record, if one is found, or else the whole stretch."""
+    def skip_to_next_record(self) -> bool:
+        """Drop everything before the next record, or the whole stretch if there is none."""
         while True:
             if found := _NEXT.search(self.data, 1):
                 self.drop(found.start() + 1)
@@ -156,27 +156,27 @@ class _Stretch:
                 return False
 
     def headers_end(self) -> int:
-        """Where the headers end, behind the blank line; 0 if that is nowhere near."""
+        """Where the headers end, after the blank line; 0 if there is none within the limit."""
         while not (found := _HEADERS_END.search(self.data, 0, _MAX_HEADER_BYTES)):
             if len(self.data) > _MAX_HEADER_BYTES or not self.ensure(len(self.data) + 1):
                 return 0
         return found.end()
 
     def record_ends_at(self, end: int) -> bool:
-        """Whether at `end` stands what ends a record, or another record, or nothing."""
+        """Whether a record's terminator, another record or the end of data is at `end`."""
         while len(self.data) < end + 16 and self.grow():
             pass
-        behind = bytes(self.data[end : end + 16])
-        begins = behind.lstrip(b"\r\n")[: len(_BEGINNING)]
-        return behind.startswith(b"\r\n\r\n") or _BEGINNING.startswith(begins)
+        following = bytes(self.data[end : end + 16])
+        start = following.lstrip(b"\r\n")[: len(_BEGINNING)]
+        return following.startswith(b"\r\n\r\n") or _BEGINNING.startswith(start)
 
     def drop(self, size: int) -> None:
-        """Forget the first bytes of `data`."""
+        """Remove the first bytes of `data`."""
         del self.data[:size]
         self.position += size
 
     def skip(self, size: int) -> bool:
-        """Forget so many bytes, also such as were not read yet; False if there are not so many."""
+        """Skip `size` bytes, reading as needed; False if the stretch has fewer."""
         while size > len(self.data):
             size -= len(self.data)
             self.drop(len(self.data))
@@ -187,7 +187,7 @@ class _Stretch:
 
 
 def _blocks(source: Source) -> Iterator[bytes | None]:
-    """The file's bytes, MEMBER at borders; None where some are missing."""
+    """The file's bytes, MEMBER at boundaries, None where bytes are missing."""
     if source.compression == "gz":
         try:
             with Path(source.path).open("rb") as file:
@@ -225,14 +225,14 @@ def _gzip_blocks(file: BinaryIO) -> Iterator[bytes | None]:
             data = member.unused_data
             member, begins, is_within = zlib.decompressobj(_GZIP), True, False
         data = data or file.read(_SIP_BYTES)
-        while not is_within and data.startswith(b"\0"):  # some pad with zeros
+        while not is_within and data.startswith(b"\0"):  # some writers pad with zeros
             data = data.lstrip(b"\0") or file.read(_SIP_BYTES)
     if is_within:
         yield None
 
 
 def _next_member(file: BinaryIO, data: bytes) -> bytes:
-    """Bytes from where the next member may begin on; empty at the end of the file."""
+    """Bytes from the next possible member; empty at the end of the file."""
     while (at := data.find(_MAGIC)) < 0:
         more = file.read(_SIP_BYTES)
         if not more:
@@ -242,7 +242,7 @@ def _next_member(file: BinaryIO, data: bytes) -> bytes:
 
 
 def parse_headers(lines: bytes) -> dict[str, str]:
-    """Header lines by name in lower case, the first of each; a line that goes on is joined."""
+    """Header lines by lower-case name, the first of each; folded lines are joined."""
     headers: dict[str, str] = {}
     for line in re.sub(rb"\r?\n[ \t]+", b" ", lines).split(b"\n"):
         name, colon, value = line.decode(errors="replace").partition(":")
@@ -253,26 +253,25 @@ def parse_headers(lines: bytes) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Response:
-    """What a server answered."""
+    """An HTTP response."""
 
     status: int
-    """As in HTTP; 0 when the first line tells none."""
+    """The HTTP status; 0 if the first line has none."""
     headers: dict[str, str]
     """Names in lower case."""
     body: bytes
-    """Without transfer and content encodings, as far as it really had them; of a longer one
-    MAX_BLOCK_BYTES and one."""
+    """Without the transfer and content encodings that it really had; cut to MAX_BLOCK_BYTES + 1."""
 
 
 def parse_response(block: bytes) -> Response:
-    """The block of a response record."""
+    """Parse the block of a response record."""
     end = _HEADERS_END.search(block, 0, _MAX_HEADER_BYTES)
     if not block.startswith(b"HTTP/") or not end:
         return Response(0, {}, block)
     head, body = block[: end.start()], block[end.end() :]
     status = re.match(rb"HTTP/[\d.]+[ \t]+(\d{3})", head)
     headers = parse_headers(head)
-    # Crawlers may keep these headers though they have undone what the headers speak of.
+    # Crawlers may keep these headers although they have decoded the body.
     if "chunked" in headers.get("transfer-encoding", "").lower():
         body = _joined_chunks(body)
     body = _decompressed(body, headers.get("content-encoding", "").lower())

@@ -1,16 +1,15 @@
-"""Pages of WARC and WET files (CC-News, Common Crawl), a document a response or conversion record.
+"""Pages of WARC and WET files (CC-News, Common Crawl): one per response or conversion record.
 
-Of the file's records, requests, metadata and what the crawler says of itself are no documents and
-are passed over; every other one comes out: with its main text, with the reason why it has none, or
-as one that cannot be read (`warc`).
+Request, metadata and warcinfo records are skipped. Every other record is yielded with its main
+text, with the reason why it has none, or as unreadable (`warc`).
 
-What a site repeats is removed: a line on PAGES_WITH_LINE pages of a site in the same file, pages
-of one title counting once, since they are one article fetched again. And of a site no more than
-`Source.pages_per_domain` pages of a file are kept, those with the smallest hashes of their urls.
-So both depend on the file alone, not on the order of its records, on other files or on workers.
-The first reading puts the pages aside (in memory up to 64 MiB, then in a temporary file); lines
-are counted in two tables of 4 MiB each, the smaller count of the two being taken. Besides, memory
-holds a number or two a page.
+A line on PAGES_WITH_LINE pages of a site in the same file is boilerplate and is removed; pages with
+the same title count once, because they are one article fetched again. At most
+`Source.pages_per_domain` pages of a site are kept per file, those with the smallest URL hashes.
+Both depend on the file alone, not on the order of its records, on other files or on workers. The
+first pass stores the pages (in memory up to 64 MiB, then in a temporary file); lines are counted
+in two hash tables of 4 MiB, and the smaller count is used. Otherwise memory holds one or two
+numbers per page.
 """
 
 from __future__ import annotations
@@ -40,26 +39,26 @@ from pipeline.data.extraction.warc import (
 from pipeline.errors import DataError
 
 WEB_VERSION = 1
-"""Goes up when the same file comes out differently: here, in `warc` or in `main_text`."""
+"""Increase it when the same file gives different output: here, in `warc` or in `main_text`."""
 
 PAGES_WITH_LINE = 5
-"""So many pages of a site, and a line on them is the site's, not the page's."""
-_SLOTS = 1 << 22  # of each table of counts, a byte a slot
-_IN_MEMORY = 64 << 20  # bytes of pages put aside before they go to a file
+"""A line on this many pages of a site belongs to the site, not the page."""
+_SLOTS = 1 << 22  # per table of counts, one byte each
+_IN_MEMORY = 64 << 20  # bytes of stored pages before they go to a file
 _NO_DOCUMENT = frozenset({"request", "metadata", "warcinfo"})
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 _LOOKS_LIKE_HTML = re.compile(rb"<(?:!doctype html|html|head|body|title|meta|div|p)\b", re.I)
-_HEAD = 2048  # bytes of a body that tell what it is
+_HEAD = 2048  # bytes of a body that are examined for its type
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_TOLD_BY_TEXT = 500  # characters from which on the text tells its language
-_NEAR = 1.1  # times the best rank (a distance), where what the page states may be right
+_DETECTABLE = 500  # characters from which detection overrides the declared language
+_NEAR = 1.1  # times the best rank (a distance); within it, the declared language wins
 
 
 def read_web(source: Source) -> Iterator[Extract | BadRecord]:
-    """Every document of the file in order; DataError when it cannot be read at all."""
+    """Yield every document of the file in order. Raises DataError if it is unreadable."""
     try:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as aside:
-            sites = _put_aside(source, aside)
+            sites = _store_pages(source, aside)
             aside.seek(0)
             for line in aside:
                 fields = orjson.loads(line)
@@ -69,12 +68,12 @@ def read_web(source: Source) -> Iterator[Extract | BadRecord]:
                     yield sites.judge(Extract(**fields))
     except OSError as error:
         raise DataError(
-            f"no room to put pages of {source.name} aside in {tempfile.gettempdir()} "
+            f"no space for the pages of {source.name} in {tempfile.gettempdir()} "
             f"({error.strerror}); set TMPDIR"
         ) from error
 
 
-def _put_aside(source: Source, aside: IO[bytes]) -> _Sites:
+def _store_pages(source: Source, aside: IO[bytes]) -> _Sites:
     sites = _Sites(source.pages_per_domain)
     for record in read_pages(source):
         if isinstance(record, Extract) and record.text:
@@ -84,7 +83,7 @@ def _put_aside(source: Source, aside: IO[bytes]) -> _Sites:
 
 
 def read_pages(source: Source) -> Iterator[Extract | BadRecord]:
-    """The same documents as they come, with the lines that sites repeat, and any number of each."""
+    """Yield the documents in one pass, with repeated lines and without a limit per site."""
     for record in read_records(source):
         if isinstance(record, Torn):
             yield BadRecord(f"{source.name}:{record.number}", record.reason)
@@ -154,7 +153,8 @@ def _is_html(content_type: str, head: bytes) -> bool:
 
 
 def _decoded(body: bytes, content_type: str) -> str:
-    """UTF-8 if it can be, else as the server says, else as the page says or as its bytes look."""
+    """Decode as UTF-8 if possible, else as the server declares, else as the page does or by
+    detection."""
     if not body.startswith(_UTF_16):
         try:
             return body.decode("utf-8-sig")
@@ -173,30 +173,30 @@ def _as_text(body: bytes, encoding: str | None) -> str:
 
 
 def _language(page: Page) -> str:
-    """Of a text; what the page itself states decides between those that are near."""
+    """The text's language; the page's own declaration decides between near candidates."""
     best = cast("list[tuple[str, int]]", detect_fast(page.text, n_results=3))
     ranks = dict(best)
     if not ranks:
         return page.language
     nearest = min(ranks.values())
     is_near = ranks.get(page.language, 1 << 20) <= _NEAR * nearest
-    if page.language in ranks and (is_near or len(page.text) < _TOLD_BY_TEXT):
+    if page.language in ranks and (is_near or len(page.text) < _DETECTABLE):
         return page.language
     return best[0][0]
 
 
 class _Sites:
-    """What all pages of a file tell of its sites."""
+    """Line counts and kept pages of every site in a file."""
 
     def __init__(self, pages_per_domain: int) -> None:
         self.most = pages_per_domain
         self.tables = (bytearray(_SLOTS), bytearray(_SLOTS))
         self.seen: set[int] = set()
         self.largest: dict[str, list[int]] = {}
-        """By domain the negated hashes of the urls that are kept, the largest hash on top."""
+        """By domain, a heap of the negated URL hashes of kept pages, largest hash on top."""
 
     def count(self, page: Extract) -> None:
-        """Take notice of a page with text."""
+        """Count a page that has text."""
         if self.most:
             hashes = self.largest.setdefault(page.domain, [])
             rank = -_hash(page.url)
@@ -210,7 +210,7 @@ class _Sites:
                     table[slot] = min(table[slot] + 1, PAGES_WITH_LINE)
 
     def judge(self, page: Extract) -> Extract:
-        """The page as it is kept, or dropped."""
+        """The page without repeated lines, or dropped."""
         if not page.text:
             return page
         if self.most and -_hash(page.url) not in self.largest[page.domain]:

@@ -1,11 +1,10 @@
-"""Wikitext to prose: what a reader of the article reads, without tables, notes and navigation.
+"""Wikitext to prose, without tables, notes and navigation.
 
-mwparserfromhell parses, since nested templates and links are beyond regular expressions. It takes
-most of the time (1 MB/s), so comments, references and formulas, half of a page's text, are cut out
-before it sees them. Of templates only those that stand for words in a sentence are written out
-(`TEMPLATES`); a database of all templates, which MediaWiki itself expands, is not in a dump of
-articles. Where another one stood in a sentence it leaves a hole such as "( ; born 1809)", and
-`close_holes` mends those.
+mwparserfromhell parses, because regular expressions cannot handle nested templates and links. It
+takes most of the time (1 MB/s), so comments, references and formulas, half of a page's text, are
+cut first. Only templates that stand for words in a sentence are expanded (`TEMPLATES`), because a
+dump of articles does not contain the definitions of templates. Any other template leaves a hole
+such as "( ; born 1809)", which `close_holes` closes.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from mwparserfromhell.wikicode import Wikicode
 from pipeline.data.documents.wikiextractor import close_holes
 
 WIKITEXT_VERSION = 3
-"""Goes up when the same wikitext comes out differently."""
+"""Increase it when the same wikitext gives different text."""
 
-# Cut before parsing: what is no prose whatever is in it.
+# Cut before parsing: never prose, whatever it contains.
 _INVISIBLE = re.compile(
     r"<!--.*?-->"
     r"|<ref\b[^<>]*/\s*>"
@@ -60,7 +59,7 @@ _UNITS = {
     "km3": "km³", "ft2": "sq ft", "cuft": "cu ft", "kg/m3": "kg/m³", "mi2": "sq mi", "-": "–",
     "m/s2": "m/s²", "in2": "sq in", "x": "×", "acre": "acres",
 }  # fmt: skip
-"""How `convert` writes its codes, where that is not as they are."""
+"""How `convert` writes its unit codes, if not unchanged."""
 _JOINING = frozenset({"to", "and", "-", "–", "x", "by", "or", "+/-", "×", "to(-)"})
 _POWER = re.compile(r"[+−-]?\d+")
 _RAISED = str.maketrans("+−-0123456789", "⁺⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -87,7 +86,7 @@ _FIRST = frozenset(
 )  # fmt: skip
 """Templates that show their first argument."""
 _QUOTED = ("text", "quote", "content")
-"""Names of the argument that is quoted, where it has one."""
+"""Names of the quoted argument, if it is named."""
 _LAST = frozenset(
     {
         "lang",
@@ -103,24 +102,24 @@ _LAST = frozenset(
 
 
 def prose(wikitext: str) -> str:
-    """Paragraphs, headings and items of lists, each on a line of its own; blank lines between."""
+    """Paragraphs, headings and list items, each on its own line, separated by blank lines."""
     parsed = mwparserfromhell.parse(_INVISIBLE.sub("", wikitext), skip_style_tags=True)
-    written, left_out = [], 0
+    written, skipped = [], 0  # level of the section that is skipped
     for node in parsed.nodes:
         if isinstance(node, nodes.Heading):
-            if left_out and node.level > left_out:
+            if skipped and node.level > skipped:
                 continue
             title = _written(node.title).strip()
-            left_out = node.level if _QUOTES.sub("", title).lower() in LAST_SECTIONS else 0
-            if not left_out:
+            skipped = node.level if _QUOTES.sub("", title).lower() in LAST_SECTIONS else 0
+            if not skipped:
                 written.append(f"\n\n{'=' * node.level}{title}\n\n")
-        elif not left_out:
+        elif not skipped:
             written.append(_node(node))
     return close_holes(_paragraphs(_QUOTES.sub("", "".join(written))))
 
 
 def is_disambiguation(title: str, wikitext: str) -> bool:
-    """Whether a page only says which articles a title could mean."""
+    """Whether a page only lists the articles that a title can mean."""
     return title.endswith("(disambiguation)") or bool(_DISAMBIGUATION.search(wikitext))
 
 
@@ -164,7 +163,7 @@ def _tag(tag: nodes.Tag) -> str:
     name = str(tag.tag).strip().lower()
     if name in ("table", "gallery", "ref"):
         return ""
-    # the mark of a list's item has nothing in it
+    # The tag of a list item has no contents.
     written = _written(tag.contents) if tag.contents is not None else ""
     if name == "sup" and _POWER.fullmatch(written):
         return written.translate(_RAISED)
@@ -191,7 +190,7 @@ def _template(template: nodes.Template) -> str:
 
 
 def _converted(values: list[str]) -> str:
-    """The measure that was given, not what it is converted to: 5 km; 5 to 10 km; 6 ft 2 in."""
+    """The given measure, not the converted one: 5 km; 5 to 10 km; 6 ft 2 in."""
     words = [values[0]]
     index = 1
     while index + 1 < len(values) and values[index] in _JOINING:
@@ -248,7 +247,7 @@ TEMPLATES: dict[str, Callable[[list[str]], str]] = {
     "hms": lambda values: f"HMS {values[0]}",
     "uss": lambda values: f"USS {values[0]}",
 }
-"""How templates with arguments are written that do not show one of them as it is."""
+"""Templates that do not simply show one of their arguments."""
 
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
@@ -256,7 +255,8 @@ _HEADING = re.compile(r"(=+)(.*)")
 
 
 def _paragraphs(text: str) -> str:
-    """One line each, as a single newline is a space; headings with nothing below are left out."""
+    """One paragraph per line, since a single newline is a space; drops headings of empty
+    sections."""
     kept: list[str] = []
     headings: list[tuple[int, str]] = []
     for line in (" ".join(part.split()) for part in _BLANK_LINE.split(text)):

@@ -1,4 +1,4 @@
-"""Dumps are read once, whoever asks: processes of a machine, MPI ranks, parts of an array."""
+"""Dumps are read once: by processes on one machine, MPI ranks, or parts of an array."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sources(*paths: Path) -> list[Source]:
     return [sniff(path, "wikipedia", path.name) for path in paths]
 
 
-def test_documents_in_are_documents_out_and_reasons(tmp_path: Path) -> None:
+def test_every_page_is_a_document_or_counted_as_dropped(tmp_path: Path) -> None:
     (tmp_path / "small.xml").write_bytes(small_dump())
     [made] = extract(sources(tmp_path / "small.xml"), tmp_path / "documents", local_team(1))
     assert made.format == EXTRACTED and made.name == "small.xml"
@@ -47,7 +47,7 @@ def test_a_file_is_extracted_once_and_again_when_it_changes(tmp_path: Path) -> N
 
 
 def test_a_file_is_the_same_through_another_folder(tmp_path: Path) -> None:
-    """Read once; its documents' ids have the names by which it was given."""
+    """It is read once; the documents' ids use the name that the user gave."""
     path = tmp_path / "deep" / "small.xml"
     path.parent.mkdir()
     path.write_bytes(small_dump())
@@ -61,7 +61,7 @@ def test_a_file_is_the_same_through_another_folder(tmp_path: Path) -> None:
     assert ids == ["deep/small.xml@0", "small.xml@0"]
 
 
-def test_every_record_comes_back_as_its_reader_stated_it(
+def test_every_record_is_read_back_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "small.xml"
@@ -82,7 +82,7 @@ def test_every_record_comes_back_as_its_reader_stated_it(
     assert again.path != made.path
 
 
-def test_what_is_quick_to_read_is_left_where_it_is(tmp_path: Path) -> None:
+def test_fast_formats_are_not_extracted(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "one"}\n')
     given = sources(tmp_path / "in.jsonl")
     assert extract(given, tmp_path / "documents", local_team(1)) == given
@@ -90,7 +90,7 @@ def test_what_is_quick_to_read_is_left_where_it_is(tmp_path: Path) -> None:
 
 
 def test_same_shards_from_processes_ranks_and_parts(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """And from the Parquet file itself, but for its name in the ids of documents."""
+    """The Parquet file itself also gives them, apart from its name in document ids."""
     folder = tmp_path / "dump"
     folder.mkdir()
     for number in range(3):
@@ -117,7 +117,7 @@ def test_same_shards_from_processes_ranks_and_parts(tiny_tokenizer: Path, tmp_pa
     }  # fmt: skip
 
 
-def test_a_damaged_dump_is_one_line_and_leaves_no_file(
+def test_a_damaged_dump_is_a_one_line_error_and_leaves_no_file(
     tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "small.xml"

@@ -1,4 +1,4 @@
-"""Pages to main text: what an article says, and nothing that stands around it."""
+"""The main text of pages, without what surrounds it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def blocks(markup: str) -> list[str]:
     return read_page(markup).text.split("\n\n")
 
 
-def test_an_article_without_what_stands_around_it() -> None:
+def test_an_article_loses_its_surroundings() -> None:
     found = read_page(page("A bridge closes"))
     assert found.text.split("\n\n") == ["A bridge closes", *SENTENCES]
     assert (found.title, found.language, found.dropped) == ("A bridge closes - The Paper", "en", "")
@@ -37,14 +37,14 @@ def test_lists_and_headings_stay_where_they_are_text() -> None:
     ]
 
 
-def test_what_a_page_says_three_times_is_text_only_as_a_sentence() -> None:
+def test_repeated_blocks_are_dropped_unless_they_are_prose() -> None:
     refrain = "The ferry is late again, sing the people who are waiting for it."
     more = f"<p>Photo: A. Person</p><p>{refrain}</p>" * 3
     found = blocks(page("Ferries", more=more))
     assert found.count(refrain) == 3 and "Photo: A. Person" not in found
 
 
-def test_what_stands_above_the_headline_is_left_out_unless_it_is_the_text() -> None:
+def test_blocks_above_the_headline_are_dropped_unless_they_are_the_text() -> None:
     box = "<p>Get the most out of this paper, with access to all that it has to offer to you.</p>"
     body = page("A bridge closes")
     assert blocks(body.replace("<nav>", f"{box}<h3>And more</h3><nav>")) == [
@@ -74,7 +74,7 @@ def test_what_stands_above_the_headline_is_left_out_unless_it_is_the_text() -> N
         ("<" * 1000, "no main text"),
     ],
 )  # fmt: skip
-def test_what_is_no_document(markup: str, reason: str) -> None:
+def test_pages_that_are_not_documents(markup: str, reason: str) -> None:
     found = read_page(markup)
     assert (found.dropped, found.text) == (reason, "")
 
@@ -90,8 +90,8 @@ def test_entities_scripts_and_other_alphabets() -> None:
     assert blocks(markup) == [chinese, f"Café <b> & more{'.' * 40}"]
 
 
-def test_pages_made_to_hurt_come_to_an_end() -> None:
-    """Nor does nesting that a stack cannot hold kill the process; a second in all."""
+def test_hostile_pages_terminate() -> None:
+    """Nesting deeper than the stack does not crash the process."""
     for markup in (
         "<div>" * 200_000, "<b>" * 20_000, "<table><tr><td>" * 20_000, "<a><p>" * 5_000,
         "<p " + "a=b " * 100_000, "&amp;" * 200_000, "<p>" + "word " * 400_000,

@@ -1,4 +1,4 @@
-"""Dumps of MediaWiki: every page comes out, as an article or with the reason why it is none."""
+"""MediaWiki dumps: every page is an article or is dropped with a reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def articles(path: Path, content: bytes) -> list[Extract]:
 
 
 @pytest.mark.parametrize("pack", [bytes, bz2.compress, gzip.compress])
-def test_each_page_comes_out(tmp_path: Path, pack: type[bytes]) -> None:
+def test_every_page_is_yielded(tmp_path: Path, pack: type[bytes]) -> None:
     found = articles(tmp_path / "dump.xml", pack(small_dump()))
     assert [(article.title, article.dropped) for article in found] == [
         ("Arve", ""),
@@ -39,8 +39,8 @@ def test_each_page_comes_out(tmp_path: Path, pack: type[bytes]) -> None:
     assert found[1].url == "https://en.wikipedia.org/wiki/Arve_river"
 
 
-def test_streams_of_bzip2_one_after_the_other(tmp_path: Path) -> None:
-    """As the multistream dumps of Wikipedia are."""
+def test_concatenated_bzip2_streams(tmp_path: Path) -> None:
+    """Like Wikipedia's multistream dumps."""
     content = dump([page(number, f"T{number}", "Some text.") for number in range(300)])
     cuts = [content[start : start + 5000] for start in range(0, len(content), 5000)]
     found = articles(tmp_path / "dump.bz2", b"".join(map(bz2.compress, cuts)))

@@ -1,4 +1,4 @@
-"""Archives beside Python's tarfile, and what that does not take: NULs between, damage."""
+"""Archives, compared with Python's tarfile, and cases it cannot read: NULs between, damage."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def tar(content: Content, kind: int = tarfile.GNU_FORMAT) -> bytes:
 
 
 def published(subsets: Iterable[Content]) -> bytes:
-    """As openwebtext.tar.xz: tars in xz, in a tar in xz."""
+    """Like openwebtext.tar.xz: .tar.xz files in a .tar.xz."""
     return lzma.compress(
         tar(
             {
@@ -120,14 +120,14 @@ def test_lz4_around_and_inside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("nuls", [0, 512, 5120, 1, 511, 10_000])
-def test_joined_archives_with_nuls_between(tmp_path: Path, nuls: int) -> None:
+def test_concatenated_archives_with_nuls_between(tmp_path: Path, nuls: int) -> None:
     names = [*PAGES]
     one, two = ({name: PAGES[name] for name in names[start::2]} for start in range(2))
     path = write(tmp_path, tar(one) + bytes(nuls) + tar(two) + bytes(nuls))
     assert texts(path) == {name: text.decode().strip() for name, text in (one | two).items()}
 
 
-def test_names_and_links_lead_nowhere(tmp_path: Path) -> None:
+def test_names_and_links_are_harmless(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in ("../../out.txt", "/etc/out.txt"):
@@ -177,13 +177,13 @@ WHOLE = tar(PAGES)
 
 
 @pytest.mark.parametrize("size", [600, 1000, 512 * 77, 512 * 78 + 3, len(WHOLE) - 10_240])
-def test_a_clipped_archive_is_one_line(tmp_path: Path, size: int) -> None:
+def test_a_truncated_archive_is_one_line(tmp_path: Path, size: int) -> None:
     path = write(tmp_path, WHOLE[:size])
     with pytest.raises(DataError, match=rf"{path}(: \S+)? is truncated; fetch it again"):
         records(path)
 
 
-def test_damage_is_named_with_its_place(tmp_path: Path) -> None:
+def test_damage_is_reported_with_its_position(tmp_path: Path) -> None:
     content = bytearray(WHOLE)
     content[1024 * 3 : 1024 * 3 + 5] = b"wrong"
     path = write(tmp_path, bytes(content))
@@ -200,7 +200,7 @@ def test_a_damaged_archive_inside_is_named(tmp_path: Path, damage: str) -> None:
         records(path)
 
 
-def test_archives_in_archives_without_end(tmp_path: Path) -> None:
+def test_archives_nested_too_deeply(tmp_path: Path) -> None:
     content = tar(PAGES)
     for _ in range(4):
         content = tar({"in.tar": content})
@@ -209,7 +209,7 @@ def test_archives_in_archives_without_end(tmp_path: Path) -> None:
         records(path)
 
 
-def test_extracted_once_with_what_each_document_was_called(tmp_path: Path) -> None:
+def test_extraction_keeps_the_names_of_members(tmp_path: Path) -> None:
     path = write(tmp_path, published([PAGES]))
     given = [sniff(path, "openwebtext", path.name)]
     [made] = extract(given, tmp_path / "documents", local_team(1))

@@ -1,4 +1,4 @@
-"""Records of WARC files: as fastwarc reads them where they are whole, and stated where not."""
+"""Records of WARC files: complete ones as fastwarc reads them, damaged ones reported."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_same_records_as_fastwarc_of_real_crawls(real_data: Path) -> None:
 
 
 @pytest.mark.parametrize("sip", [2, 1 << 18])
-def test_damage_costs_the_record_it_is_in(
+def test_damage_loses_only_its_record(
     tmp_path: Path, sip: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warc, "_SIP_BYTES", sip)
@@ -74,7 +74,7 @@ def test_damage_costs_the_record_it_is_in(
     for cut in (ends[5] + 1, ends[5] + 11, ends[5] + 300, ends[6] - 40):
         found = read(tmp_path / "cut.warc.gz", whole[:cut])
         assert len(found) == 6 and len(torn(found)) == 1, cut
-    found = read(tmp_path / "cut.warc.gz", whole[:-1])  # in the checksum, behind the record
+    found = read(tmp_path / "cut.warc.gz", whole[:-1])  # in the checksum, after the record
     assert len(found) == 7 and torn(found) == [(7, "damaged data")]
     assert torn(read(tmp_path / "padded.warc.gz", whole + bytes(600_000))) == []
     strange = whole[: ends[2]] + b"hello" * 50 + whole[ends[2] :]
@@ -92,16 +92,14 @@ def test_wrong_lengths(tmp_path: Path, pack: object, monkeypatch: pytest.MonkeyP
     for number, item in enumerate(wrong):
         found = read(tmp_path / "x.warc", pack([RECORDS[0], item, *RECORDS[1:4]]))
         if number == 2 and pack is not members:
-            # What is behind it seems to be its block, and more than is kept.
+            # The rest of the file looks like its block, and exceeds the limit.
             assert len(found) == 2 and torn(found) == [(2, "record cut off")]
             continue
         assert [item.number for item in found] == [1, 2, 3, 4, 5], number
         assert [number for number, _ in torn(found)] == [2], number
 
 
-def test_of_a_long_record_the_beginning_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_record_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warc, "MAX_BLOCK_BYTES", 1 << 20)
     long = record("response", bytes(40 << 20))
     path = tmp_path / "long.warc.gz"
@@ -115,7 +113,7 @@ def test_of_a_long_record_the_beginning_is_kept(
     assert peak < 16 << 20
 
 
-def test_bodies_are_decoded_as_far_as_they_are_encoded() -> None:
+def test_bodies_are_decoded_only_if_they_are_encoded() -> None:
     body = b"<p>Some text.</p>" * 100
     stream = io.BytesIO()
     with BrotliWriter(stream) as writer:

@@ -1,4 +1,4 @@
-"""WARC and WET files to documents: every record stated, nothing that a site repeats, any order."""
+"""WARC and WET files to documents: every record accounted for, no boilerplate, any order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read(path: Path, *records: bytes) -> list[Extract | BadRecord]:
     return [*read_web(source(path, records))]
 
 
-def test_every_document_is_stated_with_what_is_known_of_it(tmp_path: Path) -> None:
+def test_every_document_has_its_metadata(tmp_path: Path) -> None:
     found = read(
         tmp_path / "x.warc.gz",
         record("warcinfo", b"software: x\r\n"),
@@ -87,11 +87,11 @@ def test_every_document_is_stated_with_what_is_known_of_it(tmp_path: Path) -> No
     ("encoding", "content_type", "head"),
     [
         ("utf-8", "text/html", ""),
-        ("utf-8", "text/html; charset=iso-8859-1", ""),  # a lie
+        ("utf-8", "text/html; charset=iso-8859-1", ""),  # wrong
         ("utf-16", "text/html", ""),
         ("windows-1251", "text/html; charset=windows-1251", ""),
         ("windows-1251", "text/html", '<meta charset="windows-1251">'),
-        ("windows-1251", "text/html; charset=utf-8", '<meta charset="windows-1251">'),  # a lie
+        ("windows-1251", "text/html; charset=utf-8", '<meta charset="windows-1251">'),  # wrong
         ("koi8-r", "text/html", ""),
         ("windows-1251", "text/html; charset=no-such", '<meta charset="cp1251">'),
     ],
@@ -104,7 +104,7 @@ def test_encodings(tmp_path: Path, encoding: str, content_type: str, head: str) 
     assert found.text.split("\n\n")[0] == text and found.language == "ru"
 
 
-def test_what_a_site_repeats_is_removed(tmp_path: Path) -> None:
+def test_lines_that_a_site_repeats_are_removed(tmp_path: Path) -> None:
     more = f"<p>{REPEATED}</p>"
     mine = articles(PAGES_WITH_LINE, more=more)
     found = read(tmp_path / "x", *mine, *articles(PAGES_WITH_LINE - 1, "b.org", more))
@@ -113,18 +113,18 @@ def test_what_a_site_repeats_is_removed(tmp_path: Path) -> None:
     assert all("says page" in item.text for item in found if isinstance(item, Extract))
 
 
-def test_an_article_fetched_many_times_is_not_what_its_site_repeats(tmp_path: Path) -> None:
+def test_an_article_fetched_many_times_counts_once(tmp_path: Path) -> None:
     found = read(tmp_path / "x", *articles(1, more=f"<p>{REPEATED}</p>") * 9)
     assert all(isinstance(item, Extract) and REPEATED in item.text for item in found)
 
 
-def test_a_page_of_nothing_but_what_its_site_repeats(tmp_path: Path) -> None:
+def test_a_page_of_boilerplate_alone_is_dropped(tmp_path: Path) -> None:
     same = [response(page(f"Title {n}"), f"https://a.org/{n}") for n in range(PAGES_WITH_LINE)]
     found = read(tmp_path / "x", *same)
     assert {getattr(item, "dropped", "") for item in found} == {"nothing but what its site repeats"}
 
 
-def test_the_order_of_records_decides_nothing(tmp_path: Path) -> None:
+def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
     records = [*articles(12), *articles(7, "b.org", f"<p>{REPEATED}</p>")]
     found = []
     for name, order in (("x", records), ("y", random.Random(1).sample(records, len(records)))):
@@ -146,7 +146,7 @@ def test_wet_files(tmp_path: Path) -> None:
     ]
 
 
-def test_pages_put_aside_in_a_file_are_the_same(
+def test_pages_stored_in_a_file_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = read(tmp_path / "x", *articles(30))
@@ -154,8 +154,8 @@ def test_pages_put_aside_in_a_file_are_the_same(
     assert read(tmp_path / "x", *articles(30)) == expected
 
 
-def test_every_real_file_comes_out_whole(real_data: Path) -> None:
-    """Documents and reasons of the files' 17, 24, 1, 29, 3 x 16 and 20 responses and texts."""
+def test_every_record_of_real_files(real_data: Path) -> None:
+    """The files have 17, 24, 1, 29, 3 x 16 and 20 responses and texts."""
     counts = {}
     for path in [*real_data.glob("cc-news/warc/*"), *real_data.glob("formats/w[ae]*/*")]:
         given = sniff(path, "cc-news", path.name)
@@ -165,7 +165,7 @@ def test_every_real_file_comes_out_whole(real_data: Path) -> None:
         assert all(item.text and item.domain and item.language for item in kept)
         counts[path.name] = (len(found), len(kept))
     assert counts.pop("clipped.warc.gz") == (1, 0)
-    assert counts.pop("clueweb-quirk.warc.gz") == (29, 0)  # pages of sold out bags
+    assert counts.pop("clueweb-quirk.warc.gz") == (29, 0)  # pages of sold-out bags
     assert {name: count for name, (count, _) in counts.items()} == {
         "sample-0000.warc.gz": 24, "sample-0001.warc.gz": 17, "warcfile.warc": 16,
         "warcfile.warc.gz": 16, "warcfile.warc.lz4": 16, "cc_docs.warc.wet.gz": 20,
@@ -174,7 +174,7 @@ def test_every_real_file_comes_out_whole(real_data: Path) -> None:
     assert counts["sample-0000.warc.gz"][1] == 22 and counts["sample-0001.warc.gz"][1] == 15
 
 
-def test_the_same_documents_from_any_workers_and_after_a_restart(tmp_path: Path) -> None:
+def test_documents_do_not_depend_on_workers_or_restarts(tmp_path: Path) -> None:
     given = [
         source(tmp_path / f"{n}.warc.gz", articles(20, f"s{n}.org", f"<p>{REPEATED}</p>"))
         for n in range(3)
@@ -204,7 +204,7 @@ def test_a_file_without_a_document_says_why(tmp_path: Path) -> None:
 
 
 def test_news_from_a_crawl_to_shards(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """What is left out is counted, what is damaged apart from it."""
+    """Dropped and damaged records are counted separately."""
     torn = record("response", b"x", length=900)
     source(tmp_path / "x.warc.gz", [*articles(30), torn, response("x", status=500)])
     command = (

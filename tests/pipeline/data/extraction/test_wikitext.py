@@ -1,4 +1,4 @@
-"""Wikitext becomes what a reader reads."""
+"""Wikitext becomes prose."""
 
 from __future__ import annotations
 
