@@ -1,1 +1,1 @@
-"""Small compiled tools that the other rooms share: bits, addresses, a keyed permutation."""
+"""Small compiled functions that other packages share: bits, addresses, a keyed permutation."""

@@ -1,7 +1,7 @@
-"""Memory by its address, inside numba kernels: load an item, wrap an array, prefetch a cache line.
+"""Memory access by address in numba kernels: load and store, array pointers, prefetch.
 
-These use the Arrow buffers of thousands of record batches in place. The caller checks the address
-and keeps the owner of the memory alive.
+Kernels use them to read the Arrow buffers of thousands of record batches in place. The caller
+checks the address and keeps the memory's owner alive.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _part() -> Any:
 
 
 load_int8: Callable[[int], int] = _load(types.int8)
-"""The item at an address, aligned or not; the five below do the same for their types."""
+"""Load the item at an address, aligned or not; so do the five below, for their types."""
 load_uint8: Callable[[int], int] = _load(types.uint8)
 load_uint16: Callable[[int], int] = _load(types.uint16)
 load_int32: Callable[[int], int] = _load(types.int32)
@@ -106,7 +106,7 @@ store_uint64: Callable[[int, Any], None] = _store(types.uint64)
 """Store an item at an address, aligned or not."""
 
 uint16_pointer: Callable[[int], Any] = _pointer(types.uint16)
-"""An address as the pointer that `numba.carray` takes; the one below as well."""
+"""Convert an address to a pointer for `numba.carray`; so does the one below."""
 uint32_pointer: Callable[[int], Any] = _pointer(types.uint32)
 
 fetch: Callable[[int], None] = _prefetch()
@@ -115,13 +115,13 @@ fetch: Callable[[int], None] = _prefetch()
 part: Callable[[Any, Any, Any], Any] = _part()
 """Items [start, stop) of a contiguous array of any shape, without a reference to its owner.
 
-A slice holds one, counted by locked instructions: dozens for each row of a kernel.
+A slice would hold a reference, counted by locked instructions, dozens per row of a kernel.
 """
 
 
 @numba.njit(cache=True, nogil=True)
 def load_word(address: int, size: int) -> np.uint64:
-    """The next 8 bytes, or fewer if only `size` remain, as a little-endian word."""
+    """The next 8 bytes, or `size` bytes if fewer remain, as a little-endian word."""
     word: np.uint64 = np.uint64(0)
     if size >= 8:
         word = load_uint64(address)

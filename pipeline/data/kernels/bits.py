@@ -1,4 +1,4 @@
-"""Words of 64 bits in compiled code: counting bits, bytes eight at a time, a hash to draw from.
+"""64-bit words in compiled code: bit counts, eight bytes at a time, a mixing hash, bit ranges.
 
 A bitmap is an array of words; position i is bit i mod 64 of word i / 64.
 """
@@ -16,13 +16,13 @@ from numba.extending import intrinsic
 
 Bytes = npt.NDArray[np.uint8]
 
-U = np.uint64  # an unsigned index skips numba's test for negative ones: twice the speed
+U = np.uint64  # an unsigned index skips numba's wraparound test, which doubles the speed
 EVERY_ONE = U(0x0101010101010101)
 EVERY_HIGH_BIT = U(0x8080808080808080)
 EVERY_BIT = U(0xFFFFFFFFFFFFFFFF)
 LOW_BITS = U(0x5555555555555555)
 """The lower bit of each of 32 pairs."""
-GOLDEN = U(0x9E3779B97F4A7C15)  # odd, near 2^64 / golden ratio: the step of a counter to mix
+GOLDEN = U(0x9E3779B97F4A7C15)  # odd, near 2^64 / golden ratio: counter step before `mix`
 
 
 def _popcount(typing_context: Any, word: Any) -> Any:
@@ -65,7 +65,8 @@ def word_at(array: Bytes, at: int) -> np.uint64:
 
 @numba.njit(cache=True, nogil=True)
 def equal_bytes(word: np.uint64, pattern: np.uint64) -> np.uint64:
-    """High bit of each byte that is equal in both; above an equal byte, also if it differs by 1."""
+    """High bit of each byte that is equal in both. A byte that differs by 1 may also be flagged,
+    but only above an equal byte."""
     differ = word ^ pattern
     equal: np.uint64 = (differ - EVERY_ONE) & ~differ & EVERY_HIGH_BIT
     return equal
@@ -73,7 +74,7 @@ def equal_bytes(word: np.uint64, pattern: np.uint64) -> np.uint64:
 
 @numba.njit(cache=True, nogil=True)
 def between(index, start, stop):  # type: ignore[no-untyped-def]
-    """The bits of word `index` in [start, stop), a range that meets the word; all integers."""
+    """The bits of word `index` that are in [start, stop), which must overlap the word; integers."""
     low = max(0, start - (index << 6))
     high = min(64, stop - (index << 6))
     return (EVERY_BIT << U(low)) & (EVERY_BIT >> U(64 - high))
@@ -81,7 +82,7 @@ def between(index, start, stop):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _window(start, stop):  # type: ignore[no-untyped-def]
-    """The bits of [start, stop), 64 at most, in the word of `start` and in the next; integers."""
+    """The bits of [start, stop), at most 64, in the word of `start` and in the next; integers."""
     shift = U(start & 63)
     bits = EVERY_BIT >> U(64 - (stop - start))
     return bits << shift, (bits >> U(1)) >> (U(63) - shift)
@@ -90,7 +91,7 @@ def _window(start, stop):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def any_in(bitmap, start, stop):  # type: ignore[no-untyped-def]
     """Whether a bit of [start, stop) is set; bitmap: uint64 [words], one more than needed."""
-    if stop - start <= 64:  # nearly always: without a loop, whose end no processor foresees
+    if stop - start <= 64:  # nearly always; avoids a loop, whose end is mispredicted
         low, high = _window(start, stop)
         index = U(start >> 6)
         return (bitmap[index] & low) | (bitmap[index + U(1)] & high) != 0
@@ -127,7 +128,7 @@ def set_range(chosen, start, stop):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def add_range(chosen, start, stop, most):  # type: ignore[no-untyped-def]
-    """Set the first `most` clear bits of [start, stop); returns their number; chosen: as above."""
+    """Set the first `most` clear bits of [start, stop); returns how many were set."""
     if stop - start <= 64:
         low, high = _window(start, stop)
         index = U(start >> 6)

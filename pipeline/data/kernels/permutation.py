@@ -1,4 +1,4 @@
-"""A keyed bijection of [0, count): a shuffle that computes each entry alone, in about 30 ns.
+"""A keyed bijection of [0, count): a shuffle that computes any entry by itself, in about 30 ns.
 
 A Feistel network (Luby and Rackoff 1988) on the cells of a nearly square rectangle, with cycle
 walking over the few cells beyond `count` (Black and Rogaway 2002). Not for cryptography.
@@ -16,7 +16,7 @@ IntArray = npt.NDArray[np.int64]
 
 MAX_COUNT = 1 << 62
 ROUNDS = 8
-"""Half-rounds: with 8 the images of one and of two indices pass a chi-square test at any count."""
+"""Half-rounds; with 8, images of one and of two indices pass a chi-square test at any count."""
 
 _MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
@@ -37,7 +37,7 @@ def round_keys(
 
 @numba.njit(cache=True, nogil=True)
 def sides(count: int) -> tuple[int, int]:
-    """The smallest rectangle, nearly square, that holds `count` cells."""
+    """Sides of the smallest nearly square rectangle with at least `count` cells."""
     tall = np.int64(np.sqrt(np.float64(count)))
     while tall * tall < count:
         tall += 1
@@ -60,7 +60,7 @@ def image(index: int, count: int, tall: int, wide: int, keys: npt.NDArray[np.uin
     """The image of `index` under a keyed bijection of [0, count); keys: [ROUNDS].
 
     A Feistel network on the cells of a `tall` x `wide` rectangle: each half is shifted by a hash of
-    the other. Fewer than `tall` cells lie beyond `count`; a walk that meets one continues.
+    the other. Fewer than `tall` cells are beyond `count`; the walk continues from such a cell.
     """
     while True:
         row = index // wide
@@ -77,7 +77,7 @@ def image(index: int, count: int, tall: int, wide: int, keys: npt.NDArray[np.uin
 
 @numba.njit(cache=True, nogil=True)
 def bijection(indices: IntArray, count: int, seed: int, number: int = 1) -> IntArray:
-    """The images [n] of `indices` [n] in [0, count), count <= 2^62; the rest is the key."""
+    """The images [n] of `indices` [n] in [0, count), count <= 2^62; key: seed and number."""
     images = np.empty_like(indices)
     keys = np.empty(ROUNDS, np.uint64)
     round_keys(keys, seed, 0, 0, number, 0)

@@ -1,1 +1,1 @@
-"""Records of raw text come in, batches of clean documents go out."""
+"""Records of raw text -> batches of clean documents."""

@@ -1,22 +1,23 @@
-"""Document texts to one buffer of clean UTF-8: the spaces, lines and characters a model should see.
+"""Document texts to one buffer of clean UTF-8.
 
-What comes out has single spaces between words, a single newline between paragraphs, nothing before
-or after them, no control or invisible formatting characters, and is in Unicode form NFC:
+The result is in Unicode form NFC, with single spaces between words, a single newline between
+paragraphs, no leading or trailing white space, and no control or invisible formatting characters:
 
-* CR LF, CR, VT, FF, NEL, U+2028 and U+2029 end a line as LF does; runs of newlines become one.
-* Tab, no-break space and every other Unicode space is a space; runs become one, at either end of a
-  line none.
+* CR LF, CR, VT, FF, NEL, U+2028 and U+2029 end a line like LF; runs of newlines become one.
+* Tab, no-break space and every other Unicode space become a space; runs become one, and spaces at
+  either end of a line are removed.
 * Removed: other C0 and C1 controls, DEL, soft hyphen, zero-width space, word joiner, U+FEFF and
-  the marks that turn writing direction. ZWJ and ZWNJ are spelling in many scripts and stay.
-* Hard-wrapped lines are joined. A document is hard-wrapped when it has blank lines and, of its
-  lines with another right below (at least 5), 70 % have 40 to 100 bytes: then a line of 40 or more
-  bytes is joined to the line right below it; shorter ones, headings and most verse, are not.
-  A document without blank lines is hard-wrapped when all its lines (20 or more) have at most
-  100 bytes, 70 % have 40 to 100, and 70 % of these are full: the next line's first word would have
-  made them longer than the width, which 90 % of them keep to. Then the full lines are joined.
-  A joining space is left out behind a hyphen that has no space before it.
+  the directional marks. ZWJ and ZWNJ are spelling in many scripts and stay.
+* Hard-wrapped lines are joined. A document with blank lines is hard-wrapped if at least 5 of its
+  lines have another line right below, and 70 % of these have 40 to 100 bytes. Then a line of 40 or
+  more bytes is joined to the line right below it; shorter lines, such as headings and most verse,
+  are not.
+  A document without blank lines is hard-wrapped if all its lines (20 or more) have at most 100
+  bytes, 70 % have 40 to 100, and 70 % of these are full: with the next line's first word they would
+  exceed the width, which is the length that 90 % of them do not exceed. Then full lines are joined.
+  The joining space is omitted after a hyphen that has no space before it.
 
-Cleaning what is clean changes nothing. No NUL byte survives, so NUL ends each document.
+Cleaning is idempotent. It removes every NUL byte, so a NUL can end each document.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ from pipeline.data.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, equa
 Offsets = npt.NDArray[np.int64]
 
 CLEANING_VERSION = 1
-"""Part of every shard's fingerprint: goes up when the same text comes out differently."""
+"""Part of every shard's fingerprint: increase it when the same text is cleaned differently."""
 
 TAB, LF, VT, CR, SPACE, HYPHEN = 9, 10, 11, 13, 32, 45
 
-# What a byte of the input begins; a SPECIAL one may begin a space or a removed character.
-# UNSURE is plain, but NFC must be asked about the document.
+# The kind of character that a byte starts. SPECIAL may start a space or a removed character.
+# UNSURE is plain, but the document needs a check for NFC.
 PLAIN, WHITE, NEWLINE, REMOVED, SPECIAL, UNSURE = 0, 1, 2, 3, 4, 5
-# White space seen since the last byte written.
+# White space since the last byte written.
 NONE, ONE_SPACE, ONE_NEWLINE, BLANK_LINE, NOTHING_YET = 0, 1, 2, 3, 4
 
 SHORTEST_WRAPPED, LONGEST_WRAPPED = 40, 100  # bytes in a hard-wrapped line
 MIN_WRAPPED_LINES = 5  # in a document with blank lines
-MIN_WRAPPED_LINES_UNMARKED = 20  # in a document without, where a list could look the same
+MIN_WRAPPED_LINES_UNMARKED = 20  # in a document without blank lines, where a list looks similar
 
 EVERY_SPACE = U(0x2020202020202020)
 EVERY_VT = U(0x0B0B0B0B0B0B0B0B)
-WORD = 8  # bytes of simple text looked at and copied at once
+WORD = 8  # bytes of simple text tested and copied at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,9 @@ class CleanText:
 
 
 def clean(texts: list[str]) -> CleanText:
-    """Clean documents; one that was nothing but white space has zero length. Never fails.
+    """Clean documents; one of white space alone gets length zero. Never fails.
 
-    A lone surrogate, which UTF-8 cannot hold, becomes "?".
+    A lone surrogate, which UTF-8 cannot encode, becomes "?".
     """
     cleaned, unsure = _clean_all([text.encode(errors="replace") for text in texts])
     buffer, offsets = cleaned.buffer, cleaned.offsets
@@ -96,7 +97,7 @@ def _settled(document: bytes) -> bytes:
 
 
 def _replace(cleaned: CleanText, changed: dict[int, bytes]) -> CleanText:
-    """The same documents but for those in `changed`, by index."""
+    """Replace the documents in `changed`, by index."""
     start, stop = cleaned.offsets[:-1].tolist(), (cleaned.offsets[1:] - 1).tolist()
     documents = [
         changed[i] if i in changed else cleaned.buffer[start[i] : stop[i]].tobytes()
@@ -108,7 +109,7 @@ def _replace(cleaned: CleanText, changed: dict[int, bytes]) -> CleanText:
 
 
 def _clean_all(encoded: list[bytes]) -> tuple[CleanText, npt.NDArray[np.bool_]]:
-    """Run the kernel on UTF-8; also says of which documents NFC is not certain."""
+    """Run the kernel on UTF-8; also returns which documents need a check for NFC."""
     source_offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=source_offsets[1:])
     source = np.frombuffer(b"".join(encoded), np.uint8)
@@ -120,7 +121,7 @@ def _clean_all(encoded: list[bytes]) -> tuple[CleanText, npt.NDArray[np.bool_]]:
 
 
 def _byte_kinds() -> Bytes:
-    """Kind of each byte that can begin a character; continuation bytes are plain."""
+    """Kind of each byte that can start a character; continuation bytes are plain."""
     kinds = np.full(256, PLAIN, np.uint8)
     kinds[:SPACE] = REMOVED
     kinds[127] = REMOVED
@@ -158,7 +159,7 @@ def _clean_documents(
         )
         if marked:
             end = _resolve_marks(buffer, begin, end, wrapped)
-        # Joining makes lines that no longer look wrapped; asking again makes that certain.
+        # Repeat until the joined text no longer looks wrapped, so that cleaning is idempotent.
         width = _wrapped_width(buffer, begin, end, histogram)
         while width > 0:
             _mark_full_lines(buffer, begin, end, width)
@@ -186,10 +187,10 @@ def _clean_document(
         if pending == NONE and read + WORD <= stop:
             simple = _simple_bytes(source, read)
             if simple > 0:
-                _copy_word(source, read, buffer, write)  # what is too much is overwritten
+                _copy_word(source, read, buffer, write)  # excess bytes are overwritten
                 read += simple
                 write += simple
-                if buffer[U(write - 1)] == SPACE:  # what follows decides whether it stays
+                if buffer[U(write - 1)] == SPACE:  # the next byte decides whether it stays
                     write -= 1
                     pending = ONE_SPACE
                 if simple == WORD:
@@ -248,8 +249,8 @@ def _copy_word(array: Bytes, at: int, to: Bytes, write: int) -> None:
 def _simple_bytes(source: Bytes, at: int) -> int:
     """How many of the next WORD bytes are printable ASCII without two spaces in a row."""
     word = word_at(source, at)
-    # Flags control characters (borrow), 127 (carry), not ASCII. A borrow or carry disturbs only
-    # bytes above one that is flagged, and the lowest flag counts.
+    # Flags control characters (borrow), 127 (carry) and non-ASCII. A borrow or carry only changes
+    # bytes above a flagged one, and only the lowest flag counts.
     odd = ((word - EVERY_SPACE) | (word + EVERY_ONE) | word) & EVERY_HIGH_BIT
     space = equal_bytes(word, EVERY_SPACE)
     odd |= space & (space << U(8))
@@ -297,7 +298,7 @@ def _special(source: Bytes, at: int) -> tuple[int, int]:
 
 @numba.njit(cache=True, nogil=True)
 def _resolve_marks(buffer: Bytes, begin: int, end: int, joins: bool) -> int:
-    """Turn each VT into a newline, or where lines are joined into a space; returns the new end."""
+    """Turn each VT into a newline, or into a space if `joins`; returns the new end."""
     ending = SPACE if joins else LF
     at, write = begin, begin
     while at < end:
@@ -320,7 +321,7 @@ def _resolve_marks(buffer: Bytes, begin: int, end: int, joins: bool) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _wrapped_width(buffer: Bytes, begin: int, end: int, histogram: Offsets) -> int:
-    """The width of a hard-wrapped text without blank lines, 0 if this is none."""
+    """The width of a hard-wrapped text without blank lines; 0 if the text is not hard-wrapped."""
     histogram[:] = 0
     lines, line = 0, begin
     for at in range(begin, end + 1):
@@ -347,7 +348,7 @@ def _wrapped_width(buffer: Bytes, begin: int, end: int, histogram: Offsets) -> i
 
 @numba.njit(cache=True, nogil=True)
 def _mark_full_lines(buffer: Bytes, begin: int, end: int, width: int) -> None:
-    """Put a VT behind each full line."""
+    """Replace the newline after each full line by a VT."""
     line = begin
     for at in range(begin, end):
         if buffer[at] == LF:
@@ -358,7 +359,7 @@ def _mark_full_lines(buffer: Bytes, begin: int, end: int, width: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _is_full(buffer: Bytes, line: int, newline: int, end: int, width: int) -> bool:
-    """Whether a line of some length could not have taken the next line's first word."""
+    """Whether a line is not short, and the next line's first word would exceed the width."""
     stop = newline + 1
     while stop < end and buffer[stop] != SPACE and buffer[stop] != LF:
         stop += 1

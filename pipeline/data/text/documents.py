@@ -1,4 +1,4 @@
-"""Pieces of raw files to batches of cleaned documents; what does not come out is counted."""
+"""Pieces of raw files to batches of cleaned documents; dropped documents are counted."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
 from pipeline.data.text.clean import clean
 
 BATCH_CHARACTERS = 1 << 22
-"""Text handled at a time: large enough for the kernels, small beside a worker's memory."""
-_RECORD_BYTES = 256  # what a record costs beside its text, about
+"""Characters per batch: large enough for the kernels, small relative to a worker's memory."""
+_RECORD_BYTES = 256  # approximate size of a record without its text
 
 
 @dataclass(slots=True)
 class DocumentCounts:
-    """What became of the input; added up over parts."""
+    """Counts of documents, kept and dropped; summed over parts."""
 
     documents: int = 0
     bytes: int = 0
     """Of cleaned text, UTF-8."""
     left_out: int = 0
-    """Bytes of documents that the group stage left out."""
+    """Bytes of documents that the group stage dropped."""
     dropped: dict[str, int] = field(default_factory=dict)
     bad: dict[str, int] = field(default_factory=dict)
     bad_example: str = ""
     cut: dict[str, int] = field(default_factory=dict)
-    """Bytes that are not part of a document's text: licences, notes."""
+    """Bytes cut from documents by reason: licences, notes."""
     packed: dict[str, int] = field(default_factory=dict)
-    """As `packing.count_tokens` says."""
+    """From `packing.count_tokens`."""
 
     def drop(self, reason: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
@@ -54,7 +54,7 @@ class DocumentCounts:
         self.bad_example = self.bad_example or other.bad_example
 
     def take(self, other: DocumentCounts) -> None:
-        """Add what the other has counted, which begins anew."""
+        """Add the other's counts and reset them."""
         self.add(other)
         other.documents = other.bytes = other.left_out = 0
         other.dropped, other.bad, other.cut, other.packed = {}, {}, {}, {}
@@ -62,14 +62,14 @@ class DocumentCounts:
 
 
 def add_counts(mine: dict[str, int], theirs: dict[str, int]) -> None:
-    """Add each of `theirs` to the one of the same name."""
+    """Add each count in `theirs` to the one of the same name in `mine`."""
     for name, count in theirs.items():
         mine[name] = mine.get(name, 0) + count
 
 
 @dataclass(slots=True)
 class DocumentBatch:
-    """Cleaned documents of one part, with what the files say of them."""
+    """Cleaned documents of one part, with their ids, origins and licences."""
 
     ids: list[str]
     origins: list[str]
@@ -79,7 +79,7 @@ class DocumentBatch:
     hashes: npt.NDArray[np.uint64]
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> DocumentBatch:
-        """Some of the documents."""
+        """The chosen documents."""
         if chosen.all():
             return self
         kept, sizes = np.flatnonzero(chosen), np.diff(self.offsets)
@@ -96,7 +96,7 @@ class DocumentBatch:
 def read_batches(
     pieces: tuple[Piece, ...], seed: int, counts: DocumentCounts
 ) -> Iterator[DocumentBatch]:
-    """Non-empty cleaned documents of `pieces` in order; what is dropped is counted in `counts`."""
+    """Yield the non-empty cleaned documents of `pieces` in order; adds the others to `counts`."""
     records: list[Record] = []
     licences: list[str] = []
     size = 0

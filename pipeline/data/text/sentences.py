@@ -1,11 +1,11 @@
-"""Where sentences begin in cleaned text: one pass over the UTF-8 bytes, by rules and word lists.
+"""Sentence boundaries in cleaned text: one pass over the UTF-8 bytes, by rules and word lists.
 
-A newline ends a sentence. Inside a paragraph a boundary needs a terminator, its closing quotes,
+A newline ends a sentence. Inside a paragraph a boundary needs a terminator, any closing quotes,
 brackets and footnote marks, and a space before something that can open a sentence; full-width
-stops and the danda need no space. The space between two sentences belongs to the second, since
-byte-level BPE glues a space to the word that follows. A period is doubted when an abbreviation,
-an initial or an enumerator stands before it ("etc." is on no list: before a capital it nearly
-always ends a sentence). Not handled: the Greek question mark, text without capitals.
+stops and the danda need no space. The space between two sentences belongs to the second, because
+byte-level BPE attaches a space to the word after it. A period is ambiguous after an abbreviation,
+an initial or an enumerator ("etc." is on no list: before a capital it nearly always ends a
+sentence). Not handled: the Greek question mark, text without capitals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pipeline.data.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, equal_bytes, word_at
 
 SENTENCES_VERSION = 1
-"""Part of the fingerprint of prepared data: raise it whenever any boundary can move."""
+"""Part of every shard's fingerprint: increase it when any boundary can move."""
 
 # Abbreviations, without the last period. One written with a capital counts only with a capital
 # in the text ("Gen. Lee", not "the next gen. Then"). Single letters with periods between them
@@ -89,11 +89,11 @@ _WORDS = (
 )
 # fmt: on
 _FNV_BASIS, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, 64 bits
-_LONGEST = 24  # bytes looked at in a word or a footnote mark
+_LONGEST = 24  # bytes examined of a word or a footnote mark
 
 
 def _character_classes() -> Bytes:
-    """Class of each code point below 65,536; case only below 0x2000, where Unicode is settled."""
+    """Class of each code point below 65,536; case only below 0x2000, where Unicode is stable."""
     classes = np.zeros(1 << 16, np.uint8)
     by_category = {"Ll": LOWER, "Lu": UPPER, "Lt": UPPER, "Nd": DIGIT}
     for code_point in range(0x2000):
@@ -104,7 +104,7 @@ def _character_classes() -> Bytes:
 
 
 def _word_table() -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """Sorted FNV-1a hashes of the words above, also capitalised, and the lists each is in."""
+    """Sorted FNV-1a hashes of the words above, also capitalized, and the lists each is in."""
     flags: dict[int, int] = {}
     for kind, words in _WORDS:
         for word in words:
@@ -121,11 +121,11 @@ _CLASSES = _character_classes()
 _STOPS = "\n" + "".join(characters for kind, characters in _PUNCTUATION if kind >= DOT)
 _TRIGGERS = np.isin(np.arange(256), [stop.encode()[0] for stop in _STOPS])
 _HASHES, _FLAGS = _word_table()
-_SEEN = np.isin(np.arange(1 << 14), _HASHES & np.uint64((1 << 14) - 1))  # spares most searches
+_SEEN = np.isin(np.arange(1 << 14), _HASHES & np.uint64((1 << 14) - 1))  # avoids most searches
 
 
 def sentence_starts(buffer: Bytes, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Positions (bytes) in `buffer` where a sentence begins, sorted, without repeats.
+    """Byte positions in `buffer` where sentences start, sorted and unique.
 
     Document i is `buffer[offsets[i] : offsets[i + 1] - 1]`, cleaned text followed by one NUL byte.
     Its first byte is a start, an empty document has none, and no document depends on another.
@@ -173,9 +173,9 @@ def _is_plain(word: np.uint64) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _boundary(buffer: Bytes, at: int, first: int, stop: int) -> tuple[int, int]:
-    """Where to scan on, and where the next sentence begins if one ends at `at` (-1 if none does).
+    """Where to continue the scan, and where the next sentence starts (-1 if none ends at `at`).
 
-    The current sentence began at `first`; the document ends at `stop`.
+    The current sentence starts at `first`; the document ends at `stop`.
     """
     dots, strong, wide, end = 0, False, False, at
     while end < stop:
@@ -236,7 +236,7 @@ def _closers(buffer: Bytes, at: int, stop: int) -> tuple[int, bool]:
 
 @numba.njit(cache=True, nogil=True)
 def _head(buffer: Bytes, at: int, stop: int) -> tuple[int, int]:
-    """First character at or after `at` that is no quote, opening bracket or dash; its class."""
+    """First character at or after `at` that is not a quote, opening bracket or dash; its class."""
     while at < stop:
         kind, length = _class_at(buffer, at, stop)
         quote = kind == CLOSER and buffer[at] == 0xE2  # ”Hej” opens with ” in some languages
@@ -248,10 +248,10 @@ def _head(buffer: Bytes, at: int, stop: int) -> tuple[int, int]:
 
 @numba.njit(cache=True, nogil=True)
 def _doubted(buffer: Bytes, dot: int, first: int, head: int, stop: int, closed: bool) -> bool:
-    """Whether the period at `dot` is that of an abbreviation, initial or enumerator only.
+    """Whether the period at `dot` only belongs to an abbreviation, initial or enumerator.
 
-    `head` is the character that would open the next sentence; `closed` says whether a quote or
-    footnote mark stands after the period.
+    `head` is the character that would open the next sentence; `closed` is whether a quote or
+    footnote mark follows the period.
     """
     word = _word_start(buffer, dot, first)
     flags = _flags(buffer, word, dot)
@@ -298,7 +298,7 @@ def _enumerates(buffer: Bytes, word: int, dot: int, first: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _stands_alone(buffer: Bytes, word: int, first: int) -> bool:
-    """Whether a single letter is a word of its own: not that of "Ann's.", "1980s.", "90 K."."""
+    """Whether a single letter is a whole word, unlike in "Ann's.", "1980s.", "90 K."."""
     if word == first:
         return True
     if buffer[word - 1] == 32:
@@ -328,7 +328,7 @@ def _attributed(buffer: Bytes, head: int, stop: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _shape(buffer: Bytes, start: int, end: int) -> tuple[bool, bool, bool]:
-    """Whether a word is a Roman numeral, single letters like "U.S", and capital inside."""
+    """Whether a word is a Roman numeral, is dotted like "U.S", has a capital inside."""
     roman, dotted, inner = end > start, end >= start + 3, False
     for at in range(start, end):
         byte = buffer[at]
@@ -354,7 +354,7 @@ def _word_start(buffer: Bytes, end: int, first: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _word_end(buffer: Bytes, start: int, stop: int) -> int:
-    """End of the letters that begin at `start`, or of the first few of them."""
+    """End of the letters that start at `start`, or of the first few of them."""
     end = start
     while end < stop and end - start < _LONGEST:
         kind, length = _class_at(buffer, end, stop)
@@ -366,7 +366,7 @@ def _word_end(buffer: Bytes, start: int, stop: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _flags(buffer: Bytes, start: int, end: int) -> int:
-    """The word lists that hold buffer[start:end], as bits; only the first letter's case counts."""
+    """The word lists with buffer[start:end], as bits; only the first letter's case matters."""
     key = np.uint64(_FNV_BASIS)
     for at in range(start, min(end, start + _LONGEST)):
         byte = np.uint64(buffer[at])

@@ -30,7 +30,7 @@ def total(address: int, count: int) -> tuple[int, int]:
     return small.sum(), large.sum()
 
 
-def test_items_are_read_where_they_are() -> None:
+def test_loads_equal_numpys() -> None:
     content = np.random.default_rng(0).integers(0, 256, 64).astype(np.uint8)
     content[3] = 255  # a negative int8
     for start in range(17):
@@ -45,7 +45,7 @@ def test_an_address_becomes_an_array() -> None:
     assert total(content.ctypes.data, 100) == (content.sum(), wide.sum(dtype=np.uint64))
 
 
-def test_a_fetch_of_nothing_is_harmless() -> None:
+def test_a_prefetch_of_unmapped_memory_is_harmless() -> None:
     @numba.njit
     def fetch() -> None:
         addresses.fetch(0)

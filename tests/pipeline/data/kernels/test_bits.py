@@ -1,4 +1,4 @@
-"""Words of 64 bits: every function equals one Python step per bit."""
+"""64-bit words, compared with Python bit by bit."""
 
 from __future__ import annotations
 

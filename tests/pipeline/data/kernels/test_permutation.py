@@ -25,14 +25,14 @@ def test_a_million_indices_have_as_many_images(count: int) -> None:
     assert len(np.unique(images)) == len(indices)
 
 
-def test_an_image_depends_on_nothing_but_the_key() -> None:
+def test_an_image_depends_only_on_the_key() -> None:
     together = bijection(np.arange(1000), 1000, 5, 3)
     alone = [int(bijection(np.array([index]), 1000, 5, 3)[0]) for index in range(1000)]
     assert together.tolist() == alone
 
 
-def test_values_are_fixed_for_ever() -> None:
-    """Another order under the same seed would break every run's resume: raise ORDER_VERSION."""
+def test_values_are_fixed() -> None:
+    """A new order under the same seed breaks every run's resume: increase ORDER_VERSION."""
     assert bijection(np.arange(10), 10, 0).tolist() == [6, 0, 5, 8, 7, 2, 4, 9, 1, 3]
     assert bijection(np.arange(3), 10**10, 123, 4).tolist() == [4268771799, 4457226358, 1203293293]
 
@@ -56,14 +56,14 @@ def test_images_are_uniform(count: int) -> None:
         assert abs(deviation((images[:, 1] - images[:, 0]) % count - 1, count - 1)) < 5
 
 
-def test_small_permutations_all_occur_alike() -> None:
+def test_small_permutations_are_equally_likely() -> None:
     seen = Counter(tuple(bijection(np.arange(4), 4, seed).tolist()) for seed in range(12_000))
     assert len(seen) == 24
     assert min(seen.values()) > 380 and max(seen.values()) < 620  # 500 +- 5.5 deviations
 
 
 def deviation(values: np.ndarray, count: int) -> float:
-    """Chi-square against the uniform law, in standard deviations from its mean."""
+    """Chi-square against the uniform distribution, in standard deviations from its mean."""
     expected = len(values) / count
     statistic = ((np.bincount(values, minlength=count) - expected) ** 2 / expected).sum()
     return float((statistic - (count - 1)) / np.sqrt(2 * (count - 1)))

@@ -1,4 +1,4 @@
-"""Cleaning: a table of small cases, hard-wrapped texts, and a second cleaning changes nothing."""
+"""Cleaning: a table of small cases, hard-wrapped texts, idempotence."""
 
 import json
 import random
@@ -47,7 +47,7 @@ CASES = {
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
 def test_clean(text: str, expected: str) -> None:
     assert clean([text]).texts() == [expected]
-    # Anywhere in a word of the kernel, and behind text that it copies at once.
+    # At any position in a word of the kernel, and after text that it copies at once.
     for size in range(18):
         filler = "x" * size
         got = clean([f"{filler}|{text}|{filler}"]).texts()[0]
@@ -64,7 +64,7 @@ def test_each_document_is_followed_by_one_nul() -> None:
     assert clean([]).offsets.tolist() == [0]
 
 
-def test_a_document_that_nfc_changes_leaves_its_neighbours_alone() -> None:
+def test_nfc_changes_one_document_and_not_its_neighbours() -> None:
     cleaned = clean(["One.", "cafe\u0301", "Α and Ω", ""])
     assert cleaned.buffer.tobytes().decode() == "One.\0caf\u00e9\0Α and Ω\0\0"
     assert cleaned.buffer.flags.writeable
@@ -92,7 +92,7 @@ def test_verse_and_short_lines_in_a_hard_wrapped_text_keep_their_breaks() -> Non
     ("end", "joined"),
     [("well-", "well-known"), ("he said--", "he said--known"), ("this -", "this - known")],
 )
-def test_a_joining_space_is_left_out_behind_a_hyphen(end: str, joined: str) -> None:
+def test_no_joining_space_after_a_hyphen(end: str, joined: str) -> None:
     before = LINE[:50]
     text = "\n".join([LINE] * 5 + [f"{before} {end}", "known"]) + "\n\nEnd."
     assert clean([text]).texts()[0].endswith(f" {before} {joined}\nEnd.")
@@ -132,7 +132,7 @@ def test_text_wrapped_without_blank_lines_is_joined_where_lines_are_full() -> No
     assert lines == [" ".join(paragraph) for paragraph in paragraphs]
 
 
-# White space, removed characters, combining marks, jamo, letters: what the rules are about.
+# Characters that the rules treat specially: white space, removed ones, combining marks, jamo.
 ALPHABET = (
     [" ", "\n", "\r", "\t", "\x85", "\x00", "\u00ad", "\u2028", "\u200b", "\u3000", "-"] * 3
     + ["e", "a", "\u0301", "\u0323", "\u1100", "\u1161", "\u11a8", "\uac00", "\u0300", "é"] * 2
@@ -149,7 +149,7 @@ def random_texts(count: int) -> list[str]:
 
 
 def clean_simply(text: str) -> str:
-    """The rules, but for hard-wrapped lines, in regular expressions."""
+    """The rules in regular expressions, without hard-wrapped lines."""
     text = re.sub("\r\n|[\r\x0b\x0c\x85\u2028\u2029]", "\n", text)
     text = re.sub("[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\ufeff\u200b\u2060]", "", text)
     text = re.sub("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", "", text)
@@ -166,7 +166,7 @@ def test_same_as_a_simple_version() -> None:
 def test_cleaning_twice_changes_nothing() -> None:
     rng = random.Random(3)
     texts = random_texts(1000)
-    # Lines of the lengths that the hard-wrap rules look at, with and without blank lines.
+    # Lines of lengths near the limits for hard-wrapped text, with and without blank lines.
     for endings in ([" y\n", "-\n", "\n"], [" y\n", "-\n", "\n", "\n\n"]) * 500:
         lines = ["x" * rng.randint(30, 80) + rng.choice(endings) for _ in range(rng.randint(5, 60))]
         texts.append("".join(lines))
@@ -190,8 +190,8 @@ def test_cleaning_real_text_twice_changes_nothing() -> None:
     assert clean(once).texts() == once
 
 
-def test_characters_taken_for_nfc_stay_as_they_are_wherever_they_stand() -> None:
-    """The kernel sends a document to NFC only when it has a character outside this set."""
+def test_nfc_never_changes_the_characters_that_skip_it() -> None:
+    """The kernel normalizes a document only if it has a character outside this set."""
     pairs = [unicodedata.decomposition(chr(code)).split() for code in range(sys.maxunicode + 1)]
     composed_second = {int(pair[1], 16) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
     composed_second |= set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))  # Hangul

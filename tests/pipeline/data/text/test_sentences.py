@@ -1,4 +1,4 @@
-"""Sentence boundaries: F1 on labelled paragraphs, literal cases, what holds for any bytes."""
+"""Sentence boundaries: F1 on labelled paragraphs, literal cases, invariants for any bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def split(text: str) -> list[str]:
 
 
 def labelled_paragraphs() -> list[list[str]]:
-    """Sentences of each paragraph, each with the space in front that belongs to it."""
+    """Sentences of each paragraph, each with its leading space."""
     lines = LABELLED.read_text(encoding="utf-8").splitlines()
     text = "\n".join(line for line in lines if not line.startswith("#")).strip()
     paragraphs = [block.splitlines() for block in text.split("\n\n")]
@@ -68,7 +68,7 @@ def test_f1_on_labelled_paragraphs(part: slice) -> None:
     assert f1(labelled_paragraphs()[part]) >= 0.95
 
 
-# One string a case: "|" stands where a sentence begins.
+# One case per string: "|" marks the start of a sentence.
 CASES = [
     "He left.| She stayed.",
     "He left.|\n",
@@ -132,7 +132,7 @@ def test_empty_documents_have_no_sentence() -> None:
 
 
 def random_unicode(rng: np.random.Generator) -> bytes:
-    """Text dense in what the rules look at, mixed with any code point."""
+    """Text dense in characters that the rules use, mixed with any code point."""
     common = list(".!?…。！？।؟ \n\"'“”‘’«»()[]-—1 2 IVaAéÉяЯ中と😀")
     common += [". ", '." ', "Mr.", " The", "a.m."]
     pieces = rng.choice(np.array(common, dtype=object), rng.integers(0, 60)).tolist()
