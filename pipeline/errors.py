@@ -1,4 +1,4 @@
-"""The errors a user can cause, and the one line and exit code that each of them ends in."""
+"""Errors that a user can cause; each ends a command with one line and an exit code."""
 
 from __future__ import annotations
 
@@ -13,48 +13,47 @@ from pathlib import Path
 
 EXIT_USER_ERROR = 2
 EXIT_BY_USER = 130
-"""Ctrl-C, as shells count it."""
+"""Ctrl-C, by the convention of shells."""
 EXIT_INTERRUPTED = 75
-"""Asked to stop, saved, and to be started again: what batch systems know as a temporary failure."""
+"""Stopped on request after saving; EX_TEMPFAIL, so batch systems can start the run again."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Of errors that name no file, those that are the user's to mend."""
+"""Errors without a file name that the user can fix."""
 
 
 class PipelineError(Exception):
-    """A mistake in what the user gave us: the message says what, the values, what to do."""
+    """An error in the user's input; the message states the problem, the values and the remedy."""
 
 
 class ConfigError(PipelineError):
-    """A recipe, `--set` or command-line value that cannot be used."""
+    """An unusable recipe, `--set` or command-line value."""
 
     def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
-        """problems: where there are several, each with its values and remedy, for a line of its own
-        below the message."""
+        """problems: if there are several, each with its values and remedy, one line each."""
         super().__init__("\n  ".join((message, *problems)))
         self.problems = tuple(problems)
 
 
 class DataError(PipelineError):
-    """Input files, a tokenizer or shards that cannot be used."""
+    """Unusable input files, tokenizer or shards."""
 
     def __init__(self, message: str, file: Path | None = None) -> None:
-        """file: of a shard, where that file alone is to blame."""
+        """file: the file of a shard that alone is damaged."""
         super().__init__(message)
         self.file = file
 
 
 class CheckpointError(PipelineError):
-    """A run directory or checkpoint that cannot be used."""
+    """An unusable run directory or checkpoint."""
 
 
 def run_command(main: Callable[[], None], *, at_once: bool = False) -> None:
-    """Run a command's `main`; a user's mistake ends in one `error:` line and exit code 2.
+    """Run a command's `main`; a PipelineError becomes one `error:` line and exit code 2.
 
-    A ConfigError with several problems has a line for each of them below the first.
+    A ConfigError with several problems prints one more line for each.
 
-    at_once: leave without the interpreter's clean-up, in which a thread of a process group can
-    still abort a command that has done its work, and turn its exit code into another.
+    at_once: exit without the interpreter's clean-up, in which a thread of a process group can still
+    abort a finished command and change its exit code.
     """
     if not at_once:
         _run(main)
@@ -82,18 +81,18 @@ def _run(main: Callable[[], None]) -> None:
         print("error:", "\n  ".join(" ".join(line.split()) for line in lines), file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
     except BrokenPipeError:
-        # The reader of our output (`| head`) went away: not our failure, nothing left to say.
+        # The reader of our output (`| head`) closed the pipe; this is not an error.
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
-        # A disk that is full, read-only or gone, wherever it was met; files appear whole or not.
+        # A full, read-only or missing disk. No file is left half-written.
         if error.filename is None and error.errno not in _FULL:
             raise
         where = f"{error.filename}: " if error.filename else ""
         reason = error.strerror or str(error)
-        print(f"error: {where}{reason}; mend that and run again", file=sys.stderr)
+        print(f"error: {where}{reason}; fix this and rerun", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        print("interrupted; run the same command again to go on", file=sys.stderr)
+        print("interrupted; run the same command again to resume", file=sys.stderr)
         sys.exit(EXIT_BY_USER)

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: written under a temporary name, synced, then renamed."""
+"""Atomic file writes: a file is written under a temporary name, synced, then renamed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pipeline.errors import DataError
 
 
 def write_whole(path: Path, content: bytes | memoryview, *, lasting: bool = True) -> None:
-    """Write `path` so that a crash leaves the old file, or none, or the whole new one.
+    """Write `path` so that a crash leaves the old file, no file, or the complete new one.
 
-    lasting=False leaves it to a later file of the same directory to make the name survive a power
-    cut, which is one wait for the disk less.
+    lasting=False skips the sync of the directory, which saves a wait for the disk; a later file in
+    the same directory then makes the name survive a power failure.
     """
     with whole_file(path, lasting=lasting) as temporary, temporary.open("wb") as file:
         file.write(content)
@@ -25,11 +25,11 @@ def write_whole(path: Path, content: bytes | memoryview, *, lasting: bool = True
 
 @contextmanager
 def whole_file(path: Path, *, lasting: bool = True) -> Iterator[Path]:
-    """A temporary path to write to; it becomes `path`, on disk, when the block ends well.
+    """A temporary path to write to; it is synced and renamed to `path` if the block succeeds.
 
-    DataError when the disk is full or cannot be written.
+    Raises DataError if the disk is full or not writable.
     """
-    # not the process number: another node, or container, has the same ones
+    # Random rather than the process id, which another node or container can share.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         yield temporary
@@ -47,13 +47,13 @@ def whole_file(path: Path, *, lasting: bool = True) -> Iterator[Path]:
 
 
 def _why(path: Path, error: OSError) -> str:
-    advice = "free some space" if error.errno == errno.ENOSPC else "mend that"
+    advice = "free some space" if error.errno == errno.ENOSPC else "fix this"
     reason = error.strerror or error
-    return f"cannot write {path}: {reason}; {advice} and run again: nothing is lost"
+    return f"cannot write {path}: {reason}; {advice} and rerun: nothing is lost"
 
 
 def make_directory(directory: Path) -> None:
-    """Have it there; DataError when it cannot be made."""
+    """Create the directory if needed. Raises DataError if that fails."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -63,13 +63,13 @@ def make_directory(directory: Path) -> None:
 
 
 def remove_temporaries(directory: Path) -> None:
-    """Remove what crashed writers left in `directory`; only where nobody else writes."""
+    """Remove temporary files of crashed writers; no other process may be writing there."""
     for path in directory.glob(".*.tmp"):
         path.unlink()
 
 
 def sync_directory(directory: Path) -> None:
-    """Make renames in `directory` survive a power cut."""
+    """Make renames in `directory` survive a power failure."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -79,7 +79,7 @@ def sync_directory(directory: Path) -> None:
 
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Wait until this process alone holds the file `path`; on a file system without locks, hope."""
+    """Hold an exclusive lock on the file `path`; no-op on a file system without locks."""
     with path.open("w") as lock:
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -88,9 +88,9 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
 @contextmanager
 def only_once(target: Path) -> Iterator[Path | None]:
-    """A temporary path, which becomes `target` as `files.whole_file` says; None when it is there.
+    """A temporary path that becomes `target`, as with `whole_file`; None if `target` exists.
 
-    Of several that want the same file one makes it, and the others wait.
+    If several processes need the same file, one writes it and the others wait.
     """
     with one_at_a_time(target.with_name(f".{target.stem}.lock")):
         if target.exists():

@@ -1,8 +1,8 @@
-"""Look at shards or documents: `python -m pipeline.inspect PATH [--sequence I] [--verify]`.
+"""Inspect shards or documents: `python -m pipeline.inspect PATH [--sequence I] [--verify]`.
 
-Shows sequences as the encoder will see them, their masks side by side, and statistics over all
-rows; `--verify` reads every byte again, checks its hash and draws every mask anew. Where the loader
-draws masks as it reads, those of the first ten epochs are drawn and shown.
+Shows sequences as the encoder sees them, their masks side by side, and statistics over all rows.
+`--verify` reads every byte, checks the hashes and draws every mask again. If the loader draws masks
+while it reads, those of the first ten epochs are drawn and shown.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PAIRS = {
     RANDOM_NEXT: "B of another document",
     UNLABELLED: "no label",
 }
-_LEGEND = "M {mask}  R random id  K kept, predicted all the same  · not predicted"
+_LEGEND = "M {mask}  R random id  K kept, but predicted  · not predicted"
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
         return
     if arguments.html or arguments.corpus or arguments.decisions is not None:
         raise ConfigError(
-            f"--html, --corpus and --decisions are for documents; {directory} holds none"
+            f"--html, --corpus and --decisions are for documents; {directory} has none"
         )
     if (directory / "word_starts.bin").exists():
         print_tokenizer(directory)
@@ -74,7 +74,7 @@ def main() -> None:
         content = (directory / "tokenizer" / "tokenizer.json").read_bytes()
         if hashlib.sha256(content).hexdigest() == manifest.tokenizer["sha256"]:
             raise DataError(
-                f"{directory} was prepared by a version that obeyed the truncation or padding in "
+                f"{directory} was prepared by a version that applied the truncation or padding in "
                 "its tokenizer.json, so text may be missing; prepare it again in a new --output"
             )
         raise DataError(
@@ -82,7 +82,7 @@ def main() -> None:
             f"{vocabulary.sha256[:12]}, the manifest says {manifest.tokenizer['sha256'][:12]}); "
             "copy it again"
         )
-    if arguments.verify:  # before damaged rows are shown as if they were whole
+    if arguments.verify:  # first, so that no damaged row is shown as valid
         verify(directory, manifest, vocabulary)
     print_summary(directory, manifest)
     tokenizer = Tokenizer.from_str(vocabulary.tokenizer_json)
@@ -94,13 +94,13 @@ def main() -> None:
     if arguments.verify:
         files = len(manifest.files) + sum(len(member.files()) for member in manifest.shards)
         print(
-            f"\nverified: {files} files have their hashes, {manifest.totals['sequences']:,} rows "
-            f"are well formed, {_masks_in_words(manifest)} of each are as drawn"
+            f"\nverified: {files} files match their hashes, {manifest.totals['sequences']:,} rows "
+            f"are well formed, masks match their keys ({_masks_in_words(manifest)})"
         )
 
 
 def print_summary(directory: Path, manifest: Manifest) -> None:
-    """What the directory is, and what was left out of it."""
+    """Print the directory's recipe, size and corpora, and what was dropped."""
     totals = manifest.totals
     size = sum(shard.bytes for shard in manifest.shards)
     masks = sum(mask.bytes for shard in manifest.shards for mask in shard.masks)
@@ -116,18 +116,18 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
     print(
         f"  {totals['documents']:,} documents, {totals['sequences']:,} sequences, "
         f"{totals['tokens']:,} tokens; {len(manifest.shards)} shards, "
-        f"{size / totals['tokens']:.2f} bytes a token, {_masks_in_words(manifest)} "
+        f"{size / totals['tokens']:.2f} bytes per token, {_masks_in_words(manifest)} "
         f"{masks / totals['tokens']:.2f}"
     )
     for name, corpus in manifest.corpora.items():
-        left_out = corpus["dropped"] | corpus["bad"]
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        dropped = corpus["dropped"] | corpus["bad"]
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
         print(
             f"  {name:12} {corpus['documents']:>9,} documents {corpus['sequences']:>9,} sequences "
             f"({corpus['validation_sequences']:,} held out) {corpus['tokens']:>13,} tokens, "
-            f"left out: {reasons or 'nothing'}"
+            f"dropped: {reasons or 'nothing'}"
         )
-        if cut := corpus.get("cut"):  # manifests of old have none
+        if cut := corpus.get("cut"):  # absent in old manifests
             print(f"  {'':12} cut from documents: {describe_cut(cut)}")
         packed = corpus["packed"]
         if packed["dropped_tokens"] or packed["repeated_tokens"]:
@@ -138,7 +138,7 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
 
 
 def print_statistics(statistics: Statistics, manifest: Manifest, mask: str) -> None:
-    """Rates, lengths and fill; what each should be stands beside it. mask: the mask token."""
+    """Print rates, lengths and fill beside the recipe's values; mask: the mask token."""
     lengths, total = statistics.lengths, statistics.actions.sum(0)
     rates = statistics.predictions / statistics.text_tokens
     shares = total / total.sum()
@@ -146,7 +146,7 @@ def print_statistics(statistics: Statistics, manifest: Manifest, mask: str) -> N
     print("\nmasks")
     print(
         f"  predicted    {rates.mean():.4%} of text tokens (recipe {manifest.masking['rate']:.2%}, "
-        f"whole tokens a row), duplicates {rates.min():.4%} to {rates.max():.4%}"
+        f"whole tokens per row), duplicates {rates.min():.4%} to {rates.max():.4%}"
     )
     if manifest.masking["scheme"] != "token":
         print(
@@ -154,17 +154,17 @@ def print_statistics(statistics: Statistics, manifest: Manifest, mask: str) -> N
             f"{total.sum() / max(1, statistics.runs):.2f} predicted tokens without a gap"
         )
     print(
-        f"  of these     {shares[MASK]:.2%} {mask}, {shares[RANDOM]:.2%} random, "
+        f"  of which     {shares[MASK]:.2%} {mask}, {shares[RANDOM]:.2%} random, "
         f"{shares[KEPT]:.2%} kept (recipe {split[0]:.0%}, {split[1]:.0%}, {1 - sum(split):.0%})"
     )
     length = manifest.sequence_length
     print("rows")
     print(
-        f"  fill         {lengths.sum() / (len(lengths) * length):.2%} of {length} tokens a row; "
+        f"  fill         {lengths.sum() / (len(lengths) * length):.2%} of {length} tokens per row; "
         f"shortest {lengths.min()}, median {int(np.median(lengths))}, longest {lengths.max()}"
     )
     print(
-        f"  documents    {statistics.documents.mean():.2f} a row; "
+        f"  documents    {statistics.documents.mean():.2f} per row; "
         f"{np.mean(statistics.documents > 1):.1%} of rows cross a document's end"
     )
     rows = len(lengths)
@@ -191,7 +191,7 @@ def print_sequence(
     vocabulary: Vocabulary,
     limit: int,
 ) -> None:
-    """One row: its text, and token by token what each duplicate does with it; limit 0: all."""
+    """Print one row: its text, and the action of each duplicate on each token; limit 0: all."""
     table = arrow_files.read_table(directory / shard.file).slice(row, 1)
     ids = np.array(table["input_ids"][0].as_py())
     starts = table["document_starts"][0].as_py()
@@ -220,7 +220,7 @@ def print_sequence(
     for position in range(shown_tokens):
         token = tokenizer.decode([int(ids[position])], skip_special_tokens=False)
         if vocabulary.special[ids[position]] or vocabulary.kind == UNIGRAM:
-            # decoding would leave out what begins a word in unigram
+            # Decoding would drop unigram's word-start mark.
             token = tokenizer.id_to_token(int(ids[position])) or ""
         mark = "|" if position in starts and position > 0 else " "
         cells = " ".join(_CELLS[int(code)] for code in grid[:, position])
@@ -238,7 +238,7 @@ def _shortened(text: str, room: int) -> str:
 def _masks_in_words(manifest: Manifest) -> str:
     if manifest.duplicates:
         return f"{manifest.duplicates} masks"
-    return "masks that are drawn anew every epoch, one stored for validation"
+    return "masks drawn every epoch, one stored for validation"
 
 
 def _row_actions(
@@ -263,7 +263,7 @@ def _locate(manifest: Manifest, split: str, index: int) -> tuple[Shard, int]:
         if index < shard.sequences:
             return shard, index
         index -= shard.sequences
-    raise AssertionError("index lies in no shard")
+    raise AssertionError("index is in no shard")
 
 
 def _parse() -> argparse.Namespace:
@@ -341,7 +341,7 @@ if __name__ == "__main__":
 
 
 def print_tokenizer(directory: Path) -> None:
-    """What a tokenizer folder does to the text that comes with the code."""
+    """Print how a tokenizer encodes the sample corpus."""
     vocabulary = read_vocabulary(directory)
     _, sources = corpus_sources("sample", [])
     case = "uncased" if vocabulary.lower_case else "cased"

@@ -1,4 +1,4 @@
-"""Bad input by its name, through the command: records skipped and counted, files one clear line.
+"""Bad input, through the command: bad records are counted, bad files are one-line errors.
 
 More of it: damaged compressions, JSON and Parquet in data/documents/test_read.py, dumps in
 data/test_extraction.py, archives in data/test_tar_archives.py, services in data/test_remote.py.
@@ -28,7 +28,7 @@ GOOD = b"".join(b'{"text": "A piece of news, number %d. It is short."}\n' % n fo
 
 @pytest.fixture
 def prepare(run: Prepare, tiny_tokenizer: Path, tmp_path: Path) -> Prepare:
-    """What `prepare` says of an input; no manifest is there when it is an error."""
+    """The output of `prepare` for an input; checks that an error leaves no manifest."""
 
     def prepare(*inputs: object, corpus: str = "own", code: int = 0) -> str:
         arguments = ("--corpus", corpus, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out"))
@@ -59,13 +59,13 @@ def test_text_that_is_a_number_a_list_or_an_object(tmp_path: Path, prepare: Prep
     assert "left out 3 text is not a string" in said
 
 
-def test_only_text_that_is_no_string(tmp_path: Path, prepare: Prepare) -> None:
+def test_only_text_that_is_not_a_string(tmp_path: Path, prepare: Prepare) -> None:
     path = write(tmp_path / "types.jsonl", b'{"text": 3}\n{"text": ["a"]}\n')
     assert "types.jsonl:1: text is not a string" in prepare(path, code=2)
 
 
 def test_a_line_of_200_mb(tmp_path: Path, prepare: Prepare) -> None:
-    """It is skipped and counted, and nobody holds it; the file has a hole, so that it is quick."""
+    """It is skipped and counted, and not held in memory; the file is sparse, for speed."""
     path = write(tmp_path / "long.jsonl", GOOD * 5 + b'{"text": "')
     with path.open("r+b") as file:
         file.seek(200_000_000, 2)
@@ -109,7 +109,7 @@ def test_lines_that_are_too_long_anywhere(
 
 
 def test_nuls(tmp_path: Path, prepare: Prepare) -> None:
-    """Where a file system lost a block: a bad record; at the beginning, a file that is no text."""
+    """A block lost by the file system is a bad record; at the start, it makes the file binary."""
     late = write(tmp_path / "late.jsonl", GOOD * 5 + bytes(4096) + b"\n" + GOOD)
     assert "left out 1 invalid JSON" in prepare(late)
     early = write(tmp_path / "early.jsonl", bytes(4096) + b"\n" + GOOD)
@@ -120,35 +120,35 @@ def test_nuls(tmp_path: Path, prepare: Prepare) -> None:
 def test_empty_files(tmp_path: Path, prepare: Prepare) -> None:
     for name, content in (("a.jsonl", b""), ("b.jsonl.gz", gzip.compress(b""))):
         path = write(tmp_path / name, content)
-        assert f"{path} is empty; leave it out" in prepare(path, code=2)
+        assert f"{path} is empty; drop it" in prepare(path, code=2)
     folder = tmp_path / "folder"
     folder.mkdir()
     write(folder / "empty.jsonl", b"")
-    assert "the input holds no files" in prepare(folder, code=2)
+    assert "no files in the input" in prepare(folder, code=2)
     write(folder / "good.jsonl", GOOD)
     assert "prepared 300 documents" in prepare(folder)
 
 
-def test_a_gz_that_is_none(tmp_path: Path, prepare: Prepare) -> None:
+def test_a_damaged_gz(tmp_path: Path, prepare: Prepare) -> None:
     path = write(tmp_path / "in.jsonl.gz", b"\x1f\x8b" + GOOD)
     assert f"{path} is damaged" in prepare(path, code=2)
     assert "prepared 300 documents" in prepare(write(path, GOOD))
 
 
-def test_a_clipped_gzip(tmp_path: Path, prepare: Prepare) -> None:
+def test_a_truncated_gzip(tmp_path: Path, prepare: Prepare) -> None:
     path = write(tmp_path / "in.jsonl.gz", gzip.compress(GOOD * 400)[:-99])
     assert f"{path} is truncated" in prepare(path, code=2)
 
 
-def test_links_that_lead_nowhere_or_in_a_circle(tmp_path: Path, prepare: Prepare) -> None:
+def test_broken_and_cyclic_links(tmp_path: Path, prepare: Prepare) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     write(folder / "good.jsonl", GOOD)
     link = folder / "more"
     for target, message in (
-        (folder, "is linked in a circle"),
-        (tmp_path / "gone", "is a link that leads nowhere"),
-        (link, "is a link that leads nowhere"),
+        (folder, "is linked in a cycle"),
+        (tmp_path / "gone", "is a broken link"),
+        (link, "is a broken link"),
     ):
         link.symlink_to(target)
         assert f"{link} {message}" in prepare(folder, code=2)
@@ -158,7 +158,7 @@ def test_links_that_lead_nowhere_or_in_a_circle(tmp_path: Path, prepare: Prepare
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path, prepare: Prepare) -> None:
-    """Not by its mode, which does not stop root: a process's memory has nothing at 0."""
+    """A process's memory, unreadable at 0; a file's mode does not stop root."""
     link = tmp_path / "in.jsonl"
     link.symlink_to("/proc/self/mem")
     assert f"{link} cannot be read: Input/output error" in prepare(link, code=2)
@@ -179,7 +179,7 @@ def small_disk(size: int) -> Iterator[None]:
 def test_a_full_disk(
     tmp_path: Path, prepare: Prepare, monkeypatch: pytest.MonkeyPatch, corpus: str
 ) -> None:
-    """One line, nothing half-written taken for whole, and the next run goes on."""
+    """One line, no half-written file accepted, and the next run resumes."""
     path = tmp_path / "in"
     if corpus == "own":
         many_documents(path)

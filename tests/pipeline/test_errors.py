@@ -1,4 +1,4 @@
-"""A user's mistake: one line, exit code 2, no traceback."""
+"""A user error is one line and exit code 2, without a traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.errors import CheckpointError, ConfigError, DataError, run_command
 
 
 @pytest.mark.parametrize("kind", [ConfigError, DataError, CheckpointError])
-def test_a_mistake_is_one_line_and_exit_code_two(
+def test_a_user_error_is_one_line_and_exit_code_two(
     kind: type[Exception], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def main() -> None:
@@ -29,7 +29,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(
 
 
 def test_several_problems_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also of an error that came from another process."""
+    """Also if the error was pickled in another process."""
 
     def main() -> None:
         error = ConfigError("2 problems:", ["steps=0;  choose 1\nor more", "seed=-1; choose 0"])
@@ -42,7 +42,7 @@ def test_several_problems_have_a_line_each(capsys: pytest.CaptureFixture[str]) -
     assert lines == ["error: 2 problems:", "  steps=0; choose 1 or more", "  seed=-1; choose 0"]
 
 
-def test_our_own_bugs_keep_their_traceback() -> None:
+def test_internal_errors_keep_their_traceback() -> None:
     def main() -> None:
         raise KeyError("ours")
 
@@ -50,8 +50,8 @@ def test_our_own_bugs_keep_their_traceback() -> None:
         run_command(main)
 
 
-def test_a_full_disk_that_no_file_is_named_for(capsys: pytest.CaptureFixture[str]) -> None:
-    """As numba's cache of compiled code meets it."""
+def test_a_full_disk_without_a_file_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """As raised by numba's cache of compiled code."""
 
     def main(code: int) -> None:
         raise OSError(code, os.strerror(code))
@@ -59,7 +59,7 @@ def test_a_full_disk_that_no_file_is_named_for(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit) as stop:
         run_command(lambda: main(errno.ENOSPC))
     assert stop.value.code == 2
-    said = "error: No space left on device; mend that and run again\n"
+    said = "error: No space left on device; fix this and rerun\n"
     assert capsys.readouterr().err == said
     with pytest.raises(OSError, match="Bad file descriptor"):
         run_command(lambda: main(errno.EBADF))
@@ -69,7 +69,7 @@ def test_a_full_disk_that_no_file_is_named_for(capsys: pytest.CaptureFixture[str
     ("body", "code"),
     [("pass", 0), ("sys.exit(75)", 75), ("raise DataError('x')", 2), ("raise KeyError", 1)],
 )
-def test_leaving_at_once_keeps_the_exit_code(body: str, code: int) -> None:
+def test_exit_at_once_keeps_the_exit_code(body: str, code: int) -> None:
     script = (
         "import sys, atexit\nfrom pipeline.errors import DataError, run_command\n"
         "atexit.register(print, 'clean-up')\n"

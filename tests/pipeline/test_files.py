@@ -1,4 +1,4 @@
-"""Files are whole or absent."""
+"""Files are complete or absent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.files import write_whole
 
 
 @pytest.mark.parametrize("lasting", [True, False])
-def test_no_temporary_stays(lasting: bool, tmp_path: Path) -> None:
+def test_no_temporary_file_remains(lasting: bool, tmp_path: Path) -> None:
     write_whole(tmp_path / "a", memoryview(b"one"), lasting=lasting)
     assert (tmp_path / "a").read_bytes() == b"one"
     assert [file.name for file in tmp_path.iterdir()] == ["a"]

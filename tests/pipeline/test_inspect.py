@@ -1,4 +1,4 @@
-"""inspect: what it shows is what is there, and --verify finds every kind of damage."""
+"""inspect shows what the files contain, and --verify finds every kind of damage."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ def test_verify(prepared: Path, show: Inspect) -> None:
     assert "verified: 114 files" in show(prepared, "--verify")
 
 
-def test_a_sequence_that_is_not_there(prepared: Path, show: Inspect) -> None:
+def test_a_missing_sequence(prepared: Path, show: Inspect) -> None:
     assert "--sequence 9999999" in show(prepared, "--sequence", 9999999, code=2)
 
 
-def test_a_missing_or_cut_file_is_named(copy: Path, show: Inspect) -> None:
+def test_a_missing_or_truncated_file_is_named(copy: Path, show: Inspect) -> None:
     (copy / "mask-4/train-00001.arrow").unlink()
     assert "mask-4/train-00001.arrow is missing" in show(copy, code=2)
 
@@ -112,10 +112,8 @@ def test_shards_of_another_tokenizer(copy: Path, show: Inspect) -> None:
 
 
 @pytest.mark.parametrize("column", ["positions", "actions", "random_ids"])
-def test_a_mask_that_was_not_drawn_is_found_although_its_hash_is_right(
-    column: str, copy: Path, show: Inspect
-) -> None:
-    """Somebody else's generator: whole files, right hashes, wrong masks."""
+def test_a_wrong_mask_with_a_correct_hash_is_found(column: str, copy: Path, show: Inspect) -> None:
+    """From another generator: complete files, correct hashes, wrong masks."""
     path = copy / "mask-2/train-00000.arrow"
     table = arrow_files.read_table(path)
     values = table[column].to_pylist()
@@ -163,7 +161,7 @@ def test_bad_arguments_are_one_line(arguments: list[object], prepared: Path, sho
     assert error.startswith("error: ") and error.count("\n") == 1
 
 
-def test_the_mask_is_the_tokenizers_own(
+def test_the_mask_is_the_tokenizers(
     word_vocabularies: dict[str, Vocabulary], tmp_path: Path, show: Inspect, command: Command
 ) -> None:
     save_vocabulary(word_vocabularies["wordpiece-uncased"], tmp_path / "tokenizer", 64)

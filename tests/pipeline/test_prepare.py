@@ -93,7 +93,7 @@ def test_every_scheme_stored_or_drawn(
     monkeypatch.setattr(sys, "argv", ["inspect", str(output), "--verify", "--tokens", "0"])
     inspect.main()
     out = capsys.readouterr().out
-    assert f"scheme       {scheme}" in out and "are as drawn" in out
+    assert f"scheme       {scheme}" in out and "masks match their keys" in out
     shown = max(len(line.split()) for line in out.splitlines() if "'Ġ" in line or "' " in line)
     assert shown >= (stored or 10)
     dataset = Dataset.open(output)
@@ -605,7 +605,7 @@ def test_interrupted_workers_are_gone_at_once(tiny_tokenizer: Path, tmp_path: Pa
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert error.strip().splitlines()[-1] == "interrupted; run the same command again to go on"
+    assert error.strip().splitlines()[-1] == "interrupted; run the same command again to resume"
     _wait_until_gone(children)
 
 

@@ -1,1 +1,1 @@
-"""Documents come in, a report of them as text or HTML goes out."""
+"""Documents -> a report as text or HTML."""

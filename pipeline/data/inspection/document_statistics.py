@@ -1,8 +1,8 @@
-"""What documents are before anything is made of them: counts, lengths, languages, sites, samples.
+"""Statistics of documents before preparation: counts, lengths, languages, sites, samples, copies.
 
-One pass over the files, in memory that does not grow with them: samples are the documents whose
-ids have the smallest hashes, so they are the same in every run, and copies are counted on the share
-of documents whose text has a small hash, which has all copies of a text or none.
+One pass over the files, in bounded memory. Samples are the documents whose ids have the smallest
+hashes, so they are the same in every run. Copies are counted on a share of documents chosen by the
+hash of their text, which contains either all copies of a text or none.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ from pipeline.data.documents.read import read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Piece, Record, Source
 
 KEPT = ""
-"""The reason of documents that stay."""
+"""The reason of kept documents."""
 STEPS = 8
-"""Steps of length an octave: a quantile is off by a twelfth at most."""
+"""Length bins per octave: a quantile is off by at most a twelfth."""
 MOST_HASHES = 1 << 22
-"""Of texts, for copies: 4 M documents are all looked at, of more a share."""
+"""Text hashes kept to count copies: all of up to 4 M documents, a share of more."""
 MOST_SITES = 1 << 20
-"""Counted apart; further ones together."""
+"""Sites counted separately; the rest are counted together."""
 OTHER_SITES = "(further sites)"
 _EXCERPT = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A record as its file has it, whether it stays or not."""
+    """A record of a file, kept or dropped."""
 
     corpus: str
     id: str
     origin: str
     title: str
     text: str
-    """Empty where it was dropped before: extraction keeps no such text."""
+    """Empty if extraction dropped it, which does not store the text."""
     reason: str
-    """Why it is left out; KEPT when it is not."""
+    """Why it is dropped, or KEPT."""
     is_bad: bool
     language: str
     site: str
     date: str = ""
-    """When it was revised or fetched, 2016-04-22T10:19:33Z, where that is known."""
+    """Time of the revision or fetch, 2016-04-22T10:19:33Z; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Sample:
-    """A document to look at."""
+    """A document to show."""
 
     rank: int
-    """Hash of its id: those with the smallest are taken."""
+    """Hash of its id; the documents with the smallest are shown."""
     id: str
     origin: str
     title: str
@@ -70,27 +70,27 @@ class DocumentStatistics:
     """Sums over documents; `add` each."""
 
     samples: int
-    """Kept of each reason."""
+    """Samples per reason."""
     reasons: Counter[str] = field(default_factory=Counter)
-    """Documents of each reason, KEPT among them."""
+    """Documents per reason, including KEPT."""
     bad: Counter[str] = field(default_factory=Counter)
     corpora: Counter[str] = field(default_factory=Counter)
-    """Documents that stay."""
+    """Kept documents."""
     characters: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
-    """Documents that stay, by floor(STEPS * log2(characters))."""
+    """Kept documents by floor(STEPS * log2(characters))."""
     languages: Counter[str] = field(default_factory=Counter)
-    """Where they are known."""
+    """Kept documents of known language."""
     sites: Counter[str] = field(default_factory=Counter)
     dates: tuple[str, str] = ("", "")
-    """The earliest and the latest; empty where none is known."""
+    """Earliest and latest; empty if none is known."""
     chosen: dict[str, list[tuple[int, Sample]]] = field(default_factory=dict)
     wanted: set[tuple[str, str]] = field(default_factory=set)
-    """(corpus, id) of documents whose beginnings go to `excerpts`."""
+    """(corpus, id) of documents to store in `excerpts`."""
     excerpts: dict[tuple[str, str], str] = field(default_factory=dict)
     hashes: Counter[int] = field(default_factory=Counter)
     hash_bits: int = 0
-    """Of texts whose hash ends in so many zeros are `hashes`."""
+    """`hashes` has the texts whose hash ends in this many zero bits."""
 
     def add(self, found: Found) -> None:
         """Count one record."""
@@ -117,23 +117,23 @@ class DocumentStatistics:
         self._hash(found.text)
 
     def documents(self) -> int:
-        """Those that stay."""
+        """Number of kept documents."""
         return self.reasons[KEPT]
 
     def records(self) -> int:
-        """All that were read."""
+        """Number of records read."""
         return self.reasons.total() + self.bad.total()
 
     def dropped(self) -> Counter[str]:
-        """Documents of each reason for which one is left out."""
+        """Dropped documents per reason."""
         return Counter({reason: count for reason, count in self.reasons.items() if reason})
 
     def samples_of(self, reason: str) -> list[Sample]:
-        """Some documents of a reason, always the same."""
+        """Sample documents of a reason, the same in every run."""
         return sorted(sample for _, sample in self.chosen.get(reason, []))
 
     def quantile(self, share: float) -> int:
-        """Characters below which this share of the documents is, to a twelfth."""
+        """The length in characters at this quantile, to a twelfth."""
         wanted, before = share * self.documents(), 0
         for step in sorted(self.lengths):
             before += self.lengths[step]
@@ -142,7 +142,7 @@ class DocumentStatistics:
         return 0
 
     def octaves(self) -> list[tuple[int, int]]:
-        """(fewest characters, documents) for every doubling of length there is."""
+        """(fewest characters, documents) for each octave of length."""
         if not self.lengths:
             return []
         counts: Counter[int] = Counter()
@@ -151,7 +151,7 @@ class DocumentStatistics:
         return [(1 << octave, counts[octave]) for octave in range(min(counts), max(counts) + 1)]
 
     def copied_share(self) -> float:
-        """The share of documents whose text, letter for letter, another one has before them."""
+        """The share of documents whose exact text occurs in an earlier document."""
         total = self.hashes.total()
         return (total - len(self.hashes)) / total if total else 0.0
 
@@ -181,30 +181,30 @@ class DocumentStatistics:
 
 
 Decide = Callable[[str, str], str]
-"""(corpus, id of a document) -> why the group stage leaves it out, KEPT when it does not."""
+"""(corpus, document id) -> why the group stage drops the document, or KEPT."""
 
 
 def keep_all(corpus: str, id: str) -> str:
-    """Where there is no group stage."""
+    """The decision without a group stage."""
     return KEPT
 
 
 def find(piece: Piece, decide: Decide) -> Iterator[Found]:
-    """Every record of a piece."""
+    """Yield every record of a piece."""
     if piece.source.format == EXTRACTED:
         yield from _find_extracted(piece, decide)
         return
     source = piece.source
     for record in read(piece):
         if isinstance(record, BadRecord):
-            yield _left_out(source, record.where, record.reason, is_bad=True)
+            yield _dropped(source, record.where, record.reason, is_bad=True)
         elif isinstance(record, Dropped):
-            yield _left_out(source, record.id, record.reason)
+            yield _dropped(source, record.id, record.reason)
         else:
             yield _document(source, record, decide)
 
 
-def _left_out(source: Source, id: str, reason: str, *, is_bad: bool = False) -> Found:
+def _dropped(source: Source, id: str, reason: str, *, is_bad: bool = False) -> Found:
     return Found(source.corpus, id, source.name, "", "", reason, is_bad, "", "")
 
 
@@ -217,7 +217,7 @@ def _document(source: Source, record: Record, decide: Decide) -> Found:
 
 
 def _find_extracted(piece: Piece, decide: Decide) -> Iterator[Found]:
-    """With the title, language, site and date that extraction has noted."""
+    """Yield records with the title, language, site and date from extraction."""
     source = piece.source
     columns = ("url", "title", "dropped", "bad", "language", "domain", "revised")
     groups = range(piece.start, piece.stop)
@@ -232,7 +232,7 @@ def _find_extracted(piece: Piece, decide: Decide) -> Iterator[Found]:
 
 
 def _site(origin: str) -> str:
-    """Host of a url; empty where it is none."""
+    """Host of a URL; empty if `origin` is not a URL."""
     if "://" not in origin:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Look at documents before they are packed: raw files, or what was extracted from them."""
+"""Inspect documents before they are packed: raw files, or extracted ones."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pipeline.files import write_whole
 
 _PIECE_BYTES = 8 << 20
 _NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}
-"""Files of a directory of shards, or of a tokenizer."""
+"""Files in a directory of shards or of a tokenizer."""
 
 
 def holds_documents(path: Path) -> bool:
-    """Whether a path is that of text, rather than of shards, whole or not."""
+    """Whether a path holds text rather than shards, complete or not."""
     if not path.is_dir():
         return path.exists()
     names = {file.name for file in path.iterdir()}
@@ -35,10 +35,10 @@ def holds_documents(path: Path) -> bool:
 
 
 def inspect_documents(arguments: argparse.Namespace) -> None:
-    """Print what the documents of a path are, and write the page that is asked for."""
+    """Print a report about the documents of a path, and write the HTML page if requested."""
     path: Path = arguments.directory
     name, inputs = (arguments.corpus, [str(path)]) if arguments.corpus else (str(path), [])
-    if path.resolve() == (data_root() / "documents").resolve():  # and not what is kept below it
+    if path.resolve() == (data_root() / "documents").resolve():  # without its subdirectories
         name, inputs = "documents", [str(path / "*.parquet")]
     name, sources = corpus_sources(name, inputs)
     about = describe_input(sources)
@@ -53,15 +53,15 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
         _add(statistics, source, decided.why if decided else keep_all)
     if decided and len(statistics.excerpts) < len(statistics.wanted):
         print(
-            "not all documents that were decided on are here: give the --corpus and the files "
-            "that pipeline.prepare had"
+            "some documents of the decisions are missing here: give the same --corpus and files "
+            "as to pipeline.prepare"
         )
     width = min(max(shutil.get_terminal_size((100, 20)).columns, 80), 100)
     print("\n".join(report(statistics, width, decided)))
     if arguments.html:
         content = page(statistics, f"{name}: documents", about, decided)
         write_whole(arguments.html, content.encode())
-        print(f"\n{arguments.html}: the same as a page for a browser")
+        print(f"\n{arguments.html}: the same report as HTML")
 
 
 def _decided(arguments: argparse.Namespace, decisions: Path) -> DecisionSummary | None:

@@ -1,4 +1,4 @@
-"""Documents as one HTML page that needs nothing but itself: no scripts, fonts or pictures."""
+"""The report as one self-contained HTML page: no scripts, fonts or pictures."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.5 Georgia, se
 def page(
     statistics: DocumentStatistics, title: str, about: str, decided: DecisionSummary | None = None
 ) -> str:
-    """The page; about: a line under the title; decided: by the group stage, if to be shown."""
+    """The page; about: a line under the title; decided: the group stage's decisions, if wanted."""
     kept, total = statistics.documents(), max(1, statistics.records())
-    left_out = statistics.dropped() + statistics.bad
+    dropped = statistics.dropped() + statistics.bad
     tiles = [
         (f"{statistics.records():,}", "records read"),
         (f"{kept:,}", f"documents kept, {kept / total:.1%}"),
-        (f"{left_out.total():,}", f"left out, {left_out.total() / total:.1%}"),
+        (f"{dropped.total():,}", f"dropped, {dropped.total() / total:.1%}"),
         (f"{statistics.characters / 1e6:,.1f} M", "characters kept"),
-        (f"{statistics.quantile(0.5):,}", "characters, the median"),
-        (f"{statistics.copied_share():.1%}", "copies among them"),
+        (f"{statistics.quantile(0.5):,}", "characters, median"),
+        (f"{statistics.copied_share():.1%}", "exact copies"),
     ]
     parts = [
         f"<h1>{escape(title)}</h1><p class=soft>{escape(about)}</p>",
@@ -65,7 +65,7 @@ def page(
         *(f'<div class="tile"><b>{escape(n)}</b>{escape(what)}</div>' for n, what in tiles),
         "</div>",
         f"<p class=soft>{period}</p>" if (period := dates_in_words(statistics)) else "",
-        _bars("Left out, by reason", left_out.most_common(), total, "out"),
+        _bars("Dropped, by reason", dropped.most_common(), total, "out"),
         _bars("Corpora", _several(statistics.corpora), kept, ""),
         _bars("Length in characters", _lengths(statistics), kept, ""),
         _shares("Languages", statistics.languages, MOST_LANGUAGES_SHOWN, kept),
@@ -96,11 +96,11 @@ def _shares(title: str, counts: Counter[str], most: int, kept: int) -> str:
     rest = counts.total() - sum(count for _, count in shown)
     rows = [*shown, *([("others", rest)] if rest else [])]
     known = counts.total() / max(1, kept)
-    return _bars(f"{title} ({len(counts):,}, known of {known:.1%})", rows, counts.total(), "")
+    return _bars(f"{title} ({len(counts):,}, known for {known:.1%})", rows, counts.total(), "")
 
 
 def _bars(title: str, rows: Iterable[tuple[str, int]], total: int, kind: str) -> str:
-    """A heading and a bar for each row; nothing when there are none."""
+    """A heading and a bar for each row; empty if there are no rows."""
     rows = list(rows)
     if not rows:
         return ""
@@ -132,11 +132,11 @@ def _copies(decided: DecisionSummary, statistics: DocumentStatistics) -> str:
 
 
 def _pair(pair: Pair, statistics: DocumentStatistics) -> str:
-    """One beside the other."""
+    """The dropped and the kept document side by side."""
     sides = "".join(
         f'<div><span class="soft">{what}: {escape(" ".join(document))}</span>'
         f"<pre>{escape(statistics.excerpts.get(document, ''))}</pre></div>"
-        for what, document in (("left out", pair.left_out), ("stays", pair.stays))
+        for what, document in (("dropped", pair.left_out), ("kept", pair.stays))
     )
     return f"<article><b>{escape(pair.reason)}</b><div class=pair>{sides}</div></article>"
 

@@ -1,4 +1,4 @@
-"""Documents in words: what `pipeline.inspect` prints of them."""
+"""The report that `pipeline.inspect` prints about documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BAR = 40
 def report(
     statistics: DocumentStatistics, width: int, decided: DecisionSummary | None = None
 ) -> list[str]:
-    """Lines of `width` columns; decided: by the group stage, where that is to be shown."""
+    """Lines of `width` columns; decided: the group stage's decisions, if wanted."""
     return [
         *_counts(statistics),
         *_lengths(statistics),
@@ -36,17 +36,17 @@ def _counts(statistics: DocumentStatistics) -> list[str]:
     lines.append(f"  {kept:>13,} kept, {kept / total:.1%}: {text}")
     if len(statistics.corpora) > 1:
         lines += [f"  {count:>13,}   of {name}" for name, count in statistics.corpora.items()]
-    for title, reasons in (("left out", statistics.dropped()), ("unusable", statistics.bad)):
+    for title, reasons in (("dropped", statistics.dropped()), ("unusable", statistics.bad)):
         for reason, count in reasons.most_common():
             lines.append(f"  {count:>13,} {title}, {count / total:.1%}: {reason}")
-    lines.append(f"  {statistics.copied_share():>13.1%} of those kept are copies, to the letter")
+    lines.append(f"  {statistics.copied_share():>13.1%} of those kept are exact copies")
     if period := dates_in_words(statistics):
         lines.append(f"  {period}")
     return lines
 
 
 def dates_in_words(statistics: DocumentStatistics) -> str:
-    """Of a dump its date, to the day or two; empty where files do not say."""
+    """The period of the documents, for a dump its date; empty if the files have no dates."""
     earliest, latest = (date[:10] for date in statistics.dates)
     return f"those kept were revised or fetched from {earliest} to {latest}" if latest else ""
 
@@ -69,9 +69,9 @@ def _shares(
 ) -> list[str]:
     known = counts.total()
     if not known:
-        return [f"{title}: the files do not say"]
+        return [f"{title}: not in the files"]
     of = max(1, statistics.documents())
-    lines = [f"{title}: {len(counts):,}, known of {known / of:.1%} of the documents"]
+    lines = [f"{title}: {len(counts):,}, known for {known / of:.1%} of the documents"]
     for name, count in counts.most_common(most):
         lines.append(f"  {count:>13,} {count / known:>6.1%} {name}")
     if len(counts) > most:
@@ -93,7 +93,7 @@ def _samples(statistics: DocumentStatistics, width: int) -> list[str]:
 
 
 def clusters_in_words(decided: DecisionSummary) -> str:
-    """How many documents are alike, and how large the largest cluster is."""
+    """How many documents are near-duplicates, and the size of the largest cluster."""
     if not decided.clusters:
         return f"no two of {decided.documents:,} documents are alike"
     alike = sum(size * count for size, count in decided.clusters.items())
@@ -106,16 +106,16 @@ def clusters_in_words(decided: DecisionSummary) -> str:
 def _pairs(decided: DecisionSummary, statistics: DocumentStatistics, width: int) -> list[str]:
     lines = ["", f"copies: {clusters_in_words(decided)}"]
     for pair in decided.pairs:
-        for what, document in (("left out", pair.left_out), ("stays", pair.stays)):
+        for what, document in (("dropped", pair.left_out), ("kept", pair.stays)):
             text = " ".join(statistics.excerpts.get(document, "")[: _EXCERPT // 2].split())
-            first = "  - " if what == "left out" else "    "
+            first = "  - " if what == "dropped" else "    "
             lines += _wrap(f"{what}: {' '.join(document)}", width, first)
             lines += _wrap(text, width, " " * 6)
     return lines
 
 
 def reasons_in_order(statistics: DocumentStatistics) -> list[tuple[str, int]]:
-    """What is kept, then every reason by how many documents it has."""
+    """KEPT, then every reason, most documents first, with their counts."""
     kept = [(KEPT, statistics.documents())] if statistics.documents() else []
     return [*kept, *(statistics.dropped() + statistics.bad).most_common()]
 
@@ -131,7 +131,7 @@ def _sample(sample: Sample, width: int) -> list[str]:
 
 
 def _wrap(text: str, width: int, first: str) -> list[str]:
-    """A paragraph; addresses are never broken, and text without spaces is."""
+    """A paragraph; URLs are never broken, other text without spaces is."""
     return textwrap.wrap(
         text,
         width,

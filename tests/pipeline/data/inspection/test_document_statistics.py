@@ -1,4 +1,4 @@
-"""Statistics of documents against what slow and obvious code says of the same ones."""
+"""Statistics of documents, compared with simple slow code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_lengths_and_quantiles() -> None:
         assert count == sum(fewest <= length < 2 * fewest for length in lengths)
 
 
-def test_everything_read_has_a_place(tmp_path: Path) -> None:
+def test_every_record_is_counted(tmp_path: Path) -> None:
     lines = [
         json.dumps({"text": f"News {n}.", "url": f"http://www.a{n % 3}.org/x"}) for n in range(9)
     ]
@@ -99,7 +99,7 @@ def test_samples_do_not_depend_on_the_order() -> None:
 
 
 def test_copies_of_all_documents_and_of_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"text {n % 8000}" for n in range(10_000)]  # a fifth is there before
+    texts = [f"text {n % 8000}" for n in range(10_000)]  # a fifth are copies
     for most, tolerance in ((1 << 20, 0.0), (500, 0.05)):
         monkeypatch.setattr(document_statistics, "MOST_HASHES", most)
         measured = DocumentStatistics(0)

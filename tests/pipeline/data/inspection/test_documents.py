@@ -25,12 +25,12 @@ def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> Show:
     return functools.partial(call, inspect.main)
 
 
-def test_a_raw_dump_and_what_was_extracted_from_it(show: Show, tmp_path: Path) -> None:
+def test_a_raw_dump_and_its_extracted_file(show: Show, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "small.xml").write_bytes(small_dump())
     raw = show(tmp_path / "in", "--html", tmp_path / "page.html").split("\n", 1)
     assert "1 MediaWiki dump" in raw[0]
-    assert "1 left out, 20.0%: redirect" in raw[1] and "The Arve (Arva) is a river" in raw[1]
+    assert "1 dropped, 20.0%: redirect" in raw[1] and "The Arve (Arva) is a river" in raw[1]
     assert "The Arve (Arva) is a river" in (tmp_path / "page.html").read_text()
     assert "revised or fetched from 2016-04-22 to 2016-04-22" in raw[1]
     assert "to 2016-04-22" in (tmp_path / "page.html").read_text()
@@ -56,7 +56,7 @@ def test_a_group(show: Show, tmp_path: Path) -> None:
     assert "44   of wikipedia" in said and "3   of bookcorpus" in said
 
 
-def test_copies_are_shown_beside_what_stays(show: Show, tmp_path: Path) -> None:
+def test_copies_are_shown_with_the_kept_document(show: Show, tmp_path: Path) -> None:
     lines = [{"text": f"Story {n % 2} about a river."} for n in range(3)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     size = len(json.dumps(lines[0])) + 1
@@ -67,9 +67,9 @@ def test_copies_are_shown_beside_what_stays(show: Show, tmp_path: Path) -> None:
     arguments = (tmp_path / "in.jsonl", "--corpus", "stories", "--html", tmp_path / "page.html")
     said = show(*arguments, "--decisions")
     assert f"decisions: {decisions / 'abc'}" in said
-    assert "1 left out, 33.3%: near-duplicate" in said
+    assert "1 dropped, 33.3%: near-duplicate" in said
     assert "copies: 2 of 3 documents are in 1 clusters" in said
-    assert f"left out: stories {ids[2]}\n      Story 0 about" in said
+    assert f"dropped: stories {ids[2]}\n      Story 0 about" in said
     assert f"stays: stories {ids[0]}\n      Story 0 about" in said
     page = (tmp_path / "page.html").read_text()
     assert page.count("Story 0 about a river.") == 4  # two samples and one pair

@@ -1,4 +1,4 @@
-"""The page: whole, by itself, and safe whatever a document says."""
+"""The page is complete, self-contained and safe, whatever a document contains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVIL = "<script>alert(1)</script><img src=http://x/y.png onerror=z>&amp;\"'"
 
 
 class Reader(HTMLParser):
-    """Tags and text; fails on a tag that closes none."""
+    """Collects tags and text; fails on an unmatched closing tag."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,12 +50,12 @@ def test_it_is_well_formed_and_shows_all(content: str) -> None:
     reader = Reader()
     reader.feed(content)
     assert not reader.open and not reader.tags & {"script", "img", "link", "iframe"}
-    for part in ("12", "records read", "8", "66.7%", "Left out, by reason", "Languages", "Sites"):
+    for part in ("12", "records read", "8", "66.7%", "Dropped, by reason", "Languages", "Sites"):
         assert part in reader.text, part
-    assert reader.text.count(EVIL[:20]) > 5  # shown as it is, not run
+    assert reader.text.count(EVIL[:20]) > 5  # shown, not run
 
 
-def test_it_needs_nothing_else(content: str) -> None:
+def test_it_is_self_contained(content: str) -> None:
     assert not re.search(r"url\(|@import|<script|<link", content)
     assert "<!doctype html>" in content and 'charset="utf-8"' in content
 

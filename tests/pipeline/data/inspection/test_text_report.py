@@ -30,10 +30,10 @@ def test_figures(statistics: DocumentStatistics) -> None:
     lines = report(statistics, 100)
     text = "\n".join(" ".join(line.split()) for line in lines)
     for part in (
-        "41 read", "30 kept, 73.2%", "10 left out, 24.4%: redirect",
-        "1 unusable, 2.4%: invalid JSON", "0.0% of those kept are copies",
+        "41 read", "30 kept, 73.2%", "10 dropped, 24.4%: redirect",
+        "1 unusable, 2.4%: invalid JSON", "0.0% of those kept are exact copies",
         "revised or fetched from 2015-05-01 to 2049-05-01",
-        "languages: 2, known of 100.0%", "20 66.7% en", "10 33.3% fr", "30 100.0% a.org",
+        "languages: 2, known for 100.0%", "20 66.7% en", "10 33.3% fr", "30 100.0% a.org",
         "kept: 2 of 30", "redirect: 2 of 10", "invalid JSON: 1 of 1",
     ):  # fmt: skip
         assert part in text, part
@@ -45,6 +45,6 @@ def test_width(statistics: DocumentStatistics, width: int) -> None:
     assert max(map(len, report(statistics, width))) <= width
 
 
-def test_nothing_at_all() -> None:
+def test_no_documents() -> None:
     assert "0 read" in " ".join(report(DocumentStatistics(3), 80))
     assert DocumentStatistics(3).dropped() == Counter()
