@@ -1,1 +1,1 @@
-"""The network: an encoder, its heads and objectives, for one device and with no idea of ranks."""
+"""The network for one device: encoder, heads and objectives; it knows nothing of ranks."""

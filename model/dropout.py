@@ -1,9 +1,9 @@
-"""Dropout that draws 16 random bits a number on a CPU, where torch's own draws cost like matrices.
+"""Dropout with 16 random bits per number on a CPU, where torch's own generator is too slow.
 
-torch draws a Bernoulli number in 6 ns there: for the attention weights of RoBERTa-base at length
-512 that is a tenth of a whole step. Four 16-bit numbers out of each 64-bit draw of the same default
-generator take 1 ns each. The probability is rounded to a multiple of 2**-16 and the scale
-is that of the rounded one, so the expectation stays exact. On a GPU torch's own is used.
+On a CPU torch draws a Bernoulli number in 6 ns: for the attention weights of RoBERTa-base at length
+512 that is a tenth of a whole step. Splitting each 64-bit draw of the same default generator into
+four 16-bit numbers takes 1 ns per number. The probability is rounded to a multiple of 2**-16 and
+the scale follows the rounded value, so the expectation is exact. On a GPU torch's dropout is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOWEST = -(1 << 15)
 
 
 class Dropout(nn.Module):
-    """Zeroes numbers with a probability in training, and scales the others up."""
+    """Zeroes each number with a given probability in training, and scales up the rest."""
 
     def __init__(self, probability: float) -> None:
         super().__init__()
@@ -43,10 +43,10 @@ def random_int16(shape: torch.Size | tuple[int, ...]) -> Tensor:
 
 
 def threshold(probability: float) -> int:
-    """A number is dropped when its `random_int16` is below this."""
+    """A number is dropped if its `random_int16` is below this threshold."""
     return LOWEST + round(probability * LEVELS)
 
 
 def kept_scale(probability: float) -> float:
-    """What kept numbers are multiplied by."""
+    """Factor by which the kept numbers are multiplied."""
     return LEVELS / (LEVELS - round(probability * LEVELS))

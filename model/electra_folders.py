@@ -1,8 +1,8 @@
-"""ELECTRA's two networks <-> transformers' two folders, its ElectraForPreTraining and its
+"""ELECTRA's two networks <-> two folders of transformers: ElectraForPreTraining and
 ElectraForMaskedLM.
 
-The names are those of `families.ELECTRA`, which calls what only the generator has `generator.`
-before its name there; the embeddings that both have are the discriminator's.
+Names are those of `families.ELECTRA`, which prefixes `generator.` to the weights that only the
+generator has; the shared embeddings belong to the discriminator.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Folder = tuple[dict[str, Tensor], dict[str, Any]]
 """Weights and configuration."""
 
 WEIGHT = 50.0
-"""Of the detector's loss beside the generator's, which folders do not say: Clark et al.'s."""
+"""Weight of the detector's loss relative to the generator's (Clark et al. 2020); not in folders."""
 OWNED = "generator."
 SHARED = "electra.embeddings."
 ENCODER = "electra."
 
 
 def to_folders(model: ReplacedTokenModel) -> tuple[Folder, Folder]:
-    """Copies of the weights and configurations of the discriminator, and of the generator.
+    """Copies of the weights and configurations of the discriminator and the generator.
 
-    ValueError when transformers' classes cannot compute what this model computes.
+    Raises ValueError if transformers' classes cannot compute what this model computes.
     """
     state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
     detector = {name: weight for name, weight in state.items() if not name.startswith(OWNED)}
@@ -53,8 +53,8 @@ def from_folders(
 ) -> ReplacedTokenModel:
     """A model with the weights and configurations of a discriminator and a generator.
 
-    One encoder does both when theirs are equal. ValueError names what does not fit; embeddings must
-    be shared.
+    If both encoders are equal, the model has one encoder that does both. Embeddings must be shared.
+    Raises ValueError naming what does not fit.
     """
     config, generator = electra_config(detector[1]), electra_config(filler[1])
     tied = config == generator and all(
@@ -73,16 +73,16 @@ def joined(
 ) -> dict[str, Tensor]:
     """The weights of both under `families.ELECTRA`'s names; tied: one encoder does both.
 
-    ValueError when they do not share what they should.
+    Raises ValueError if weights that must be shared differ.
     """
     common = ENCODER if tied else SHARED
     shared = [name for name in filler if name.startswith(common)]
     for name in shared:
         if name not in detector or not torch.equal(filler[name], detector[name]):
-            raise ValueError(f"{name} differs between generator and discriminator, which share it")
+            raise ValueError(f"{name} differs between generator and discriminator; they share it")
     for alias, name in ELECTRA.tied.items():
         if alias in filler and not torch.equal(filler[alias], filler[name]):
-            raise ValueError(f"{alias} is not {name}; only tied weights can be loaded")
+            raise ValueError(f"{alias} differs from {name}; only tied weights can be loaded")
     owned = filler.keys() - ELECTRA.tied.keys() - set(shared)
     return {**detector, **{OWNED + name: filler[name] for name in owned}}
 
@@ -90,11 +90,11 @@ def joined(
 def _their_config(config: EncoderConfig, architecture: str) -> dict[str, Any]:
     if config.position_offset or config.sharing != "none":
         raise ValueError(
-            f"position_offset={config.position_offset} and sharing={config.sharing}: in ELECTRA "
-            "they are 0 and none"
+            f"position_offset={config.position_offset} and sharing={config.sharing}: ELECTRA "
+            "needs position_offset=0 and sharing=none"
         )
     if config.activation != "gelu":
-        raise ValueError(f"activation={config.activation}: ELECTRA's generator has gelu")
+        raise ValueError(f"activation={config.activation}: ELECTRA's generator needs gelu")
     return {
         "architectures": [architecture],
         "model_type": ELECTRA.model_type,
@@ -109,7 +109,7 @@ def _their_config(config: EncoderConfig, architecture: str) -> dict[str, Any]:
 
 
 def electra_config(theirs: Mapping[str, Any]) -> EncoderConfig:
-    """Our encoder of a configuration; ValueError names settings that no model of ours has."""
+    """The encoder of a configuration; raises ValueError for settings that we do not support."""
     needed = {*COMMON.values(), "embedding_size", "hidden_act", "max_position_embeddings"}
     if lacking := sorted(needed - theirs.keys()):
         raise ValueError(f"the configuration lacks {', '.join(lacking)}")
@@ -123,7 +123,7 @@ def electra_config(theirs: Mapping[str, Any]) -> EncoderConfig:
     }
     for name, value in fixed.items():
         if theirs.get(name, value) != value:
-            raise ValueError(f"{name}={theirs[name]} cannot be loaded; this model has {value}")
+            raise ValueError(f"{name}={theirs[name]} cannot be loaded; it must be {value}")
     return EncoderConfig(
         **{ours: theirs[name] for ours, name in COMMON.items()},
         embedding_width=theirs["embedding_size"],

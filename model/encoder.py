@@ -14,7 +14,7 @@ from model.pieces import Piece, listed, places_of, same_piece
 
 
 class Encoder(nn.Module):
-    """A bidirectional Transformer over padded rows; whoever owns it calls `initialize`."""
+    """A bidirectional Transformer over padded rows; the module that owns it calls `initialize`."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -34,12 +34,12 @@ class Encoder(nn.Module):
         segment_ids_BS: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
     ) -> Tensor:
-        """Hidden vectors [B, S, D]; what they are at pads has no meaning.
+        """Hidden vectors [B, S, D]; undefined at pads.
 
-        lengths_B: tokens of each row, pads follow them; None when every row is full. On a GPU give
-        None where it holds: asking the tensor would wait for the device, so it is not asked.
-        segment_ids_BS: see `Embeddings.forward`. cu_seqlens: int32 [P + 1], where pieces begin and
-        end in the flattened rows, see `model.pieces`; None: a row is one piece.
+        lengths_B: tokens per row, pads follow them; None if every row is full. On a GPU pass None
+        if it holds: reading the tensor would wait for the device. segment_ids_BS: see
+        `Embeddings.forward`. cu_seqlens: int32 [P + 1], boundaries of pieces in the flattened rows,
+        see `model.pieces`; None: each row is one piece.
         """
         shape = input_ids_BS.shape
         places_BS = None if cu_seqlens is None else places_of(cu_seqlens, shape)
@@ -57,19 +57,19 @@ class Encoder(nn.Module):
         return hidden_BSD
 
     def compile_layers(self) -> None:
-        """Compile each layer in place: one graph for all of them. For GPUs, not for CPUs."""
+        """Compile each layer in place, one graph for all of them. For GPUs only."""
         for layer in self.layers:
             layer.compile(dynamic=False)
 
 
 def shared_from(config: EncoderConfig, index: int) -> int:
-    """The first layer of the group of layer `index`, which owns what the group shares."""
+    """The first layer of the group of layer `index`; it owns the weights that the group shares."""
     size = config.layers // config.groups
     return index // size * size
 
 
 def _layers(config: EncoderConfig) -> tuple[nn.ModuleList, list[int]]:
-    """The layers that are stored, and which of them stands at each depth."""
+    """The layers that are stored, and the index of the stored layer used at each depth."""
     if config.sharing == "all":
         size = config.layers // config.groups
         stored = nn.ModuleList(Layer(config) for _ in range(config.groups))
@@ -89,16 +89,16 @@ def _layers(config: EncoderConfig) -> tuple[nn.ModuleList, list[int]]:
 def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
     """Set every parameter of an encoder and its heads; equal seeds give equal weights anywhere.
 
-    | parameter                          | law                                                |
+    | parameter                          | distribution                                       |
     |------------------------------------|----------------------------------------------------|
-    | matrices, word, position, segment  | normal(0, initializer_range), cut nowhere          |
-    | rows of the word table that pad it | 0, and they stay 0                                 |
+    | matrices, word, position, segment  | normal(0, initializer_range), not truncated        |
+    | padding rows of the word table     | 0, and they stay 0                                 |
     | biases                             | 0                                                  |
     | weights of LayerNorm               | 1                                                  |
 
-    The row of the pad token is drawn like any other, where transformers has it 0: nothing ever
-    looks at a pad, so it trains as an output alone, like any id that does not occur.
-    Numbers are drawn on the CPU in the order of the parameters, whatever device they are on.
+    The row of the pad token is drawn like any other, whereas transformers zeroes it: no token
+    attends to a pad, so the row is trained only as an output, like any id that does not occur.
+    Numbers are drawn on the CPU in the order of the parameters, regardless of their device.
     """
     generator = torch.Generator().manual_seed(seed)
     norms = {id(part.weight) for part in module.modules() if isinstance(part, nn.LayerNorm)}

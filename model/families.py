@@ -1,7 +1,7 @@
-"""What transformers calls each family: its classes, its names of our modules, its settings.
+"""What transformers calls each family: its classes, its module names, its settings.
 
-A family is a row of FAMILIES, and which one a model belongs to follows from what it is made of. The
-weights move by these names in `hugging_face`, in both directions.
+A family is a row of FAMILIES; the family of a model follows from its configuration and heads.
+`hugging_face` uses these names to convert weights in both directions.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ Names = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """A family of encoders as transformers has it."""
+    """A family of encoders, as transformers defines it."""
 
     model_type: str
-    """Its name there."""
+    """Its name in transformers."""
     architecture: str
-    """The class for masked words alone."""
+    """Class with the masked-word head only."""
     pair_architecture: str | None
-    """The class for masked words and pairs of segments."""
+    """Class with the masked-word head and the segment-pair head."""
     modules: Names
-    """Our module -> theirs; several when ours stacks their rows. `weight` and `bias` are alike."""
+    """Our module -> theirs; several if ours stacks their rows. `weight` and `bias` are the same."""
     tied: Mapping[str, str]
-    """Second names that transformers has for a parameter, and its first."""
+    """Alias of a tied parameter in transformers -> its primary name."""
     unused: tuple[str, ...]
-    """Beginnings of names in published folders that none of the classes uses."""
+    """Prefixes of names in published folders that none of the classes uses."""
     activations: Mapping[str, str]
-    """Our name of the non-linearity -> theirs."""
+    """Our name of the activation -> theirs."""
     after_pad: bool
-    """Positions begin behind the pad id, and not at 0."""
+    """Whether positions start after the pad id instead of at 0."""
     factorised: bool
-    """Embeddings are narrower than hidden vectors, and layers may share weights."""
+    """Whether embeddings may be narrower than hidden vectors, and layers may share weights."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that have one value here."""
+    """Settings whose value is fixed."""
 
     def refusals(self, config: EncoderConfig, pairs: bool) -> list[str]:
-        """Why transformers has no class of this family for a model; pairs: with a head for them."""
+        """Why transformers has no class of this family for a model; pairs: it has a pair head."""
         found = []
         if config.activation not in self.activations:
             found.append(f"activation is {' or '.join(self.activations)}")
@@ -53,12 +53,12 @@ class Family:
         if config.sharing != "none" and not self.factorised:
             found.append("sharing is none")
         if pairs and self.pair_architecture is None:
-            found.append("there is no head for pairs")
+            found.append("there is no pair head")
         return found
 
 
 def _layers(prefix: str, attention: str, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """prefix: theirs of a layer; attention: theirs of what holds query, key and value."""
+    """prefix: of a layer in transformers; attention: of the module with query, key and value."""
     projections = tuple(f"{prefix}.{attention}.{part}" for part in ("query", "key", "value"))
     others = {f"encoder.layers.{{}}.{ours}": (f"{prefix}.{name}",) for ours, name in names.items()}
     return {"encoder.layers.{}.attention.query_key_value": projections} | others
@@ -105,7 +105,7 @@ ROBERTA = Family(
     unused=(
         "roberta.pooler.", "roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids",
     ),
-    activations={"gelu": "gelu"},  # that of its head, whatever hidden_act says
+    activations={"gelu": "gelu"},  # of its head, whatever hidden_act says
     after_pad=True,
     factorised=False,
 )  # fmt: skip
@@ -186,8 +186,8 @@ ELECTRA = Family(
     after_pad=False,
     factorised=False,
 )
-"""Of a discriminator and, under names that begin with `generator.`, of its generator; how they are
-configured is in `electra_folders`."""
+"""The discriminator and, under names that start with `generator.`, its generator; `electra_folders`
+converts their configurations."""
 
 BOUNDARY_HEAD = {
     "boundary_head": ("span_boundary",),
@@ -197,17 +197,17 @@ BOUNDARY_HEAD = {
     "boundary_head.second": ("span_boundary.second",),
     "boundary_head.second_norm": ("span_boundary.second_norm",),
 }
-"""SpanBERT's head, in any family: transformers has none, so the names are ours."""
+"""SpanBERT's head, in any family: transformers has none, so these names are ours."""
 BOUNDARY_PREFIX = "span_boundary."
 
 FAMILIES = (ROBERTA, BERT, ALBERT)
-"""Every family, the first of which a model can be is its."""
+"""Every family; a model belongs to the first that fits."""
 
 
 def family_of(config: EncoderConfig, pairs: bool) -> Family:
-    """The family that a model belongs to; pairs: with a head for them.
+    """The family that a model belongs to; pairs: it has a head for segment pairs.
 
-    ValueError, which says what would be legal, when transformers has no class for it.
+    Raises ValueError listing the supported combinations if transformers has no class for it.
     """
     refused = [(family, family.refusals(config, pairs)) for family in FAMILIES]
     for family, reasons in refused:
@@ -215,27 +215,28 @@ def family_of(config: EncoderConfig, pairs: bool) -> Family:
             return family
     nearest = sorted(refused, key=lambda item: len(item[1]))
     legal = "; ".join(f"in {family.model_type} {', '.join(why)}" for family, why in nearest)
+    pair_head = " and a pair head" if pairs else ""
     raise ValueError(
         f"activation={config.activation}, position_offset={config.position_offset}, "
         f"embedding_width={config.embedding_width} of {config.width}, sharing={config.sharing}"
-        f"{' and a head for pairs' * pairs} do not go together: {legal}"
+        f"{pair_head} cannot be combined: {legal}"
     )
 
 
 def family_named(model_type: str) -> Family:
-    """The family by its name in transformers; ValueError when we have none of that name."""
+    """The family with this name in transformers; raises ValueError if it is unknown."""
     for family in FAMILIES:
         if family.model_type == model_type:
             return family
     known = ", ".join(family.model_type for family in FAMILIES)
-    raise ValueError(f"model_type={model_type} cannot be loaded; this can load {known}")
+    raise ValueError(f"model_type={model_type} is not supported; supported: {known}")
 
 
 def model_type_of(theirs: Mapping[str, Any]) -> str:
-    """A family's name in a configuration; ValueError when that has none, as those of 2019."""
+    """The family named by a configuration; raises ValueError if it names none, as in 2019."""
     if "model_type" not in theirs:
         raise ValueError(
-            f"its configuration names no model_type; add that to it, one of "
+            "the configuration has no model_type; add one of "
             f"{', '.join(family.model_type for family in (*FAMILIES, ELECTRA))}"
         )
     return str(theirs["model_type"])
@@ -252,16 +253,16 @@ COMMON = {
     "segment_types": "type_vocab_size",
     "initializer_range": "initializer_range",
 }
-"""Our setting -> theirs, where it is the same number in every family; the rest is below."""
+"""Our setting -> theirs, for settings with the same value in every family; the rest is below."""
 
 CLASSIFIER_DROPOUT = 0.1
-"""Of ALBERT's classifiers, in all its published folders; pretraining has none there."""
+"""Dropout of ALBERT's classifiers in all its published folders; pretraining has none there."""
 
 
 def their_config(config: EncoderConfig, pairs: bool) -> dict[str, Any]:
-    """transformers' configuration of a model; ValueError when it has no class for it.
+    """transformers' configuration of a model; raises ValueError if it has no class for it.
 
-    Ids of special tokens are RoBERTa's or BERT's: whoever has the tokenizer sets its own.
+    Ids of special tokens are RoBERTa's or BERT's; callers with a tokenizer set their own.
     """
     family = family_of(config, pairs)
     theirs = {
@@ -287,9 +288,9 @@ def their_config(config: EncoderConfig, pairs: bool) -> dict[str, Any]:
 
 
 def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
-    """The inverse; ValueError names settings that are missing or that no model of ours has."""
+    """The inverse; raises ValueError for settings that are missing or not supported."""
     family = family_named(model_type_of(theirs))
-    # folders of 2019, such as BioBERT's and SpanBERT's, leave these to the class
+    # folders of 2019, such as BioBERT's and SpanBERT's, omit these and rely on class defaults
     theirs = {"layer_norm_eps": 1e-12, "pad_token_id": int(family.after_pad), **theirs}
     needed = {*COMMON.values(), "attention_probs_dropout_prob", "max_position_embeddings"}
     needed |= {"hidden_act", "pad_token_id"}
@@ -304,11 +305,11 @@ def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
     }
     for name, value in fixed.items():
         if theirs.get(name, value) != value:
-            raise ValueError(f"{name}={theirs[name]} cannot be loaded; this model has {value}")
+            raise ValueError(f"{name}={theirs[name]} cannot be loaded; it must be {value}")
     activations = {name: ours for ours, name in family.activations.items()}
     if theirs["hidden_act"] not in activations:
         raise ValueError(
-            f"hidden_act={theirs['hidden_act']} cannot be loaded; this model has "
+            f"hidden_act={theirs['hidden_act']} cannot be loaded; it must be "
             f"{' or '.join(activations)}"
         )
     offset = theirs["pad_token_id"] + 1 if family.after_pad else 0
@@ -316,7 +317,7 @@ def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
     groups = theirs["num_hidden_groups"] if family.factorised else layers
     if layers % groups:
         raise ValueError(
-            f"num_hidden_groups={groups} cannot be loaded: {layers} layers do not divide into them"
+            f"num_hidden_groups={groups} cannot be loaded: {layers} layers are not a multiple of it"
         )
     return family, EncoderConfig(
         **{ours: theirs[name] for ours, name in COMMON.items()},

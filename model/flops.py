@@ -1,8 +1,8 @@
-"""How much arithmetic a step is, and how many parameters a model has: from its sizes alone.
+"""FLOPs of a step and parameters of a model, computed from sizes alone.
 
-Model FLOPs, the usual measure of utilisation: multiplications and additions of the matrix products
-that the mathematics asks for, two for each pair, three times the forward pass. Not counted are
-element-wise work, anything recomputed, and words that pad the vocabulary.
+Counts model FLOPs, the usual measure of utilisation: the multiplications and additions of the
+matrix products, two per pair, three times the forward pass. Element-wise work, recomputation and
+padding words are not counted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def step_flops(
     pair_head: bool = False,
     boundary_head: bool = False,
 ) -> int:
-    """FLOPs of a forward and backward pass; predictions: over all the sequences together.
+    """FLOPs of a forward and backward pass; predictions: summed over all sequences.
 
-    Layers that share their weights cost as much as others.
+    Layers that share weights cost as much as other layers.
     """
     tokens = sequences * sequence_length
     layer = 2 * (_attention_matrices(config) + _feed_forward_matrices(config))
@@ -45,9 +45,9 @@ def detection_flops(
     sequence_length: int,
     predictions: int,
 ) -> int:
-    """As `step_flops`, of ELECTRA: a generator's step, then the encoder with a head at all tokens.
+    """As `step_flops`, for ELECTRA: the generator's step, then the encoder with a head per token.
 
-    generator: `config` itself where one encoder does both.
+    generator: `config` itself if one encoder does both.
     """
     tokens = sequences * sequence_length
     encoder = step_flops(
@@ -63,9 +63,9 @@ def detection_flops(
 def parameter_count(
     config: EncoderConfig, *, pair_head: bool = False, boundary_head: bool = False
 ) -> int:
-    """Parameters of the encoder, its MLM head and what other heads it has.
+    """Parameters of the encoder, its MLM head and its other heads.
 
-    Tied and shared ones once, without padding words.
+    Tied and shared parameters count once; padding words do not count.
     """
     width, size = config.width, config.embedding_width
     rows = config.vocab_size + config.positions + config.position_offset + config.segment_types
@@ -86,12 +86,12 @@ def parameter_count(
     boundary = 0
     if boundary_head:
         boundary = MOST_TARGETS * PLACE_WIDTH + _boundary_matrices(config) + config.vocab_size
-        boundary += 3 * width + 3 * size  # a bias and a LayerNorm for each matrix
+        boundary += 3 * width + 3 * size  # a bias and a LayerNorm per matrix
     return embeddings + projection + stored + head + pair + boundary
 
 
 def detection_parameters(config: EncoderConfig, generator: EncoderConfig, *, tied: bool) -> int:
-    """Parameters of ELECTRA's two encoders and heads; shared embeddings once, as a tied encoder."""
+    """Parameters of ELECTRA's two encoders and heads; shared ones count once."""
     detection = (config.width + 1) * config.width + config.width + 1
     if tied:
         return parameter_count(config) + detection
@@ -102,26 +102,26 @@ def detection_parameters(config: EncoderConfig, generator: EncoderConfig, *, tie
 
 
 def _boundary_matrices(config: EncoderConfig) -> int:
-    """Numbers in the two matrices of the span boundary head."""
+    """Parameters in the two matrices of the span boundary head."""
     joined = 2 * config.width + PLACE_WIDTH
     return joined * config.width + config.width * config.embedding_width
 
 
 def _attention_matrices(config: EncoderConfig) -> int:
-    """Numbers in a layer's matrices for query, key, value and output."""
+    """Parameters in a layer's query, key, value and output matrices."""
     return 4 * config.width**2
 
 
 def _feed_forward_matrices(config: EncoderConfig) -> int:
-    """Numbers in a layer's two others."""
+    """Parameters in the two matrices of a layer's feed-forward part."""
     return 2 * config.width * config.feed_forward
 
 
 def _projection(config: EncoderConfig) -> int:
-    """Numbers in the matrix from embeddings to hidden vectors, 0 where there is none."""
+    """Parameters in the matrix from embeddings to hidden vectors; 0 if there is none."""
     return config.embedding_width * config.width if config.embedding_width != config.width else 0
 
 
 def _attention(config: EncoderConfig, sequence_length: int) -> int:
-    """Forward FLOPs of a token that looks at all the others, in one layer: scores and mixing."""
+    """Forward FLOPs per token of attention scores and mixing in one layer."""
     return 4 * sequence_length * config.width

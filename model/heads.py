@@ -1,4 +1,4 @@
-"""Hidden vectors at predicted positions -> loss of each, without a second array of logits.
+"""Hidden vectors at predicted positions -> their losses, without a second array of logits.
 
 Legend: B batch, K predicted positions, D width of hidden vectors, E of embeddings, V vocabulary,
 W vocabulary padded to a multiple of 128.
@@ -17,11 +17,11 @@ from model.layers import gelu
 from model.sampling import sample
 
 CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
-"""Most bytes of float32 logits worked on at a time; on a CPU they should stay in its cache."""
+"""Most bytes of float32 logits processed at a time; on a CPU they should fit in its cache."""
 
 
 class MaskedLanguageHead(nn.Module):
-    """Which word is it: dense, GELU, LayerNorm, then the word table and a bias for each word."""
+    """Predicts a word: dense, GELU, LayerNorm, then the word table and a bias per word."""
 
     def __init__(self, config: EncoderConfig, words: nn.Embedding) -> None:
         """words: the encoder's own word table [W, E], whose weight is tied."""
@@ -39,14 +39,14 @@ class MaskedLanguageHead(nn.Module):
         return F.linear(transformed, self.words, self.bias)[..., : self.vocab_size]
 
     def forward(self, hidden_KD: Tensor, labels_K: Tensor) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of each position in float32 [K], and whether its word was found [K]."""
+        """Cross-entropy per position in float32 [K], and whether the prediction is correct [K]."""
         transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
         return word_losses(transformed_KE, self.words, self.bias, labels_K, self.vocab_size)
 
     def sample(
         self, hidden_KD: Tensor, labels_K: Tensor, draws_K: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `forward`, and a word [K] drawn from each position's probabilities, no gradient.
+        """As `forward`, plus a word [K] sampled from each position's distribution, no gradient.
 
         draws_K: see `sampling.sample`.
         """
@@ -57,7 +57,7 @@ class MaskedLanguageHead(nn.Module):
 
 
 class PairHead(nn.Module):
-    """Do two segments follow each other: BERT's pooler at the first token, then two logits."""
+    """Predicts whether two segments follow each other: BERT's pooler, then two logits."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class PairHead(nn.Module):
         self.classifier = nn.Linear(config.width, 2)
 
     def forward(self, first_BD: Tensor) -> Tensor:
-        """Logits [B, 2] of the labels 0 and 1; first: the hidden vector of each row's [CLS]."""
+        """Logits [B, 2] of labels 0 and 1; first_BD: the hidden vector of each row's [CLS]."""
         logits_B2: Tensor = self.classifier(torch.tanh(self.pooler(first_BD)))
         return logits_B2
 
@@ -75,7 +75,7 @@ def word_losses(
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of softmax(hidden words^T + bias) over the first `vocab_size` words.
 
-    Returns losses [K] in float32 and whether the label was the likeliest word [K]. The gradient of
+    Returns losses [K] in float32 and whether the label has the highest logit [K]. The gradient of
     the padding words is exactly 0.
     """
     losses_K, found_K, _ = _WordLosses.apply(  # type: ignore[no-untyped-call]
@@ -85,7 +85,7 @@ def word_losses(
 
 
 class _WordLosses(torch.autograd.Function):
-    """Keeps one array [K, W]: logits become probabilities and then their gradient in place."""
+    """Keeps one array [K, W]: logits become probabilities, then their gradient, in place."""
 
     @staticmethod
     def forward(
@@ -118,7 +118,7 @@ class _WordLosses(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_K: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         hidden_KD, words_WD, labels_K = ctx.saved_tensors
-        assert ctx.probabilities is not None, "the loss has one backward pass, in place"
+        assert ctx.probabilities is not None, "the backward pass works in place and runs only once"
         grad_KW, ctx.probabilities = ctx.probabilities, None
         minus_one = torch.full_like(labels_K[:, None], -1, dtype=grad_KW.dtype)
         grad_KW.scatter_add_(1, labels_K[:, None], minus_one)

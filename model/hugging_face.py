@@ -1,9 +1,9 @@
 """Our parameters <-> transformers' names: one table for both directions and for optimizers.
 
-We store some of transformers' matrices as one (query, key, value) and pad the vocabulary. Both
-differences are spelled out once, as `LogicalParameter`s: contiguous pieces of our parameters under
-transformers' names and shapes. Weights move by them, and so do optimizers and checkpoints, whose
-result must not depend on how we store a matrix. The names are in `families`.
+We store some of transformers' matrices as one (query, key, value) and pad the vocabulary. Each
+`LogicalParameter` describes a contiguous piece of one of our parameters under transformers' name
+and shape. Weight conversion, optimizers and checkpoints all work on these pieces, so their results
+do not depend on how we store a matrix. The names are in `families`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from model.objectives import MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
 
 Model = MaskedLanguageModel | ReplacedTokenModel
-"""Any of them."""
+"""Any model that can be converted."""
 
 PADDED = ("encoder.embeddings.words.weight", "head.bias", "boundary_head.bias")
 """Our parameters whose first dimension is the padded vocabulary."""
@@ -38,34 +38,34 @@ PADDED = ("encoder.embeddings.words.weight", "head.bias", "boundary_head.bias")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogicalParameter:
-    """A parameter as transformers has it: a contiguous piece of one of ours."""
+    """A parameter of transformers: a contiguous piece of one of ours."""
 
     name: str
     """Its name in transformers."""
     parameter_name: str
-    """The name in `named_parameters` of our parameter that stores it."""
+    """Name of our parameter that stores it, as in `named_parameters`."""
     start: int
-    """Where it starts in our parameter, flattened."""
+    """Offset of its first number in our flattened parameter."""
     shape: tuple[int, ...]
-    """Its shape in transformers; it fills prod(shape) numbers from `start`."""
+    """Its shape in transformers; it takes prod(shape) numbers from `start`."""
     decay: bool
-    """Whether weight decay is for it: matrices and embeddings, not biases and LayerNorm."""
+    """Whether weight decay applies: true for matrices and embeddings, not biases and LayerNorm."""
     adapt: bool
-    """Whether LAMB scales its update by its norm: the same ones."""
+    """Whether LAMB scales its update by its norm: true for the same parameters."""
 
 
 def family(model: Model) -> Family:
-    """The family that a model belongs to; ValueError when transformers has no class for it."""
+    """The family of a model; raises ValueError if transformers has no class for it."""
     if isinstance(model, ReplacedTokenModel):
         return ELECTRA
     return family_of(model.config, model.pair_head is not None)
 
 
 def logical_parameters(model: Model) -> list[LogicalParameter]:
-    """Every parameter once, in the model's order; rows that pad the vocabulary are in none.
+    """Every parameter once, in the model's order; padding rows of the vocabulary are skipped.
 
-    To be asked before an engine partitions the parameters: it reads their shapes. ValueError as
-    `family`.
+    Call this before an engine partitions the parameters: it reads their shapes. Raises ValueError
+    as `family` does.
     """
     own = family(model)
     found = []
@@ -90,9 +90,9 @@ def logical_parameters(model: Model) -> list[LogicalParameter]:
 
 
 def to_hugging_face(model: MaskedLanguageModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Weights (copies) and configuration of the model's class in transformers.
+    """Copies of the weights, and the configuration, of the model's class in transformers.
 
-    ValueError when there is no class that can be configured to compute what this model computes.
+    Raises ValueError if no class can be configured to compute what this model computes.
     """
     config = their_config(model.config, model.pair_head is not None)
     state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
@@ -105,8 +105,8 @@ def from_hugging_face(
 ) -> MaskedLanguageModel:
     """A model with the weights and configuration of a class of transformers.
 
-    It has a head for pairs, or for span boundaries, when they have one. ValueError names weights
-    that are missing, unknown or of another shape, and settings that no model of ours has.
+    It has a pair head or a span boundary head if the weights include one. Raises ValueError for
+    weights that are missing, unknown or misshapen, and for settings that we do not support.
     """
     own, own_config = our_config(config)
     state = {todays_name(name): weight for name, weight in state.items()}
@@ -124,9 +124,9 @@ def from_hugging_face(
 def fill(
     model: Model, state: Mapping[str, Tensor], unused: tuple[str, ...], tied: Mapping[str, str]
 ) -> None:
-    """Give a model the weights in `state`; ValueError when they are not its own.
+    """Copy the weights in `state` into a model; raises ValueError if they do not fit it.
 
-    unused: beginnings of names that may be there too; tied: names for a second time.
+    unused: prefixes of names to ignore; tied: alias -> name of the tied weight.
     """
     pieces = pieces_of(model)
     known = pieces.keys() | tied.keys()
@@ -136,12 +136,12 @@ def fill(
         raise ValueError(f"weights do not fit: missing {missing}, unknown {unknown}")
     for alias, name in tied.items():
         if alias in state and not torch.equal(state[alias], state[name]):
-            raise ValueError(f"{alias} is not {name}; only tied weights can be loaded")
+            raise ValueError(f"{alias} differs from {name}; only tied weights can be loaded")
     with torch.no_grad():
         for name, piece in pieces.items():
             if state[name].shape != piece.shape:
                 ours, theirs = tuple(piece.shape), tuple(state[name].shape)
-                raise ValueError(f"{name} has shape {theirs}, the configuration means {ours}")
+                raise ValueError(f"{name} has shape {theirs}, the configuration implies {ours}")
             piece.copy_(state[name])
 
 
@@ -157,7 +157,7 @@ def pieces_of(model: Model) -> dict[str, Tensor]:
 
 
 def copies_of(model: MaskedLanguageModel) -> dict[str, str]:
-    """What transformers stores for every layer and we once: its names, and that of the owner."""
+    """Weights that transformers stores per layer and we store once: its names -> the owner's."""
     config, own = model.config, family(model)
     if config.sharing not in ("attention", "feed_forward"):
         return {}
@@ -186,7 +186,7 @@ def _their_names(own: Family, parameter_name: str) -> list[str]:
 
 
 def todays_name(name: str) -> str:
-    """A weight's name as it is now: BERT's first folders have TensorFlow's for LayerNorm."""
+    """A weight's current name: BERT's first folders use TensorFlow's names for LayerNorm."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
         "LayerNorm.beta", "LayerNorm.bias"
     )

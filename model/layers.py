@@ -1,4 +1,4 @@
-"""The parts of a Transformer layer, normalised after each residual sum as in BERT.
+"""The parts of a Transformer layer, with LayerNorm after each residual sum as in BERT.
 
 Legend: B batch, S sequence, D width, E width of embeddings, H heads, K head size, F feed-forward.
 """
@@ -38,10 +38,10 @@ class Embeddings(nn.Module):
     ) -> Tensor:
         """Vectors [B, S, E].
 
-        segment_ids_BS: None when every token is in segment 0; a table of one row does not read it,
-        since RoBERTa shows two segments by their separators alone. places_BS: position of each
-        token, from 0; None when they count up from the first to the last, over pads too: pads are
-        at the end, where nothing looks at them.
+        segment_ids_BS: None if every token is in segment 0; ignored if the table has one row, as in
+        RoBERTa, which marks two segments by separators alone. places_BS: position of each token,
+        from 0; None if positions count up along the whole row, pads included: pads come last, and
+        no token attends to them.
         """
         length, device = input_ids_BS.shape[1], input_ids_BS.device
         places = torch.arange(length, device=device) if places_BS is None else places_BS
@@ -53,8 +53,8 @@ class Embeddings(nn.Module):
 
 
 class Attention(nn.Module):
-    """Every token looks at every token of its row, or of its piece of it; query, key and value are
-    one projection."""
+    """Every token attends to every token of its row or piece; query, key and value are one
+    projection."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -66,8 +66,8 @@ class Attention(nn.Module):
     def forward(
         self, hidden_BSD: Tensor, shown: Tensor | None, pieces: list[Piece] | None = None
     ) -> Tensor:
-        """shown: [B, 1, 1, S] True for tokens, False for pads, or [B, 1, S, S] what each token may
-        look at; None when that is the whole row, or `pieces` say it (float32 on a CPU alone)."""
+        """shown: [B, 1, 1, S], True for tokens and False for pads, or [B, 1, S, S], what each token
+        sees; None if that is the whole row, or if `pieces` is given (float32 on a CPU only)."""
         projected_BS3HK = self.query_key_value(hidden_BSD).unflatten(-1, (3, self.heads, -1))
         dropout = self.dropout if self.training else 0.0
         if pieces is not None:
@@ -85,7 +85,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two matrices with a GELU between them, token by token."""
+    """Two matrices with a GELU between them, applied to each token."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -94,13 +94,13 @@ class FeedForward(nn.Module):
         self.activation = gelu(config.activation)
 
     def forward(self, hidden_BSD: Tensor) -> Tensor:
-        """Vectors [B, S, D] again, through [B, S, F]."""
+        """Vectors [B, S, D], computed through [B, S, F]."""
         changed_BSD: Tensor = self.outer(self.activation(self.inner(hidden_BSD)))
         return changed_BSD
 
 
 class Layer(nn.Module):
-    """Attention, then feed-forward; each is dropped out, added to its input and normalised."""
+    """Attention, then feed-forward, each with dropout, a residual sum and LayerNorm."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Layer(nn.Module):
 
 
 def gelu(activation: Literal["gelu", "gelu_tanh"]) -> nn.GELU:
-    """The non-linearity by its name in `EncoderConfig`."""
+    """The activation with this name in `EncoderConfig`."""
     return nn.GELU(approximate={"gelu": "none", "gelu_tanh": "tanh"}[activation])
 
 

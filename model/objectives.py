@@ -1,10 +1,10 @@
-"""What is learned: an encoder with its heads, from a batch to sums that the trainer scales.
+"""Training objectives: an encoder with its heads, from a batch to sums that the trainer scales.
 
-Sums, never means: a step's loss is its sum over all ranks and micro-batches, each part divided once
-by its own count over all of them, which only the trainer knows.
+Objectives return sums, never means: the trainer divides each part of the loss by its own count over
+all ranks and micro-batches of the step, which only the trainer knows.
 
-Legend: B batch, S sequence, R rows (B, or more that share these), K predicted positions, D width,
-V vocabulary.
+Legend: B batch, S sequence, R rows (B, or more if several share a line), K predicted positions,
+D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -21,59 +21,59 @@ from model.heads import MaskedLanguageHead, PairHead
 from model.span_boundary import SpanBoundaryHead, boundaries
 
 Sums = dict[str, Tensor]
-"""Sums over a micro-batch by their names, float32, on the model's device, of any shape.
+"""Sums over a micro-batch by name, float32, on the model's device, of any shape.
 
-Each part of the loss has PART_loss, in nats and with a gradient, and PART_correct, what of its
-count was predicted right; the others have no gradient: mask_loss and mask_count, of mlm at the
-positions that showed [MASK].
+Each part of the loss has PART_loss, in nats and with a gradient, and PART_correct, how many
+predictions are correct. The others have no gradient: mask_loss and mask_count are mlm's at the
+positions that show [MASK].
 """
 
 
 class Inputs(NamedTuple):
-    """A micro-batch as every objective takes it; the tensors are those of the loader's Batch."""
+    """A micro-batch as every objective takes it; the tensors are those of the loader's batch."""
 
     input_ids_BS: Tensor
     lengths_B: Tensor | None
-    """None when every row is full, see `Encoder.forward`."""
+    """None if every row is full, see `Encoder.forward`."""
     positions_K: Tensor
-    """Predicted positions, row x S + place; slots of weight 0 may be cut off or not."""
+    """Predicted positions, row x S + place; slots of weight 0 may be cut off."""
     labels_K: Tensor
     weights_K: Tensor
     mask_id: int
     """The id of [MASK]."""
     segment_ids_BS: Tensor | None = None
-    """None when every token is in the first segment."""
+    """None if every token is in the first segment."""
     pair_labels_R: Tensor | None = None
-    """0 in order, 1 random next or swapped, -1 none; None for formats without pairs."""
+    """0 in order, 1 random next or swapped, -1 none; None for formats without segment pairs."""
     row_weights_B: Tensor | None = None
-    """1 for sequences, 0 for filling; None when every row is one, or is shared by some."""
+    """1 for sequences, 0 for filling; None if no row is filling, or if sequences share rows."""
     draws_K: Tensor | None = None
-    """Random bits to sample by, int64; None where nothing is sampled."""
+    """Random bits for sampling, int64; None if nothing is sampled."""
     edge_ids: tuple[int, int] = (0, 0)
-    """Ids of the tokens that begin and end a sequence, [CLS] and [SEP]."""
+    """Ids of the tokens that open and close a sequence, [CLS] and [SEP]."""
     row_starts_R: Tensor | None = None
-    """Where each row's first token is, row of the input x S + place, where rows share it; None when
-    each has its own."""
+    """Where each sequence's first token is, row of the input x S + place, if sequences share rows;
+    None if each has its own."""
     cu_seqlens: Tensor | None = None
-    """What attention isolates, see `Encoder.forward`; None when it is rows, each its own."""
+    """Pieces that attention isolates, see `Encoder.forward`; None if each row is one piece."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossPart:
-    """A sum of the loss: `weight` x its loss over the global batch / its count there."""
+    """A part of the loss: `weight` x its sum over the global batch / its count there."""
 
     name: str
-    """First word of its sums and metrics."""
+    """Prefix of its sums and metrics."""
     weight: float
     per: Literal["predictions", "pairs", "tokens", "boundaries"]
-    """What it is a mean over: a field of `pipeline.loading.micro_batch.LossCounts`."""
+    """The denominator of its mean: a field of `pipeline.loading.micro_batch.LossCounts`."""
 
 
 class Objective(Protocol):
-    """What the trainer asks of a model."""
+    """The interface that the trainer expects of a model."""
 
     parts: tuple[LossPart, ...]
-    """Of the loss; metrics without a part's name are those of the first."""
+    """Parts of the loss; metrics without a part's name belong to the first."""
 
     def __call__(self, inputs: Inputs) -> Sums:
         """The sums of a micro-batch."""
@@ -82,9 +82,9 @@ class Objective(Protocol):
 class MaskedLanguageModel(nn.Module):
     """Predicts the original words at chosen positions, and whether two segments belong together.
 
-    The first alone is RoBERTa's objective; with the second it is BERT's, where the other segment is
-    a random one (NSP), or ALBERT's, where the two are swapped (SOP): the data say which. SpanBERT
-    predicts its words a second time, from outside their spans (SBO).
+    Masked words alone are RoBERTa's objective. With segment pairs it is BERT's, whose second
+    segment may be random (NSP), or ALBERT's, whose segments may be swapped (SOP); the data decide
+    which. SpanBERT predicts masked words a second time, from the tokens around their span (SBO).
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class MaskedLanguageModel(nn.Module):
         pair_weight: float = 0.0,
         boundary_weight: float = 0.0,
     ) -> None:
-        """seed: chooses the initial weights, see `model.encoder.initialize`.
+        """seed: determines the initial weights, see `model.encoder.initialize`.
 
-        pair_weight, boundary_weight: of these parts in the loss; 0 has no head for one.
+        pair_weight, boundary_weight: weights of these parts in the loss; 0 creates no head.
         """
         super().__init__()
         self.parts: tuple[LossPart, ...] = (LossPart(name="mlm", weight=1.0, per="predictions"),)
@@ -114,11 +114,11 @@ class MaskedLanguageModel(nn.Module):
         initialize(self, config, seed)
 
     def encoders(self) -> list[Encoder]:
-        """The encoder, alone."""
+        """The encoder, the only one."""
         return [self.encoder]
 
     def forward(self, inputs: Inputs) -> Sums:
-        """The sums of mlm, of pair where there are labels, and of sbo if it has a head for it."""
+        """The sums of mlm, of pair if there are labels, and of sbo if there is a head for it."""
         hidden_BSD = self.encoder(
             inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS, inputs.cu_seqlens
         )
@@ -144,7 +144,7 @@ class MaskedLanguageModel(nn.Module):
     def pair_logits(
         self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None
     ) -> Tensor:
-        """Logits [B, 2] of the pair labels, of a model that has a head for them."""
+        """Logits [B, 2] of the pair labels; the model must have a head for them."""
         assert self.pair_head
         hidden_BSD = self.encoder(input_ids_BS, lengths_B, segment_ids_BS)
         logits_B2: Tensor = self.pair_head(hidden_BSD[:, 0])
@@ -159,7 +159,7 @@ def masked_language_sums(head: MaskedLanguageHead, hidden_BSD: Tensor, inputs: I
 
 
 def word_sums(losses_K: Tensor, found_K: Tensor, inputs: Inputs) -> Sums:
-    """The sums of mlm, from the loss of each position and whether its word was found."""
+    """The sums of mlm, from the loss of each position and whether its prediction is correct."""
     positions_K, weights_K = inputs.positions_K, inputs.weights_K
     shown_K = inputs.input_ids_BS.flatten().index_select(0, positions_K)
     masked_K = weights_K * (shown_K == inputs.mask_id)
@@ -182,8 +182,8 @@ def boundary_sums(head: SpanBoundaryHead, hidden_BSD: Tensor, inputs: Inputs) ->
 
 
 def pair_sums(head: PairHead, first_RD: Tensor, labels_R: Tensor) -> Sums:
-    """The sums of pair, from the hidden vectors of each row's first token; rows with the label -1
-    have no part in them."""
+    """The sums of pair, from the hidden vectors of each row's first token; rows labelled -1 are
+    ignored."""
     logits_R2 = head(first_RD).float()
     labelled_R = labels_R >= 0
     losses_R = F.cross_entropy(logits_R2, labels_R.clamp(min=0), reduction="none")

@@ -1,8 +1,8 @@
-"""Which tokens see one another where several rows lie in one line, or several documents in a row.
+"""Which tokens attend to each other when a line holds several rows, or a row several documents.
 
-A piece is a stretch of a line: its tokens see each other and nothing else, and its positions count
-from 0. `cu_seqlens` says where pieces begin and end in the flattened lines, what pads a line being
-a piece of its own; so each of them is computed as if it were alone.
+A piece is a stretch of a line: its tokens attend to each other only, and its positions count from
+0, so each piece is computed as if it were alone. `cu_seqlens` holds the boundaries of pieces in the
+flattened lines; the padding of a line is a piece of its own.
 
 Legend: B lines, S their length, P pieces.
 """
@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 Piece = tuple[int, int, int]
-"""Its line, its first place there, and its length."""
+"""Its line, its first place in the line, and its length."""
 
 
 def places_of(cu_seqlens: Tensor, shape: torch.Size) -> Tensor:
-    """How far each token is into its piece [B, S]; cu_seqlens: int32 [P + 1], from 0 to B x S."""
+    """Position of each token in its piece [B, S]; cu_seqlens: int32 [P + 1], from 0 to B x S."""
     first_BS = cu_seqlens[:-1].index_select(0, _piece_of(cu_seqlens, shape)).view(shape)
     tokens_BS = torch.arange(shape.numel(), device=cu_seqlens.device).view(shape)
     return tokens_BS - first_BS
@@ -32,9 +32,9 @@ def same_piece(cu_seqlens: Tensor, shape: torch.Size) -> Tensor:
 
 
 def listed(cu_seqlens: Tensor, lengths_B: Tensor | None, length: int) -> list[Piece]:
-    """The pieces that hold tokens, where the host can read them.
+    """The pieces that hold tokens, as a list on the host.
 
-    lengths_B: tokens of each line, what pads it behind them is left out; None: no line has pads.
+    lengths_B: tokens per line, the padding after them is skipped; None: no line has pads.
     """
     ends = cu_seqlens.tolist()
     used = [length] * (ends[-1] // length) if lengths_B is None else lengths_B.tolist()

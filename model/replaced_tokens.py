@@ -1,10 +1,9 @@
-"""ELECTRA's question to every token: is it the text's own, or did a small generator put it there?
+"""ELECTRA's replaced-token detection: a small generator fills masks, the encoder detects its words.
 
-Clark et al. 2020 and google-research/electra (run_pretraining.py). The generator's words go to all
-predicted positions, also to those that showed their own word, so what was masked how is no longer
-to be seen. A word that happens to be the original one counts as original. Asked is every token of
-a sequence, special tokens included as in their code, where the loss is over `input_mask`; no pads.
-
+Clark et al. 2020 and google-research/electra (run_pretraining.py). The generator fills all
+predicted positions, including those that kept their own word, so the discriminator cannot see how
+a position was masked. A generated word equal to the original counts as original. The loss covers
+every token of a sequence, special tokens included as in their code (`input_mask`), but no pads.
 Legend: B batch, S sequence, K predicted positions, D width.
 """
 
@@ -21,12 +20,12 @@ from model.layers import gelu
 from model.objectives import Inputs, LossPart, Sums, word_sums
 
 BINS = 512
-"""Of the histograms of logits, from -LARGEST to LARGEST: for the area under the ROC curve."""
+"""Bins of the histograms of logits, from -LARGEST to LARGEST, from which ROC AUC is computed."""
 LARGEST = 16.0
 
 
 class ReplacedTokenHead(nn.Module):
-    """Is it replaced: dense, GELU, and one number."""
+    """Predicts whether a token is replaced: dense, GELU, and one logit."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -35,22 +34,22 @@ class ReplacedTokenHead(nn.Module):
         self.output = nn.Linear(config.width, 1)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Logits [...] of being replaced, from hidden vectors [..., D]."""
+        """Logits [...] that a token is replaced, from hidden vectors [..., D]."""
         logits: Tensor = self.output(self.activation(self.dense(hidden)))[..., 0]
         return logits
 
 
 class ReplacedTokenModel(nn.Module):
-    """A generator fills masked positions, and the encoder tells its words from the text's."""
+    """A generator fills masked positions; the encoder tells its words from the original ones."""
 
     def __init__(
         self, config: EncoderConfig, generator: EncoderConfig | None, *, weight: float, seed: int
     ) -> None:
-        """config: of the encoder that is kept, the discriminator; generator: None for one encoder
-        that does both; weight: of rtd beside mlm; seed: see `model.encoder.initialize`.
+        """config: the discriminator, which is the encoder that is kept; generator: None if one
+        encoder does both; weight: of rtd relative to mlm; seed: see `model.encoder.initialize`.
 
-        The generator's whole embedding block (words, positions, segments, LayerNorm) is the
-        encoder's own.
+        The generator shares the encoder's whole embedding block (words, positions, segments,
+        LayerNorm).
         """
         super().__init__()
         self.parts = (
@@ -68,13 +67,13 @@ class ReplacedTokenModel(nn.Module):
         initialize(self, config, seed)
 
     def encoders(self) -> list[Encoder]:
-        """The discriminator, and the generator where it is another one."""
+        """The discriminator, and the generator if it is a separate encoder."""
         return [self.encoder, *([self.generator] if self.generator else [])]
 
     def forward(self, inputs: Inputs) -> Sums:
-        """The sums of mlm, which are the generator's, and of rtd; in eval mode a histogram too.
+        """The sums of mlm (the generator's) and of rtd; in eval mode also a histogram of logits.
 
-        Without draws there is nothing to detect: those of mlm alone.
+        Without draws nothing is replaced, and only the sums of mlm are returned.
         """
         seen = inputs.lengths_B, inputs.segment_ids_BS, inputs.cu_seqlens
         hidden_BSD = self._generate(inputs.input_ids_BS, *seen)
@@ -96,7 +95,7 @@ class ReplacedTokenModel(nn.Module):
     def detect(
         self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None = None
     ) -> Tensor:
-        """Logits [B, S] of each token to be replaced."""
+        """Logits [B, S] that each token is replaced."""
         logits: Tensor = self.detection(self.encoder(input_ids_BS, lengths_B, segment_ids_BS))
         return logits
 
@@ -120,20 +119,20 @@ class ReplacedTokenModel(nn.Module):
 
 
 def share_parameters(owner: nn.Module, other: nn.Module) -> None:
-    """Make the parameters of `other` those of `owner`, a module of the same kind."""
+    """Make `other` use the parameters of `owner`, a module of the same structure."""
     for ours, theirs in zip(owner.modules(), other.modules(), strict=True):
         for name, parameter in ours.named_parameters(recurse=False):
             setattr(theirs, name, parameter)
 
 
 def replaced(inputs: Inputs, words_K: Tensor) -> tuple[Tensor, Tensor]:
-    """What the discriminator sees [B, S], and which of it is not the original [B, S], as float32.
+    """The discriminator's input [B, S], and which tokens differ from the original [B, S], float32.
 
-    words_K: of the generator.
+    words_K: sampled from the generator.
     """
     ids, positions_K = inputs.input_ids_BS.flatten(), inputs.positions_K
     used = inputs.weights_K > 0
-    # Unused slots point at the first token of all: they write what is there.
+    # Unused slots point at the very first token: they write back what is there.
     shown = ids.scatter(0, positions_K, torch.where(used, words_K, ids[positions_K]))
     changed = torch.zeros(len(ids), device=ids.device)
     changed.scatter_(0, positions_K, ((words_K != inputs.labels_K) & used).float())
@@ -141,7 +140,7 @@ def replaced(inputs: Inputs, words_K: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def token_weights(inputs: Inputs) -> Tensor:
-    """1 for the tokens of sequences [B, S], 0 for pads and for rows of filling; float32."""
+    """1 for tokens of sequences [B, S], 0 for pads and filling rows; float32."""
     weights_BS = torch.ones(inputs.input_ids_BS.shape, device=inputs.input_ids_BS.device)
     if inputs.row_weights_B is not None:
         weights_BS = weights_BS * inputs.row_weights_B[:, None]
@@ -152,13 +151,13 @@ def token_weights(inputs: Inputs) -> Tensor:
 
 
 def detection_sums(logits_BS: Tensor, replaced_BS: Tensor, weights_BS: Tensor) -> Sums:
-    """Sums of rtd; replaced, suspected and found (both) are tokens.
+    """Sums of rtd: counts of tokens that are replaced, suspected (logit above 0), and both.
 
     weights_BS: 1 for tokens of sequences, 0 for pads and filling.
     """
     logits = logits_BS.float()
     losses = F.binary_cross_entropy_with_logits(logits, replaced_BS, reduction="none")
-    suspected = (logits.detach() > 0).float()  # as theirs: no suspicion at 0
+    suspected = (logits.detach() > 0).float()  # as in their code, a logit of 0 is not suspected
     return {
         "rtd_loss": (losses * weights_BS).sum(),
         "rtd_correct": ((suspected == replaced_BS) * weights_BS).sum(),
@@ -169,7 +168,7 @@ def detection_sums(logits_BS: Tensor, replaced_BS: Tensor, weights_BS: Tensor) -
 
 
 def histograms(logits_BS: Tensor, replaced_BS: Tensor, weights_BS: Tensor) -> Tensor:
-    """Tokens [2, BINS] by their logit: the original ones, and the replaced ones; float64."""
+    """Histograms [2, BINS] of logits: original tokens, then replaced tokens; float64."""
     scaled = (logits_BS.detach().double() + LARGEST) * (BINS / (2 * LARGEST))
     bins = scaled.clamp(0, BINS - 1).long() + BINS * replaced_BS.long()
     counts = torch.zeros(2 * BINS, dtype=torch.float64, device=bins.device)
@@ -178,9 +177,9 @@ def histograms(logits_BS: Tensor, replaced_BS: Tensor, weights_BS: Tensor) -> Te
 
 
 def area_under_curve(original: Tensor, changed: Tensor) -> float:
-    """How often a replaced token has the higher logit of two; a tie in a bin counts half.
+    """Probability that a replaced token has a higher logit than an original one; ties count half.
 
-    original, changed: histograms [BINS]. 0.5 is guessing; nan when there are none of either.
+    original, changed: histograms [BINS]. 0.5 is chance; nan if either is empty.
     """
     below = original.cumsum(0) - original
     return float((changed * (below + original / 2)).sum() / (original.sum() * changed.sum()))

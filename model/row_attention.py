@@ -2,8 +2,8 @@
 
 torch has no fused kernel for this case: it writes scores, weights, random numbers and dropped
 weights of the whole batch to memory, four arrays of B x H x S x S, and keeps three of them for the
-backward pass. Here rows pass one by one (short rows in groups), so that these arrays stay in the
-processor's cache, and one of them is kept: the weights, whose sign bit says "dropped". Padding is
+backward pass. Here rows are processed one by one (short rows in groups), so these arrays stay in
+the processor's cache, and only the weights are kept; their sign bit marks dropped ones. Padding is
 at the end of a row, so a row's own tokens are a slice of it and pads cost nothing.
 
 Legend: B rows, S positions, D width, H heads, K head size; n rows of a group, T its longest length.
@@ -21,23 +21,23 @@ from model.dropout import kept_scale, random_int16, threshold
 from model.pieces import Piece
 
 GROUP_BYTES = 16 << 20
-"""Most bytes of a group's weights: below what the C library hands back to the system each time."""
+"""Most bytes of a group's weights: below the size that the C library returns to the system."""
 SIGN = -(1 << 31)
 
 
 def row_attention(projected_BS3HK: Tensor, lengths: list[int], dropout: float) -> Tensor:
     """softmax(query key^T / sqrt(K)) value with dropped weights [B, S, D]; float32, on a CPU.
 
-    projected: query, key and value of every token. Keys from a row's length on are not seen, and
-    outputs there have no meaning.
+    projected: query, key and value of every token. Keys at or after a row's length are masked;
+    outputs there are undefined.
     """
     groups = _groups(lengths, projected_BS3HK.shape[3])
     return cast(Tensor, _RowAttention.apply(projected_BS3HK, groups, dropout))  # type: ignore[no-untyped-call]
 
 
 def piece_attention(projected_BS3HK: Tensor, pieces: list[Piece], dropout: float) -> Tensor:
-    """The same where every token sees its own piece of a row alone; outputs outside of all pieces
-    have no meaning."""
+    """As `row_attention`, but every token attends only to its own piece; outputs outside all pieces
+    are undefined."""
     groups = [
         ((slice(row, row + 1), slice(first, first + length)), [length])
         for row, first, length in pieces
@@ -46,11 +46,11 @@ def piece_attention(projected_BS3HK: Tensor, pieces: list[Piece], dropout: float
 
 
 _Group = tuple[tuple[slice, slice], list[int]]
-"""What is worked on at a time: its rows and places, and of each row how many of these count."""
+"""Processed at a time: its rows and places, and how many places of each row hold tokens."""
 
 
 class _RowAttention(torch.autograd.Function):
-    """Flash attention's backward pass, but from kept weights instead of recomputed ones."""
+    """Flash attention's backward pass, with stored weights instead of recomputed ones."""
 
     @staticmethod
     def forward(ctx: Any, projected_BS3HK: Tensor, groups: list[_Group], dropout: float) -> Tensor:
@@ -93,7 +93,7 @@ class _RowAttention(torch.autograd.Function):
 
 
 def _groups(lengths: list[int], heads: int) -> list[_Group]:
-    """Runs of rows whose weights take `GROUP_BYTES`, or single rows."""
+    """Groups of rows whose weights fit in `GROUP_BYTES`, or single rows."""
     rows = max(1, GROUP_BYTES // (4 * heads * max(lengths) ** 2))
     runs = [(first, lengths[first : first + rows]) for first in range(0, len(lengths), rows)]
     return [((slice(first, first + len(own)), slice(max(own))), own) for first, own in runs]
@@ -110,6 +110,6 @@ def _weights(query_nHTK: Tensor, key_nHTK: Tensor, lengths: list[int]) -> Tensor
 
 
 def _mark_dropped(weights: Tensor, below: int) -> None:
-    """Set the sign bit of each weight with the dropout's probability, in place."""
+    """Set the sign bit of each weight with the dropout probability, in place."""
     signs = random_int16(weights.shape).to(torch.int32).sub_(below).bitwise_and_(SIGN)
     weights.view(torch.int32).bitwise_or_(signs)

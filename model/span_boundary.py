@@ -1,10 +1,10 @@
-"""SpanBERT's second question: which words stand in a masked span, seen from outside it alone.
+"""SpanBERT's span boundary objective: predict the words of a masked span from outside it.
 
 Joshi et al. 2020, sec. 3.2, and facebookresearch/SpanBERT (models/pair_bert.py, data/masking.py).
-Each word of a span is told from the hidden vectors of the tokens just outside both its ends and
-from its own place in the span. A span is a maximal run of predicted positions, so spans that touch
-are one. As in their code, a span next to a special token has no such question, nor has a word
-after the first `MOST_TARGETS` of its span.
+Each word of a span is predicted from the hidden vectors of the two tokens adjacent to the span and
+from the word's place in the span. A span is a maximal run of predicted positions, so adjacent spans
+count as one. As in their code, spans next to a special token and words after the first
+`MOST_TARGETS` of a span have no loss.
 
 Legend: B batch, S sequence, K predicted positions, D width of hidden vectors, E of
 embeddings, P size of a place's vector.
@@ -22,22 +22,22 @@ from model.heads import word_losses
 from model.layers import gelu
 
 MOST_TARGETS = 15
-"""Words of a span that are asked for: SpanBERT's --max-pair-targets."""
+"""Words of a span that are predicted: SpanBERT's --max-pair-targets."""
 PLACE_WIDTH = 200
 """P: SpanBERT's --pair-positional-embedding-size."""
 
 
 class Boundaries(NamedTuple):
-    """What each predicted position is told from; [K], int64 but for the weights."""
+    """Inputs of the prediction at each position; [K], int64 except the weights."""
 
     left: Tensor
     """The token before the span, as row x S + place."""
     right: Tensor
-    """The token behind the span."""
+    """The token after the span."""
     place: Tensor
-    """In the span, from 0; MOST_TARGETS - 1 where it would be more, with weight 0."""
+    """Place in the span, from 0; capped at MOST_TARGETS - 1, where the weight is 0."""
     weights: Tensor
-    """float32, 1 where there is a question."""
+    """float32, 1 if the word is predicted."""
 
 
 def boundaries(
@@ -45,10 +45,10 @@ def boundaries(
 ) -> Boundaries:
     """The boundaries of the span around each predicted position, without waiting for a GPU.
 
-    The arguments are those of `objectives.Inputs`; a row's first and last token are not predicted.
+    Arguments are those of `objectives.Inputs`; a row's first and last token are never predicted.
     """
     ids = input_ids_BS.flatten()
-    # Unused slots point at the first token of all, which is not predicted.
+    # Unused slots point at the very first token, which is never predicted.
     predicted = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     predicted.scatter_(0, positions_K, weights_K > 0)
     places = torch.arange(len(ids), device=ids.device)
@@ -67,7 +67,7 @@ def boundaries(
 
 
 class SpanBoundaryHead(nn.Module):
-    """Twice dense, GELU, LayerNorm, then the word table and a bias of its own for each word."""
+    """Dense, GELU, LayerNorm, twice; then the word table and its own bias per word."""
 
     def __init__(self, config: EncoderConfig, words: nn.Embedding) -> None:
         """words: the encoder's own word table, whose weight is tied."""
@@ -85,7 +85,7 @@ class SpanBoundaryHead(nn.Module):
     def forward(
         self, hidden_BSD: Tensor, found: Boundaries, labels_K: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of each position in float32 [K], and whether its word was found [K]."""
+        """Cross-entropy per position in float32 [K], and whether the prediction is correct [K]."""
         hidden_ND = hidden_BSD.flatten(0, 1)
         ends = (hidden_ND.index_select(0, found.left), hidden_ND.index_select(0, found.right))
         joined = torch.cat([*ends, self.places(found.place)], -1)

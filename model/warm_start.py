@@ -1,7 +1,7 @@
-"""Weights of a folder of transformers -> a model that is about to be trained further.
+"""Weights of a folder of transformers -> an existing model that training then continues from.
 
-Other than in `hugging_face`, the model is there before: the encoder has to be the folder's own, a
-head that the folder lacks stays as it was initialised, and so do rows of tokens that it lacks.
+Unlike in `hugging_face`, the model already exists: its encoder must match the folder's, while heads
+and token rows that the folder lacks keep their initialization.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from model.replaced_tokens import ReplacedTokenModel
 Folder = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Weights and configuration."""
 FREE = {"dropout", "initializer_range", "vocab_size"}
-"""Settings of an encoder that say how it is trained, or that `EmbeddingRows` makes up for."""
+"""Settings that may differ: they concern training, or `EmbeddingRows` handles them."""
 HEADS = {
     "head": "of masked words",
     "pair_head": "of pairs of segments",
@@ -39,12 +39,12 @@ HEADS = {
 }
 """Parts of a model that a folder may lack."""
 GENERATOR_PARTS = ("generator", "head")
-"""Of them, those in the folder of ELECTRA's generator."""
+"""Those of HEADS that are in the folder of ELECTRA's generator."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRows:
-    """Tokens that a model's vocabulary shares with a folder's."""
+    """Tokens that the model's vocabulary and the folder's have in common."""
 
     ours: Tensor
     """Ids in the model [n]."""
@@ -54,7 +54,7 @@ class EmbeddingRows:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A setting that an encoder has otherwise in a folder."""
+    """A setting of the encoder that differs in the folder."""
 
     name: str
     """The setting of `EncoderConfig`."""
@@ -65,15 +65,15 @@ class Difference:
 def differences(
     model: Model, theirs: Mapping[str, Any], *, generator: bool = False
 ) -> list[Difference]:
-    """What keeps a model from computing what a folder's model computes, by its configuration.
+    """Settings that keep a model from computing what a folder's model computes.
 
-    Layers that share a part have copies in a folder, whose configuration says no more than that;
-    `take_over` compares them. generator: whether it is that of ELECTRA's generator. ValueError for
-    a folder of another family, or of a model that no setting of ours describes.
+    A folder stores shared layers as copies and its configuration does not say so; `take_over`
+    compares them. generator: whether it is the configuration of ELECTRA's generator. Raises
+    ValueError for a folder of another family, or with settings that we do not support.
     """
     own = family(model)
     if (found_type := model_type_of(theirs)) != own.model_type:
-        raise ValueError(f"it is of the family {found_type}, the run of {own.model_type}")
+        raise ValueError(f"its family is {found_type}, the run's is {own.model_type}")
     found = _their_encoder(own, theirs)
     if isinstance(model, ReplacedTokenModel):
         expected = ours = model.generator_config if generator else model.config
@@ -91,11 +91,12 @@ def differences(
 def take_over(
     model: Model, folder: Folder, generator: Folder | None, rows: EmbeddingRows | None
 ) -> tuple[list[str], list[str]]:
-    """Give a model what a folder has of its weights, after `differences`.
+    """Copy a folder's weights into a model, after `differences`.
 
-    generator: the folder of ELECTRA's generator, None for a model that has none or a new one;
-    rows: None when all rows are the folder's. Returns what stays as it was initialised, and what of
-    the folder nobody takes. ValueError for an encoder that is not whole, and shapes that differ.
+    generator: the folder of ELECTRA's generator; None if the model has none or starts a new one.
+    rows: None if all rows come from the folder. Returns the parts that keep their initialization,
+    and the weights of the folder that are not used. Raises ValueError for an incomplete encoder or
+    a shape mismatch.
     """
     own = family(model)
     state = _with_prefix({todays_name(name): weight for name, weight in folder[0].items()}, own)
@@ -109,7 +110,8 @@ def take_over(
     lacking = sorted(pieces.keys() - state.keys())
     optional = {*HEADS, *(GENERATOR_PARTS if generator is None else ())}
     if wrong := [name for name in lacking if owners[name].split(".")[0] not in optional]:
-        raise ValueError(f"it lacks {', '.join(wrong[:3])}{' and more' * (len(wrong) > 3)}")
+        more = " and more" if len(wrong) > 3 else ""
+        raise ValueError(f"it lacks {', '.join(wrong[:3])}{more}")
     with torch.no_grad():
         for name, piece in pieces.items():
             if name in state:
@@ -120,14 +122,14 @@ def take_over(
 
 
 def _their_encoder(own: Family, theirs: Mapping[str, Any]) -> EncoderConfig:
-    """The encoder of a configuration, of which training may drop whatever it wants."""
+    """The encoder of a configuration; its dropout may be anything."""
     if "hidden_dropout_prob" in theirs:
         theirs = {**theirs, "attention_probs_dropout_prob": theirs["hidden_dropout_prob"]}
     return electra_config(theirs) if own is ELECTRA else our_config(theirs)[1]
 
 
 def _with_prefix(state: dict[str, Tensor], own: Family) -> dict[str, Tensor]:
-    """The names of an encoder that was saved without heads, such as `BertModel`'s, as with them."""
+    """Add the encoder's prefix to names saved without heads, such as `BertModel`'s."""
     prefix = f"{own.model_type}."
     if any(name.startswith(prefix) for name in state):
         return state
@@ -141,11 +143,11 @@ def _shared(model: Model) -> dict[str, str]:
 def _check_tied(state: Mapping[str, Tensor], aliases: Mapping[str, str]) -> None:
     for alias, name in aliases.items():
         if alias in state and name in state and not torch.equal(state[alias], state[name]):
-            raise ValueError(f"{alias} is not {name}, and in the run they are one")
+            raise ValueError(f"{alias} differs from {name}, but the run ties them")
 
 
 def _owners(model: Model) -> dict[str, str]:
-    """transformers' name -> our parameter that holds it."""
+    """transformers' name -> our parameter that stores it."""
     return {part.name: part.parameter_name for part in logical_parameters(model)}
 
 
@@ -162,7 +164,7 @@ def _copy(name: str, piece: Tensor, given: Tensor, rows: EmbeddingRows | None) -
 
 
 def _parts(lacking: Sequence[str], owners: Mapping[str, str]) -> list[str]:
-    """What the weights belong to, in words."""
+    """The parts of the model that the weights belong to, in words."""
     found: dict[str, list[str]] = {}
     for name in lacking:
         part = owners[name].split(".")[0]

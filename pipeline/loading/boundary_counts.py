@@ -1,4 +1,4 @@
-"""LossCounts the predicted positions with a span boundary target, before a micro-batch is decoded.
+"""Counts the predicted positions with a span boundary target, before a micro-batch is decoded.
 
 `model.span_boundary` decides which positions have one, from the masked spans and the ids next to
 them. Here they are counted from the stored bits, for the step's loss denominators over all ranks.
@@ -15,9 +15,9 @@ from pipeline.loading.resolve import StructArray
 
 @numba.njit(cache=True, nogil=True)
 def boundary_targets(records: StructArray, special_ids: StructArray, most: int) -> int:
-    """Targets in the rows of `records` [n]: of each span its words, `most` at most.
+    """Targets in the rows of `records` [n]: the words of each span, up to `most` per span.
 
-    special_ids: `batches.SPECIAL_IDS` [1].
+    special_ids: `decode.SPECIAL_IDS` [1].
 
     A span next to bos or eos has no target. Swapped segments make no difference, because special
     tokens enclose both of them.

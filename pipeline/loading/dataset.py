@@ -1,4 +1,4 @@
-"""A prepared directory -> records that say where its rows and masks lie in memory.
+"""A prepared directory -> records of where its rows and masks are in memory.
 
 `Dataset` is one split of one directory. A file is opened when a sample in it is requested:
 
@@ -46,7 +46,7 @@ IntArray = npt.NDArray[np.int64]
 READ_THREADS = 8
 """Concurrent reads of a process; they hide the latency of a network file system."""
 KEPT_BLOCKS = 1 << 16
-"""Record batches of masks whose addresses are kept; of two duplicates at least."""
+"""Record batches of masks whose addresses are kept, for two duplicates at least."""
 SAMPLED_BLOCKS = 16
 """Record batches that `some_lengths` reads, a few megabytes in all."""
 _NEVER = 1 << 32
@@ -55,10 +55,10 @@ _NEVER = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Where n rows lie in memory."""
+    """Where n rows are in memory."""
 
     fields: StructArray
-    """RECORD [n], for `batches.decode`."""
+    """RECORD [n], for `decode.decode`."""
     held: tuple[object, ...]
     """Owners of that memory; it is valid for as long as this object lives."""
 

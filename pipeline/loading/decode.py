@@ -1,8 +1,7 @@
 """Rows and masks in memory -> the arrays of a micro-batch, in one pass over the bytes of a row.
 
 `decode` widens the ids and applies the masks, `segments` and `pieces` add what only some formats
-need. Where the bytes of a row lie is in its record, see `resolve`.
-
+need. A row's record says where its bytes are, see `resolve`.
 Legend: R rows of a micro-batch, L lines that hold them, S tokens of a line, K slots.
 """
 

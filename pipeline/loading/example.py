@@ -1,4 +1,4 @@
-"""A training sequence in words, to be read before hours are spent on millions like it."""
+"""Prints one training sequence in words, so that the user can check it before a long run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pipeline.loading.micro_batch import MicroBatch
 
 
 def print_example(loader: Loader, sequences: int, step: int) -> None:
-    """One sequence of the next step as the encoder sees it; `sequences` are read so far."""
+    """Print one sequence of the next step as the encoder sees it; `sequences` are read so far."""
     try:
         batch = next(loader.micro_batches(sequences, step))
-    except DataError as error:  # the loop meets it again, and knows what to do about it
+    except DataError as error:  # the training loop meets it again and handles it
         print(f"  example: none, {error}")
         return
     tokenizer = Tokenizer.from_file(
@@ -23,13 +23,13 @@ def print_example(loader: Loader, sequences: int, step: int) -> None:
     )
     print(f"  example: {describe_example(batch, tokenizer)}")
     if step:
-        print(f"going on after step {step:,}")
+        print(f"resuming after step {step:,}")
     sys.stdout.flush()
 
 
 def describe_example(batch: MicroBatch, tokenizer: Tokenizer, tokens: int = 48) -> str:
-    """The line of a batch's first row of weight: a predicted token as {what the encoder sees | the
-    answer}."""
+    """A line for the batch's first row of weight 1; a predicted token is {what the encoder sees |
+    the answer}."""
     length = batch.input_ids.shape[1]
     row = int(batch.row_starts[batch.row_weights.argmax()]) // length
     shown = batch.input_ids[row, : min(tokens, int(batch.lengths[row]))].tolist()

@@ -1,7 +1,7 @@
 """Rows of a step -> micro-batches of lines: one row per line, or short rows end to end in a line.
 
 Rows are packed when they are read, so packing changes neither the shards nor the order of samples
-nor which samples form a step. A rank places all its rows of a step at once, longest first, each
+nor which samples form a step. A rank places all its rows of a step together, longest first, each
 into the line with the least room for it. With that many rows, the short ones fill the lines to
 within a few tokens. Micro-batches are these lines in order, so none has too many lines, whatever
 the rows. The number of micro-batches differs from rank to rank; ranks agree on the largest one when
@@ -30,10 +30,10 @@ DEVIATIONS = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the rows of a micro-batch lie; every line has one at its first column."""
+    """Where the rows of a micro-batch are; every line has one at its first column."""
 
     rows: IntArray | slice
-    """[R] indices of rows of the step; -1 for a filling row, which has a line to itself."""
+    """[R] indices of rows of the step; -1 for a filling row, which has its own line."""
     starts: IntArray
     """[R] line x S + column of their first token, ascending."""
 
@@ -45,7 +45,7 @@ def place_in_order(rows: int, lines: int, length: int) -> list[Placement]:
 
 
 def place_packed(tokens: IntArray, lines: int, length: int) -> list[Placement]:
-    """Short rows together, in one micro-batch of `lines` or more.
+    """Short rows together, in micro-batches of `lines`, at least one.
 
     tokens: of each row [n], 0 for a skipped one.
     """
@@ -84,7 +84,7 @@ def expected_lines(
 
 @numba.njit(cache=True, nogil=True)
 def _best_fit(tokens: IntArray, order: IntArray, length: int) -> tuple[IntArray, IntArray, int]:
-    """As `fit_rows`; order: the indices of the rows [n] by falling length.
+    """As `fit_rows`; order: the indices of the rows [n] by descending length.
 
     Lines with equal room form a stack: `last` [S + 1] is its top, `below` [n] the line under each.
     """

@@ -3,9 +3,9 @@
 An optimizer step reads the next G positions of the order (see order.py), which are split evenly:
 rank r of W takes positions [G r / W, G (r + 1) / W) of the step, in `accumulation` micro-batches of
 `per_device` rows, padded with filling rows of weight 0. The state is one integer, the number of
-sequences consumed: a seek is an argument, and a run may change batch or world size there. While the
-batch grows, the step's number is needed too. With packing, rows share lines, and a micro-batch has
-`per_device` lines; the number of micro-batches is then known with the step.
+sequences consumed: to seek, pass another number, and the batch or the world size may change there.
+While the batch grows, the step's number is needed too. With packing, rows share lines, and a
+micro-batch has `per_device` lines; the number of micro-batches is then known with the step.
 
 The stream runs in one direction: locate the rows of a step, resolve their addresses, count, then
 decode its micro-batches one by one, at most `prefetch` ahead of the reader.
@@ -49,21 +49,21 @@ class Step:
     sequences: int
     """Sequences of this step over all ranks; fewer than G only in the last step of validation."""
     counts: LossCounts
-    """Of this rank, for `training.step_count`."""
+    """Counts of this rank's part, for `training.step_count`."""
     samples: Located
     """Where this rank's sequences come from, in the order of the samples."""
     accumulation: int
     """Micro-batches of this step; equal on all ranks, except for packed rows."""
     batches: Iterator[MicroBatch]
-    """The micro-batches, decoded as they are read. Read them before the next step is taken: those
-    left unread then stay in memory until this step is dropped."""
+    """The micro-batches, decoded as they are read. Read them before taking the next step: unread
+    ones otherwise stay in memory until this step is dropped."""
 
 
 NO_STEP = Step(
     number=0, consumed=0, sequences=0, counts=LossCounts(0, 0, 0),
     samples=Located(*(np.empty(0, np.int64) for _ in range(3))), accumulation=0, batches=iter(()),
 )  # fmt: skip
-"""Stands for a step that cannot be read; no rank makes it."""
+"""Stands for a step that cannot be read; it is never trained on."""
 
 
 class Loader:
@@ -87,7 +87,7 @@ class Loader:
     ) -> None:
         """order: over `shard_rows` of the same datasets; prefetch: micro-batches that a thread
         decodes ahead, 0 for no thread, ideally those of two steps; packing, attention: see
-        `run.Batch`; extras: what the objective needs; pin_memory: for copies to a GPU.
+        `BatchSettings`; extras: what the objective needs; pin_memory: for copies to a GPU.
 
         Raises ConfigError or DataError if reader, order and compression contradict each other.
         """
@@ -176,7 +176,7 @@ class Loader:
             )
 
     def _decode(self, consumed: int, number: int) -> Generator[tuple[Step, MicroBatch], None, None]:
-        """Every micro-batch in order, with its step; a step has one at least."""
+        """Every micro-batch in order, with its step; a step has at least one."""
         pool = ThreadPoolExecutor(READ_THREADS) if self.reader == "read" else None
         try:
             for step, rows in self._resolve_steps(consumed, number, pool):
@@ -281,7 +281,7 @@ class _StepRows:
     records: StructArray
     """RECORD [rows or more]; the last is a filling row if rows are packed."""
     placements: tuple[Placement, ...]
-    """Where the rows lie in each micro-batch."""
+    """Where the rows are in each micro-batch."""
     held: tuple[object, ...]
     """Owners of the memory."""
 
@@ -302,7 +302,7 @@ class _MicroBatches:
         return self._taken.popleft()
 
     def take_rest(self) -> None:
-        """Take the unread ones from the stream, whose next item is then the next step's."""
+        """Take the unread ones from the stream, whose next item then belongs to the next step."""
         self._taken.extend(batch for _, batch in self._rest)
 
 

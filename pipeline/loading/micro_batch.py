@@ -23,7 +23,7 @@ from pipeline.loading.sampling_noise import draws
 
 
 class LossCounts(NamedTuple):
-    """What there is to learn from; each part of a loss is a mean over one of these counts."""
+    """The counts that the parts of a loss are averaged over."""
 
     predictions: int
     """Predicted tokens."""
@@ -66,7 +66,7 @@ class MicroBatch:
     pair_labels: torch.Tensor | None = None
     """[R] 0 in order, 1 random next or swapped, -1 none; only for formats that pair segments."""
     draws: torch.Tensor | None = None
-    """[K] random bits, see `draws`; only if the loader was asked for them."""
+    """[K] random bits, see `sampling_noise.draws`; only if the loader was asked for them."""
 
     @property
     def predictions(self) -> int:
@@ -111,7 +111,7 @@ NO_EXTRAS = Extras()
 
 
 class _Arrays(NamedTuple):
-    """The tensors that `batches.decode` writes, in the order of its arguments."""
+    """The tensors that `decode.decode` writes, in the order of its arguments."""
 
     input_ids: torch.Tensor
     lengths: torch.Tensor
@@ -186,7 +186,7 @@ class BatchBuilder:
         return self.documents or self.pairs
 
     def counts(self, records: StructArray) -> LossCounts:
-        """What there is to learn from `records` [n]."""
+        """The loss counts of `records` [n]."""
         tokens, pairs, boundaries = records["tokens"], 0, 0
         if self.pairs:
             pairs = int(((records["label"] >= 0) & (tokens > 0)).sum())
@@ -228,7 +228,7 @@ class BatchBuilder:
         found, size = {}, arrays.input_ids.numel()
         if self.extras.draws_seed is not None:
             places = arrays.positions.numpy()
-            if self.packed:  # as if each row had a line of its own
+            if self.packed:  # draws as if each row had its own line
                 row = np.searchsorted(starts, places, side="right") - 1
                 places = row * self.length + places - starts[row]
             bits = draws(self.extras.draws_seed, samples, places, self.length)

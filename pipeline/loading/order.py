@@ -101,8 +101,8 @@ def _permute_in_windows(
 ) -> IntArray:
     """Blocks order: the rows at `positions` [n] of pass `number`.
 
-    starts: as from `_window_starts` [windows + 1]; the others as there. A window's blocks are kept
-    until a position lies in another window.
+    starts: from `_window_starts` [windows + 1]; the other arguments as there. A window's blocks are
+    kept until a position is in another window.
     """
     rows = np.empty_like(positions)
     keys = np.empty(ROUNDS, np.uint64)
@@ -135,7 +135,7 @@ def _permute_in_windows(
 
 @numba.njit(cache=True, nogil=True)
 def _cycle_slots(quotas: IntArray, seed: int, number: int) -> IntArray:
-    """[CYCLE, 2] for each slot of cycle `number`: its dataset, and that one's earlier slots."""
+    """[CYCLE, 2] for each slot of cycle `number`: its dataset, and the earlier slots of that."""
     slots = np.empty((CYCLE, 2), np.int64)
     keys = np.empty(ROUNDS, np.uint64)
     round_keys(keys, seed, _MIX, 0, number, 0)
@@ -189,7 +189,7 @@ class Located:
 
 @dataclass(frozen=True, eq=False)
 class _SampleStream:
-    """Datasets that share a pass counter: their shards, one after the other."""
+    """Datasets that share a pass counter: their shards in sequence."""
 
     number: int
     first_dataset: int
@@ -228,7 +228,7 @@ class _SampleStream:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Order:
-    """The order of samples of one or more datasets; raises ConfigError if there is none."""
+    """The order of samples of one or more datasets. Raises ConfigError if no order is possible."""
 
     kind: Kind
     """`global`, `blocks` or `sequential`."""
@@ -320,7 +320,7 @@ class Order:
 
 
 def places_of(positions: IntArray, skipped: tuple[tuple[int, int], ...]) -> IntArray:
-    """The p-th place that is in no [begin, end) of `skipped`, for each p of positions [n]."""
+    """The p-th place outside all [begin, end) of `skipped`, for each p of positions [n]."""
     for begin, end in skipped:
         positions = positions + (positions >= begin) * (end - begin)
     return positions
@@ -333,7 +333,7 @@ def _starts(counts: IntArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Which positions one rank reads, and in micro-batches of what size."""
+    """Which positions one rank reads, and its micro-batch size."""
 
     sequences: int
     """G: sequences of an optimizer step over all ranks; fewer at first if the batch grows."""

@@ -1,6 +1,6 @@
-"""Rows of record batches -> where each row and its mask lie in memory, as records for `decode`.
+"""Rows of record batches -> where each row and its mask are in memory, as records for `decode`.
 
-A row is found in the Arrow buffers of its record batch. What is found there is checked, so a
+A row is found in the Arrow buffers of its record batch. The values there are checked, so a
 damaged file raises an error instead of a wild read, and predictions are counted. No buffer is
 copied, and no row passes through Python.
 
@@ -46,7 +46,7 @@ ROW_COLUMNS = struct(
 )
 """The columns of a record batch of rows."""
 MASK_COLUMNS = struct("positions", "actions", "random_ids", "swapped", kind=COLUMN)
-"""The columns of a record batch of masks; `swapped` is all 0 where masks swap no segments."""
+"""The columns of a record batch of masks; `swapped` is all 0 if masks swap no segments."""
 
 RECORD = struct(
     *("ids", "tokens"),  # address, number
@@ -57,7 +57,7 @@ RECORD = struct(
     *("second", "label"),  # start of segment B or 0, label of the pair
     "swapped",  # 1: show B before A
 )
-"""Where a row lies in memory and what it holds. All zeros: a filling row, which is two special
+"""Where a row is in memory and what it holds. All zeros: a filling row, which is two special
 tokens of weight 0."""
 _RECORD_BYTES = np.dtype((np.void, RECORD.itemsize))
 
@@ -94,7 +94,7 @@ def resolve_rows(
 
     columns: ROW_COLUMNS of every record batch of the split, filled in for those in `blocks`;
     id_bytes: 2 or 4; length: most tokens of a row; details: also find documents and segments.
-    records: RECORD [n], zeros, of which the fields of rows are filled in.
+    records: RECORD [n], zeros; its fields of rows are filled in.
     """
     for item in range(blocks.size):
         if item + AHEAD < blocks.size:
@@ -115,7 +115,8 @@ def resolve_rows(
 
 @numba.njit(cache=True, nogil=True)
 def _resolve_details(columns: Struct, row: int, record: Struct) -> bool:
-    """Find the documents and segments of one row; False if they are impossible."""
+    """Find the documents and segments of one row; False if they are impossible; columns: an item of
+    ROW_COLUMNS; record: an item of RECORD."""
     first, documents = _item_range(columns.document_starts, row)
     record.starts = columns.document_starts.data + first * 2
     record.documents = documents
@@ -129,7 +130,7 @@ def _resolve_details(columns: Struct, row: int, record: Struct) -> bool:
 def read_sequences(
     blocks: IntArray, rows: IntArray, columns: StructArray, records: StructArray
 ) -> None:
-    """Fill in `sequence` of `records` [n]; the rest as in `resolve_rows`."""
+    """Fill in `sequence` of `records` [n]; the other arguments as in `resolve_rows`."""
     for item in range(blocks.size):
         if item + AHEAD < blocks.size:
             fetch(columns[blocks[item + AHEAD]].sequence.data + 8 * rows[item + AHEAD])
@@ -149,7 +150,7 @@ def resolve_masks(
     """Find the masks of rows whose ids `resolve_rows` found; -1, or the first bad mask.
 
     columns: MASK_COLUMNS of every record batch of the split, filled in for those in `blocks`;
-    slots: most predictions of a row; records: [n], of which the fields of masks are filled in.
+    slots: most predictions of a row; records: [n]; its fields of masks are filled in.
     """
     for item in range(blocks.size):
         if item + AHEAD < blocks.size:
@@ -164,7 +165,8 @@ def resolve_masks(
 
 @numba.njit(cache=True, nogil=True)
 def _resolve_mask(columns: Struct, row: int, id_bytes: int, slots: int, record: Struct) -> bool:
-    """Find the mask of one row and count its predictions; False if it is impossible."""
+    """Find the mask of one row and count its predictions; False if it is impossible; columns: an
+    item of MASK_COLUMNS; record: an item of RECORD."""
     first, size = _item_range(columns.positions, row)
     if size != (record.tokens + 7) // 8:
         return False

@@ -25,8 +25,8 @@ _CHUNK = 1 << 22
 def stage(directory: Path, destination: Path, duplicates: Iterable[int]) -> Path:
     """Copy manifest, tokenizer, rows and the masks of `duplicates` below `destination`.
 
-    Returns the copy's directory, for `Dataset.open`. Sizes and xxh3_64 are checked while copying;
-    DataError names a file that differs, a missing duplicate, or the disk space needed.
+    Returns the copy's directory, for `Dataset.open`. Checks sizes and xxh3_64 while copying. Raises
+    DataError naming a file that differs, a missing duplicate, or the disk space needed.
     """
     manifest = read_manifest(directory)
     wanted = sorted(set(duplicates))

@@ -1,9 +1,9 @@
 """The training loop: optimizer steps, and what happens every so many steps between them.
 
 Whatever is random in a micro-batch is drawn from (seed, step, rank, micro-batch). So a run that
-resumes from a checkpoint needs no random state and on a CPU repeats the original to the bit; what a
-generator samples depends on its sequences alone (`data.draws`). The counts that the loss of a step
-is divided by are all-reduced during the step before; the stop requests of the ranks ride along.
+resumes from a checkpoint needs no random state and on a CPU repeats the original to the bit. What a
+generator samples depends on its sequences alone (`pipeline.loading.sampling_noise`). Loss
+denominators of a step are all-reduced during the step before; the stop requests ride along.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Trainer:
         return self.validator.parts
 
     def train(self, last_step: int) -> bool:
-        """Train until `last_step` or a stop request, then save. True if work is left to do."""
+        """Train until `last_step` or a stop request, then save. True if work remains."""
         with self._bar(last_step) as bar:
             while True:
                 known = StepCount(self.cluster.control)
@@ -180,11 +180,11 @@ class Trainer:
         self.trace.step(self.progress.step)
 
     def _enter_phase(self) -> None:
-        """Read the phase of the coming step."""
+        """Start to read the phase of the next step."""
         if not self.feed.enter(self.progress.step, self.progress.readings):
             return
         if self.cluster.device.type == "cuda":
-            torch.compiler.reset()  # else the second length is compiled for lengths of any kind
+            torch.compiler.reset()  # else the second length is compiled with dynamic shapes
         if self.cluster.rank == 0:
             tqdm.write(self.feed.phase.words)
 

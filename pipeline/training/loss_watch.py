@@ -29,9 +29,10 @@ UNITS = 1 << 16
 NOT_FINITE = 1 << 50
 """Stands for a loss that is not finite; the sum over 4,096 ranks still fits into 63 bits."""
 CONSISTENCY = 1.4826
-"""Standard deviations of a normal law per median absolute deviation."""
+"""Standard deviations of a normal distribution per median absolute deviation."""
 LEAST_DEVIATION = 1e-3
-"""Of the median: on a flatter curve every small change would be a spike."""
+"""Lower bound of the deviation, relative to the median: otherwise any change of a flat curve is a
+spike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,13 @@ class Spike:
     """A loss far above the losses before it."""
 
     step: int
-    """Counted from 1."""
+    """The step, counted from 1."""
     loss: float
     """Nats per predicted token."""
     usual: float
     """Median of the losses before it."""
     deviations: float
-    """How far above that median."""
+    """Deviations above that median."""
 
     def __str__(self) -> str:
         return (

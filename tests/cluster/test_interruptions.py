@@ -36,12 +36,12 @@ def test_usr1_saves_and_requeues(runs: Runs, undisturbed: Path, tmp_path: Path) 
     under_way(job, tmp_path)
     steps = last_step(tmp_path)
     job.signal("USR1")
-    job.until(lambda: "going on after step" in job.log())
+    job.until(lambda: "resuming after step" in job.log())
     saved = int(job.log().split("interrupted at step ")[1].split()[0])
     assert steps <= saved, "a step that was made is lost"
     assert job.end() == "COMPLETED", job.log()
     assert job.field("Restarts") == "1"
-    assert f"going on after step {saved}\n" in job.log()
+    assert f"resuming after step {saved}\n" in job.log()
     assert not list(tmp_path.glob(".restarts-*"))
     same(tmp_path, undisturbed)
 
@@ -114,7 +114,7 @@ def test_a_node_that_fails(
     job.until_state("PENDING")
     cluster.boot(node)
     assert job.end() == "COMPLETED", job.log()
-    assert "restart 1 of job" in job.log() and "going on after step" in job.log()
+    assert "restart 1 of job" in job.log() and "resuming after step" in job.log()
     assert "submit again" not in job.log()
     assert weights(tmp_path) == weights(undisturbed)
 
@@ -142,6 +142,6 @@ def test_a_run_has_one_job_and_a_cancelled_one_is_not_started_again(
     assert job.field("Restarts") == "0"
     assert (tmp_path / "INTERRUPTED").exists(), job.log()
     third = runs.submit(tmp_path, TENFOLD_ARGS=arguments)
-    third.until(lambda: "going on after step" in third.log())
+    third.until(lambda: "resuming after step" in third.log())
     third.cancel()
     assert third.end() == "CANCELLED"

@@ -21,13 +21,13 @@ def test_slow_and_failed_nodes_are_excluded(cluster: Cluster, runs: Runs, tmp_pa
     (other,) = {*NODES} - {slow}
     (tmp_path / ".slow-nodes").write_text(f"{slow}\n")
     job.signal("USR1")
-    job.until(lambda: job.log().count("going on after step") == 1)
+    job.until(lambda: job.log().count("resuming after step") == 1)
     assert (job.field("ExcNodeList"), job.field("NodeList")) == (slow, other)
     step = last_step(tmp_path)
     job.until(lambda: last_step(tmp_path) > step)
     (rank,) = cluster.tasks(other, job)
     os.kill(rank, signal.SIGKILL)
-    job.until(lambda: job.log().count("going on after step") == 2)
+    job.until(lambda: job.log().count("resuming after step") == 2)
     assert f"slurm: a rank was killed on {other}\n" in job.log()
     assert "not excluding node[01-02]: 0 other nodes are up, 1 are needed" in job.log()
     assert job.field("ExcNodeList") == slow

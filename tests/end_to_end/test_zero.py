@@ -121,7 +121,7 @@ def test_a_layout_that_deepspeed_misreports() -> None:
     """round_robin_gradients: refused by name; without that, the weights give it away."""
     refusals = measured(2)["refusals"]
     assert refusals["guarded"].startswith("round_robin_gradients=True is not supported")
-    assert "is not where DeepSpeed's structures say" in refusals["unguarded"]
+    assert "is not where DeepSpeed reports it" in refusals["unguarded"]
 
 
 def test_hpz_is_refused_by_name() -> None:

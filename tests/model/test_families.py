@@ -255,7 +255,7 @@ def test_a_family_follows_from_what_a_model_is_made_of() -> None:
 @pytest.mark.parametrize(
     ("config", "pairs", "message"),
     [
-        (TOY, True, "in roberta there is no head for pairs; in bert position_offset is 0"),
+        (TOY, True, "in roberta there is no pair head; in bert position_offset is 0"),
         (replace(TOY, activation="gelu_tanh"), False, "activation is gelu"),
         (replace(BASE, sharing="all"), True, "in bert sharing is none; in albert embedding_width"),
         (replace(NARROW, position_offset=1), False, "in albert position_offset is 0"),

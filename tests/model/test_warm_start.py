@@ -95,7 +95,9 @@ def test_a_folder_s_copies_are_one_again(sharing: dict[str, Any]) -> None:
     if config.layers > 1:
         part = {"attention": "attention.dense.bias", "feed_forward": "ffn.bias"}[config.sharing]
         copy = f"albert.encoder.albert_layer_groups.1.albert_layers.0.{part}"
-        with pytest.raises(ValueError, match=f"{copy} is not .*groups.0.* in the run they are one"):
+        with pytest.raises(
+            ValueError, match=f"{copy} differs from .*groups.0.*, but the run ties them"
+        ):
             take_over(model, (state | {copy: state[copy] + 1}, theirs), None, None)
     other = MaskedLanguageModel(replace(ALBERT, layers=2), seed=0)
     assert "sharing" in [difference.name for difference in differences(other, theirs)]
@@ -120,7 +122,7 @@ def test_an_encoder_has_to_be_whole_and_the_same() -> None:
     assert [part.name for part in differences(MaskedLanguageModel(other, seed=0), config)] == [
         "layers", "heads",
     ]  # fmt: skip
-    with pytest.raises(ValueError, match="it is of the family bert, the run of roberta"):
+    with pytest.raises(ValueError, match="its family is bert, the run's is roberta"):
         differences(MaskedLanguageModel(TOY, seed=0), config)
     assert not differences(model, config | {"attention_probs_dropout_prob": 0.7})
 

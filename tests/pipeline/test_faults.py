@@ -97,7 +97,7 @@ def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
         os.kill(second, signal.SIGKILL)
         output, errors = process.communicate(timeout=900)
     assert process.returncode == 0, output + errors
-    assert "going on after step 10" in output
+    assert "resuming after step 10" in output
     assert re.search(r"error: rank 0 on \S+ lost another rank \(.*\): look at the last", errors), (
         errors
     )
@@ -132,7 +132,7 @@ def resumes(run: Path, launcher: list[object], trained: Path) -> None:
     assert "lease.json" not in {path.name for path in run.iterdir()}
     result = launch(*launcher)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "going on after step" in result.stdout and not (run / "INTERRUPTED").exists()
+    assert "resuming after step" in result.stdout and not (run / "INTERRUPTED").exists()
     assert tensors(run, STEPS) == tensors(trained / "2x8-long", STEPS)
     assert lines(run) == lines(trained / "2x8-long")
 

@@ -197,7 +197,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(
     result = launch(sys.executable, "-m", "pipeline.train", *arguments(run))
     assert result.returncode == 0, result.stderr
     assert f"{damaged} is damaged" in result.stderr
-    assert "going on after step 10" in result.stdout
+    assert "resuming after step 10" in result.stdout
     assert tensors(run, STEPS) == tensors(original, STEPS)
     assert lines(run) == lines(original)
 
@@ -270,8 +270,8 @@ def test_fewer_sequences_than_ranks_end_all_ranks_with_one_line(
     assert result.returncode != 0
     errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert errors == [
-        "error: batch.sequences=1 is smaller than the 2 ranks, some would have nothing to do; "
-        "raise it or start fewer"
+        "error: batch.sequences=1 is smaller than the 2 ranks, so some would have nothing to do; "
+        "raise it or start fewer ranks"
     ]
     assert "Traceback" not in result.stderr.split("torch/distributed")[0]
 

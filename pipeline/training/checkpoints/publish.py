@@ -1,8 +1,8 @@
 """All ranks' files in .step-00000100.tmp/ -> a published checkpoint; old ones are removed.
 
-Only rank 0 publishes. It waits until each rank has left its index there, which is each rank's last
-file, or a note of why it could not write; checks that every element of each parameter is there
-once; writes state.json, renames the directory, updates `latest`, then removes the checkpoints that
+Only rank 0 publishes. It waits until each rank has written its index, which is each rank's last
+file, or a note of why it could not write. It checks that every element of each parameter is there
+once, writes state.json, renames the directory, updates `latest`, then removes the checkpoints that
 are not kept. A crash between any two of these leaves the old checkpoints, or the new one as well,
 never half of one.
 """
@@ -40,7 +40,7 @@ from pipeline.training.checkpoints.read import (
 from pipeline.training.cluster.ranks import format_rank_error
 
 POLL_SECONDS = 0.1
-"""Between two checks for the other ranks' files; a check is one listing of the directory."""
+"""Seconds between two checks for the other ranks' files; a check lists the directory once."""
 
 
 def temporary_directory(checkpoints: Path, step: int) -> Path:
@@ -49,7 +49,7 @@ def temporary_directory(checkpoints: Path, step: int) -> Path:
 
 
 def make_room(temporary: Path, state: State) -> None:
-    """Make the empty directory; CheckpointError when the disk has too little free space."""
+    """Make the empty directory. Raises CheckpointError if the disk has too little free space."""
     if temporary.exists():
         shutil.rmtree(temporary)
     temporary.mkdir(parents=True)
@@ -75,10 +75,10 @@ def note_failure(temporary: Path, rank: int, mistake: str) -> None:
 def wait_for_ranks(
     temporary: Path, world_size: int, mistake: str, given_up: threading.Event
 ) -> None:
-    """Return when every rank's files are there; CheckpointError if a rank cannot write.
+    """Return when every rank's files are there. Raises CheckpointError if a rank cannot write.
 
-    mistake: of rank 0 itself. In both cases no rank is writing any more, unless `given_up` ended
-    the wait.
+    mistake: of rank 0 itself. In both cases no rank is still writing, unless `given_up` ended the
+    wait.
     """
     while True:
         last = (

@@ -1,4 +1,4 @@
-"""RUN/checkpoints -> the state of a run, for any ranks and ZeRO stage; saving.py writes it.
+"""RUN/checkpoints -> the state of a run, for any ranks and ZeRO stage; saver.py writes it.
 
     step-00000100/                     one checkpoint: every rank's three files (fragment_files.py)
     step-00000100/state.json           written last: step, settings, shapes, all files

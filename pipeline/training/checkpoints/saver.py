@@ -2,7 +2,7 @@
 
     main threads    create an empty .step-00000100.tmp/, copy their fragments and train on
     writers         one thread per rank writes and syncs that rank's files, its index last
-    rank 0's        waits for all ranks' files and publishes them (publishing.py)
+    rank 0's        waits for all ranks' files and publishes them (publish.py)
     main threads    share how it went, before the next checkpoint or at the end
 
 The threads communicate through files alone. Collectives stay in the main thread: in another one

@@ -1,8 +1,8 @@
-"""ds_configs/*.json and a Run -> the one dict that DeepSpeed is given.
+"""ds_configs/*.json and a Run -> the configuration dict passed to DeepSpeed.
 
-A ds file says how memory and speed are spent and may hold only `ALLOWED` keys: whatever could
-change what is learned belongs to Run and is written here, in `deepspeed_dict`. Not offered:
-predivide factors, quantised collectives, round_robin_gradients, NVMe (wrong, or not exact).
+A ds file decides how memory and speed are traded and may hold only `ALLOWED` keys. Everything that
+could change what is learned belongs to Run and is written here, in `deepspeed_dict`. Not supported,
+because wrong or inexact: predivide factors, quantised collectives, round_robin_gradients, NVMe.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ ALLOWED: dict[str, type | Choices | dict[str, type | Choices]] = {
 OWNED_BY_RUN = {
     "train_batch_size": "batch.sequences",
     "train_micro_batch_size_per_gpu": "batch.per_device",
-    "gradient_accumulation_steps": "batch.sequences and batch.per_device, which it follows from",
+    "gradient_accumulation_steps": "batch.sequences and batch.per_device",
     "gradient_clipping": "optimizer.clip_norm",
-    "optimizer": "optimizer.kind and the settings beside it",
-    "scheduler": "schedule.kind and the settings beside it",
+    "optimizer": "optimizer.kind and its other settings",
+    "scheduler": "schedule.kind and its other settings",
     "bf16": "precision",
     "fp16": "precision",
     "torch_autocast": "precision",
@@ -62,24 +62,24 @@ class DeepSpeedFile:
     """Its zero_optimization section."""
 
     def stage(self, precision: str) -> int:
-        """The ZeRO stage that runs: stage 0 becomes 1 in bf16, where DeepSpeed 0.19.8 takes an
-        optimizer step with zero gradients while it starts, which moves the weights."""
+        """The effective ZeRO stage: in bf16 stage 0 becomes 1, because DeepSpeed 0.19.8 takes an
+        optimizer step with zero gradients at start, which moves the weights."""
         stage = int(self.zero["stage"])
         return max(stage, 1) if precision != "fp32" else stage
 
     def advice(self, precision: str) -> str:
-        """What is not as the file says, or ""."""
+        """What deviates from the file, or ""."""
         if self.stage(precision) == self.zero["stage"]:
             return ""
         return f"{self.name} runs as ZeRO stage 1: DeepSpeed's stage 0 is exact in fp32 only"
 
     def offloads(self) -> bool:
-        """Whether the optimizer's state lies in the memory of the host."""
+        """Whether the optimizer's state is in host memory."""
         return bool(self.zero.get("offload_optimizer", {}).get("device", "none") != "none")
 
 
 def read_deepspeed_file(name: str) -> DeepSpeedFile:
-    """A file of ds_configs by name (zero1), or any by path; ConfigError for a key not allowed."""
+    """A file of ds_configs by name (zero1), or any by path. Raises ConfigError for a bad key."""
     path = Path(name)
     if not path.suffix:
         path = FOLDER / f"{name}.json"
@@ -101,7 +101,7 @@ def read_deepspeed_file(name: str) -> DeepSpeedFile:
             raise ConfigError(f"{name}: {_why_not(key, ['zero_optimization'])}")
     zero = _checked(content["zero_optimization"], ALLOWED, name)
     if "stage" not in zero:
-        raise ConfigError(f"{name}: zero_optimization says no stage; add one of 0, 1, 2, 3")
+        raise ConfigError(f"{name}: zero_optimization has no stage; add one of 0, 1, 2, 3")
     _check_effects(zero, name)
     return DeepSpeedFile(name, zero)
 
@@ -109,29 +109,29 @@ def read_deepspeed_file(name: str) -> DeepSpeedFile:
 def deepspeed_dict(
     run: Run, file: DeepSpeedFile, *, rows: int, accumulation: int, world_size: int
 ) -> dict[str, Any]:
-    """rows: of a micro-batch, filling included; accumulation: micro-batches of a step and rank."""
+    """rows: of a micro-batch, filling included; accumulation: micro-batches per step and rank."""
     half = run.precision != "fp32"
     stage = file.stage(run.precision)
     zero = dict(file.zero) | {"stage": stage, "sub_group_size": 2**60}  # all weights in one group
     if stage in (1, 2) and not file.offloads() and not (half and stage == 1):
-        zero["compute_grad_norm"] = False  # our optimizer does; the other cases cannot leave it out
+        zero["compute_grad_norm"] = False  # our optimizer computes it; other cases need this key
     return {
         "train_batch_size": rows * accumulation * world_size,
         "train_micro_batch_size_per_gpu": rows,
         "gradient_accumulation_steps": accumulation,
-        "gradient_clipping": 0.0,  # our optimizer clips, alike at every stage
+        "gradient_clipping": 0.0,  # our optimizer clips, the same at every stage
         "communication_data_type": "fp32",
         "data_types": {"grad_accum_dtype": "fp32"},
-        "bf16": {"enabled": half, "check_grad_overflow": False},  # ours checks
+        "bf16": {"enabled": half, "check_grad_overflow": False},  # our optimizer checks
         "zero_allow_untested_optimizer": True,  # tested in tests/pipeline/training/optimizer
         "zero_force_ds_cpu_optimizer": False,
-        "timers": {"throughput": {"enabled": False}},  # waits for the device twice a micro-batch
+        "timers": {"throughput": {"enabled": False}},  # waits for the device twice per micro-batch
         "zero_optimization": zero,
     }
 
 
 def _checked(section: Mapping[str, Any], allowed: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The section with whole numbers as int; ConfigError for a key or value not allowed."""
+    """The section with whole numbers as int. Raises ConfigError for a key or value not allowed."""
     result: dict[str, Any] = {}
     for key, value in section.items():
         kind = allowed.get(key)
@@ -141,7 +141,7 @@ def _checked(section: Mapping[str, Any], allowed: Mapping[str, Any], place: str)
             value = int(value)  # 5e8 is a float in JSON
         if isinstance(kind, dict):
             if not isinstance(value, dict):
-                raise ConfigError(f"{place}: {key}={value!r} is no section; choose {{...}}")
+                raise ConfigError(f"{place}: {key}={value!r} is not a section; choose {{...}}")
             value = _checked(value, kind, f"{place}: {key}")
         elif isinstance(kind, tuple):
             if isinstance(value, bool) or value not in kind:
@@ -159,11 +159,11 @@ def _why_not(key: str, allowed: list[str]) -> str:
         return f"key {key} belongs to the run; set {OWNED_BY_RUN[key]} there"
     near = difflib.get_close_matches(key, allowed, 1)
     hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(allowed)}"
-    return f"key {key} is not allowed in a ds file, which only says how memory is spent; {hint}"
+    return f"key {key} is not allowed in a ds file, which only configures memory and speed; {hint}"
 
 
 def _check_effects(zero: Mapping[str, Any], name: str) -> None:
-    """A setting that its stage does not read is an error."""
+    """Raises ConfigError for a setting that its stage does not read."""
     for key in zero:
         least = 3 if key.startswith("stage3_") or key == "offload_param" else 1
         if key != "stage" and zero["stage"] < least:

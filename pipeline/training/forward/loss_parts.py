@@ -21,8 +21,7 @@ RATIOS = {
     "rtd_precision": ("rtd_found", "rtd_suspected"),
     "rtd_recall": ("rtd_found", "rtd_replaced"),
 }
-"""Further metrics: the names of two sums, the first divided by the second; if the objective has
-them."""
+"""Further metrics: the first sum divided by the second, if the objective has them."""
 
 
 def loss_sum(parts: Sequence[LossPart], sums: Sums, counts: LossCounts) -> Tensor:

@@ -1,14 +1,14 @@
 """The optimizer's arithmetic on a CPU: one compiled pass for the moments, the update and its norms.
 
-A step is bound by memory, so what counts is how often a tensor comes from there. A rank's fp32
-tensor goes through in chunks that stay in the cache: moments, update and both norms come from one
-reading of weight, gradient and moments (24 bytes read and written a parameter, and 4 for the
-update, in the gradient's place). With LAMB a second pass applies the update (12 bytes), once the
-norms of the whole weight are known; with AdamW the first applies it while it is in the cache.
+A step is bound by memory bandwidth, so each tensor is read as rarely as possible. A rank's fp32
+tensor is processed in chunks that stay in the cache: weight, gradient and moments are read once for
+moments, update and both norms (24 bytes read and written per parameter, and 4 for the update, which
+overwrites the gradient). With LAMB a second pass applies the update (12 bytes), once the norms of
+the whole weight are known; with AdamW the first pass applies it while it is in the cache.
 
-Work is handed out by pieces of a fragment, whose sums are kept apart and in float64: results do not
-depend on the number of threads. Threads wait for one another at the end of a pass only; PyTorch's
-wait after every operation on every block, which on a busy machine costs more than the arithmetic.
+Threads work on pieces of fragments, whose sums are kept separately in float64: results do not
+depend on the number of threads. Threads synchronize only at the end of a pass; PyTorch synchronizes
+after every operation on every block, which on a busy machine costs more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pipeline.training.optimizer.fragments import Fragment, limited
 from pipeline.training.optimizer.lamb_variants import AdamStep
 
 PIECE = 2**18
-"""Most elements of a piece: one thread's smallest share of the work."""
+"""Most elements of a piece, the unit of work that is not split further."""
 CHUNK = 2**11
-"""Elements between the two loops of a pass: weight, gradient and moments take 32 kB."""
+"""Elements per chunk of the inner loop: weight, gradient and moments take 32 kB."""
 JOB = 2**21
-"""About as many elements as a thread takes at once: milliseconds."""
+"""About as many elements as a thread takes at a time: milliseconds of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class _Table:
     numels: np.ndarray
     decays: np.ndarray
     jobs: tuple[tuple[int, int], ...]
-    """Ranges of pieces."""
+    """Ranges [first, last) of pieces, one per job."""
     first: int
-    """Place of the first piece among those of all flat tensors."""
+    """Index of its first piece among those of all flat tensors."""
 
 
 class CompiledUpdate:
-    """Updates fp32 tensors in the memory of the host."""
+    """Updates fp32 tensors in host memory."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class CompiledUpdate:
         """decays: the weight decay of each logical parameter."""
         pieces = [*limited(fragments, PIECE)]
         self.owners = torch.tensor([piece.logical for piece in pieces], dtype=torch.long)
-        """The logical parameter of each piece, as the columns of `advance`'s result."""
+        """The logical parameter of each piece; pieces are the columns of `advance`'s result."""
         self._squares = np.zeros((2, len(pieces)))
         self._tables = []
         for index, (flat, (mean, square)) in enumerate(zip(flats, moments, strict=True)):
@@ -82,7 +82,7 @@ class CompiledUpdate:
                 self._tables.append((index, table))
 
     def gradient_square(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The sum of squares over this rank's fragments, in float64. All take flat gradients."""
+        """Sum of squares over this rank's fragments, in float64; gradients: the flat gradients."""
 
         def work(gradient: np.ndarray, table: _Table, first: int, last: int) -> None:
             sums = self._squares[0, table.first :]
@@ -92,14 +92,14 @@ class CompiledUpdate:
         return torch.tensor(self._squares[0].sum())
 
     def advance(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
-        """Advance the moments, turn gradients into updates; [2, pieces] squares of w and u."""
+        """Advance the moments, overwrite gradients by updates; [2, pieces] squares of w and u."""
         self._pass(gradients, adam, False, 0.0)
         return torch.from_numpy(self._squares)
 
     def advance_and_apply(
         self, gradients: Sequence[torch.Tensor], adam: AdamStep, rate: float
     ) -> None:
-        """The whole step, where no norm is needed."""
+        """A whole step, if no norm is needed."""
         self._pass(gradients, adam, True, rate)
 
     def _pass(
@@ -157,13 +157,13 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _jobs(numels: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """Ranges of pieces of about JOB elements each."""
+    """Ranges of pieces with about JOB elements each."""
     number = np.cumsum(numels) // JOB
     starts = [0, *(np.flatnonzero(np.diff(number)) + 1), len(numels)]
     return tuple((int(first), int(last)) for first, last in pairwise(starts))
 
 
-# numpy's errors: a zero may divide here, and a check for each would keep the loops from vectorising
+# numpy's error model: some divisors may be zero, and checking each would prevent vectorisation
 _compiled = numba.njit(
     cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
 )
@@ -185,7 +185,12 @@ def _advance(
     rate: float,
     squares: np.ndarray,
 ) -> None:
-    """Pieces first to last; at_once: apply the update, and leave its norm."""
+    """Advance pieces [first, last) of a flat tensor of N elements.
+
+    flat, gradient, mean, square: [N] float32, the last three overwritten; offsets, numels, decays:
+    [pieces]; numbers: the 7 scalars of `_make_updates`; squares: [2, pieces] float64. at_once:
+    apply the update with `rate` instead of storing it in `gradient` and its squares in `squares`.
+    """
     scratch = np.empty(CHUNK, np.float32)
     for piece in range(first, last):
         squares[0, piece] = squares[1, piece] = 0.0
@@ -194,7 +199,7 @@ def _advance(
             stop = min(start + CHUNK, end)
             weight = flat[start:stop]
             grad = gradient[start:stop]
-            # not over the gradient at once: the loop is compiled for arrays that do not overlap
+            # not into grad directly: the loop is compiled for arrays that do not overlap
             update = scratch[: stop - start]
             _make_updates(
                 weight, grad, mean[start:stop], square[start:stop], update, decays[piece], numbers
@@ -217,6 +222,11 @@ def _make_updates(
     decay: float,
     numbers: np.ndarray,
 ) -> None:
+    """Advance m and v, write Adam's update; all arrays [n] float32, n <= CHUNK.
+
+    numbers: gradient scale, 1 - beta1, beta2, 1 - beta2, 1 / correction1,
+    1 / sqrt(correction2), eps.
+    """
     scale, share1, beta2, share2 = numbers[0], numbers[1], numbers[2], numbers[3]
     factor1, factor2, eps = numbers[4], numbers[5], numbers[6]
     for i in range(weight.size):
@@ -230,8 +240,9 @@ def _make_updates(
 
 @_compiled
 def _sum_of_squares(values: np.ndarray) -> float:
+    """values: [n] float32; the sum is in float64."""
     quarter = values.size // 4
-    a = b = c = d = 0.0  # four sums: one alone would wait for each of its additions
+    a = b = c = d = 0.0  # four sums, because each addition to one sum would wait for the last
     for i in range(quarter):
         first, second = np.float64(values[i]), np.float64(values[i + quarter])
         third, fourth = np.float64(values[i + 2 * quarter]), np.float64(values[i + 3 * quarter])
@@ -253,12 +264,14 @@ def _sum_squares(
     last: int,
     squares: np.ndarray,
 ) -> None:
+    """Squares of pieces [first, last); values: [N]; offsets, numels, squares: [pieces]."""
     for piece in range(first, last):
         squares[piece] = _sum_of_squares(values[offsets[piece] : offsets[piece] + numels[piece]])
 
 
 @_compiled
 def _subtract(weight: np.ndarray, update: np.ndarray, rate: float) -> None:
+    """w <- w - rate u; both [n] float32."""
     for i in range(weight.size):
         weight[i] -= rate * update[i]
 
@@ -273,6 +286,7 @@ def _apply(
     last: int,
     rates: np.ndarray,
 ) -> None:
+    """`_subtract` for pieces [first, last); flat, update: [N]; the other arrays: [pieces]."""
     for piece in range(first, last):
         start, end = offsets[piece], offsets[piece] + numels[piece]
         _subtract(flat[start:end], update[start:end], rates[piece])

@@ -1,17 +1,17 @@
-"""Logical parameters -> where their elements lie in one rank's fp32 tensors, at any ZeRO stage.
+"""Logical parameters -> where their elements are in one rank's fp32 tensors, at any ZeRO stage.
 
-A layer's weight may be a slice of a fused tensor, and ZeRO cuts tensors without looking. Two ranks
-at stages 1 and 2:
+A layer's weight may be a slice of a fused tensor, and ZeRO cuts tensors at arbitrary elements. Two
+ranks at stages 1 and 2:
 
     parameters   |  query rows |  key rows  |  value rows  | bias |  embedding | padded rows |
     flat tensor  |<------------- rank 0 ------------->|<---------- rank 1 ---------->|#######|
     fragments    |   query     |    key     | value.. |.. value | bias | embedding  |
 
-Stage 0 has every parameter whole on every rank; stage 3 cuts each parameter on its own and leaves
-the rest of the last piece (#) uninitialised. What belongs to no logical parameter (padded
-vocabulary rows, #) has no fragment, so nothing ever reads or writes it.
+At stage 0 every rank has every whole parameter; stage 3 cuts each parameter separately and leaves
+the end of the last piece (#) uninitialised. Elements of no logical parameter (padded vocabulary
+rows, #) have no fragment, so they are never read or written.
 
-DeepSpeed's structures are read here and nowhere patched; `verify` compares what they say with the
+DeepSpeed's structures are read only here and patched nowhere. `verify` compares them with the
 model's weights, so a layout that we misread (or that DeepSpeed misreports, as 0.19.8 does with
 round_robin_gradients) stops the run before its first step.
 """
@@ -59,13 +59,13 @@ class FragmentedParameter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FragmentPiece:
-    """A run of one parameter's elements in a flat tensor of this rank."""
+    """A range of one parameter's elements in a flat tensor of this rank."""
 
     parameter_name: str
     start: int
     """First element, in the flattened parameter."""
     flat: int
-    """Which flat tensor."""
+    """Index of the flat tensor."""
     offset: int
     """First element, in the flat tensor."""
     numel: int
@@ -73,20 +73,20 @@ class FragmentPiece:
 
 @dataclass(frozen=True, slots=True)
 class FragmentLayout:
-    """This rank's fp32 weights: what the optimizer steps on, and which elements they are."""
+    """This rank's fp32 weights: the flat tensors that the optimizer updates, and their elements."""
 
     flats: tuple[torch.Tensor, ...]
     pieces: tuple[FragmentPiece, ...]
     replicated: bool
-    """Every rank holds everything (stage 0), so that nothing is to be summed over ranks."""
+    """Whether every rank holds everything (stage 0), so nothing is summed over ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A run of one logical parameter's elements in a flat tensor of this rank."""
+    """A range of one logical parameter's elements in a flat tensor of this rank."""
 
     logical: int
-    """Which logical parameter."""
+    """Index of the logical parameter."""
     start: int
     """First element, in the flattened logical parameter."""
     flat: int
@@ -95,7 +95,7 @@ class Fragment:
 
 
 REFUSED: dict[str, Any] = {
-    "round_robin_gradients": False,  # DeepSpeed 0.19.8 reports the order before its reordering
+    "round_robin_gradients": False,  # DeepSpeed 0.19.8 reports the order before reordering
     "has_moe_layers": False,
     "zenflow": False,
     "swap_optimizer": False,  # NVMe: the flat tensors are empty between steps
@@ -104,14 +104,14 @@ REFUSED: dict[str, Any] = {
     "model_parallel_world_size": 1,
     "low_precision_master_weights_and_grads": False,
 }
-"""Attributes of DeepSpeed's optimizers, with the only value that is exact here."""
+"""Attributes of DeepSpeed's optimizers, with the only supported value."""
 
 
 def read_layout(
     parameters: Mapping[str, torch.nn.Parameter], flats: Sequence[torch.Tensor], zero: Any
 ) -> FragmentLayout:
-    """parameters: the trainable ones; flats: what the wrapped optimizer steps on, see there;
-    zero: DeepSpeed's wrapper, None at stage 0. ConfigError for a layout we do not support."""
+    """parameters: the trainable ones; flats: the tensors that the wrapped optimizer updates;
+    zero: DeepSpeed's wrapper, None at stage 0. Raises ConfigError for an unsupported layout."""
     if zero is None:
         whole = [
             FragmentPiece(name, 0, index, 0, parameter.numel())
@@ -127,8 +127,8 @@ def read_layout(
             )
     if len(flats) != 1:
         raise ConfigError(
-            f"ZeRO cut the model into {len(flats)} groups, our optimizers step on one at once; "
-            "leave sub_group_size and the parameter groups alone"
+            f"ZeRO cut the model into {len(flats)} groups, our optimizers support one; "
+            "do not set sub_group_size or parameter groups"
         )
     cut = _stage_3 if hasattr(zero, "fp32_partitioned_groups_flat") else _stages_1_and_2
     return FragmentLayout(tuple(flats), tuple(cut(parameters, zero)), replicated=False)
@@ -137,11 +137,11 @@ def read_layout(
 def _stages_1_and_2(
     parameters: Mapping[str, torch.nn.Parameter], zero: Any
 ) -> Iterator[FragmentPiece]:
-    """All parameters one after the other, cut into equal parts, one a rank."""
+    """All parameters concatenated, then cut into equal parts, one per rank."""
     for name, parameter in parameters.items():
         if not hasattr(parameter, "_hp_mapping"):
             raise ConfigError(
-                f"DeepSpeed's {type(zero).__name__} says nothing about where {name} lies; "
+                f"DeepSpeed's {type(zero).__name__} does not report where {name} is; "
                 "use ZeRO stage 0, 1, 2 or 3"
             )
         mapping = parameter._hp_mapping
@@ -151,7 +151,7 @@ def _stages_1_and_2(
 
 
 def _stage_3(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> Iterator[FragmentPiece]:
-    """Each parameter cut into equal parts, one a rank; a rank's parts one after the other."""
+    """Each parameter cut into equal parts, one per rank; a rank's parts are concatenated."""
     names = {id(parameter): name for name, parameter in parameters.items()}
     offset = 0
     for parameter in zero.fp16_groups[0]:
@@ -164,14 +164,14 @@ def _stage_3(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> Iterato
 
 
 def full_numel(parameter: torch.nn.Parameter) -> int:
-    """Elements of a parameter, also while stage 3 has cut it up."""
+    """Elements of a whole parameter, even while stage 3 has partitioned it."""
     return int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
 def check_logical(
     logical: Sequence[FragmentedParameter], parameters: Mapping[str, torch.nn.Parameter]
 ) -> None:
-    """ConfigError unless the ranges are apart, inside their parameters, and leave none out."""
+    """Raises ConfigError unless the ranges are disjoint, in bounds and cover every parameter."""
     names = [part.name for part in logical]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -180,26 +180,26 @@ def check_logical(
     for part in sorted(logical, key=lambda part: part.start):
         if part.parameter_name not in ends:
             raise ConfigError(
-                f"logical parameter {part.name} is part of {part.parameter_name}, which is no "
+                f"logical parameter {part.name} is part of {part.parameter_name}, which is not a "
                 "trainable parameter of the model"
             )
         end = part.start + math.prod(part.shape)
         if part.start < ends[part.parameter_name]:
             raise ConfigError(
-                f"logical parameter {part.name} begins at {part.start} in {part.parameter_name}, "
+                f"logical parameter {part.name} starts at {part.start} in {part.parameter_name}, "
                 f"inside another one that ends at {ends[part.parameter_name]}"
             )
         size = full_numel(parameters[part.parameter_name])
         if end > size:
             raise ConfigError(
-                f"logical parameter {part.name} ends at {end}, {part.parameter_name} at {size}"
+                f"logical parameter {part.name} ends at {end}, but {part.parameter_name} at {size}"
             )
         ends[part.parameter_name] = end
     for name, end in ends.items():
         if end == 0:
             raise ConfigError(
                 f"parameter {name} belongs to no logical parameter and would never be trained; "
-                "name it, or set requires_grad=False"
+                "add one, or set requires_grad=False"
             )
 
 
@@ -221,7 +221,7 @@ def cut(layout: FragmentLayout, logical: Sequence[FragmentedParameter]) -> list[
 
 
 def limited(fragments: Sequence[Fragment], most: int) -> Iterator[Fragment]:
-    """The fragments in pieces of at most `most` elements."""
+    """The fragments, split into pieces of at most `most` elements."""
     for part in fragments:
         for first in range(0, part.numel, most):
             numel = min(most, part.numel - first)
@@ -229,14 +229,14 @@ def limited(fragments: Sequence[Fragment], most: int) -> Iterator[Fragment]:
 
 
 def view(tensor: torch.Tensor, part: Fragment) -> torch.Tensor:
-    """A fragment's elements of a flat tensor."""
+    """The elements of a fragment in a flat tensor."""
     return tensor.detach().view(-1)[part.offset : part.offset + part.numel]
 
 
 def gaps(
     layout: FragmentLayout, fragments: Sequence[Fragment]
 ) -> list[tuple[FragmentPiece, int, int]]:
-    """Runs (piece, first, last) of the flat tensors with weights of no logical parameter."""
+    """Ranges (piece, first, last) of the flat tensors that belong to no logical parameter."""
     found = []
     for piece in layout.pieces:
         place, end = piece.offset, piece.offset + piece.numel
@@ -258,9 +258,9 @@ def verify(
     weights: Mapping[str, torch.Tensor],
     device: torch.device,
 ) -> None:
-    """ConfigError naming a parameter whose place is wrong, on all ranks alike.
+    """Raises ConfigError, on all ranks, naming a parameter whose place is wrong. Collective.
 
-    weights: the model's own, whole; device: where ranks can sum. Collective.
+    weights: the model's own, whole; device: on which ranks can all-reduce.
     """
     found = torch.zeros(3, len(logical), dtype=torch.float64)
     for part in fragments:
@@ -282,13 +282,13 @@ def verify(
         expected = ranks * math.prod(record.shape)
         if wrong or covered != expected:
             raise ConfigError(
-                f"{record.name} is not where DeepSpeed's structures say ({covered:.0f} of "
+                f"{record.name} is not where DeepSpeed reports it ({covered:.0f} of "
                 f"{expected} elements found, {wrong:.0f} pieces differ from the model's weights); "
                 "this DeepSpeed version or ZeRO setting is not supported"
             )
     for record, filled in zip(logical, found[2].tolist(), strict=True):
         if filled:
             raise ConfigError(
-                f"{record.parameter_name} has {filled:.0f} values other than zero outside its "
-                "logical parameters; they would never be trained, so padding must start at zero"
+                f"{record.parameter_name} has {filled:.0f} nonzero values outside its logical "
+                "parameters; they would never be trained, so padding must start at zero"
             )

@@ -1,6 +1,6 @@
 """The optimizer's arithmetic on a GPU, in PyTorch's operations on many tensors at once.
 
-The same three calls as `kernels.CompiledUpdate`, which has the picture of a step.
+Has the same interface as `cpu_update.CompiledUpdate`, whose module explains a step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pipeline.training.optimizer.fragments import Fragment, limited, view
 from pipeline.training.optimizer.lamb_variants import AdamStep
 
 BLOCK = 2**24
-"""Elements updated at a time: many enough to fill a GPU; temporaries are of this size."""
+"""Elements updated at a time: enough to fill a GPU; temporaries have this size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +23,17 @@ class _UpdateBlock:
     """Pieces that are updated together."""
 
     first: int
-    """Place of the first one among all pieces, which is also the order of the gradients."""
+    """Index of the first piece among all pieces, which are in the order of the gradients."""
     weights: list[torch.Tensor]
     means: list[torch.Tensor]
     squares: list[torch.Tensor]
     logical: list[int]
-    """The logical parameter of each."""
+    """The logical parameter of each piece."""
     decays: list[float]
 
 
 class ForeachUpdate:
-    """Updates fp32 tensors in the memory of a GPU; nothing here waits for it."""
+    """Updates fp32 tensors in GPU memory without waiting for the GPU."""
 
     def __init__(
         self,
@@ -48,18 +48,18 @@ class ForeachUpdate:
         self.owners = torch.tensor(
             [piece.logical for piece in pieces], dtype=torch.long, device=device
         )
-        """The logical parameter of each piece, as the columns of `advance`'s result."""
+        """The logical parameter of each piece; pieces are the columns of `advance`'s result."""
         self._blocks = [*_blocks(flats, moments, pieces, decays)]
         self._cuts = [_Cuts(index, flat.numel(), pieces) for index, flat in enumerate(flats)]
         self._step = torch.zeros((), device=device)
         self._divisor = torch.zeros((), device=device)
 
     def gradient_square(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The sum of squares over this rank's fragments, in float64. All take flat gradients."""
+        """Sum of squares over this rank's fragments, in float64; gradients: the flat gradients."""
         return _squares(torch._foreach_norm(self._pieces(gradients))).sum()
 
     def advance(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
-        """Advance the moments, turn gradients into updates; [2, pieces] squares of w and u."""
+        """Advance the moments, overwrite gradients by updates; [2, pieces] squares of w and u."""
         pieces = self._pieces(gradients)
         norms: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
         for block in self._blocks:
@@ -73,7 +73,7 @@ class ForeachUpdate:
     def advance_and_apply(
         self, gradients: Sequence[torch.Tensor], adam: AdamStep, rate: float
     ) -> None:
-        """The whole step, where no norm is needed."""
+        """A whole step, if no norm is needed."""
         pieces = self._pieces(gradients)
         for block in self._blocks:
             own = pieces[block.first : block.first + len(block.weights)]
@@ -90,8 +90,8 @@ class ForeachUpdate:
     def _updates(
         self, block: _UpdateBlock, gradients: list[torch.Tensor], adam: AdamStep
     ) -> list[torch.Tensor]:
-        # PyTorch's Adam kernel adds m / (sqrt(v) + eps) to what it is given: not to the weights,
-        # which have to wait for the norms, but to the other half of the update.
+        # PyTorch's Adam kernel adds m / (sqrt(v) + eps) to its parameter. We pass it the weight
+        # decay term instead of the weights, which must wait for the norms.
         updates = list(torch._foreach_mul(block.weights, block.decays))
         self._step.fill_(adam.updates)
         self._divisor.fill_(1 / adam.gradient_scale)
@@ -122,13 +122,13 @@ class ForeachUpdate:
 
 
 class _Cuts:
-    """Cuts one flat tensor's gradient, a new tensor each step, into its pieces."""
+    """Cuts one flat tensor's gradient, a new tensor in every step, into its pieces."""
 
     def __init__(self, index: int, numel: int, pieces: Sequence[Fragment]) -> None:
         self.sizes: list[int] = []
-        """Pieces and what lies between them, in order."""
+        """Lengths of pieces and of the gaps between them, in order."""
         self.chosen: list[int] = []
-        """The pieces among them."""
+        """Indices of the pieces among them."""
         place = 0
         for piece in pieces:
             if piece.flat == index:
@@ -138,7 +138,7 @@ class _Cuts:
         self.sizes.append(numel - place)
 
     def pieces(self, gradient: torch.Tensor) -> list[torch.Tensor]:
-        """Views."""
+        """The pieces of a gradient, as views."""
         parts = torch.split(gradient, self.sizes)
         return [parts[index] for index in self.chosen]
 
@@ -149,7 +149,7 @@ def _blocks(
     pieces: Sequence[Fragment],
     decays: Sequence[float],
 ) -> Iterator[_UpdateBlock]:
-    """Blocks of pieces in order, of at most BLOCK elements together."""
+    """Groups of consecutive pieces, of at most BLOCK elements together."""
     first = 0
     while first < len(pieces):
         ends = accumulate(piece.numel for piece in pieces[first:])
@@ -167,5 +167,5 @@ def _blocks(
 
 
 def _squares(norms: Sequence[torch.Tensor]) -> torch.Tensor:
-    """In float64, so that their sum hardly depends on how the weights are cut."""
+    """Squares in float64, so that their sum hardly depends on how the weights are cut."""
     return torch.stack([*norms]).double().square()

@@ -1,6 +1,6 @@
-"""What the published LAMBs differ in, as data: the optimizer itself (optim.py) is one code path.
+"""How the published LAMBs differ, as data: the optimizer itself (optimizer.py) is one code path.
 
-All begin with Adam's moments m and v of the clipped gradient at update t, and end with one step:
+All compute Adam's moments m and v of the clipped gradient at update t, then apply one step:
 
     u = m' / (sqrt(v') + eps) + weight_decay w        w <- w - rate' ratio u
 
@@ -10,14 +10,14 @@ All begin with Adam's moments m and v of the clipped gradient at update t, and e
     albert     google-research/albert lamb_optimizer.py  m, v                      1
     deepspeed  DeepSpeed 0.19.8 FusedLamb                m, v       sqrt(1-b2^t) / (1-b1^t)
 
-ratio = ||w|| / ||u||, 1 where a norm is 0; `deepspeed` keeps it in [0.01, 10]. Learning rates are
-not portable between them: at t = 10 the last factor is 0.15.
+ratio = ||w|| / ||u||, or 1 if a norm is 0; `deepspeed` clamps it to [0.01, 10]. Learning rates do
+not transfer between variants: at t = 10 the last factor is 0.15.
 
-Which weights the ratio is for, biases and LayerNorms or not, is `optimizer.adapt_vectors`. Google's
-code leaves out what does not decay. apex leaves it out too, unless use_nvlamb=True, and
-DeepSpeed nothing; so Run refuses those two variants without it: `nvlamb` would be `paper`. apex
-clips the global gradient's norm at 1 by itself; here `optimizer.clip_norm` does, for every variant.
-DeepSpeed's own development branch has since moved to the paper's bias correction.
+`optimizer.adapt_vectors` decides whether biases and LayerNorms get the ratio. Google's code skips
+weights without weight decay. So does apex, unless use_nvlamb=True; DeepSpeed skips nothing. Run
+therefore refuses `nvlamb` and `deepspeed` without it: `nvlamb` would be `paper`. apex clips the
+global gradient's norm at 1 by itself; here `optimizer.clip_norm` does, for every variant.
+DeepSpeed's development branch has since adopted the paper's bias correction.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from pipeline.config.run import OptimizerSettings
 
 @dataclass(frozen=True, slots=True)
 class AdamStep:
-    """The numbers of one update of m and v."""
+    """The scalars of one update of m and v."""
 
     beta1: float
     beta2: float
     eps: float
     updates: float
-    """Updates made, this one included, which bias correction counts; infinite for no correction."""
+    """Updates including this one, for bias correction; infinite for no correction."""
     gradient_scale: float
-    """Clips the gradient; 1 leaves it."""
+    """Factor that clips the gradient; 1 if it is not clipped."""
 
     @property
     def correction1(self) -> float:
@@ -54,17 +54,17 @@ class AdamStep:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a step is made of the moments."""
+    """How the moments become a step."""
 
     corrects: Literal["moments", "rate", "nothing"]
-    """Where the moments' bias towards their start at zero is corrected."""
+    """Where the bias of the moments, which start at zero, is corrected."""
     least_ratio: float = 0.0
     largest_ratio: float = math.inf
 
     def adam_step(
         self, settings: OptimizerSettings, updates: int, gradient_scale: float
     ) -> AdamStep:
-        """Of update number `updates`, from 1."""
+        """The scalars of update number `updates`, counted from 1."""
         return AdamStep(
             beta1=settings.beta1,
             beta2=settings.beta2,
@@ -74,13 +74,13 @@ class Rule:
         )
 
     def rate(self, rate: float, adam: AdamStep, updates: int) -> float:
-        """rate' of the table above."""
+        """rate' of the table in the module docstring."""
         if self.corrects != "rate":
             return rate
         return rate * math.sqrt(1 - adam.beta2**updates) / (1 - adam.beta1**updates)
 
     def trust_ratio(self, weight_norm: float, update_norm: float) -> float:
-        """Of one logical parameter."""
+        """The ratio of one logical parameter."""
         if weight_norm == 0 or update_norm == 0:
             return 1.0
         return min(max(weight_norm / update_norm, self.least_ratio), self.largest_ratio)
@@ -99,5 +99,5 @@ VARIANTS = {
 
 
 def rule_of(settings: OptimizerSettings) -> Rule:
-    """The rule that a run asks for."""
+    """The rule that a run's settings select."""
     return VARIANTS[settings.lamb_variant] if settings.kind == "lamb" else ADAMW

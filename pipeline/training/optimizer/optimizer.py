@@ -6,17 +6,17 @@ they differ in the last line only:
     AdamW (Loshchilov & Hutter 2019)   w <- w - lr u
     LAMB (You et al. 2020, alg. 2)     w <- w - lr ||w|| / ||u|| u,  ratio 1 where a norm is 0
 
-(lamb.py has the other LAMBs.) The norms are of a whole logical parameter. A rank has fragments of
-it (fragments.py): it adds up their squares, and one all-reduce of two numbers a parameter makes
-them whole. One number more, before that, is the norm of the global gradient. We clip by it here and
-not in DeepSpeed, whose four optimizer classes compute it over different elements and treat a
-non-finite one differently. So at any stage: a step is at most two collectives, of 8 and 16 bytes
-a logical parameter, and two waits for the device; and a gradient that is not finite changes
-nothing, the count of steps included.
+(lamb_variants.py has the other LAMBs.) The norms are those of a whole logical parameter. A rank has
+fragments of it (fragments.py): it sums their squares, and one all-reduce of two numbers per
+parameter completes them. Before that, an all-reduce of one number gives the norm of the global
+gradient. We clip by it here and not in DeepSpeed, whose four optimizer classes compute it over
+different elements and treat a non-finite one differently. So at every stage a step takes at most
+two collectives, of 8 bytes and of 16 bytes per logical parameter, and two waits for the device; a
+gradient that is not finite changes nothing, the count of steps included.
 
-DeepSpeed hands the optimizer new flat gradients each step and drops them after it: they become the
-update in place, so that a step needs next to no memory. The arithmetic is kernels.py's on a CPU and
-foreach.py's on a GPU.
+DeepSpeed passes new flat gradients in each step and drops them afterwards. The update overwrites
+them, so a step needs almost no memory. cpu_update.py has the arithmetic for a CPU, gpu_update.py
+for a GPU.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ UPDATES: dict[str, type[CompiledUpdate] | type[ForeachUpdate]] = {
     "cpu": CompiledUpdate,
     "cuda": ForeachUpdate,
 }
-"""Who does the arithmetic, by the device that has the weights (with offload: the host)."""
+"""The implementation by the type of the device that holds the weights (with offload: the host)."""
 
 
 class FragmentState(NamedTuple):
-    """This rank's part of a logical parameter: fp32 views, to read from and to write to."""
+    """This rank's part of a logical parameter: fp32 views, readable and writable."""
 
     name: str
     start: int
@@ -59,7 +59,7 @@ class FragmentState(NamedTuple):
 
 
 class LogicalOptimizer(torch.optim.Optimizer):
-    """One group of parameters, whose `lr` is set before each step; `bind` before the first."""
+    """One group of parameters. Set its `lr` before each step; call `bind` before the first."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class LogicalOptimizer(torch.optim.Optimizer):
         self.logical = tuple(logical)
         self.settings = settings
         self.steps = 0
-        """Updates made so far; what bias correction counts."""
+        """Updates made so far, which bias correction depends on."""
         self.gradient_norm = math.nan
-        """Of the last step's global gradient, before clipping; not finite: it was not used."""
+        """Norm of the last global gradient before clipping; if not finite, it was not used."""
         self.trust_ratios: list[float] = []
-        """Of the last step's LAMB update, one a logical parameter."""
+        """Trust ratios of the last LAMB update, one per logical parameter."""
         self._adapted = [part.adapt or settings.adapt_vectors for part in self.logical]
         self.telemetry = Telemetry(self.logical, self._adapted)
         self._bound = False
@@ -84,7 +84,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
     def bind(
         self, layout: FragmentLayout, fragments: Sequence[Fragment], device: torch.device
     ) -> None:
-        """Where this rank's weights are, and the device on which ranks can sum."""
+        """Set where this rank's weights are, and the device on which ranks can all-reduce."""
         self._flats = layout.flats
         self._fragments = tuple(fragments)
         self._sum_over_ranks = not layout.replicated and dist.get_world_size() > 1
@@ -109,7 +109,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update the weights; nothing happens when the gradient is not finite."""
+        """Update the weights; does nothing if the gradient is not finite."""
         assert closure is None and self._bound
         gradients = [_flat_gradient(flat) for flat in self._flats]
         self.gradient_norm = self._global_norm(gradients)
@@ -136,7 +136,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
     def fragments(self) -> Iterator[FragmentState]:
         """This rank's weights and moments. At stage 0 every rank has all of them.
 
-        After writing, `Engine.refresh_model_weights` brings the model up to date.
+        After writing to them, call `ZeroEngine.refresh_model_weights` to update the model.
         """
         for part in self._fragments:
             flat = self._flats[part.flat]
@@ -154,7 +154,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
         return math.sqrt(total.item())
 
     def _whole_norms(self, squares: torch.Tensor) -> list[tuple[float, float]]:
-        """squares: of this rank's pieces of the weights and the updates."""
+        """(||w||, ||u||) of each logical parameter; squares: of this rank's pieces."""
         totals = torch.zeros(2, len(self.logical), dtype=squares.dtype, device=squares.device)
         totals.index_add_(1, self._update.owners, squares)
         totals = totals.to(self._device)
@@ -164,6 +164,6 @@ class LogicalOptimizer(torch.optim.Optimizer):
 
 
 def _flat_gradient(flat: torch.Tensor) -> torch.Tensor:
-    """Zeros for a parameter that the loss did not use."""
+    """The flat gradient, with zeros for parameters that the loss did not use."""
     gradient = torch.zeros_like(flat) if flat.grad is None else flat.grad
     return gradient.detach().reshape(-1)

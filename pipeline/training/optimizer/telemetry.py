@@ -1,14 +1,14 @@
-"""What the optimizer did since the last line of metrics, in a few numbers a kind of weight.
+"""What the optimizer did since the last line of metrics, in a few numbers per kind of weight.
 
-    clip_fraction               share of the updates whose gradient was clipped
+    clip_fraction               share of updates whose gradient was clipped
     trust_ratio_min_KIND, trust_ratio_median_KIND, trust_ratio_max_KIND
                                 of the last LAMB update, over the logical parameters of a kind that
-                                the ratio is for
-    relative_step_KIND          how far the last LAMB update moved a weight, by its norm: median
-                                over a kind, without weights that were zero
+                                the ratio applies to
+    relative_step_KIND          norm of the last LAMB update relative to the weight's: median over a
+                                kind, without weights that are zero
 
-KIND is one of KINDS. All comes from numbers that the step needed anyway and has on the host: no
-collective and no wait for the device more.
+KIND is one of KINDS. All come from numbers that the step computes anyway and has on the host, so
+they cost no collective and no wait for the device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = ("embedding", "attention", "feed_forward", "head", "norm", "bias")
 
 
 def kind_of(parameter_name: str) -> str:
-    """The kind of a weight, by the model's own names of its parts."""
+    """The kind of a weight, from our names of its modules."""
     module, _, last = parameter_name.rpartition(".")
     if "norm" in module:
         return "norm"
@@ -35,10 +35,10 @@ def kind_of(parameter_name: str) -> str:
 
 
 class Telemetry:
-    """Collects from each update, and reports once in a while."""
+    """Collects numbers at each update, and reports them on request."""
 
     def __init__(self, logical: Sequence[FragmentedParameter], adapted: Sequence[bool]) -> None:
-        """adapted: whether LAMB's ratio is for a logical parameter."""
+        """adapted: whether LAMB's ratio applies, per logical parameter."""
         kinds = [kind_of(part.parameter_name) for part in logical]
         members = {kind: [i for i, own in enumerate(kinds) if own == kind] for kind in KINDS}
         self._members = {kind: places for kind, places in members.items() if places}
@@ -49,18 +49,18 @@ class Telemetry:
         self._norms: Sequence[tuple[float, float]] = ()
 
     def update(self, clipped: bool) -> None:
-        """Of either optimizer."""
+        """Record an update of either optimizer."""
         self._updates += 1
         self._clipped += clipped
 
     def lamb(
         self, rate: float, ratios: Sequence[float], norms: Sequence[tuple[float, float]]
     ) -> None:
-        """Of a LAMB update; norms: ||w|| and ||u||."""
+        """Record a LAMB update; norms: ||w|| and ||u||."""
         self._rate, self._ratios, self._norms = rate, ratios, norms
 
     def report(self) -> dict[str, float]:
-        """The numbers above; what has not happened since the last report is left out."""
+        """The numbers above; those without data since the last report are missing."""
         found: dict[str, float] = {}
         if self._updates:
             found["clip_fraction"] = self._clipped / self._updates

@@ -1,7 +1,7 @@
-"""A run and its shards -> its phases, each a stretch of steps at one sequence length and batch.
+"""A run and its shards -> its phases, each a range of steps at one sequence length and batch.
 
-What a phase reads follows from its length: every directory of --data belongs to the phases of its
-own. Optimizer and schedule know nothing of phases; they count the steps of the whole run.
+A phase reads the directories of --data that have its length. Optimizer and schedule do not depend
+on phases; they count the steps of the whole run.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pipeline.training.planning.plan import Plan, make_plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Some steps of a run, and what they read."""
+    """A range of steps of a run, and what they read."""
 
     number: int
-    """From 1."""
+    """Counted from 1."""
     begin: int
-    """Steps of the run before it."""
+    """Steps of the run before this phase."""
     end: int
-    """Steps of the run when it ends."""
+    """Steps of the run at the end of this phase."""
     run: Run
-    """The run as it is in this phase: with its length and batch, and no other phase."""
+    """The settings in this phase: with its length and batch, and no other phases."""
     train: tuple[Dataset, ...]
     validation: tuple[Dataset, ...]
     plan: Plan
@@ -38,7 +38,7 @@ class Phase:
 
     @property
     def words(self) -> str:
-        """Which one it is."""
+        """Its number, steps and sequence length, in words."""
         return (
             f"phase {self.number}: steps {self.begin + 1:,} to {self.end:,}, sequences of "
             f"{self.sequence_length}"
@@ -46,7 +46,7 @@ class Phase:
 
 
 def runs_of(run: Run) -> list[tuple[int, int, Run]]:
-    """Where each phase begins and ends, and the run as it is there."""
+    """(first, last, settings) of each phase."""
     left = run.steps - sum(phase.steps for phase in run.phases)
     last = EarlierPhase(
         steps=left, sequence_length=run.data.sequence_length, sequences=run.batch.sequences
@@ -77,9 +77,9 @@ def make_phases(
     train: Sequence[Dataset],
     validation: Sequence[Dataset],
 ) -> tuple[Phase, ...]:
-    """The phases of a run over its shards, the two splits of the same directories.
+    """The phases of a run, over the training and validation splits of the same directories.
 
-    After `check_lengths`; ConfigError as `make_plan`.
+    Call after `check_lengths`. Raises ConfigError as `make_plan` does.
     """
     found = []
     for number, (begin, end, part) in enumerate(runs_of(run), start=1):
@@ -99,14 +99,14 @@ def make_phases(
 
 
 def as_read(run: Run, dataset: Dataset) -> Run:
-    """The run as it is in a phase that reads a dataset, itself when no phase does."""
+    """The settings in the phase that reads a dataset; `run` itself if no phase does."""
     length = dataset.manifest.sequence_length
     return next((part for *_, part in runs_of(run) if part.data.sequence_length == length), run)
 
 
 def check_shards(run: Run, datasets: Sequence[Dataset], tokenizer_sha256: str) -> None:
-    """DataError unless all were prepared with the settings of the run, each with those of the
-    phases of its length, and with one tokenizer; see `check_datasets`."""
+    """Raises DataError unless all shards match the settings of the phases of their length and share
+    one tokenizer, see `check_datasets`."""
     for dataset in datasets:
         settings = all_shard_settings(as_read(run, dataset).data)
         check_datasets([dataset], settings, tokenizer_sha256)
@@ -114,7 +114,7 @@ def check_shards(run: Run, datasets: Sequence[Dataset], tokenizer_sha256: str) -
 
 
 def check_lengths(run: Run, datasets: Sequence[Dataset]) -> None:
-    """ConfigError unless a run of several phases has shards for each, and reads all of them."""
+    """Raises ConfigError unless a run of several phases has shards for each and reads all."""
     if not run.phases:
         return
     lengths = {part.data.sequence_length for *_, part in runs_of(run)}
@@ -122,18 +122,18 @@ def check_lengths(run: Run, datasets: Sequence[Dataset]) -> None:
     have = {dataset.manifest.sequence_length for dataset in datasets}
     for length in sorted(lengths - have):
         raise ConfigError(
-            f"the phases of the run read sequences of {asked}, no --data has any of {length}; "
-            f"prepare the text with data.sequence_length={length} too and name its directory with "
-            "the others, or set phases=[] for a run of one phase"
+            f"the phases of the run read sequences of {asked}, but no --data has any of {length}; "
+            f"prepare the text with data.sequence_length={length} too and add its directory to "
+            "--data, or set phases=[] for a run of one phase"
         )
     for dataset in datasets:
         if (length := dataset.manifest.sequence_length) not in lengths:
             raise ConfigError(
-                f"no phase reads {dataset.directory}, which has sequences of {length}: those of "
-                f"the run are of {asked}; leave it out, or change the length of a phase"
+                f"no phase reads {dataset.directory}, which has sequences of {length}; the phases "
+                f"of the run read {asked}; remove it, or change the length of a phase"
             )
 
 
 def phase_of(phases: Sequence[Phase], step: int) -> Phase:
-    """That of the step after so many, the last one's for steps beyond."""
+    """The phase of the step after `step` steps; the last phase if there is none."""
     return next((phase for phase in phases if step < phase.end), phases[-1])

@@ -1,10 +1,10 @@
 """A phase of a Run, its data and its machines -> every number that follows from them.
 
-Nothing here is a setting. The global batch is dealt to the ranks, each rank's part is cut into
-micro-batches of equal size, at most `batch.per_device`, and what does not divide is filled with
-rows of weight 0: the plan says how many, so that nobody pays for them unknowingly. Where sequences
-share rows (batch.packing=rows) it lays out some as the loader does, to know how many rows they
-take; a step that needs more has one more micro-batch.
+Nothing here is a setting. The global batch is divided among the ranks, and each rank's share into
+micro-batches of equal size, at most `batch.per_device`. The remainder is filled with rows of weight
+0; the plan reports how many, because they cost compute. If sequences share rows
+(batch.packing=rows), the plan packs a sample of them as the loader does, to estimate their rows; a
+step that needs more rows gets another micro-batch.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from pipeline.training.planning.schedule import resolve_batch_size, sequences_un
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one optimizer step and the whole phase are made of."""
+    """The numbers of one optimizer step and of the whole phase."""
 
     world_size: int
-    """Processes, one a device."""
+    """Processes, one per device."""
     zero_stage: int
-    """What ZeRO shares out: 0 nothing, 1 optimizer state, 2 gradients too, 3 weights too."""
+    """What ZeRO partitions: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights."""
     sequences: int
-    """Sequences of a step, over all ranks; at first fewer when the batch grows."""
+    """Sequences per step, over all ranks; fewer at first if the batch grows."""
     matched_tokens: int
-    """Tokens that this many sequences hold on average, where the batch is given in tokens; or 0."""
+    """Mean number of tokens in these sequences if the batch is given in tokens, else 0."""
     growing_steps: int
-    """Steps until it has grown up."""
+    """Steps until the batch has its full size."""
     rows: int
-    """Rows of a micro-batch."""
+    """Rows per micro-batch."""
     accumulation: int
-    """Micro-batches of a step on each rank."""
+    """Micro-batches per step and rank."""
     filling: int
-    """Rows of weight 0 in a step, over all ranks; where sequences share rows, on average."""
+    """Rows of weight 0 per step, over all ranks; if sequences share rows, on average."""
     parameters: int
-    """Trained numbers."""
+    """Trained parameters."""
     step_flops: int
-    """Model FLOPs of a step, see `model.flops`."""
+    """Model FLOPs per step, see `model.flops`."""
     train_sequences: int
     validation_sequences: int
     epochs: float
@@ -69,7 +69,7 @@ class Plan:
         )
         mean = self.matched_tokens / self.sequences
         matched = (
-            [f"batch: about {self.matched_tokens:,} tokens a step, {mean:,.1f} a sequence"]
+            [f"batch: about {self.matched_tokens:,} tokens per step, {mean:,.1f} per sequence"]
             if self.matched_tokens
             else []
         )
@@ -81,7 +81,7 @@ class Plan:
         share = f"{self.filling / rows:.1%} of the work{' on a GPU' if shared else ''})"
         filled = f", {self.filling} rows {why}{share}" if self.filling else ""
         return [
-            f"model: {self.parameters:,} parameters, {self.step_flops / 1e12:,.3g} TFLOP a step",
+            f"model: {self.parameters:,} parameters, {self.step_flops / 1e12:,.3g} TFLOP per step",
             f"step: {self.sequences:,} sequences{held} = {self.world_size} ranks x "
             f"{self.accumulation} micro-batches x {self.rows} rows{filled}; ZeRO stage "
             f"{self.zero_stage}",
@@ -104,9 +104,10 @@ def make_plan(
     validation: Sequence[Dataset],
     steps: int,
 ) -> Plan:
-    """The plan of so many steps of a run that has one phase.
+    """The plan of `steps` steps of a run that has one phase.
 
-    ConfigError for more ranks than sequences in a step, or what no export could be loaded of.
+    Raises ConfigError if a step has fewer sequences than ranks, or if the model could not be
+    exported.
     """
     _check_family(run, train[0])
     rows_of = {
@@ -159,7 +160,7 @@ def has_pairs(run: Run) -> bool:
 
 
 def parameters_of(run: Run) -> int:
-    """Trained numbers of a run's model."""
+    """Trained parameters of a run's model."""
     config, kind = encoder_config(run), run.objective.kind
     if kind == "rtd":
         tied = run.objective.generator.tied
@@ -168,8 +169,8 @@ def parameters_of(run: Run) -> int:
 
 
 def flops_of(run: Run, sequences: int, predictions: int, length: int) -> int:
-    """Model FLOPs of a step, see `model.flops`; predictions: over all its sequences together, each
-    of `length`."""
+    """Model FLOPs of a step, see `model.flops`; predictions: summed over its sequences, each of
+    `length`."""
     config, kind = encoder_config(run), run.objective.kind
     if kind == "rtd":
         return detection_flops(
@@ -183,31 +184,31 @@ def flops_of(run: Run, sequences: int, predictions: int, length: int) -> int:
 
 
 def _check_family(run: Run, dataset: Dataset) -> None:
-    """There must be a class in transformers that the model can be exported to."""
+    """Raises ConfigError if transformers has no class that the model can be exported to."""
     if run.objective.kind == "rtd":
-        return  # its class has a place for everything that is legal
+        return  # ELECTRA's class supports every allowed setting
     try:
         family = family_of(encoder_config(run), has_pairs(run))
     except ValueError as error:
-        raise ConfigError(f"{error}; else no export could be loaded") from error
+        raise ConfigError(f"{error}; the model could not be exported") from error
     pad = dataset.manifest.tokenizer["pad"]
     if family.after_pad and run.encoder.position_offset != pad + 1:
         raise ConfigError(
-            f"encoder.position_offset={run.encoder.position_offset} goes with the pad id "
+            f"encoder.position_offset={run.encoder.position_offset} needs pad id "
             f"{run.encoder.position_offset - 1}, the tokenizer of {dataset.directory} has {pad}; "
             f"set encoder.position_offset={pad + 1} for RoBERTa's positions, which transformers "
-            "derives from the pads, or 0 for BERT's; else no export could be loaded"
+            "derives from the pads, or 0 for BERT's; otherwise the model could not be exported"
         )
 
 
 def _check_batch(batch: BatchSettings, world_size: int) -> None:
-    """batch: with its sequences; ConfigError when they do not do."""
+    """Raises ConfigError if the batch is too small; batch: with its sequences resolved."""
     in_tokens = f" (batch.step_tokens={batch.step_tokens})" if batch.step_tokens else ""
     for name in ("sequences", "first_sequences")[: 2 if batch.warmup_steps else 1]:
         if (value := getattr(batch, name)) < world_size:
             raise ConfigError(
-                f"batch.{name}={value}{in_tokens} is smaller than the {world_size} ranks, some "
-                "would have nothing to do; raise it or start fewer"
+                f"batch.{name}={value}{in_tokens} is smaller than the {world_size} ranks, so some "
+                "would have nothing to do; raise it or start fewer ranks"
             )
     if batch.warmup_steps and batch.first_sequences > batch.sequences:
         raise ConfigError(
@@ -218,7 +219,7 @@ def _check_batch(batch: BatchSettings, world_size: int) -> None:
 
 
 def _lines(train: Sequence[Dataset], sequences: int) -> tuple[float, int]:
-    """Rows that so many sequences share, on average and at most."""
+    """Rows that this many sequences share: on average, and at most."""
     found = [dataset.some_lengths() for dataset in train]
     weights = [
         np.full(len(own), int(dataset.shard_rows.sum()) / len(own))
@@ -229,21 +230,21 @@ def _lines(train: Sequence[Dataset], sequences: int) -> tuple[float, int]:
 
 
 def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int, int]:
-    """How many micro-batches a rank has in a step, and the rows of each: the fewest that fit."""
+    """(micro-batches per rank and step, rows of each): the fewest that fit."""
     share = -(-sequences // world_size)
     accumulation = -(-share // per_device)
     return accumulation, -(-share // accumulation)
 
 
 def encoder_config(run: Run) -> EncoderConfig:
-    """What the model room calls the encoder of a run."""
+    """The model configuration of the run's encoder."""
     encoder = asdict(run.encoder)
     encoder["embedding_width"] = run.encoder.embedding_width or run.encoder.width
     return EncoderConfig(vocab_size=run.data.vocab_size, **encoder)
 
 
 def generator_config(run: Run) -> EncoderConfig:
-    """What the model room calls the generator of a run with objective.kind=rtd."""
+    """The model configuration of the generator of a run with objective.kind=rtd."""
     layers, width, heads = generator_sizes(run.encoder, run.objective.generator)
     return replace(
         encoder_config(run), layers=layers, width=width, heads=heads, feed_forward=4 * width
@@ -251,7 +252,7 @@ def generator_config(run: Run) -> EncoderConfig:
 
 
 def attention_name(run: Run, device_type: str) -> str:
-    """What computes attention in training, see `model.layers.Attention`."""
+    """The attention implementation used in training, see `model.layers.Attention`."""
     pieces = run.batch.packing == "rows" or run.batch.attention == "document"
     by_rows = device_type == "cpu" and run.precision == "fp32"
     chosen = by_rows and (run.encoder.dropout > 0 or pieces)

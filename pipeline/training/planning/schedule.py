@@ -1,7 +1,7 @@
 """Step -> learning rate and sequences: pure functions, so a resumed or forked run needs no state.
 
-After a rise from 0 to `peak` in `warmup_steps`, with `left` the share of what follows that is still
-to come:
+The rate rises from 0 to `peak` in `warmup_steps`. After that, with `left` the share of the
+remaining steps that is still to come:
 
     linear               end + (peak - end) left                     (BERT, RoBERTa, ALBERT)
     polynomial           end + (peak - end) left^power
@@ -9,7 +9,7 @@ to come:
     warmup_stable_decay  peak, then as polynomial in the last decay_steps       (Hu et al. 2024)
     constant             peak
 
-A batch that grows does so in equal steps of `batch.first_sequences`, each held equally long.
+A growing batch grows in equal increments of `batch.first_sequences`, each held equally long.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pipeline.config.run import BatchSettings, Run
 
 
 def learning_rate(run: Run, step: int) -> float:
-    """The rate of the step-th update, counted from 1: the first one is above 0, the one at
-    `warmup_steps` is the peak, and what the last one is also holds after it."""
+    """The learning rate of a step, counted from 1. The first is above 0, the one at `warmup_steps`
+    is the peak, and the last one also holds beyond the last step."""
     schedule = run.schedule
     peak, end, warmup = run.optimizer.peak_lr, schedule.end_lr, schedule.warmup_steps
     if step <= warmup:
@@ -44,11 +44,11 @@ def learning_rate(run: Run, step: int) -> float:
 
 
 def resolve_batch_size(batch: BatchSettings, mean_tokens: float) -> BatchSettings:
-    """The batch with the sequences that `batch.step_tokens` asks for, where it asks for any.
+    """The batch with its sequences resolved from `batch.step_tokens`, if that is set.
 
-    mean_tokens: of a training sequence, special tokens included. The expected tokens of a step are
-    what is matched (Liu et al. 2019, sec. 4.2, for inputs shorter than 512): the sequences of a
-    step then depend on nothing that was read, so that a seek stays one multiplication.
+    mean_tokens: per training sequence, special tokens included. The expected number of tokens per
+    step is matched (Liu et al. 2019, sec. 4.2, for inputs shorter than 512), so the number of
+    sequences does not depend on what was read, and a seek stays one multiplication.
     """
     if not batch.step_tokens:
         return batch
@@ -56,7 +56,7 @@ def resolve_batch_size(batch: BatchSettings, mean_tokens: float) -> BatchSetting
 
 
 def growth(batch: BatchSettings) -> tuple[tuple[int, int], ...]:
-    """How a batch grows: (sequences, first step that has more), before it is `batch.sequences`."""
+    """How a batch grows: (sequences, first step with more) until it reaches `batch.sequences`."""
     if batch.warmup_steps == 0:
         return ()
     rises = -(-batch.sequences // batch.first_sequences) - 1
@@ -67,7 +67,7 @@ def growth(batch: BatchSettings) -> tuple[tuple[int, int], ...]:
 
 
 def sequences_until(batch: BatchSettings, steps: int) -> int:
-    """Sequences of the first `steps` optimizer steps."""
+    """Sequences in the first `steps` optimizer steps."""
     total = begun = 0
     for sequences, end in growth(batch):
         held = max(0, min(end, steps) - begun)
@@ -76,10 +76,10 @@ def sequences_until(batch: BatchSettings, steps: int) -> int:
 
 
 def batch_advice(recipe: Run, run: Run) -> str:
-    """A warning for a recipe whose batch was changed and whose learning rate was not, or "".
+    """A warning if the batch of a recipe was changed and its learning rate was not, else "".
 
-    The rule is LAMB's (You et al. 2020, sec. 4, recalled): the rate grows with the root of the
-    batch, and warm-up keeps its number of steps.
+    The rule is LAMB's (You et al. 2020, sec. 4, recalled): the rate scales with the square root of
+    the batch, and the number of warm-up steps stays.
     """
     ratio = run.batch.sequences / recipe.batch.sequences
     if ratio == 1 or run.optimizer.peak_lr != recipe.optimizer.peak_lr:

@@ -7,8 +7,8 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     loss                    of this step: the weighted sum of its parts, in nats
     mlm_loss, pair_loss, sbo_loss, rtd_loss     its parts, each a mean over the global batch's
                             predicted tokens, labelled pairs, words of spans, tokens
-    mlm_accuracy, ...       share of these whose likeliest word, or label, was right
-    rtd_precision, rtd_recall, rtd_auc      of replaced tokens; the area on validation only
+    mlm_accuracy, ...       share of these that are predicted correctly
+    rtd_precision, rtd_recall, rtd_auc      of replaced tokens; ROC AUC on validation only
     mask_loss               mlm_loss at the positions that showed [MASK]
     sequence_length         of the step's phase, in a run that has several
     learning_rate           of this step

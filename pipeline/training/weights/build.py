@@ -1,4 +1,4 @@
-"""Which objective a run has, by the name of its kind."""
+"""The model of each kind of objective."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ OBJECTIVES: dict[str, Callable[[Run, EncoderConfig, int], Model]] = {
     "mlm_sbo": _masked_language_and_boundaries,
     "rtd": _replaced_tokens,
 }
-"""By `objective.kind`: from a run, what the model room calls its encoder, and a seed."""
+"""By `objective.kind`: from a run, the configuration of its encoder, and a seed."""
 
 
 def build_model(run: Run, seed: int) -> Model:
-    """The encoder of a run with the heads of its objective; seed: of its weights."""
+    """The encoder of a run with the heads of its objective; seed: of its initial weights."""
     return OBJECTIVES[run.objective.kind](run, encoder_config(run), seed)

@@ -1,7 +1,7 @@
-"""A run's checkpoint, or a Hugging Face folder -> the model, on one device and without DeepSpeed.
+"""A run's checkpoint, or a Hugging Face folder <-> the model, on one device and without DeepSpeed.
 
-And back: a folder that transformers loads. What is written is loaded again with transformers and
-its logits are compared with ours, so a folder that exists is a folder that is right.
+A written folder is loaded again with transformers and its logits are compared with ours, so every
+exported folder has been checked.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ from pipeline.training.weights.build import build_model
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 BOUNDARY_WEIGHTS = "span_boundary.safetensors"
-"""SpanBERT's head, for which transformers has no class: beside its weights."""
+"""Weights of SpanBERT's head, for which transformers has no class: a file of its own."""
 GENERATOR = "generator"
-"""Folder in the discriminator's with the other one of ELECTRA's models."""
+"""Folder of ELECTRA's generator inside the discriminator's."""
 PICKLED = "pytorch_model.bin"
-"""What older folders have in the place of WEIGHTS: it may run anything when it is read."""
+"""Pickled weights, as in older folders: unpickling could run any code."""
 UNPICKLE = (
     'python -c "from torch import load; import safetensors.torch as s; '
     f"w = load('{PICKLED}', map_location='cpu', weights_only=True); "
     f"s.save_file({{n: w[n].contiguous().clone() for n in w}}, '{WEIGHTS}', {{'format': 'pt'}})\""
 )
-"""A command for the user that makes WEIGHTS of it, and runs nothing that is in it."""
+"""A command for the user that converts PICKLED to WEIGHTS without running any code in it."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 LARGEST_DIFFERENCE = 1e-4
-"""Of a logit, ours and transformers': rounding of fp32 sums in another order stays far below."""
+"""Largest allowed difference between our logits and transformers': rounding stays far below."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """A checkpoint of a run, as a model."""
+    """The model of a run's checkpoint."""
 
     model: Model
     """In eval mode, on the CPU."""
@@ -72,7 +72,7 @@ class SavedRun:
 
 
 def load_run(path: Path) -> tuple[SavedRun, list[str]]:
-    """The model of RUN, RUN/STEP or a checkpoint's directory, and what is odd about it."""
+    """The model of RUN, RUN/STEP or a checkpoint's directory, and messages for the user."""
     directory, messages = choose_from(path)
     checkpoint = open_checkpoint(directory)
     run = from_dict(Run, checkpoint.state.run)
@@ -89,9 +89,9 @@ def load_run(path: Path) -> tuple[SavedRun, list[str]]:
 
 
 def load_folder(folder: Path) -> Model:
-    """The model of a Hugging Face folder, in eval mode; CheckpointError when it does not fit.
+    """The model of a Hugging Face folder, in eval mode. Raises CheckpointError if it does not fit.
 
-    A discriminator of ELECTRA has its generator in `GENERATOR` below it.
+    For ELECTRA's discriminator the generator is read from `GENERATOR` inside the folder.
     """
     try:
         state, config = read_folder(folder)
@@ -104,24 +104,24 @@ def load_folder(folder: Path) -> Model:
 
 
 def _check_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> None:
-    """CheckpointError for one of ELECTRA's two networks alone, as they are published."""
+    """Raises CheckpointError for only one of ELECTRA's two networks, as they are published."""
     if any(name.startswith("generator_predictions.") for name in state):
         raise CheckpointError(
             f"{folder} is ELECTRA's generator alone; put it at {GENERATOR}/ in the folder of its "
-            "discriminator, and give that"
+            "discriminator, and give that folder"
         )
     if not (folder / GENERATOR / CONFIG).exists():
         raise CheckpointError(
-            f"{folder} is ELECTRA's discriminator alone, and what it detects are the words of its "
-            f"generator: put the folder of that at {folder / GENERATOR}"
+            f"{folder} is ELECTRA's discriminator alone, which detects the words of its generator; "
+            f"put the generator's folder at {folder / GENERATOR}"
         )
 
 
 def write_folder(model: Model, tokenizer: Path, folder: Path) -> None:
     """Write a folder that transformers' `AutoTokenizer` and the class of the model's family load.
 
-    tokenizer: the folder of a dataset's tokenizer. What a run needs besides, to go on from there,
-    is in GENERATOR or BOUNDARY_WEIGHTS.
+    tokenizer: the folder of a dataset's tokenizer. GENERATOR or BOUNDARY_WEIGHTS hold what a run
+    needs in addition to continue training from the folder.
     """
     try:
         if isinstance(model, ReplacedTokenModel):
@@ -146,8 +146,8 @@ def _write(
     vocabulary = read_vocabulary(tokenizer)
     if own.after_pad and vocabulary.pad != config["pad_token_id"]:
         raise CheckpointError(
-            f"transformers has no class for this encoder: its positions begin behind the pad id "
-            f"{config['pad_token_id']}, and the tokenizer in {tokenizer} has {vocabulary.pad}"
+            "transformers has no class for this encoder: its positions start after the pad id "
+            f"{config['pad_token_id']}, but the tokenizer in {tokenizer} has {vocabulary.pad}"
         )
     config |= {
         "pad_token_id": vocabulary.pad,
@@ -167,11 +167,11 @@ def _write(
 
 
 def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Weights, those beside them too, and configuration; CheckpointError for pickled weights."""
+    """Weights, including extra files, and configuration. Raises CheckpointError for a pickle."""
     if (folder / PICKLED).exists() and not (folder / WEIGHTS).exists():
         raise CheckpointError(
-            f"{folder} has its weights in {PICKLED}, a pickle, which is not read; write them anew, "
-            f"in that folder: {UNPICKLE}"
+            f"{folder} has its weights in {PICKLED}, a pickle, which is not read; convert them by "
+            f"running in that folder: {UNPICKLE}"
         )
     state = load_file(folder / WEIGHTS)
     if (folder / BOUNDARY_WEIGHTS).exists():
@@ -183,8 +183,8 @@ def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 def check_folder(folder: Path, model: Model, loader: Loader) -> float:
     """The largest difference of a logit between transformers' model in `folder` and ours.
 
-    On one batch of the loader, at all tokens that are no padding. CheckpointError when it is above
-    LARGEST_DIFFERENCE, or the tokenizer in the folder is not that of the data.
+    Compares one batch of the loader, at all tokens except pads. Raises CheckpointError if the
+    difference exceeds LARGEST_DIFFERENCE, or if the folder's tokenizer is not that of the data.
     """
     detects = isinstance(model, ReplacedTokenModel)
     pairs = isinstance(model, MaskedLanguageModel) and model.pair_head is not None
@@ -215,14 +215,14 @@ def check_folder(folder: Path, model: Model, loader: Loader) -> float:
     difference = max(difference, _difference(model.logits(*inputs)[shown_BS], words[shown_BS]))
     if not difference <= LARGEST_DIFFERENCE:
         raise CheckpointError(
-            f"transformers computes other logits from what was written: they differ by "
+            "transformers computes other logits from the written folder: they differ by "
             f"{difference:.2g}, more than {LARGEST_DIFFERENCE}; nothing was exported"
         )
     return difference
 
 
 def place(model: Model) -> torch.device:
-    """Move a model to the GPU, where there is one; returns where it is."""
+    """Move a model to the GPU if there is one; returns its device."""
     device = compute_device()
     model.to(device)
     return device
@@ -237,7 +237,7 @@ def _load_with_transformers(folder: Path, pairs: bool) -> tuple[Any, Any]:
         transformers: Any = importlib.import_module("transformers")
     except ImportError as error:
         raise CheckpointError(
-            "transformers is not installed, so what would be exported could not be checked; "
+            "transformers is not installed, so the export could not be checked; "
             "pip install transformers"
         ) from error
     transformers.logging.set_verbosity_error()
@@ -253,8 +253,13 @@ def _fill(model: Model, checkpoint: Checkpoint) -> None:
     parameters = dict(model.named_parameters())
     records = {part.name: part for part in logical_parameters(model)}
     for name, weight in checkpoint.weights():
-        if name not in records or records[name].shape != tuple(weight.shape):
-            raise CheckpointError(f"{checkpoint.directory} has {name}, which the model has not so")
+        if name not in records:
+            raise CheckpointError(f"{checkpoint.directory} has {name}, which the model lacks")
+        if records[name].shape != tuple(weight.shape):
+            raise CheckpointError(
+                f"{checkpoint.directory} has {name} of shape {tuple(weight.shape)}, the model "
+                f"needs {tuple(records[name].shape)}"
+            )
         part = records.pop(name)
         flat = parameters[part.parameter_name].view(-1)
         flat[part.start : part.start + weight.numel()] = weight.view(-1)

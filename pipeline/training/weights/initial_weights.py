@@ -1,9 +1,9 @@
-"""--init MODEL_DIR: a folder of transformers -> the weights that a new run begins with.
+"""--init MODEL_DIR: a folder of transformers -> the initial weights of a new run.
 
-The folder has to be of the recipe's family and hold the recipe's encoder. Its tokenizer has to give
-the ids of the shards, or the vocabulary is new: then a token that both have keeps its row, wherever
-it is, and every other row begins as the recipe says. Tokens are compared as they are written, which
-means the same in two vocabularies of one kind alone; of different kinds only special tokens are.
+The folder must be of the recipe's family and hold the recipe's encoder. Its tokenizer must give the
+ids of the shards, unless the vocabulary is new: then tokens in both vocabularies keep their rows,
+and the other rows are initialized as the recipe says. Tokens are compared as strings, which is
+meaningful only between vocabularies of the same kind; otherwise only special tokens are compared.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from pipeline.errors import CheckpointError, ConfigError
 from pipeline.training.weights.folders import CONFIG, GENERATOR, PICKLED, WEIGHTS, read_folder
 
 NEW = ("vocabulary", "generator")
-"""What --new may name."""
+"""Choices of --new."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a run began with, for its run.json and its user."""
+    """What a run starts from, for its run.json and its user."""
 
     described: dict[str, Any]
-    """Plain values: the folder's name and hash, what was new."""
+    """Plain values: the folder's name and hash, and what is new."""
     lines: tuple[str, ...]
-    """In words."""
+    """Messages for the user."""
 
 
 def begin_with(model: Model, folder: Path, tokenizer: Path, new: Collection[str]) -> Beginning:
-    """Give a model as the recipe initialised it the weights of a folder.
+    """Copy the weights of a folder into a model that is initialized by the recipe.
 
-    tokenizer: of the shards; new: of NEW, what is not the folder's. ConfigError for a folder that
-    does not fit, CheckpointError for one that cannot be read.
+    tokenizer: of the shards; new: parts, of NEW, that do not come from the folder. Raises
+    ConfigError if the folder does not fit, CheckpointError if it cannot be read.
     """
     content = _read(folder)
     detects = family(model) is ELECTRA
     if "generator" in new and not detects:
-        raise ConfigError("--new generator: this run has none; leave it out")
+        raise ConfigError("--new generator: this run has no generator; remove it")
     generator = None
     if detects and "generator" not in new:
         generator = _read_generator(folder)
@@ -65,17 +65,17 @@ def begin_with(model: Model, folder: Path, tokenizer: Path, new: Collection[str]
         begun, unused = take_over(model, content, generator, rows)
     except ValueError as error:
         raise ConfigError(f"--init {folder} does not fit: {error}") from error
-    fresh = [f"new, as the recipe initialises it: {part}" for part in begun]
+    fresh = [f"new, initialized by the recipe: {part}" for part in begun]
     rest = [f"not used: {', '.join(unused)}"] if unused else []
     described = {
         "folder": folder.resolve().name, "sha256": folder_hash(folder),
         "new": [*said, *fresh],
     }  # fmt: skip
-    return Beginning(described, (f"begins with the weights of {folder}", *said, *fresh, *rest))
+    return Beginning(described, (f"starts from the weights of {folder}", *said, *fresh, *rest))
 
 
 def folder_hash(folder: Path) -> str:
-    """sha256 of a folder's weights, and of its generator's."""
+    """sha256 of a folder's weights, including its generator's."""
     digest = hashlib.sha256()
     for path in (folder / WEIGHTS, folder / GENERATOR / WEIGHTS):
         if path.exists():
@@ -86,16 +86,16 @@ def folder_hash(folder: Path) -> str:
 
 
 def check_beginning(described: Mapping[str, Any], folder: Path) -> None:
-    """CheckpointError when a run that goes on was begun with other weights than a folder's.
+    """Raises CheckpointError if a run that resumes was started from other weights than a folder's.
 
-    described: see `Beginning`, {} for none. The folder may be gone: nothing is read of it any more.
+    described: see `Beginning`, {} for none. The folder may be gone by now: it is not needed.
     """
     if not (folder / WEIGHTS).exists():
         return
     if described.get("sha256") != folder_hash(folder):
         begun = f"those of {described['folder']}" if described else "the recipe's own"
         raise CheckpointError(
-            f"--init {folder} holds other weights than the run was begun with, {begun}; repeat the "
+            f"--init {folder} holds other weights than the run started from, {begun}; repeat the "
             "first command, or name another --output"
         )
 
@@ -117,8 +117,8 @@ def _read(folder: Path) -> Folder:
 def _read_generator(folder: Path) -> Folder:
     if not (folder / GENERATOR / CONFIG).exists():
         raise ConfigError(
-            f"--init {folder} has no generator: ELECTRA's is published as a folder of its own; put "
-            f"it at {folder / GENERATOR}, or give --new generator for one that begins anew"
+            f"--init {folder} has no generator: ELECTRA's is published as a separate folder; put "
+            f"it at {folder / GENERATOR}, or give --new generator to initialize one"
         )
     return _read(folder / GENERATOR)
 
@@ -133,11 +133,11 @@ def _check_settings(model: Model, folder: Path, theirs: Mapping[str, Any], gener
         if generator:
             advice = "--set objective.generator.layers and width as its shares of the encoder's"
         differ = ", ".join(f"{part.name} {part.theirs} (the run: {part.ours})" for part in found)
-        raise ConfigError(f"--init {folder} is another network: {differ}; add {advice}")
+        raise ConfigError(f"--init {folder} has another architecture: {differ}; add {advice}")
 
 
 def _value(part: Difference, theirs: Mapping[str, Any]) -> object:
-    """As `--set` takes it: a run has 0 for embeddings as wide as the encoder."""
+    """The value as `--set` takes it: 0 stands for embeddings as wide as the encoder."""
     return (
         0
         if part.name == "embedding_width" and part.theirs == theirs["hidden_size"]
@@ -146,7 +146,7 @@ def _value(part: Difference, theirs: Mapping[str, Any]) -> object:
 
 
 def _common_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[dict[int, int], list[str]]:
-    """Ids of the shards -> ids of the folder; and what else begins how, "" when nothing does."""
+    """Ids of the shards -> ids of the folder, and messages about the rows that are new."""
     theirs, ours = read_vocabulary(folder), read_vocabulary(tokenizer)
     their_ids, our_ids = _ids(theirs), _ids(ours)
     alike = theirs.kind == ours.kind
@@ -154,9 +154,7 @@ def _common_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[dict[int, 
     found |= {getattr(ours, role): getattr(theirs, role) for role in ROLES}
     if alike and theirs.lower_case == ours.lower_case and their_ids == our_ids:
         if new:
-            raise ConfigError(
-                f"--new vocabulary: {folder} has the tokenizer of --data; leave it out"
-            )
+            raise ConfigError(f"--new vocabulary: {folder} has the tokenizer of --data; remove it")
         return found, []
     if not new:
         moved = sum(their_ids.get(token) != index for token, index in our_ids.items())
@@ -165,17 +163,17 @@ def _common_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[dict[int, 
             why = f"{_kind(ours)} here, {_kind(theirs)} there"
         raise ConfigError(
             f"--init {folder} was trained with another tokenizer than that of --data ({why}); "
-            f"prepare with --tokenizer {folder}, or give --new vocabulary to begin with its rows "
-            f"of the {len(found):,} tokens that both have"
+            f"prepare with --tokenizer {folder}, or give --new vocabulary to keep the rows of the "
+            f"{len(found):,} tokens that both have"
         )
     return found, [
-        f"new vocabulary: {len(found):,} of {len(our_ids):,} tokens have their rows from there, "
-        f"{len(our_ids) - len(found):,} begin as the recipe initialises them"
+        f"new vocabulary: {len(found):,} of {len(our_ids):,} tokens keep their rows, "
+        f"{len(our_ids) - len(found):,} are initialized by the recipe"
     ]
 
 
 def _kind(vocabulary: Vocabulary) -> str:
-    return f"{'uncased ' * vocabulary.lower_case}{vocabulary.kind}"
+    return f"uncased {vocabulary.kind}" if vocabulary.lower_case else vocabulary.kind
 
 
 def _ids(vocabulary: Vocabulary) -> dict[str, int]:

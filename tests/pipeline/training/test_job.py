@@ -82,8 +82,8 @@ def test_an_optimizer_that_cannot_be(
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("optimizer", "set optimizer.kind and the settings beside it there"),
-        ("scheduler", "set schedule.kind and the settings beside it there"),
+        ("optimizer", "set optimizer.kind and its other settings there"),
+        ("scheduler", "set schedule.kind and its other settings there"),
         ("gradient_clipping", "set optimizer.clip_norm there"),
         ("fp16", "set precision there"),
     ],

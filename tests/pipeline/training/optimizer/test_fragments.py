@@ -59,9 +59,9 @@ def test_gaps() -> None:
     "logical,message",
     [
         ([QUERY, replace(KEY, name="query")], "two logical parameters are called query"),
-        ([QUERY, replace(KEY, parameter_name="other")], "key is part of other, which is no"),
-        ([QUERY, replace(KEY, start=2)], "key begins at 2 in fused, inside another"),
-        ([QUERY, replace(KEY, shape=(9,))], "key ends at 12, fused at 8"),
+        ([QUERY, replace(KEY, parameter_name="other")], "key is part of other, which is not a"),
+        ([QUERY, replace(KEY, start=2)], "key starts at 2 in fused, inside another"),
+        ([QUERY, replace(KEY, shape=(9,))], "key ends at 12, but fused at 8"),
         ([], "fused belongs to no logical parameter"),
     ],
 )
@@ -81,13 +81,13 @@ def test_verify() -> None:
     verify(*whole(weights.clone()), [QUERY, KEY], {"fused": weights}, device)
     verify(*whole(weights.clone()), [QUERY, KEY], {"fused": weights.bfloat16()}, device)
     moved = weights.roll(1)
-    with pytest.raises(ConfigError, match="query is not where DeepSpeed's structures say"):
+    with pytest.raises(ConfigError, match="query is not where DeepSpeed reports it"):
         verify(*whole(moved), [QUERY, KEY], {"fused": weights}, device)
     layout, fragments = whole(weights.clone())
     with pytest.raises(ConfigError, match=r"key is not where .* \(0 of 2 elements found"):
         verify(layout, fragments[:1], [QUERY, KEY], {"fused": weights}, device)
     filled = weights + 1
-    with pytest.raises(ConfigError, match="fused has 3 values other than zero outside"):
+    with pytest.raises(ConfigError, match="fused has 3 nonzero values outside"):
         verify(*whole(filled.clone()), [QUERY, KEY], {"fused": filled}, device)
 
 
@@ -98,7 +98,7 @@ def test_verify() -> None:
         ({"zero_hpz_partition_size": 8}, "zero_hpz_partition_size=8 is not supported"),
         ({"swap_optimizer": True}, "swap_optimizer=True is not supported"),
         ({"model_parallel_world_size": 2}, "model_parallel_world_size=2 is not supported"),
-        ({}, "SimpleNamespace says nothing about where fused lies"),
+        ({}, "SimpleNamespace does not report where fused is"),
     ],
 )
 def test_refused_layouts(attributes: dict[str, Any], message: str) -> None:

@@ -61,12 +61,12 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
     with pytest.raises(DataError, match="prepared with tokenizer sha256"):
         check_shards(run, [small, long], "0" * 64)
     missing = (
-        "the phases of the run read sequences of 16 and 32, no --data has any of 16; prepare the "
-        "text with data.sequence_length=16 too and name its directory with the others"
+        "the phases of the run read sequences of 16 and 32, but no --data has any of 16; prepare "
+        "the text with data.sequence_length=16 too and add its directory to --data"
     )
     with pytest.raises(ConfigError, match=re.escape(missing)):
         check_lengths(run, [long])
-    unread = f"no phase reads {short}, which has sequences of 16: those of the run are of 24 and 32"
+    unread = f"no phase reads {short}, which has sequences of 16; the phases of the run read 24 and"
     other = Dataset.open(short)
     other.manifest = replace(small.manifest, sequence_length=24)
     with pytest.raises(ConfigError, match=re.escape(unread)):

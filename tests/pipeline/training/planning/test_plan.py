@@ -49,7 +49,7 @@ def test_a_plan_counts_what_is_there(prepared: Path) -> None:
     with pytest.raises(ConfigError, match=r"batch.sequences=64 is smaller than the 65 ranks"):
         make_plan(run, 65, 1, [train], [validation], run.steps)
     behind = replace(run, encoder=replace(run.encoder, position_offset=1))
-    with pytest.raises(ConfigError, match=r"goes with the pad id 0, .* has 1; set .*offset=2"):
+    with pytest.raises(ConfigError, match=r"needs pad id 0, .* has 1; set .*offset=2"):
         make_plan(behind, 1, 1, [train], [validation], run.steps)
 
 
@@ -61,7 +61,7 @@ def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> N
     plan = make_plan(matched, 2, 1, [train], [validation], run.steps)
     assert plan.sequences == round(100_000 / mean) > 64
     assert abs(plan.tokens - 2400 * 100_000) < 2400 * mean
-    assert f"batch: about 100,000 tokens a step, {100_000 / plan.sequences:,.1f} a sequence" in (
+    assert f"batch: about 100,000 tokens per step, {100_000 / plan.sequences:,.1f} per sequence" in (
         plan.lines()
     )
     few = replace(run, batch=replace(run.batch, step_tokens=32))

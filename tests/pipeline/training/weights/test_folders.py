@@ -75,5 +75,5 @@ def test_word_pieces_go_with_positions_behind_their_pad(
     )
     wrong = override(run, ["encoder.position_offset=2"])
     other = MaskedLanguageModel(encoder_config(wrong), seed=0)
-    with pytest.raises(CheckpointError, match="begin behind the pad id 1, and the tokenizer in"):
+    with pytest.raises(CheckpointError, match="start after the pad id 1, but the tokenizer in"):
         write_folder(other, tmp_path / "tokenizer", tmp_path / "never")

@@ -54,7 +54,7 @@ def folder(lesson: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_first_validation_loss_is_theirs(lesson: Path, folder: Path) -> None:
     model = small("roberta_tiny", 1)
     begun = begin_with(model, folder, lesson / "tokenizer", ())
-    assert begun.lines == (f"begins with the weights of {folder}",)
+    assert begun.lines == (f"starts from the weights of {folder}",)
     assert begun.described["folder"] == "roberta" and len(begun.described["sha256"]) == 64
     loader = validation_loader([Dataset.open(lesson, "validation")], 64)
     found = evaluate(model, model.parts, loader, torch.device("cpu"))
@@ -85,13 +85,13 @@ def test_a_folder_that_does_not_fit_says_what_would(
     tokenizer = lesson / "tokenizer"
     other = small("roberta_tiny", 0, "encoder.layers=2", "encoder.dropout=0.3")
     assert refusal(other, folder, tokenizer) == (
-        f"--init {folder} is another network: layers 1 (the run: 2); add --set encoder.layers=1"
+        f"--init {folder} has another architecture: layers 1 (the run: 2); add --set encoder.layers=1"
     )
     assert refusal(small("bert_tiny", 0), folder, tokenizer) == (
-        f"--init {folder} does not fit the recipe: it is of the family roberta, the run of bert"
+        f"--init {folder} does not fit the recipe: its family is roberta, the run's is bert"
     )
     ours = small("roberta_tiny", 0)
-    assert "this run has none; leave it out" in refusal(ours, folder, tokenizer, "generator")
+    assert "this run has no generator; remove it" in refusal(ours, folder, tokenizer, "generator")
     assert "has the tokenizer of --data; leave it" in refusal(ours, folder, tokenizer, "vocabulary")
     assert f"--init {tmp_path} holds no config.json" in refusal(ours, tmp_path, tokenizer)
     half = Path(shutil.copytree(folder, tmp_path / "half"))
@@ -138,8 +138,8 @@ def test_a_new_vocabulary_keeps_the_rows_of_tokens_that_agree(
         assert torch.equal(words[1][index], expected)
     assert 100 < kept < 2000
     assert begun.lines[1] == (
-        f"new vocabulary: {kept:,} of 2,000 tokens have their rows from there, {2000 - kept:,} "
-        "begin as the recipe initialises them"
+        f"new vocabulary: {kept:,} of 2,000 tokens keep their rows, {2000 - kept:,} "
+        "are initialized by the recipe"
     )
 
 
@@ -190,13 +190,13 @@ def test_electra_wants_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Pa
     shutil.move(folder / "generator", tmp_path / "elsewhere")
     assert refusal(model, folder, tokenizer) == (
         f"--init {folder} has no generator: ELECTRA's is published as a folder of its own; put it "
-        f"at {folder / 'generator'}, or give --new generator for one that begins anew"
+        f"at {folder / 'generator'}, or give --new generator to initialize one"
     )
     for alone, said in ((folder, "discriminator alone"), (tmp_path / "elsewhere", "generator al")):
         with pytest.raises(CheckpointError, match=f"{alone} is ELECTRA's {said}"):
             load_folder(alone)
     begun = begin_with(small("electra_tiny", 2, *settings), folder, tokenizer, ("generator",))
-    assert "new, as the recipe initialises it: the generator's encoder (" in begun.lines[1]
+    assert "new, initialized by the recipe: the generator's encoder (" in begun.lines[1]
     assert begun.described["new"] == list(begun.lines[1:])
 
 
@@ -225,19 +225,19 @@ def test_spanbert_as_it_is_published(
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(settings))
     model = small("spanbert_tiny", 1, "data.vocab_size=2000", "encoder.positions=64")
-    with pytest.raises(CheckpointError, match="a pickle, which is not read; write them") as error:
+    with pytest.raises(CheckpointError, match="a pickle, which is not read; convert them") as error:
         begin_with(model, folder, tokenizer, ())
     said = str(error.value)
     with pytest.raises(CheckpointError, match=re.escape(said)):
         load_folder(folder)
     monkeypatch.chdir(folder)
     exec(shlex.split(said.partition("in that folder: ")[2])[2], {})  # what it says to type
-    assert "configuration names no model_type; add that" in refusal(model, folder, tokenizer)
+    assert "configuration has no model_type; add one of" in refusal(model, folder, tokenizer)
     (folder / "config.json").write_text(json.dumps(settings | {"model_type": "bert"}))
     lines = begin_with(model, folder, tokenizer, ()).lines
     assert [line.split(" (")[0] for line in lines[1:]] == [
-        "new, as the recipe initialises it: the head of masked words",
-        "new, as the recipe initialises it: the head of span boundaries",
+        "new, initialized by the recipe: the head of masked words",
+        "new, initialized by the recipe: the head of span boundaries",
     ]
     shown = torch.randint(5, 2000, (2, 20))
     with torch.no_grad():
@@ -254,7 +254,7 @@ def test_a_run_goes_on_without_the_folder_but_not_with_another(
     check_beginning(described, tmp_path / "gone")
     other = tmp_path / "other"
     write_folder(small("roberta_tiny", 9), lesson / "tokenizer", other)
-    with pytest.raises(CheckpointError, match="other weights than the run was begun with, th"):
+    with pytest.raises(CheckpointError, match="other weights than the run started from, th"):
         check_beginning(described, other)
     with pytest.raises(CheckpointError, match="begun with, the recipe's own; repeat the first"):
         check_beginning({}, other)
