@@ -1,15 +1,15 @@
-"""`make lock`: pyproject.toml to the exact versions and hashes that the image installs.
+"""`make lock`: pyproject.toml -> the exact versions and hashes that the image installs.
 
     python docker/lock.py torch==2.13.0 [--upgrade]
 
-Writes beside itself `cuda.lock` and `cpu.lock` (one a flavour, the same versions in both except of
-torch and what CUDA brings) and `source.lock` (what has no wheel and is built in the image).
-Versions that still satisfy pyproject.toml stay as they are, unless `--upgrade`. uv resolves; the
-hashes of torch without CUDA come from the page that has its wheels, $TORCH_WHEELS.
+Writes `cuda.lock` and `cpu.lock` (one per flavour; only the versions of torch and of CUDA's
+packages differ) and `source.lock` (packages without a wheel, which the image builds) next to this
+file. Versions that still satisfy pyproject.toml do not change, unless `--upgrade` is given. uv
+resolves; the hashes of torch without CUDA come from the page of its wheels, $TORCH_WHEELS.
 
-`.ci/constraints.txt` is the same for the tests: the versions of all that `make venv` installs, for
-every Python and system, so that a release of somebody else's breaks no test and pip has nothing to
-try out. torch is the Makefile's.
+`.ci/constraints.txt` does the same for the tests: the versions of everything that `make venv`
+installs, for every Python and system, so that a new release of a dependency breaks no test and pip
+does not backtrack. torch's version is in the Makefile.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ FOLDER = Path(__file__).parent
 CONSTRAINTS = FOLDER.parent / ".ci" / "constraints.txt"
 EXTRAS = ("training", "mpi")
 ALSO = ("mpich>=4.3",)
-"""An MPI for preparing on many nodes: mpi4py brings none, and a container has no site's."""
+"""An MPI for preparing on many nodes: mpi4py has none, and a container cannot use the site's."""
 PYTHON = "3.11"
-"""Debian 12's, see the Dockerfile."""
+"""Debian 12's version, see the Dockerfile."""
 TORCH_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
 SOURCE_ONLY = ("deepspeed",)
 TORCH_ONLY = re.compile("(torch|triton)=|cuda-|nvidia-")
@@ -38,13 +38,13 @@ HEADER = "# Written by `make lock` from pyproject.toml; do not edit.\n"
 
 
 def blocks(text: str) -> dict[str, str]:
-    """A lock's text by package: the line with the version, its hashes, what needs it."""
+    """A lock's text by package: the line with the version, its hashes, what requires it."""
     parts = re.split(r"^(?=[A-Za-z0-9])", re.sub(r"^#.*\n", "", text, flags=re.M), flags=re.M)
     return {re.match(r"[\w.-]+", part)[0]: part for part in parts if part.strip()}  # type: ignore[index]
 
 
 def resolve(torch: str, lock: Path, options: list[str]) -> dict[str, str]:
-    """What uv chooses for this torch, as close to what `lock` holds as pyproject.toml allows."""
+    """uv's choice for this torch, as close to the versions in `lock` as pyproject.toml allows."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "also.txt").write_text("\n".join((torch, *ALSO)))
         output = Path(folder) / "lock"
@@ -58,7 +58,7 @@ def resolve(torch: str, lock: Path, options: list[str]) -> dict[str, str]:
              "--quiet", *options],
             cwd=FOLDER.parent, check=True,
         )  # fmt: skip
-        # the temporary file's path would be another one every time
+        # the temporary file's path differs every time
         return blocks(re.sub(r"-r \S*/also\.txt", "docker/lock.py", output.read_text()))
 
 
@@ -76,7 +76,7 @@ def torch_hashes(torch: str) -> str:
 
 
 def constraints(torch: str, options: list[str]) -> str:
-    """The versions for the tests, any Python and system; not torch and what it alone brings."""
+    """The versions for the tests, any Python and system; without torch and its own dependencies."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "constraints.txt"
         if CONSTRAINTS.exists():
@@ -88,13 +88,13 @@ def constraints(torch: str, options: list[str]) -> str:
              "--no-header", "--no-annotate", "--quiet", *options],
             cwd=FOLDER.parent, check=True,
         )  # fmt: skip
-        # a package has two lines where its versions differ between Pythons
+        # a package has two lines if its versions differ between Pythons
         lines = output.read_text().splitlines(keepends=True)
     return "".join(line for line in lines if not TORCH_ONLY.match(line))
 
 
 def write(file: Path, text: str) -> None:
-    """A lock, by rename."""
+    """Write a lock, by rename."""
     hidden = file.with_name(f".{file.name}")
     hidden.write_text(HEADER + text)
     hidden.rename(file)
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--upgrade", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        # one file holds all that is locked now, so that both flavours keep the same versions
+        # one file with everything locked now, so that both flavours keep the same versions
         before = Path(folder) / "before"
         before.write_text(
             "".join(

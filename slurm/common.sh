@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What every batch file shares. A file says its resources and calls
+# Shared by all batch files. A batch file sets its resources and calls
 #
 #   train RECIPE DS_FILE
 #
-# which starts one Python a GPU, passes signals on, and when the ranks have ended looks at what they
-# left: RUN/INTERRUPTED means saved and to be started again. Settings come from the environment, then
-# from site.env; slurm/README.md lists them.
+# which starts one Python process per GPU, forwards signals, and checks the run's files when the
+# ranks have ended: RUN/INTERRUPTED means that the run is saved and must be started again. Settings
+# come from the environment, then from site.env; slurm/README.md lists them.
 
 set -uo pipefail
 
@@ -16,7 +16,7 @@ SITE_VERSION=1
 
 say() { echo "slurm: $*"; }
 
-# A user's mistake, in the words that every command of the pipeline uses.
+# A user's mistake, in the format of every command of the pipeline.
 fail() {
   echo "error: $*" >&2
   exit 2
@@ -24,7 +24,7 @@ fail() {
 
 train() {
   asked='' passed='' ranks=''
-  trap stop USR1 # may come at any time, and would end this shell
+  trap stop USR1 # may arrive at any time, and would otherwise end this shell
   TENFOLD_RECIPE=${TENFOLD_RECIPE:-$1}
   read_site
   choose_data
@@ -49,42 +49,42 @@ read_site() {
   set +a
   [ "$TENFOLD_SITE_VERSION" = "$SITE_VERSION" ] ||
     fail "$site has TENFOLD_SITE_VERSION=${TENFOLD_SITE_VERSION:-none}, slurm/common.sh needs" \
-      "$SITE_VERSION; carry its values over to a copy of slurm/site.env"
+      "$SITE_VERSION; copy your values to a new copy of slurm/site.env"
   : "${TENFOLD_ROOT:=$TENFOLD_HOME/data}"
   : "${TENFOLD_RUN:=$TENFOLD_ROOT/runs/$TENFOLD_RECIPE}"
   TENFOLD_RUN=$(realpath -m -- "$TENFOLD_RUN")
   export TENFOLD_ROOT
 }
 
-# Sets data=(directories of shards): what TENFOLD_DATA says, or the only ones there are.
+# Sets data=(directories of shards): those in TENFOLD_DATA, or the only ones there are.
 choose_data() {
   local here=$TENFOLD_ROOT/shards directory
   if [ -z "${TENFOLD_DATA:-}" ]; then
     data=("$here"/*-"$TENFOLD_RECIPE"-*/)
-    # those of another size of the family are the same: training compares every setting
+    # shards of another size of the family also fit: training compares every setting
     [ -e "${data[0]}" ] || data=("$here"/*/)
     [ -e "${data[0]}" ] ||
       fail "no shards in $here; run pipeline.prepare (slurm/prepare.sbatch), or set TENFOLD_DATA"
     [ ${#data[@]} -eq 1 ] ||
-      fail "several shards are there: ${data[*]}; name those to train on in TENFOLD_DATA"
+      fail "there are several shards: ${data[*]}; name those to train on in TENFOLD_DATA"
   else
     # shellcheck disable=SC2206  # several directories and globs are meant to be split and expanded
     data=($TENFOLD_DATA)
   fi
   for directory in "${data[@]}"; do
     [ -f "$directory/manifest.json" ] ||
-      fail "no shards in $directory: it has no manifest.json; run pipeline.prepare to its end, or" \
+      fail "no shards in $directory: it has no manifest.json; finish pipeline.prepare, or" \
         "change TENFOLD_DATA"
   done
   mapfile -t data < <(realpath -- "${data[@]}")
 }
 
-# Sets data=(paths) and inputs=(the same as pipeline.prepare takes them) of TENFOLD_INPUT: paths and
-# globs, MEMBER= before those of a group's corpus, and URLs, which no container needs to see.
+# Sets data=(paths) and inputs=(arguments for pipeline.prepare) from TENFOLD_INPUT: paths and globs,
+# with MEMBER= before those of a group's corpus, and URLs, which containers need no mount for.
 split_inputs() {
   local given member path
   data=() inputs=()
-  set -f # a glob is expanded where its MEMBER= is gone
+  set -f # globs are expanded after MEMBER= is removed
   for given in ${TENFOLD_INPUT:-}; do
     member=''
     if [[ ! -e $given && $given =~ ^([a-z0-9-]+=)(.*)$ ]]; then
@@ -104,47 +104,47 @@ split_inputs() {
   set +f
 }
 
-# Sets python=(command) and container=(options that srun needs for it).
+# Sets python=(command) and container=(srun options that it needs).
 choose_python() {
   container=()
   [ -z "$TENFOLD_VENV" ] || [ -z "$TENFOLD_IMAGE" ] ||
     fail "TENFOLD_VENV=$TENFOLD_VENV and TENFOLD_IMAGE=$TENFOLD_IMAGE are both set; unset one"
   if [ -n "$TENFOLD_VENV" ]; then
     [ -x "$TENFOLD_VENV/bin/python" ] ||
-      fail "TENFOLD_VENV=$TENFOLD_VENV has no bin/python; make it (make venv) where all nodes see it"
+      fail "TENFOLD_VENV=$TENFOLD_VENV has no bin/python; run make venv where all nodes see it"
     python=("$TENFOLD_VENV/bin/python")
-    export PATH=$TENFOLD_VENV/bin:$PATH # compilers of kernels look for ninja there
-    # the code that runs is this checkout's, whatever the current directory or the venv hold
+    export PATH=$TENFOLD_VENV/bin:$PATH # so that kernel compilers find ninja
+    # run the code of this checkout, whatever the current directory or the venv contain
     export PYTHONPATH=$TENFOLD_HOME PYTHONSAFEPATH=1
   elif [ -n "$TENFOLD_IMAGE" ]; then
     choose_container
   elif [ -n "$TENFOLD_CONTAINER" ]; then
-    fail "TENFOLD_CONTAINER=$TENFOLD_CONTAINER asks for a container, but TENFOLD_IMAGE names none"
+    fail "TENFOLD_CONTAINER=$TENFOLD_CONTAINER asks for a container, but TENFOLD_IMAGE is empty"
   else
     fail "neither TENFOLD_VENV nor TENFOLD_IMAGE is set; set one, here or in slurm/site.env"
   fi
   export PYTHONUNBUFFERED=1 PYTHONFAULTHANDLER=1
-  # Pyxis has containers in steps only: there it is the ranks that say what is wrong.
+  # Pyxis supports containers in steps only, so there the ranks report an unknown recipe.
   [ ${#container[@]} -gt 0 ] || "${python[@]}" -c 'import sys
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
 run_command(lambda: recipe(sys.argv[1]))' "$TENFOLD_RECIPE" || exit 2
 }
 
-# The code that runs is the image's; the checkout gives the batch files.
+# The code that runs is the image's; the checkout provides the batch files.
 choose_container() {
   local runtime=$TENFOLD_CONTAINER mounts directory twice=''
   unset PYTHONPATH
   if [ -z "$runtime" ] && command -v apptainer >/dev/null; then runtime=apptainer; fi
   if [ -z "$runtime" ] && srun --help 2>&1 | grep -q -e --container-image; then runtime=pyxis; fi
-  mkdir -p "$TENFOLD_LOCAL" "$TENFOLD_RUN" || exit 2 # what is bound must be there
+  mkdir -p "$TENFOLD_LOCAL" "$TENFOLD_RUN" || exit 2 # directories to bind must exist
   mounts=$(IFS=, && echo "$TENFOLD_HOME,$TENFOLD_LOCAL,$TENFOLD_RUN,${data[*]}")
   mounts+=${TENFOLD_MOUNTS:+,$TENFOLD_MOUNTS}
   for directory in ${mounts//,/ }; do twice+=,$directory:$directory; done
   case $runtime in
   apptainer)
     [ -e "$TENFOLD_IMAGE" ] || fail "TENFOLD_IMAGE=$TENFOLD_IMAGE does not exist"
-    # --nv brings in the driver of the node's GPUs
+    # --nv adds the driver of the node's GPUs
     python=(apptainer exec --nv --bind "$mounts" "$TENFOLD_IMAGE" python)
     ;;
   pyxis)
@@ -153,21 +153,21 @@ choose_container() {
       "--container-workdir=$TENFOLD_HOME"
       "--container-mounts=${twice#,}")
     ;;
-  "") fail "TENFOLD_IMAGE=$TENFOLD_IMAGE needs Apptainer, or Slurm with Pyxis; neither is here" ;;
+  "") fail "TENFOLD_IMAGE=$TENFOLD_IMAGE needs Apptainer, or Slurm with Pyxis; found neither" ;;
   *) fail "TENFOLD_CONTAINER=$runtime is unknown; choose apptainer or pyxis" ;;
   esac
 }
 
-# Sets launch=(the step that is the ranks).
+# Sets launch=(the step that runs the ranks).
 choose_launch() {
   local per_node=${SLURM_TASKS_PER_NODE%%(*} arguments
   # shellcheck disable=SC2206  # one string with several arguments
   arguments=("$TENFOLD_RECIPE" --data "${data[@]}" --output "$TENFOLD_RUN" --ds "$1"
     ${TENFOLD_ARGS:-})
-  # srun does not take this over from sbatch since Slurm 22.05: each rank would have one CPU.
+  # Since Slurm 22.05 srun does not inherit this from sbatch: each rank would have one CPU.
   export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$SRUN_CPUS_PER_TASK}
-  # A rank that dies ends the others, which would wait for it.
+  # If a rank dies, end the others, which would wait for it.
   step=(srun --kill-on-bad-exit=1 --mpi=none "${container[@]}")
   case $TENFOLD_LAUNCHER in
   srun)
@@ -176,7 +176,7 @@ choose_launch() {
     ;;
   torchrun)
     [[ $per_node =~ ^[0-9]+$ ]] ||
-      fail "torchrun needs as many tasks on every node, not $SLURM_TASKS_PER_NODE; give" \
+      fail "torchrun needs equally many tasks on every node, not $SLURM_TASKS_PER_NODE; give" \
         "--ntasks-per-node"
     launch=("${step[@]}" "--ntasks=$SLURM_JOB_NUM_NODES" --ntasks-per-node=1
       "--cpus-per-task=$((SRUN_CPUS_PER_TASK * per_node))"
@@ -198,28 +198,28 @@ set_network() {
   if [ -n "$TENFOLD_INTERFACE" ]; then
     export NCCL_SOCKET_IFNAME=$TENFOLD_INTERFACE GLOO_SOCKET_IFNAME=$TENFOLD_INTERFACE
   fi
-  # NCCL says nothing by itself about why it gave up.
+  # By default NCCL does not report why it gave up.
   export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
-  # 4 us * 2^22 = 17 s for an InfiniBand answer, seven times: a link that flaps is survived.
+  # 4 us * 2^22 = 17 s for an InfiniBand answer, seven times: this survives a flapping link.
   export NCCL_IB_TIMEOUT=${NCCL_IB_TIMEOUT:-22}
-  # A collective that times out leaves in RUN/.nccl-RANK which rank was in which (torch's flight
-  # recorder): the only trace of who made the others wait.
+  # If a collective times out, RUN/.nccl-RANK tells which rank was in which one (torch's flight
+  # recorder): the only trace of the rank that the others waited for.
   export TORCH_NCCL_DUMP_ON_TIMEOUT=${TORCH_NCCL_DUMP_ON_TIMEOUT:-1}
   export TORCH_FR_BUFFER_SIZE=${TORCH_FR_BUFFER_SIZE:-2000}
   export TORCH_FR_DUMP_TEMP_FILE=${TORCH_FR_DUMP_TEMP_FILE:-$TENFOLD_RUN/.nccl-}
-  # A hang must end, and say so, well inside the allocation that it would eat.
+  # A hang must end, with a message, well before the end of the allocation.
   local left
   left=$(seconds "$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%L)")
   left=$((left / 4 < 60 ? 60 : left / 4))
   export TENFOLD_TIMEOUT_SECONDS=${TENFOLD_TIMEOUT_SECONDS:-$((left < 1800 ? left : 1800))}
 }
 
-# Jobs that share a node begin their search at different ports.
+# Jobs that share a node start their search at different ports.
 free_port() {
   local first=${TENFOLD_PORTS%-*} last=${TENFOLD_PORTS#*-} offset port
   for ((offset = 0; offset <= last - first && offset < 200; offset++)); do
     port=$((first + (SLURM_JOB_ID + offset) % (last - first + 1)))
-    # somebody who answers has it
+    # if something answers, the port is taken
     if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null &&
       ! (exec 3<>"/dev/tcp/$MASTER_ADDR/$port") 2>/dev/null; then
       echo "$port"
@@ -229,7 +229,7 @@ free_port() {
   return 1
 }
 
-# 1-02:03:04 as Slurm writes times, in seconds; a day when there is no limit.
+# Converts Slurm's format of times, 1-02:03:04, to seconds; a day if there is no limit.
 seconds() {
   [[ $1 =~ ^(([0-9]+)-)?(([0-9]+):)?([0-9]+):([0-9]+)$ ]] || {
     echo 86400
@@ -239,14 +239,14 @@ seconds() {
   echo $((10#${m[2]:-0} * 86400 + 10#${m[4]:-0} * 3600 + 10#${m[5]} * 60 + 10#${m[6]}))
 }
 
-# Compiled kernels: on each node's own disk, see TENFOLD_LOCAL, and there for the next job.
+# Compiled kernels are kept on each node's own disk, see TENFOLD_LOCAL, and reused by the next job.
 set_caches() {
   export TENFOLD_LOCAL
   export TORCH_EXTENSIONS_DIR=$TENFOLD_LOCAL/torch_extensions
   export TRITON_CACHE_DIR=$TENFOLD_LOCAL/triton
   export TORCHINDUCTOR_CACHE_DIR=$TENFOLD_LOCAL/inductor
-  # numba's kernels too: pipeline.kernel_cache keeps them here under a hash of its code. NUMBA_CACHE_DIR
-  # would put them into one place for all versions, where an update could run old code.
+  # This includes numba's kernels: pipeline.kernel_cache keeps them here under a hash of its code.
+  # NUMBA_CACHE_DIR would mix those of all versions, and an update could run old code.
   export XDG_CACHE_HOME=$TENFOLD_LOCAL/cache
   unset NUMBA_CACHE_DIR
 }
@@ -269,24 +269,24 @@ run_ranks() {
     wait $!
   done
   [ -z "$asked" ] || pass_on
-  # The builtin, again after each signal: a trap interrupts it, and nothing else in the shell.
+  # `wait` after each signal: a trap interrupts `wait` and nothing else in this shell.
   while kill -0 "$ranks" 2>/dev/null; do wait "$ranks"; done
   wait "$ranks"
   status=$?
 }
 
-# The job was asked to stop, by a signal at any time.
+# Handles a request to stop the job; the signal may arrive at any time.
 stop() {
   asked=yes
   pass_on
 }
 
-# Asks the ranks, once, and not before they listen. As USR1: srun passes that on to them, and takes
-# TERM for itself.
+# Asks the ranks to stop, once, and only after they listen. Uses USR1: srun forwards it to them, but
+# handles TERM itself.
 pass_on() {
   if [ -n "$ranks" ] && [ -z "$passed" ] && written "$TENFOLD_RUN/ready"; then
     passed=yes
-    say "asked to stop; passed on to the ranks"
+    say "asked to stop; forwarded to the ranks"
     kill -USR1 "$ranks"
   fi
 }

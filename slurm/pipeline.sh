@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Submits the whole way at once: prepare -> train -> export, each when the one before has succeeded.
+# Submits all jobs at once: prepare -> train -> export; each starts when the previous one succeeded.
 #
 #   TENFOLD_CORPUS=cc-news TENFOLD_INPUT='/data/news/*.jsonl.gz' slurm/pipeline.sh roberta_large
 #   slurm/pipeline.sh roberta_large --partition=gpu --account=me      options for all three jobs
 #
-# Other settings come from the environment, see README.md. Prints the three job numbers.
+# Other settings come from the environment, see README.md. Prints the three job ids.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,7 +19,7 @@ export TENFOLD_RECIPE=${TENFOLD_RECIPE:-$recipe}
 submit() { sbatch --parsable "$@" | cut -d';' -f1; }
 
 prepared=$(submit "$@" slurm/prepare.sbatch)
-# A job whose predecessor failed would wait for ever. A requeued one has not ended yet.
+# Cancels a job if its predecessor failed, or it would wait forever. A requeued job has not ended.
 after() { echo "--dependency=afterok:$1 --kill-on-invalid-dep=yes"; }
 # shellcheck disable=SC2046  # two options
 trained=$(submit $(after "$prepared") "$@" "slurm/$recipe.sbatch")

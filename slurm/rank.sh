@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# What srun starts on the nodes, see common.sh.
+# Runs on the nodes, started by srun, see common.sh.
 #
-#   rank.sh describe           this task's line of the rank table; makes the node's cache directory
+#   rank.sh describe           prints this task's row of the rank table; creates the cache directory
 #   rank.sh rank COMMAND...    becomes the command, as one rank
-#   rank.sh agent COMMAND...   torch's launcher with its options: the ranks of this node
+#   rank.sh agent COMMAND...   runs torch's launcher with its options: the ranks of this node
 set -euo pipefail
 
 describe() {
   local gpu
   mkdir -p "$TENFOLD_LOCAL"
-  # a name in /tmp that everybody can guess: somebody else's code must not be run from there
+  # its name in /tmp can be guessed: another user's code must not be run from there
   [ -O "$TENFOLD_LOCAL" ] || fail "TENFOLD_LOCAL=$TENFOLD_LOCAL on $(hostname) is not yours"
   [ -z "${visible[*]}" ] || [ "$SLURM_LOCALID" -lt ${#visible[@]} ] ||
-    fail "task $SLURM_LOCALID of $(hostname) sees GPUs ${visible[*]} only; a rank must see those of" \
-      "all ranks there: ask for --gres=gpu:RANKS, not for --gpus-per-task"
+    fail "task $SLURM_LOCALID of $(hostname) sees only GPUs ${visible[*]}; a rank must see the GPUs" \
+      "of all ranks on its node: request --gres=gpu:RANKS, not --gpus-per-task"
   gpu=$(nvidia-smi --query-gpu=name,uuid --format=csv,noheader 2>/dev/null |
     sed -n "$((SLURM_LOCALID + 1))p") || true
   printf '%5d  %-20s %5d  %s\n' "$SLURM_PROCID" "$(hostname)" "$SLURM_LOCALID" \
@@ -25,7 +25,7 @@ fail() {
   exit 2
 }
 
-# Until the command listens, a signal would kill it; so it does nothing, and is sent again later.
+# Until the command listens, a signal would kill it; so signals are ignored and sent again later.
 ignore_signals() { trap '' USR1 TERM; }
 
 become_rank() {
@@ -34,7 +34,7 @@ become_rank() {
   exec "$@"
 }
 
-# torch's launcher gives its ranks 30 s after TERM, and dies of USR1: the ranks get USR1 from here.
+# torch's launcher kills its ranks 30 s after TERM, and dies of USR1: so USR1 is sent to the ranks.
 run_agent() {
   local agent command=("$1" "$2" "$3") # python -m torch.distributed.run
   shift 3

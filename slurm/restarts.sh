@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# The lives of a job: when it is started again, without which nodes, and when no more.
+# Restarts of a job: when it is started again, without which nodes, and when it is given up.
 #
-#   begin_life   before the ranks start: counts lives that began at the same checkpoint
+#   begin_life   before the ranks start: counts lives that started from the same checkpoint
 #   end_life     after they have ended, with $status: requeues the job, or ends it
 #
-# Slurm itself starts a job again after a node's failure or a preemption; then end_life keeps quiet.
+# Slurm itself restarts a job after a node failure or a preemption; then end_life does nothing.
 
 MOST_RESTARTS=3 # in a row without a new checkpoint
 
-# Sets life=(file that is as old as this life), and log and log_start (what of it is this life's).
+# Sets life=(file written at the start of this life), log, log_start=(where this life's log starts).
 begin_life() {
   local before='' count=-1
   mkdir -p "$TENFOLD_RUN" 2>/dev/null ||
@@ -19,7 +19,7 @@ begin_life() {
   [ "$before" = "$checkpoint" ] || count=-1
   restarts=$((count + 1))
   { echo "$checkpoint $restarts" >"$life"; } 2>/dev/null ||
-    fail "cannot write to TENFOLD_RUN=$TENFOLD_RUN; mend that or name another directory"
+    fail "cannot write to TENFOLD_RUN=$TENFOLD_RUN; fix this or name another directory"
   log=$(job_field StdErr)
   log_start=$(stat -c %s -- "$log" 2>/dev/null || echo 0)
   [ "$restarts" -le "$MOST_RESTARTS" ] || give_up
@@ -27,14 +27,14 @@ begin_life() {
     say "restart $SLURM_RESTART_COUNT of job $SLURM_JOB_ID; newest checkpoint: $checkpoint"
 }
 
-# Decided by what is on disk and by what Slurm says, never by an exit code: launchers change them,
-# and a mistake of the user's would come back for ever.
+# Decides from the files on disk and Slurm's job state, never from an exit code: launchers change
+# exit codes, and a user's mistake would repeat forever.
 end_life() {
   local failed state
   state=$(job_field JobState)
   : "${status:?of the ranks}"
   if [ "$state" != RUNNING ]; then
-    # Cancelled, out of time, or a node failed or was taken away: then it is in the queue again.
+    # Cancelled, out of time, or a node failed or was preempted: then the job is queued again.
     say "Slurm is ending this job ($state); newest checkpoint: $(newest_checkpoint)"
     exit "$status"
   fi
@@ -48,11 +48,11 @@ end_life() {
     say "a rank was killed on $failed"
     restart "$failed"
   fi
-  say "ended with exit code $status; mend what the log says and submit again, it goes on"
+  say "ended with exit code $status; fix what the log reports and submit again to continue"
   exit "$status"
 }
 
-# Requeues the job, from now on without the nodes given and those in RUN/.slow-nodes.
+# Requeues the job, excluding from now on the given nodes and those in RUN/.slow-nodes.
 restart() {
   local slow=() excluded try
   if [ "$restarts" -ge "$MOST_RESTARTS" ] && [ "$(newest_checkpoint)" = "$checkpoint" ]; then
@@ -62,10 +62,10 @@ restart() {
   excluded=$(without "$@" "${slow[@]}")
   say "requeued; newest checkpoint: $(newest_checkpoint)"
   scontrol requeue "$SLURM_JOB_ID" || [ "$(job_field JobState)" != RUNNING ] ||
-    fail "Slurm does not requeue job $SLURM_JOB_ID; submit it again, it goes on from" \
+    fail "Slurm refused to requeue job $SLURM_JOB_ID; submit it again, it resumes from" \
       "$(newest_checkpoint)"
-  # Slurm now sends TERM to all that is left of this life. This shell survives that until KillWait,
-  # which it needs: nodes can be excluded only from a job that is waiting.
+  # Slurm now sends TERM to everything left of this life. This shell survives until KillWait, and
+  # must: nodes can be excluded only from a pending job.
   for try in 1 2 3; do
     [ -n "$excluded" ] || break
     scontrol update "JobId=$SLURM_JOB_ID" "ExcNodeList=$excluded" && break
@@ -74,8 +74,8 @@ restart() {
   exit "$status"
 }
 
-# Prints the nodes that the job must not get, those given and those excluded before; says why and
-# prints nothing when the rest would be too few for it.
+# Prints the nodes that the job must not get: the given ones and those excluded before. If too few
+# nodes would remain, reports that and prints nothing.
 without() {
   local excluded usable
   [ $# -gt 0 ] || return
@@ -98,16 +98,16 @@ without() {
   fi
 }
 
-# Says once more why, and ends the job for good.
+# Reports the reason and ends the job for good.
 give_up() {
   rm -f "$life"
   fail "$MOST_RESTARTS restarts in a row without a new checkpoint (newest: $checkpoint in" \
-    "$TENFOLD_RUN); see above for the reason, mend it and submit again"
+    "$TENFOLD_RUN); see above for the reason, fix it and submit again"
 }
 
-# The node that srun or torchrun names for the first rank that a signal other than TERM has ended. An
-# exception in Python is no such end: it would most likely come back on every node. That a whole
-# node is gone is Slurm's to notice: srun waits for it until then.
+# Prints the node that srun or torchrun reports for the first rank ended by a signal other than TERM.
+# A Python exception does not count: it would most likely repeat on every node. The loss of a whole
+# node is detected by Slurm; srun waits until then.
 killed_on() {
   tail -c "+$((log_start + 1))" -- "$log" 2>/dev/null | awk '
     /^srun: error: [^ ]+: tasks? [^ ]+: (Killed|Aborted|Bus error|Segmentation fault|Illegal)/ {

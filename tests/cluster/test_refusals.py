@@ -19,7 +19,7 @@ MISTAKES = {
         {"TENFOLD_DATA": "", "TENFOLD_ROOT": "/nowhere"},
         "no shards in /nowhere/shards; run pipeline.prepare",
     ),
-    "which shards": ({"TENFOLD_DATA": "", "TENFOLD_ROOT": "two"}, "several shards are there: "),
+    "which shards": ({"TENFOLD_DATA": "", "TENFOLD_ROOT": "two"}, "there are several shards: "),
     "unknown recipe": (
         {"TENFOLD_RECIPE": "roberta_tini"},
         "unknown recipe 'roberta_tini'; did you mean roberta_tiny",
@@ -29,7 +29,7 @@ MISTAKES = {
     "no such venv": ({"TENFOLD_VENV": "/nowhere"}, "TENFOLD_VENV=/nowhere has no bin/python"),
     "no image": (
         {"TENFOLD_VENV": "", "TENFOLD_CONTAINER": "apptainer"},
-        "TENFOLD_CONTAINER=apptainer asks for a container, but TENFOLD_IMAGE names none",
+        "TENFOLD_CONTAINER=apptainer asks for a container, but TENFOLD_IMAGE is empty",
     ),
     "missing image": (
         {"TENFOLD_VENV": "", "TENFOLD_CONTAINER": "apptainer", "TENFOLD_IMAGE": "/no.sif"},
@@ -37,7 +37,7 @@ MISTAKES = {
     ),
     "no runtime": (
         {"TENFOLD_VENV": "", "TENFOLD_IMAGE": "/no.sif"},
-        "TENFOLD_IMAGE=/no.sif needs Apptainer, or Slurm with Pyxis; neither is here",
+        "TENFOLD_IMAGE=/no.sif needs Apptainer, or Slurm with Pyxis; found neither",
     ),
     "unknown container": (
         {"TENFOLD_VENV": "", "TENFOLD_IMAGE": "x", "TENFOLD_CONTAINER": "docker"},
@@ -104,4 +104,4 @@ def test_sbatch_refuses_what_the_cluster_has_not(
 def test_gpus_that_ranks_cannot_share_are_refused(runs: Runs, tmp_path: Path) -> None:
     job = runs.submit(tmp_path, "--ntasks-per-node=2", nodes=1, gpus=1)
     assert (job.end(), job.field("ExitCode"), job.field("Restarts")) == ("FAILED", "2:0", "0")
-    assert "error: task 1 of node01 sees GPUs 0 only" in job.log()
+    assert "error: task 1 of node01 sees only GPUs 0" in job.log()

@@ -78,5 +78,5 @@ def test_are_not_read_from_a_directory_that_others_can_change(
     prepared = tmp_path / f"tenfold-kernels-{os.getuid()}"
     prepared.mkdir()
     prepared.chmod(0o777)
-    with pytest.raises(PermissionError, match="can be changed by somebody else"):
+    with pytest.raises(PermissionError, match="can be changed by, another user"):
         module.private_directory()

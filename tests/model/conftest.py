@@ -1,4 +1,4 @@
-"""A toy model whose biases and norms are not at 0 and 1, and a batch with short rows."""
+"""A toy model whose biases and norms are not 0 and 1, and a batch with short rows."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ LENGTHS = {"short rows": [40, 17, 2], "full rows": [40, 40, 40]}
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """Toy sizes gain nothing from more."""
+    """Toy sizes do not benefit from more threads."""
     torch.set_num_threads(1)
 
 
 def toy_model(dropout: float = 0.0, seed: int = 1) -> MaskedLanguageModel:
-    """Every vector drawn too, so that none is hidden by being 0 or 1; padding words stay 0."""
+    """Vectors are drawn too, so that none is hidden by being 0 or 1; padding words stay 0."""
     model = MaskedLanguageModel(replace(TOY, dropout=dropout), seed=seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -51,7 +51,7 @@ def toy_model(dropout: float = 0.0, seed: int = 1) -> MaskedLanguageModel:
 
 
 def toy_batch(lengths: list[int]) -> dict[str, Any]:
-    """Fields of Inputs: 5 used slots, two of them [MASK], and 3 unused."""
+    """Fields of Inputs: 5 used slots, two of which show [MASK], and 3 unused slots."""
     generator = torch.Generator().manual_seed(7)
     length = TOY.positions
     ids = torch.randint(5, TOY.vocab_size, (len(lengths), length), generator=generator)

@@ -1,4 +1,4 @@
-"""The encoder's sizes are those that a run describes, under the same names."""
+"""EncoderConfig has the sizes of a run's encoder settings, under the same names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropout: the right share, the right scale, and draws that a seed repeats."""
+"""Dropout: the right share and scale, and draws that are reproducible from a seed."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Pair = tuple[ReplacedTokenModel, Any, Any]
 
 
 def toy(name: str, seed: int = 1) -> ReplacedTokenModel:
-    """Every vector drawn, so that none is hidden by being 0 or 1."""
+    """A model with every vector drawn, so that none is hidden by being 0 or 1."""
     model = ReplacedTokenModel(CONFIG, GENERATORS[name], weight=50.0, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -44,7 +44,7 @@ def toy(name: str, seed: int = 1) -> ReplacedTokenModel:
 
 
 def exported(name: str) -> Pair:
-    """Our weights in theirs."""
+    """Our weights in transformers' models."""
     model = toy(name)
     found = []
     kinds = (transformers.ElectraForPreTraining, transformers.ElectraForMaskedLM)
@@ -56,7 +56,7 @@ def exported(name: str) -> Pair:
 
 
 def imported(name: str) -> Pair:
-    """Their weights in ours."""
+    """transformers' weights in our model."""
     _, detector, filler = exported(name)
     torch.manual_seed(5)
     with torch.no_grad():
@@ -74,7 +74,7 @@ def imported(name: str) -> Pair:
 
 
 def inputs(rows: str) -> tuple[Inputs, Tensor]:
-    """A batch of two segments, and its attention mask; of its 8 slots 5 are used."""
+    """A batch of two segments, and its attention mask; 5 of its 8 slots are used."""
     batch = toy_batch(LENGTHS[rows])
     generator = torch.Generator().manual_seed(3)
     mask = torch.arange(TOY.positions) < batch["lengths_B"][:, None]
@@ -105,7 +105,7 @@ def test_logits_and_losses_are_equal(pair: Callable[[str], Pair], name: str, row
         used = given.positions_K[:5]
         expected = F.cross_entropy(words.flatten(0, 1)[used], given.labels_K[:5], reduction="sum")
 
-        # What a slow reader of the paper shows and asks.
+        # A slow reference for the discriminator's input and labels.
         shown, labels = given.input_ids_BS.clone(), torch.zeros(given.input_ids_BS.shape)
         for slot, position in enumerate(used.tolist()):
             chances = words.flatten(0, 1)[position].softmax(-1)
@@ -137,7 +137,7 @@ def test_saved_folders_load_and_come_back(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", GENERATORS)
 def test_traps_12_the_whole_embedding_block_is_shared(name: str) -> None:
-    """Words, positions, segments and LayerNorm: one parameter each, with both gradients."""
+    """Words, positions, segments and LayerNorm: one parameter each, with gradients of both."""
     model = toy(name)
     names = [parameter for parameter, _ in model.named_parameters()]
     assert [part for part in names if "embeddings" in part] == [
@@ -165,7 +165,7 @@ def test_traps_12_the_whole_embedding_block_is_shared(name: str) -> None:
 
 
 def test_traps_12_no_gradient_goes_through_what_is_sampled() -> None:
-    """Detection alone moves nothing that only the generator has."""
+    """Detection alone moves no parameter that only the generator has."""
     model = toy("smaller")
     model(inputs("full rows")[0])["rtd_loss"].backward()
     for name, parameter in model.named_parameters():

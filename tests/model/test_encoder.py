@@ -1,4 +1,4 @@
-"""The encoder: full rows need no mask, and initial weights follow their table and their seed."""
+"""The encoder: full rows need no mask, and initial weights follow their table and seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BERT's and ALBERT's models and folders beside transformers' own; RoBERTa's: test_hugging_face."""
+"""BERT's and ALBERT's models and folders against transformers; RoBERTa's: test_hugging_face."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PAIR_LABELS = torch.tensor([1, 0, -1])
 
 
 def model_of(config: EncoderConfig, pairs: bool) -> MaskedLanguageModel:
-    """Every vector drawn too, so that none is hidden by being 0 or 1."""
+    """A model with vectors drawn too, so that none is hidden by being 0 or 1."""
     model = MaskedLanguageModel(config, seed=1, pair_weight=float(pairs))
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
@@ -104,7 +104,7 @@ def test_logits_and_losses_are_transformers_own(name: str, pairs: bool) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_gradients_of_shared_layers_are_sums(name: str) -> None:
-    """transformers' gradients of each name; where we share and it has copies, of all of them."""
+    """transformers' gradients by name; if we share a parameter and it has copies, their sum."""
     model = model_of(CONFIGS[name], True)
     theirs = theirs_of(model)
     given = inputs(LENGTHS["full rows"])
@@ -138,7 +138,7 @@ def test_gradients_of_shared_layers_are_sums(name: str) -> None:
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_there_and_back_is_bit_equal(name: str, pairs: bool) -> None:
-    """A part that is shared comes back as copies, for which transformers has settings."""
+    """A shared part comes back as copies, which transformers has settings for."""
     state, config = to_hugging_face(model_of(CONFIGS[name], pairs))
     back = from_hugging_face(state, config)
     again, theirs = to_hugging_face(back)
@@ -176,7 +176,7 @@ def test_old_names_and_poolers_that_nobody_reads_are_known() -> None:
     assert their_config(found.config, False)["architectures"] == ["AlbertForMaskedLM"]
 
 
-# As people download them: https://huggingface.co/albert-base-v2 and -v1, recalled
+# As published: https://huggingface.co/albert-base-v2 and -v1, recalled
 PUBLISHED_ALBERT = {
     "architectures": ["AlbertForMaskedLM"], "attention_probs_dropout_prob": 0, "bos_token_id": 2,
     "classifier_dropout_prob": 0.1, "down_scale_factor": 1, "embedding_size": 128,
@@ -226,13 +226,13 @@ def test_published_settings_are_those_of_our_recipes_and_go_out_unchanged(
     assert config == encoder_config(recipe(recipe_name))
     assert family_of(config, False) is found
     again = their_config(config, False)
-    specials = {"bos_token_id", "eos_token_id"}  # of the tokenizer
+    specials = {"bos_token_id", "eos_token_id"}  # set by the tokenizer
     shared = (again.keys() & published.keys()) - specials
     assert {name: again[name] for name in shared} == {name: published[name] for name in shared}
 
 
 def test_traps_26_the_pooler_is_optimized() -> None:
-    """Other systems leave it out, so that the head behind it does not learn."""
+    """Some systems skip the pooler, so that the head after it does not learn."""
     pieces = {piece.name: piece for piece in logical_parameters(model_of(CONFIGS["bert"], True))}
     assert pieces["bert.pooler.dense.weight"].decay and pieces["bert.pooler.dense.weight"].adapt
     assert not pieces["bert.pooler.dense.bias"].decay

@@ -46,7 +46,7 @@ def test_a_sequence_of_roberta() -> None:
 
 @pytest.mark.parametrize("sharing", ["none", "all", "attention", "feed_forward"])
 def test_a_factorised_model_of_shared_layers_with_pairs(sharing: Literal["none", "all"]) -> None:
-    """Parameters as stored, FLOPs as computed: torch's own count of both."""
+    """Stored parameters and computed FLOPs equal torch's own count of both."""
     groups = 1 if sharing == "none" else 2
     config = replace(TOY, embedding_width=16, position_offset=0, layers=4)
     config = replace(config, sharing=sharing, groups=groups)
@@ -61,7 +61,7 @@ def test_a_factorised_model_of_shared_layers_with_pairs(sharing: Literal["none",
 
 
 def test_equals_torchs_count_of_the_forward_pass() -> None:
-    """But for words that pad the vocabulary, which it counts and which are no model FLOPs."""
+    """Except padding words, which torch counts and model FLOPs do not include."""
     model, batch = toy_model(), toy_batch([40, 40, 40])
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(Inputs(**batch, mask_id=MASK_ID))
@@ -72,7 +72,7 @@ def test_equals_torchs_count_of_the_forward_pass() -> None:
 
 @pytest.mark.parametrize("embedding_width", [32, 48])
 def test_other_heads_are_counted(embedding_width: int) -> None:
-    """Parameters are those of the modules, and FLOPs those that torch counts."""
+    """Parameters equal those of the modules, and FLOPs torch's count."""
     config = replace(TOY, position_offset=0, segment_types=2, embedding_width=embedding_width)
     generator = replace(config, width=24, heads=2, feed_forward=96, layers=1)
     padding = (config.padded_vocab_size - config.vocab_size) * (embedding_width + 1)

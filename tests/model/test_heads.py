@@ -1,4 +1,4 @@
-"""The loss and its gradient are those of torch's cross-entropy over the real words alone."""
+"""The loss and its gradient equal those of torch's cross-entropy over the real words."""
 
 from __future__ import annotations
 

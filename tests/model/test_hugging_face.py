@@ -22,7 +22,7 @@ Pair = tuple[MaskedLanguageModel, Any]
 
 
 def exported() -> Pair:
-    """Our weights in theirs."""
+    """Our weights in transformers' model."""
     model = toy_model()
     state, config = to_hugging_face(model)
     theirs = transformers.RobertaForMaskedLM(transformers.RobertaConfig(**config))
@@ -31,7 +31,7 @@ def exported() -> Pair:
 
 
 def imported() -> Pair:
-    """Their weights in ours."""
+    """transformers' weights in our model."""
     config = to_hugging_face(toy_model())[1]
     torch.manual_seed(5)
     theirs = transformers.RobertaForMaskedLM(transformers.RobertaConfig(**config))

@@ -1,4 +1,4 @@
-"""The layers: both attention paths agree, pads change nothing, GELU is the one that was asked."""
+"""The layers: both attention paths agree, pads change nothing, GELU is the requested one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_traps_30_first_token_takes_the_row_of_the_offset() -> None:
 
 
 def test_segments_have_vectors_of_their_own() -> None:
-    """Embeddings are a sum before the norm; a table of one row does not look at segments."""
+    """Embeddings are summed before the norm; a table of one row ignores segments."""
     torch.manual_seed(0)
     ids, segments = torch.randint(5, 300, (2, 6)), torch.tensor([[0, 0, 1, 1, 1, 0], [0] * 6])
     two = Embeddings(replace(TOY, segment_types=2))

@@ -1,4 +1,4 @@
-"""Objectives learn what can be learned, on toy text made for each; plain AdamW, seconds."""
+"""Objectives learn toy text made for each of them; plain AdamW, seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = replace(TOY, vocab_size=FIRST + WORDS, width=32, feed_forward=64, initi
 
 
 def cycles(generator: torch.Generator) -> Tensor:
-    """Rows [B, S] that count through the words, from any of them on."""
+    """Rows [B, S] that count through the words, each from a random start."""
     start = torch.randint(WORDS, (ROWS, 1), generator=generator)
     ids = FIRST + (start + torch.arange(LENGTH)) % WORDS
     ids[:, 0], ids[:, -1] = CLS, SEP
@@ -44,7 +44,7 @@ def masked(ids: Tensor, predicted: Tensor, generator: torch.Generator) -> Inputs
 
 
 def spans(seed: int) -> Iterator[Inputs]:
-    """A span of 3 to 7 words in each row, decided by the words at its ends and by its length."""
+    """A span of 3 to 7 words in each row, determined by the words at its ends and its length."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         first = torch.randint(2, 10, (ROWS, 1), generator=generator)
@@ -55,7 +55,7 @@ def spans(seed: int) -> Iterator[Inputs]:
 
 
 def tokens(seed: int) -> Iterator[Inputs]:
-    """15 % of the words."""
+    """15 % of the words are predicted."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         predicted = torch.rand(ROWS, LENGTH, generator=generator) < 0.15
@@ -94,7 +94,7 @@ def test_words_are_told_from_the_ends_of_their_span() -> None:
 
 
 def test_replaced_words_are_told_from_the_text_s() -> None:
-    """The curve's area is 0.5 for a guess; both must have learned, or fakes are few or easy."""
+    """AUC is 0.5 for a guess; both networks must have learned, or fakes are few or easy."""
     model = ReplacedTokenModel(CONFIG, replace(CONFIG, layers=1), weight=50.0, seed=0)
     train(model, tokens(0), 250)
     sums = scored(model, tokens(1))

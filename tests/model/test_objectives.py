@@ -1,4 +1,4 @@
-"""The objective: sums over used slots, and padding words that never move."""
+"""The objective: sums over used slots, and padding words that never change."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ PAD = TOY.position_offset - 1
 
 
 def drawn(segments: int = 1) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Ids and segments of the rows one by one, and which of their places are predicted."""
+    """Ids and segments of the rows one by one, and their predicted places."""
     torch.manual_seed(5)
     rows = [torch.randint(5, TOY.vocab_size, (n,)) for line in LINES for n in line]
     types = [(torch.arange(len(row)) > len(row) // 2).long() * (segments - 1) for row in rows]
@@ -31,7 +31,7 @@ def drawn(segments: int = 1) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
 
 
 def in_lines(rows: list[Tensor], fill: int) -> Tensor:
-    """The rows end to end, each line padded."""
+    """The rows concatenated, each line padded."""
     lines, given = torch.full((len(LINES), TOY.positions), fill), iter(rows)
     for line, lengths in zip(lines, LINES, strict=True):
         line[: sum(lengths)] = torch.cat([next(given) for _ in lengths])
@@ -61,7 +61,7 @@ def test_pieces_by_hand() -> None:
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64], ids=["pieces", "mask"])
 def test_rows_in_lines_equal_the_rows_alone(kind: torch.dtype) -> None:
-    """Vectors to 1e-6, with two segments; in float64 the mask is used, and rounding is smaller."""
+    """Vectors equal to 1e-6, with two segments; float64 takes the masked path and rounds less."""
     encoder = Encoder(replace(TOY, segment_types=2)).to(kind)
     rows, types, _ = drawn(2)
     lengths = torch.tensor([sum(line) for line in LINES])

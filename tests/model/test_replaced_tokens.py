@@ -1,4 +1,4 @@
-"""What ELECTRA's discriminator is shown and asked equals a slow reading of the paper's rules."""
+"""The input and labels of ELECTRA's discriminator equal a slow reading of the paper's rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from model.replaced_tokens import area_under_curve, detection_sums, histograms, 
 def slow_replaced(
     ids: list[list[int]], originals: dict[tuple[int, int], int], sampled: dict[tuple[int, int], int]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """ids: as masked; originals, sampled: word by (row, place). What is shown, and labels."""
+    """The input and its labels; ids: masked; originals, sampled: word by (row, place)."""
     text = [list(row) for row in ids]
     for (row, place), word in originals.items():  # unmask
         text[row][place] = word
@@ -26,12 +26,12 @@ def slow_replaced(
 
 
 def test_traps_12_what_is_shown_and_asked() -> None:
-    """A sampled original counts as original; kept positions are sampled too; pads are not asked."""
+    """A sampled original counts as original; kept positions are sampled too; pads have no label."""
     mask, length = 4, 6
     ids = [[0, mask, 11, mask, 13, 2], [0, 20, mask, 22, 2, 1]]
     positions = torch.tensor([1, 3, 4, length + 1, length + 2, 0, 0])
     labels = torch.tensor([10, 12, 13, 20, 21, 0, 0])
-    words = torch.tensor([10, 99, 98, 20, 97, 77, 76])  # of unused slots too
+    words = torch.tensor([10, 99, 98, 20, 97, 77, 76])  # including unused slots
     weights = torch.tensor([1.0] * 5 + [0.0] * 2)
     places = [divmod(int(position), length) for position in positions[:5]]
     inputs = Inputs(torch.tensor(ids), None, positions, labels, weights, mask)

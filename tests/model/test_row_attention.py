@@ -1,4 +1,4 @@
-"""Attention by rows equals the textbook formula, its gradient included, with and without drops."""
+"""Attention by rows equals the textbook formula and its gradient, with and without dropout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from model.row_attention import piece_attention, row_attention
 
 
 def textbook(projected: Tensor, lengths: list[int], factors: Tensor) -> Tensor:
-    """Softmax over a row's own tokens, each weight times its factor (0 when dropped)."""
+    """Softmax over a row's own tokens, each weight times its factor (0 if dropped)."""
     query, key, value = projected.permute(2, 0, 3, 1, 4)
     scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
     pads = torch.arange(scores.shape[-1]) >= torch.tensor(lengths)[:, None]
@@ -54,7 +54,7 @@ def test_equals_the_formula(
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_a_piece_of_a_row_equals_a_row_of_its_own(dropout: float) -> None:
-    """With the same random numbers, the gradient included; what is outside of pieces is 0."""
+    """With the same random numbers, including the gradient; outputs outside of pieces are 0."""
     pieces = [(0, 0, 4), (0, 4, 5), (1, 0, 3), (1, 3, 1)]
     projected = torch.randn(2, 9, 3, 2, 4, generator=torch.Generator().manual_seed(3))
     whole, apart = projected.clone().requires_grad_(), projected.clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""Words are drawn by their probabilities, the same on any device, and rounding changes none."""
+"""Words are sampled by their probabilities, the same on any device, and robust to rounding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_waiting_times_are_those_of_the_counter() -> None:
 
 @pytest.mark.parametrize("words", [1, 2, 5, 100, 300])
 def test_words_come_as_often_as_they_should(words: int) -> None:
-    """Chi squared: its standard deviation is sqrt(2 x degrees of freedom)."""
+    """Chi squared test: its standard deviation is sqrt(2 x degrees of freedom)."""
     torch.manual_seed(words)
     weights = torch.randn(words).exp() * 7
     weights[words // 2] *= 10
@@ -56,7 +56,7 @@ def test_words_without_weight_are_never_drawn() -> None:
 
 
 def test_rounding_changes_no_draw() -> None:
-    """Where a search in 2,048 cumulated probabilities would change several in a thousand."""
+    """A search in 2,048 cumulative probabilities would change several samples in a thousand."""
     torch.manual_seed(0)
     logits = torch.randn(4000, 2048) * 2
     noise = 1 + 2e-7 * torch.randn(4000, 2048)

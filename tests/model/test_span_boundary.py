@@ -32,7 +32,7 @@ def spans_of(row: list[int]) -> list[tuple[int, int]]:
 
 
 def questions(ids_BS: Tensor, predicted_BS: Tensor) -> dict[int, tuple[int, int, int]]:
-    """Position (row x S + place) -> left and right token and place in the span, where asked."""
+    """Position (row x S + place) -> left and right token and place in the span, if predicted."""
     length = ids_BS.shape[1]
     found = {}
     for row, ids in enumerate(ids_BS.tolist()):
@@ -49,7 +49,7 @@ def questions(ids_BS: Tensor, predicted_BS: Tensor) -> dict[int, tuple[int, int,
 
 
 def toy_spans(seed: int, rows: int = 6, length: int = 40) -> tuple[Tensor, Tensor, Tensor]:
-    """ids [B, S], predicted [B, S] and used slots: rows of two segments, some short."""
+    """ids [B, S], predicted [B, S] and used slots: rows of two segments, some of them short."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(5, TOY.vocab_size, (rows, length), generator=generator)
     predicted = torch.zeros(rows, length, dtype=torch.int64)
@@ -67,7 +67,7 @@ def toy_spans(seed: int, rows: int = 6, length: int = 40) -> tuple[Tensor, Tenso
 
 
 def padded(ids: Tensor, used: Tensor, labels: Tensor, unused: int) -> Inputs:
-    """As the loader gives them: unused slots behind the used ones, all 0."""
+    """As the loader pads them: unused slots after the used ones, all 0."""
     return Inputs(
         input_ids_BS=ids,
         lengths_B=None,
@@ -81,7 +81,7 @@ def padded(ids: Tensor, used: Tensor, labels: Tensor, unused: int) -> Inputs:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_traps_9_boundaries_are_those_of_a_slow_reading(seed: int) -> None:
-    """Touching spans are one; edges have none; 15 targets at most."""
+    """Adjacent spans are one; spans at an edge are skipped; 15 targets at most."""
     ids, predicted, used = toy_spans(seed)
     inputs = padded(ids, used, used, 7)
     found = boundaries(inputs.input_ids_BS, inputs.positions_K, inputs.weights_K, (CLS, SEP))
@@ -136,7 +136,7 @@ def test_the_head_is_that_of_the_paper() -> None:
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_its_head_travels_beside_any_family_s_weights(family: str) -> None:
-    """To transformers' names and back; what transformers loads is the rest."""
+    """It converts to transformers' names and back; transformers loads the other weights."""
     offset = {"bert": 0, "roberta": 2}[family]
     config = replace(TOY, position_offset=offset)
     model = MaskedLanguageModel(config, seed=3, boundary_weight=1.0)

@@ -1,4 +1,4 @@
-"""Weights of transformers' own classes in a model of ours that was there before."""
+"""Weights of transformers' own classes in an existing model of ours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IDS = torch.randint(5, 300, (2, 9), generator=torch.Generator().manual_seed(0))
 
 
 def theirs_of(config: EncoderConfig, kind: Any, pairs: bool = False) -> Any:
-    """A model of theirs with every number drawn."""
+    """A transformers model with every number drawn."""
     theirs = kind(kind.config_class(**their_config(config, pairs))).eval()
     torch.manual_seed(3)
     with torch.no_grad():
@@ -60,7 +60,7 @@ def test_a_model_computes_what_the_folder_s_computes(family: str, kind: Any) -> 
 
 
 def test_a_head_that_the_folder_lacks_stays_as_it_was_initialised() -> None:
-    """BertForMaskedLM has none for pairs, BertModel none for words and half of that for pairs."""
+    """BertForMaskedLM lacks the pair head, BertModel the word head and half of the pair head."""
     fresh = MaskedLanguageModel(BERT, seed=4, pair_weight=1.0, boundary_weight=1.0)
     before = weights(fresh)
     begun, unused = taken(theirs_of(BERT, transformers.BertForMaskedLM), fresh)
@@ -84,7 +84,7 @@ def test_a_head_that_the_folder_lacks_stays_as_it_was_initialised() -> None:
     "sharing", [{"sharing": "attention"}, {"sharing": "feed_forward"}, {"layers": 1}]
 )
 def test_a_folder_s_copies_are_one_again(sharing: dict[str, Any]) -> None:
-    """Its configuration has no word for a shared part, nor for one layer that is shared."""
+    """Its configuration does not mention shared parts, even if one whole layer is shared."""
     config = replace(ALBERT, **sharing)
     source, model = (MaskedLanguageModel(config, seed=seed).eval() for seed in (1, 2))
     state, theirs = to_hugging_face(source)
@@ -125,6 +125,8 @@ def test_an_encoder_has_to_be_whole_and_the_same() -> None:
     with pytest.raises(ValueError, match="its family is bert, the run's is roberta"):
         differences(MaskedLanguageModel(TOY, seed=0), config)
     assert not differences(model, config | {"attention_probs_dropout_prob": 0.7})
+
+    """Our id 7 is their 9, and so on; every other row keeps its initialization."""
 
 
 def test_rows_of_tokens_that_both_have_are_copied() -> None:

@@ -19,7 +19,8 @@ from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.errors import CheckpointError, DataError
 from pipeline.loading.dataset import Dataset, leave_out
-from pipeline.loading.loader import Loader, MicroBatch
+from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading

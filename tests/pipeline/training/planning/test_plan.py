@@ -61,8 +61,9 @@ def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> N
     plan = make_plan(matched, 2, 1, [train], [validation], run.steps)
     assert plan.sequences == round(100_000 / mean) > 64
     assert abs(plan.tokens - 2400 * 100_000) < 2400 * mean
-    assert f"batch: about 100,000 tokens per step, {100_000 / plan.sequences:,.1f} per sequence" in (
-        plan.lines()
+    assert (
+        f"batch: about 100,000 tokens per step, {100_000 / plan.sequences:,.1f} per sequence"
+        in (plan.lines())
     )
     few = replace(run, batch=replace(run.batch, step_tokens=32))
     with pytest.raises(ConfigError, match=r"batch.sequences=1 \(batch.step_tokens=32\) is smaller"):
