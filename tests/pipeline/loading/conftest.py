@@ -1,4 +1,4 @@
-"""Prepared directories of random rows for the tests of what reads them."""
+"""Prepared directories of random rows, for the tests of loading."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def prepare_directory(
 ) -> Path:
     """A prepared directory of random rows, 3 to LENGTH tokens long, some with several documents.
 
-    label: rows of 9 tokens and more are pairs, "next" with labels or "order" with coins.
+    label: rows of 9 tokens or more are pairs, "next" with labels or "order" with coins.
     """
     directory.mkdir(parents=True)
     rng = np.random.default_rng(seed)
@@ -135,7 +135,7 @@ def prepare_directory(
 
 
 def part_in_two(rows: Rows, label: str) -> None:
-    """Put two separators before the second half of rows of 9 tokens and more."""
+    """Put two separators before the second half of rows of 9 tokens or more."""
     for row, (start, stop) in enumerate(zip(rows.offsets, rows.offsets[1:])):
         if stop - start >= 9:
             second = (stop - start) // 2

@@ -1,4 +1,4 @@
-"""A step's count of span boundary questions, ahead of its batches, is that of the batches."""
+"""Span boundary targets counted before decoding equal those of the decoded batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_nothing_is_counted_unasked(random_shards: Path) -> None:
 
 
 def counted(batches: object, most: int) -> tuple[int, int]:
-    """Targets and predictions, by the model's own reading of the batches."""
+    """Targets and predictions, as the model reads the batches."""
     targets = predictions = 0
     for batch in batches:  # type: ignore[attr-defined]
         assert batch.input_ids.shape[1] == LENGTH

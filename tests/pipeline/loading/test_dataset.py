@@ -1,4 +1,4 @@
-"""A split of a prepared directory: what is missing, damaged, skipped or of another run is named."""
+"""A split of a prepared directory: missing, damaged, skipped or unfit files are named."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def special_ids(wide: bool = False, separators: int = 2) -> Any:
 def decode(
     records: list[Any], starts: list[int], lines: int, length: int, slots: int, **special: Any
 ) -> tuple[list[Any], ...]:
-    """Written over memory full of 9, so that whatever is not written shows."""
+    """Writes over memory full of 9, so that unwritten values show."""
     shapes = ((lines, length), lines, slots, slots)
     outputs = [np.full(shape, 9, np.int64) for shape in shapes]
     outputs += [np.full(size, 9, np.float32) for size in (slots, len(records))]

@@ -24,5 +24,5 @@ def test_predicted_tokens_show_what_is_seen_and_the_answer() -> None:
     )
     assert describe_example(batch, tokenizer) == ("<s> the {<mask> | cat} sat { down | sat}</s>")
     assert describe_example(batch, tokenizer, tokens=3) == "<s> the {<mask> | cat}"
-    batch.row_weights = torch.tensor([0.0, 1.0])  # the first stands for a row that is left out
+    batch.row_weights = torch.tensor([0.0, 1.0])  # the first row stands for a skipped one
     assert describe_example(batch, tokenizer) == "<s> { the | the} cat</s>"

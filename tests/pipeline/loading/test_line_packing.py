@@ -39,7 +39,7 @@ def slow_best_fit(tokens: list[int], length: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_lines_are_those_of_a_slow_best_fit(seed: int) -> None:
-    """As full, and as many: among equal lines either may be taken."""
+    """Equally full, and equally many: ties between lines may be broken either way."""
     rng = np.random.default_rng(seed)
     tokens = rng.choice([rng.integers(3, 20, 300), rng.integers(3, 71, 300)][seed % 2], 300)
     line, place, used = fit_rows(tokens, 70)
@@ -55,7 +55,7 @@ def test_lines_are_those_of_a_slow_best_fit(seed: int) -> None:
 
 
 def test_short_rows_fill_their_lines() -> None:
-    """Like sentence pairs: 54 tokens and 25 more or less; under 0.3 % of 512 stays empty."""
+    """Like sentence pairs: 54 tokens, standard deviation 25; under 0.3 % of 512 stays empty."""
     tokens = np.random.default_rng(0).gamma(4.6, 11.7, 20_000).astype(np.int64).clip(6, 512)
     _, _, used = fit_rows(tokens, 512)
     assert tokens.sum() / (used * 512) > 0.997

@@ -1,4 +1,4 @@
-"""Batches equal a slow decode, for any ranks, readers and seeks; what is damaged is named."""
+"""Batches equal a slow decode, for any ranks, readers and seeks; damage is named."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def loader(
 
 
 def drawn(directory: Path, **options: Any) -> Loader:
-    """As `loader`, but the masks are drawn where `loader` reads them."""
+    """As `loader`, but the masks are drawn instead of read."""
     source = loader(directory, **options)
     manifest = source.datasets[0].manifest
     special = np.arange(manifest.tokenizer["size"]) < 5
@@ -65,7 +65,7 @@ def take(source: Loader, count: int, consumed: int = 0, number: int = 0) -> list
 
 
 def slow_decode(directory: Path, row: int, duplicate: int) -> tuple[list[int], dict[int, int]]:
-    """What the encoder sees of a row, and its labels by position: one Python step a token."""
+    """The encoder's input of a row, and its labels by position, token by token."""
     manifest = read_manifest(directory)
     for shard in manifest.shards:
         if row < shard.sequences:
@@ -121,7 +121,7 @@ def assert_same(one: MicroBatch, other: MicroBatch) -> None:
 def test_drawn_masks_are_those_of_stored_duplicates(
     vocabulary: int, prepare: Prepare, tmp_path: Path
 ) -> None:
-    """Over the end of a pass, from any place: epoch e draws what duplicate e - 1 holds."""
+    """Beyond the end of a pass, from any position: epoch e draws the masks of duplicate e - 1."""
     directory = prepare(tmp_path / "news", (300, 100), duplicates=3, vocabulary=vocabulary)
     for consumed in (0, 384, 800):
         both = zip(take(loader(directory), 12, consumed), take(drawn(directory), 12, consumed))
@@ -166,7 +166,7 @@ def test_pass_e_reads_duplicate_e_less_one_mod_ten(prepare: Prepare, tmp_path: P
 
 
 def test_one_step_may_span_many_passes(prepare: Prepare, tmp_path: Path) -> None:
-    """A toy corpus under a large batch: all ten duplicates are in use at once."""
+    """A toy corpus with a large batch: all ten duplicates are in use at once."""
     directory = prepare(tmp_path / "news", (5,))
     for reader, kind in (("mmap", "global"), ("read", "blocks")):
         source = loader(directory, sequences=128, per_device=32, reader=reader, kind=kind)
@@ -210,7 +210,7 @@ def test_filling_rows_weigh_nothing(random_shards: Path) -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 5])
 def test_a_batch_that_grows(random_shards: Path, prefetch: int) -> None:
-    """Steps of 8, 8, 24, then 48 sequences in micro-batches of 8; the same from the middle on."""
+    """Steps of 8, 8, 24, then 48 sequences in micro-batches of 8; the same from a seek on."""
     source = loader(random_shards, prefetch=prefetch)
     even = [row for batch in take(source, 12) for row in batch.samples.row.tolist()]
     source.share = dataclasses.replace(source.share, growth=((8, 2), (24, 3)))
@@ -234,7 +234,7 @@ def test_a_seek_equals_reading_up_to_it(random_shards: Path, kind: str, reader: 
     for step in (1, 70, 71, 149):
         assert_same(take(source, 1, consumed=step * 40, number=step)[0], whole[step])
     halved = loader(random_shards, sequences=20, per_device=20, kind=kind, reader=reader)
-    batch = take(halved, 1, consumed=40 * 70 + 20)[0]  # another batch size from there on
+    batch = take(halved, 1, consumed=40 * 70 + 20)[0]  # from here on with another batch size
     assert batch.samples.row.tolist() == whole[70].samples.row[20:].tolist()
 
 
@@ -348,7 +348,7 @@ def stored_pair(directory: Path, row: int, duplicate: int) -> tuple[int, int, bo
 def test_pairs_show_their_segments(
     label: str, options: dict[str, Any], prepare: Prepare, tmp_path: Path
 ) -> None:
-    """Over two passes, with rows of filling: ids, slots, segments and labels of every row."""
+    """Two passes, with filling rows: ids, slots, segments and labels of every row."""
     directory = prepare(tmp_path / "pairs", (100,), label=label)
     seen = set()
     for batch in take(loader(directory, 10, 8, attention="document", **options), 40):
@@ -362,7 +362,7 @@ def test_pairs_show_their_segments(
             number, epoch = int(batch.samples.row[row]), int(batch.samples.pass_number[row])
             ids, answers = slow_decode(directory, number, (epoch - 1) % 10)
             second, stored, coin = stored_pair(directory, number, (epoch - 1) % 10)
-            kept = list(range(len(ids)))  # where the tokens shown stand in the stored row
+            kept = list(range(len(ids)))  # places in the stored row of the tokens shown
             if coin and second:
                 a, b = kept[1 : second - 2], kept[second:-1]
                 kept = [0, *b, second - 2, second - 1, *a, len(ids) - 1]
@@ -428,7 +428,7 @@ def test_unused_batches_are_passed_over(random_shards: Path) -> None:
 def test_the_step_before_damaged_rows_is_whole(
     random_shards: Path, tmp_path: Path, prefetch: int
 ) -> None:
-    """All ranks can then end together, with that step made."""
+    """All ranks can then end together, after that step."""
     directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
     steps = loader(directory, kind="sequential", prefetch=prefetch).steps(29 * 48, 29)
     (directory / "mask-0/train-00001.arrow").unlink()  # from row 1,500 on, in the step after 30
@@ -471,7 +471,7 @@ def test_offsets_that_point_elsewhere_end_in_an_error(random_shards: Path, tmp_p
 def test_micro_batches_are_decoded_as_they_are_read(
     random_shards: Path, prefetch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However large the step: at most `prefetch` wait, one is read and one more is ready."""
+    """Even in a large step: at most `prefetch` wait, one is being read and one more is ready."""
     built, build = [], BatchBuilder.batch
 
     def counted(self: BatchBuilder, *arguments: Any) -> MicroBatch:

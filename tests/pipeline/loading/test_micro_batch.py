@@ -1,4 +1,4 @@
-"""Micro-batches of tensors: their fields, their counts, and what only some loaders ask for."""
+"""Micro-batches of tensors: their fields, their counts, and their optional fields."""
 
 from __future__ import annotations
 

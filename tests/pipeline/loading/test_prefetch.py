@@ -11,7 +11,7 @@ from pipeline.loading.prefetch import in_background
 
 
 class Source:
-    """LossCounts up; records how far it got and whether it was closed."""
+    """Counts up; records how far it got and whether it was closed."""
 
     def __init__(self, count: int, error: Exception | None = None) -> None:
         self.count = count
@@ -51,7 +51,7 @@ def test_the_thread_is_at_most_depth_items_ahead() -> None:
     source.wait(5)  # one taken, four waiting
     for taken in range(1, 100):
         assert next(items) == taken
-        assert source.made <= taken + 1 + 4 + 1  # and one that waits for room
+        assert source.made <= taken + 1 + 4 + 1  # one of which waits for room
     items.close()
     assert source.closed and source.made < 200
 

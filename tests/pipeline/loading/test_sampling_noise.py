@@ -1,4 +1,4 @@
-"""The numbers that the generator samples by: of the row and its place, whatever is around it."""
+"""Noise for ELECTRA's generator depends on the row and the place in it, not on other rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_filling_alone_draws_nothing() -> None:
 
 
 def test_batches_bring_them(random_shards: Path) -> None:
-    """The same for a row in any micro-batch, and only when asked for."""
+    """The same for a row in any micro-batch, and only on request."""
     found = {}
     for rows in (8, 3):
         source = loader(random_shards, 24, rows, extras=Extras(draws_seed=5))

@@ -1,4 +1,4 @@
-"""A staged copy is the same, whole, and only what was asked for."""
+"""A staged copy is identical and complete, and holds only what was requested."""
 
 from __future__ import annotations
 

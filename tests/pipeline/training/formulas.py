@@ -1,7 +1,7 @@
-"""Published optimizers, each written out as its source has it, on one whole weight at a time.
+"""Published optimizers, each written as in its source, for one whole weight at a time.
 
-Slow and plain, in the dtype of what they are given. `step` counts from 1; the moments, mean and
-square, are changed in place, the new weight is returned.
+Slow and simple, in the dtype of the arguments. `step` counts from 1; the moments, mean and square,
+are changed in place, the new weight is returned.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.config.run import OptimizerSettings
 
 
 class Weight(NamedTuple):
-    """A weight, its moments, and what applies to it."""
+    """A weight, its moments, and whether decay and the ratio apply to it."""
 
     value: Tensor
     mean: Tensor
@@ -48,7 +48,7 @@ def nvlamb(
 def albert(
     weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
 ) -> Tensor:
-    """google-research/albert, lamb_optimizer.py: nothing is bias-corrected."""
+    """google-research/albert, lamb_optimizer.py: without bias correction."""
     del step
     _advance(weight, gradient, o)
     update = weight.mean / (weight.square.sqrt() + o.eps)

@@ -6,10 +6,10 @@ import gc
 
 
 def freeze() -> None:
-    """Import what a first run would, and keep all imports from the garbage collector.
+    """Import what a first run would, and exempt all imports from garbage collection.
 
-    DeepSpeed collects garbage several times at every start: a second or more, of all that it and
-    torch have imported.
+    DeepSpeed collects garbage several times at every start, over everything that it and torch have
+    imported: a second or more.
     """
     import torch._dynamo
     import torch.utils.tensorboard  # noqa: F401

@@ -1,4 +1,4 @@
-"""What an engine holds in memory for its model's sake, counted from its tensors."""
+"""The memory that an engine holds for its model, counted from its tensors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pipeline.training.cluster.engine import ZeroEngine
 
 
 def held_bytes(engine: ZeroEngine) -> int:
-    """Of weights, gradients and optimizer state of this rank, each storage once.
+    """Bytes of weights, gradients and optimizer state of this rank, each storage once.
 
-    To be asked between a micro-batch and the step after it, which may drop the gradients.
+    Call this between a micro-batch and the next step, which may drop the gradients.
     """
     storages = {part.data_ptr(): part.nbytes() for part in map(_storage, _tensors(engine))}
     return sum(storages.values())

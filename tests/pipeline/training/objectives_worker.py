@@ -1,9 +1,9 @@
 """One rank of every objective under DeepSpeed: trains toy sizes at each stage, and compares.
 
 `torchrun --nproc-per-node N objectives_worker.py OUT.json some`, or `all`: one start for all
-settings. The plain loop (plain.py) is the reference. Rows are of different lengths, with as many
-predictions as it comes, so ranks and micro-batches have other counts of everything that a part of
-the loss is a mean over. end_to_end/test_zero_objectives.py reads what rank 0 writes.
+settings. The plain loop (plain.py) is the reference. Rows have different lengths and numbers of
+predictions, so the counts that the parts of the loss are averaged over differ between ranks and
+micro-batches. end_to_end/test_zero_objectives.py reads the output of rank 0.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "mlm + sbo": ("spanbert_tiny", []),
 }  # fmt: skip
-"""Objectives, each as a recipe and what is changed of it besides the sizes."""
+"""Objectives: a recipe and its changed settings, except sizes."""
 SOME = [
     ("mlm", "lamb", 0), ("mlm", "adamw", 2),
     ("mlm + nsp", "lamb", 1), ("mlm + nsp", "adamw", 3),
@@ -73,10 +73,10 @@ SOME = [
     ("mlm + rtd, tied", "lamb", 1), ("mlm + rtd, tied", "adamw", 2),
     ("mlm + sbo", "lamb", 3), ("mlm + sbo", "adamw", 1),
 ]  # fmt: skip
-"""Case, optimizer and stage of what every run of the tests trains: each of them with each other."""
+"""Case, optimizer and stage that every test run trains: every pair of values occurs."""
 SEQUENCES, LENGTH, STEPS, ACCUMULATION = 24, 20, 5, 2
 SLOTS = 4
-"""For predictions, of each row; some are not used."""
+"""Prediction slots per row; some are unused."""
 BOS, EOS, PAD, MASK, FIRST_WORD = 0, 2, 1, 4, 5
 SIZES = [
     "encoder.layers=2", "encoder.width=32", "encoder.heads=2", "encoder.feed_forward=48",
@@ -85,14 +85,14 @@ SIZES = [
 
 
 def settings(what: str) -> list[tuple[str, str, int]]:
-    """SOME, or all: of ALBERT its own LAMB too."""
+    """SOME, or all: for ALBERT also its own LAMB."""
     pairs = [*product(CASES, ("lamb", "adamw")), ("mlm + sop, shared", "albert")]
     every = [(case, kind, stage) for case, kind in pairs for stage in range(4)]
     return {"some": SOME, "all": every}[what]
 
 
 def run_of(case: str, optimizer: str) -> Run:
-    """A family's recipe at toy size; rates that move the weights far."""
+    """A family's recipe at toy size, with rates that move the weights far."""
     name, settings = CASES[case]
     run = override(recipe(name), [*SIZES, *settings])
     return replace(
@@ -105,7 +105,7 @@ def run_of(case: str, optimizer: str) -> Run:
             kind="adamw" if optimizer == "adamw" else "lamb",
             lamb_variant="albert" if optimizer == "albert" else "paper",
             peak_lr=0.01 if optimizer == "adamw" else 0.02,
-            eps=1e-3,  # see zero_worker.py: else a gradient of next to nothing decides
+            eps=1e-3,  # see zero_worker.py: otherwise a tiny gradient decides
             weight_decay=0.05,
             clip_norm=0.5,
         ),
@@ -113,7 +113,7 @@ def run_of(case: str, optimizer: str) -> Run:
 
 
 def batch(step: int, span: bool) -> Inputs:
-    """The global batch of a step; span: predicted are neighbours."""
+    """The global batch of a step; span: predicted positions are adjacent."""
     generator = torch.Generator().manual_seed(step)
 
     def drawn(low: int, high: int, *shape: int) -> torch.Tensor:
@@ -146,7 +146,7 @@ def batch(step: int, span: bool) -> Inputs:
 
 
 def part(given: Inputs, begin: int, end: int) -> Inputs:
-    """The rows from `begin` to `end`, as a batch of its own; its slots in one row."""
+    """The rows from `begin` to `end` as a separate batch, with the slots of these rows."""
     rows = {
         name: value[begin:end]
         for name, value in given._asdict().items()
@@ -160,7 +160,7 @@ def part(given: Inputs, begin: int, end: int) -> Inputs:
 
 
 def counts_of(given: Inputs) -> LossCounts:
-    """Of a whole step."""
+    """The counts of a whole step."""
     assert given.lengths_B is not None and given.pair_labels_R is not None
     flat = part(given, 0, SEQUENCES)
     asked = boundaries(flat.input_ids_BS, flat.positions_K, flat.weights_K, flat.edge_ids)
@@ -179,7 +179,7 @@ def steps_of(run: Run) -> Iterator[tuple[Inputs, LossCounts]]:
 
 
 def losses(model: Model, run: Run, chunks: int) -> Iterator[Iterator[torch.Tensor]]:
-    """What `plain.train` wants of each step; each part of the loss over its own count."""
+    """The losses that `plain.train` needs; each part is divided by its own count."""
     size = SEQUENCES // chunks
 
     def of_chunk(given: Inputs, counts: LossCounts, begin: int) -> torch.Tensor:
@@ -201,7 +201,7 @@ def reference(case: str, optimizer: str, chunks: int) -> plain.Weights:
 
 
 def trained(run: Run, file: DeepSpeedFile) -> tuple[ZeroEngine, int]:
-    """The engine after all steps, and the bytes that it held before the last."""
+    """The engine after all steps, and the bytes that it held before the last one."""
     model = build_model(run, seed=0).train()
     rows, held = SEQUENCES // (dist.get_world_size() * ACCUMULATION), 0
     engine = initialize(
@@ -218,7 +218,7 @@ def trained(run: Run, file: DeepSpeedFile) -> tuple[ZeroEngine, int]:
 
 
 def weights_of(engine: ZeroEngine) -> plain.Weights:
-    """fp32 weights put together from all ranks' fragments."""
+    """fp32 weights assembled from all ranks' fragments."""
     logical = engine.optimizer.logical
     found = {record.name: torch.zeros(math.prod(record.shape)) for record in logical}
     for fragment in engine.optimizer.fragments():
@@ -238,7 +238,7 @@ def measure(case: str, optimizer: str, stage: int) -> dict[str, Any]:
     if engine.rank == 0:
         start = build_model(run, seed=0)
         begun = plain.whole(start, logical_parameters(start))
-        # a key's bias has no gradient but rounding's
+        # a key's bias has no gradient except rounding errors
         begun = {name: weight for name, weight in begun.items() if not name.endswith("key.bias")}
         alone = reference(case, optimizer, 1)
         chunked = reference(case, optimizer, engine.world_size * ACCUMULATION)

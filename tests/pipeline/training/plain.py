@@ -1,7 +1,7 @@
-"""The plain training loop that others are compared with: one process, no DeepSpeed, no fragments.
+"""The plain training loop, as a reference: one process, no DeepSpeed, no fragments.
 
 With its batch in the chunks that ranks and micro-batches would take, and their gradients averaged
-as ranks do, it says how far rounding alone moves the result: the floor.
+as ranks do, it shows how far rounding alone moves the result: the floor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.training.planning.schedule import learning_rate
 from tests.pipeline.training.formulas import Weight, formula_of
 
 Weights = dict[str, torch.Tensor]
-"""By logical parameter, flattened."""
+"""Weights by logical parameter, flattened."""
 
 
 def train(
@@ -30,7 +30,7 @@ def train(
 ) -> Weights:
     """The weights after `steps` under the optimizer and schedule of `run`.
 
-    steps: of each its loss in so many chunks that add up to it, computed when they are asked for.
+    steps: the loss of each step as chunks that add up to it, computed on demand.
     """
     optimizer, formula = run.optimizer, formula_of(run.optimizer)
     parameters = dict(model.named_parameters())
@@ -49,8 +49,8 @@ def train(
                 if parameter.grad is not None:
                     sums[name] += parameter.grad
                     parameter.grad = None
-        # a mean, like that over ranks: dividing by 3 rounds, and Adam makes as much of it as of a
-        # gradient's last bits
+        # a mean, as over ranks: dividing by 3 rounds, and Adam amplifies that like rounding in a
+        # gradient
         gradients = {r.name: view(sums[r.parameter_name], r) / chunks for r in logical}
         norm = torch.cat(list(gradients.values())).norm()
         scale = min(1.0, optimizer.clip_norm / (norm + 1e-6)) if optimizer.clip_norm else 1.0
@@ -81,7 +81,7 @@ def view(tensor: torch.Tensor, record: FragmentedParameter) -> torch.Tensor:
 
 
 def wide(tensor: torch.Tensor) -> torch.dtype:
-    """What sums are kept in: fp32, or fp64 for a model of that."""
+    """The dtype of sums: fp32, or fp64 for an fp64 model."""
     return torch.promote_types(tensor.dtype, torch.float32)
 
 

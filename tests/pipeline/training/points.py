@@ -1,4 +1,4 @@
-"""Moments at which a process may die: around every sync and rename, before and half-way a write."""
+"""Points where a process may die: around every sync and rename, before and midway in a write."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 
 class Points:
-    """Counts the moments, and dies at number `die_at`."""
+    """Counts the points, and dies at number `die_at`."""
 
     def __init__(self, die_at: int, only: Path | None = None) -> None:
-        """only: of what happens to paths below it."""
+        """only: count what happens to paths below it."""
         self.die_at = die_at
         self.only = str(only) if only else ""
         self.passed = 0
-        self.lock = threading.Lock()  # threads pass one at a time, and all die
+        self.lock = threading.Lock()  # threads pass one at a time, and all of them die
 
     def pass_one(self, before_dying: Callable[[], object] = lambda: None) -> None:
         with self.lock:
@@ -55,7 +55,7 @@ class Points:
 
 
 class Dying:
-    """A file with which one can die before a write, or with half of it on disk."""
+    """A file whose process can die before a write, or with half of it on disk."""
 
     def __init__(self, file: Any, points: Points) -> None:
         self.file, self.points = file, points

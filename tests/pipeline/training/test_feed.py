@@ -1,4 +1,4 @@
-"""Phases under way, with the plain engine of test_loop.py; with DeepSpeed in test_train.py."""
+"""Phases in the training loop, with test_loop.py's plain engine; test_train.py uses DeepSpeed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PHASES = [
     {"steps": 2, "sequence_length": 16, "sequences": 3},
     {"steps": 3, "sequence_length": 32, "sequences": 4},
 ]
-"""And the last three steps at 32, four sequences a step."""
+"""And the last three steps at length 32, four sequences per step."""
 LENGTHS, SIZES = [16] * 6 + [32] * 6, [6] * 4 + [3] * 2 + [4] * 6
 SETTINGS = (f"phases={json.dumps(PHASES)}", "optimizer.peak_lr=1", "logging.every=1")
 
@@ -42,7 +42,7 @@ def phased(lesson: Path, short: Path, output: Path, *settings: str) -> Trainer:
 
 
 def by_hand(running: Trainer, data: dict[int, Path], steps: int) -> list[float]:
-    """The losses of the first steps, with a loader of each length that just goes on."""
+    """The losses of the first steps, with one continuous loader per length."""
     engine: Any = running.engine
     losses, consumed = [], {16: 0, 32: 0}
     for step in range(steps):
@@ -64,7 +64,7 @@ def by_hand(running: Trainer, data: dict[int, Path], steps: int) -> list[float]:
 def test_each_phase_reads_on_where_its_length_stopped(
     lesson: Path, short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Beside a loop by hand: one schedule, a position for each length, validation of the phase."""
+    """Compared with a loop by hand: one schedule, a position per length, validation per phase."""
     data = {16: short, 32: lesson}
     reference = phased(lesson, short, tmp_path / "reference")
     losses = by_hand(reference, data, 5)
@@ -104,7 +104,7 @@ def test_a_validation_owed_at_the_boundary_is_of_the_phase_that_ended(
     cut.cluster.any = lambda flag: plain(flag) or next(answers, False)  # type: ignore[misc]
     assert cut.train(12) and cut.progress.step == 6
     assert "validation_loss" not in read_metrics(tmp_path / "cut")[-1]
-    cut.feed.enter(cut.progress.step, cut.progress.readings)  # as a resumed run is
+    cut.feed.enter(cut.progress.step, cut.progress.readings)  # as when a run resumes
     assert not cut.train(12)
     found, expected = (
         [line.get("validation_loss") for line in read_metrics(tmp_path / name)]
@@ -116,7 +116,7 @@ def test_a_validation_owed_at_the_boundary_is_of_the_phase_that_ended(
 def test_a_run_goes_back_over_the_boundary(
     lesson: Path, short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A spike in the first step at 32; the step before it, at 16, is left out with it."""
+    """A spike in the first step at 32; the step before it, at 16, is skipped with it."""
     settings = (
         "spikes.deviations=1e9", "spikes.rollbacks=1", "spikes.skip_before=1",
         "spikes.skip_after=0", "checkpoint.every=5",
@@ -137,7 +137,7 @@ def test_a_run_goes_back_over_the_boundary(
 
 
 CURVE = [3.0, 2.9, 2.95, 2.9, 9.0, 2.8, 5.0, 4.9, 4.95, 4.9, 4.8, 9.0]
-"""Losses of twelve steps with another length from the seventh on; the fifth and last are spikes."""
+"""Losses of twelve steps, from the seventh on at another length; the fifth and last are spikes."""
 
 
 @pytest.mark.parametrize("stop", [5, 6, 7])
@@ -149,7 +149,7 @@ def test_another_length_is_no_spike(
     capsys: pytest.CaptureFixture[str],
     stop: int,
 ) -> None:
-    """However a run is cut around the boundary: the same spikes, the same losses remembered."""
+    """Resuming anywhere around the boundary finds the same spikes and remembers the same losses."""
     record = LossWatch.record
 
     def told(self: LossWatch, step: int, count: int) -> None:

@@ -16,9 +16,9 @@ from tests.pipeline.conftest import Arguments, job
 def refused(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """What the command ends in, with nothing else said."""
+    """The error that the command ends with, and no other output."""
     monkeypatch.setattr(sys, "argv", ["train", *arguments])
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # keep this process's own handlers
     with pytest.raises(SystemExit) as ended:
         run_command(train.main)
     output, errors = capsys.readouterr()

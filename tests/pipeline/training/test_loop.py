@@ -1,4 +1,4 @@
-"""The loop with a plain model in place of DeepSpeed; the whole of it runs in test_train.py."""
+"""The loop with a plain model in place of DeepSpeed; test_train.py runs all of it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def trainer(
     *settings: str,
     more: Sequence[Path] = (),
 ) -> Trainer:
-    """more: other directories of shards."""
+    """more: further directories of shards."""
     output.mkdir(exist_ok=True)
     run = override(recipe("roberta_tiny"), [*SETTINGS, *settings])
     data = {
@@ -211,7 +211,7 @@ SKIPS = (Reading(32, 0, ((224, 320),)),)
 
 @pytest.fixture(scope="module")
 def spiky(lesson: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample, with step 9 of the runs here (places 256 to 288 of the order) made of noise."""
+    """The sample, with noise in step 9 of the runs here (places 256 to 288 of the order)."""
     folder = tmp_path_factory.mktemp("spiky")
     poison(Path(shutil.copytree(lesson, folder / "data")), range(256, 288))
     return folder / "data"
@@ -221,7 +221,7 @@ def spiky(lesson: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_that_goes_back_is_one_that_was_told_what_to_skip(
     spiky: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], every: int
 ) -> None:
-    """Whether the spike is found at once, in a line of metrics, or one step late."""
+    """If the spike is found at once, in a line of metrics, or one step late."""
     logging = f"logging.every={every}"
     found = trainer(spiky, tmp_path / "found", Progress(), True, *SPIKES, logging)
     assert not found.train(12)
@@ -277,7 +277,7 @@ def test_after_the_last_rollback_the_run_ends(spiky: Path, tmp_path: Path) -> No
 def test_rows_that_share_lines_give_the_same_curve(
     label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the same rows in a step and fewer micro-batches; another one if they see each other."""
+    """With the same rows per step and fewer micro-batches; the curve differs if rows mix."""
     directory = prepare_directory(tmp_path / "data", (300,), label=label)
     manifest = read_manifest(directory)
     held_out = replace(manifest.shards[0], split="validation")
@@ -288,7 +288,7 @@ def test_rows_that_share_lines_give_the_same_curve(
         "encoder.initializer_range=0.3", "data.vocab_size=1000", "batch.sequences=30",
         "batch.per_device=4", "steps=10", "optimizer.peak_lr=1", "logging.every=1",
     )  # fmt: skip
-    if label:  # as BERT and ALBERT
+    if label:  # as for BERT and ALBERT
         settings += ("data.format=segment_pair", f"data.segments.label={label}")
         settings += ("objective.kind=mlm_pair", "encoder.position_offset=0")
     found, micro_batches = {}, {}

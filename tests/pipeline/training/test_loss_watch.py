@@ -1,4 +1,4 @@
-"""The same steps are spikes however their losses travel, and plain numpy finds the same ones."""
+"""The same steps are spikes whenever losses are exchanged, and plain numpy finds the same ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STARTS = (0, 100, 149)
 
 
 def losses(phases: bool = False) -> list[float]:
-    """phases: the loss jumps where a phase starts."""
+    """phases: whether the loss jumps where a phase starts."""
     rng = np.random.default_rng(0)
     curve = 3 + 4 * np.exp(-np.arange(200) / 12) + rng.normal(0, 0.05, 200)
     curve[[50, 51, 120]] += 1.5
@@ -40,7 +40,7 @@ def losses(phases: bool = False) -> list[float]:
 
 
 def expected(deviations: float = 6.0, phases: bool = False) -> list[int]:
-    """Steps, by the definition."""
+    """Steps with a spike, by the definition."""
     recent: list[float] = []
     found = []
     for step, loss in enumerate(losses(phases), 1):
@@ -57,7 +57,7 @@ def expected(deviations: float = 6.0, phases: bool = False) -> list[int]:
 
 
 def watched(early: set[int], phases: bool = False) -> tuple[list[int], list[float]]:
-    """Spikes that ranks find which log or save at the steps `early`, and losses they remember.
+    """Spikes found by ranks that log or save at the steps `early`, and the losses they remember.
 
     Every rank has a different share of each loss.
     """
@@ -92,7 +92,7 @@ def test_spikes_are_those_of_the_definition() -> None:
     steps, recent = watched(set())
     assert {51, 52, 121} <= set(steps) and 11 not in steps and 151 not in steps
     assert steps == expected()
-    assert recent == pytest.approx(losses()[-22:-2], abs=1e-4)  # the last two are on their way
+    assert recent == pytest.approx(losses()[-22:-2], abs=1e-4)  # the last two are not judged yet
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 7])

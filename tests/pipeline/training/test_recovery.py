@@ -1,4 +1,4 @@
-"""Rollbacks skip what they should, damaged shards are excluded, and the run says so.
+"""Rollbacks skip the right sequences, damaged shards are excluded, and the run reports both.
 
 Whole runs that go back or exclude shards are in test_loop.py and test_faults.py.
 """
@@ -53,7 +53,7 @@ def share_of(run: Run) -> Share:
     [
         ([10, 20, 30, 40], 20),  # spike at 35, five steps skipped before it: 30 is too late
         ([10, 29], 29),
-        ([31, 33], 31),  # none is early enough: as far back as there is
+        ([31, 33], 31),  # none is early enough, so the oldest one
         ([35, 40], None),
         ([], None),
     ],
@@ -71,7 +71,7 @@ def test_the_checkpoint_is_before_what_is_skipped(
 def test_the_sequences_are_those_of_the_steps(begun_at: int) -> None:
     """Steps 4 to 8 around a spike at 6, by counting one step after the other.
 
-    begun_at: the step from which a fork began to count the sequences of other data.
+    begun_at: the step from which a fork counts the sequences of other data.
     """
     run = override(recipe("roberta_tiny"), [*GROWS, "spikes.skip_before=2", "spikes.skip_after=2"])
     read = iter([place for place in range(400) if not (10 <= place < 13 or place == 40)])
@@ -110,7 +110,7 @@ def test_what_is_around_a_spike_may_be_of_two_lengths() -> None:
 
 
 def test_skipped_places_are_left_out_of_the_order() -> None:
-    """Over pass ends too: what follows is as if the places were not there."""
+    """Also across pass ends: the order continues as if the places did not exist."""
     skipped = ((3, 10), (55, 75), (130, 131))
     kept = np.array([p for p in range(300) if not any(a <= p < b for a, b in skipped)])
     for kind in ("global", "blocks"):
@@ -139,7 +139,7 @@ def read(dataset: Dataset, kind: Any, reader: Any) -> list[MicroBatch]:
     ("kind", "reader"), [("global", "mmap"), ("blocks", "mmap"), ("blocks", "read")]
 )
 def test_what_is_left_out_are_rows_of_weight_0(lesson: Path, kind: str, reader: str) -> None:
-    """The other rows are as they were, in the same places."""
+    """The other rows are unchanged, in the same places."""
     whole, part = Dataset.open(lesson), Dataset.open(lesson)
     some = read(whole, kind, reader)
     starts = np.concatenate([[0], np.cumsum(whole.shard_rows)])

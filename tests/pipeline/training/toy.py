@@ -26,7 +26,7 @@ QKV = ("query", "key", "value")
 
 @dataclass(frozen=True)
 class Record:
-    """As `pipeline.training.optimizer.fragments.LogicalParameter`."""
+    """Has the fields of `pipeline.training.optimizer.fragments.FragmentedParameter`."""
 
     name: str
     parameter_name: str
@@ -37,7 +37,7 @@ class Record:
 
 
 class Toy(nn.Module):
-    """ids [B, S] -> the next ids' loss, summed over the positions of weight 1."""
+    """ids [B, S] -> the loss of the next ids, summed over the positions of weight 1."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Toy(nn.Module):
 
 
 def records(model: nn.Module) -> list[Record]:
-    """The toy's logical parameters: query, key and value apart, padding in none."""
+    """The toy's logical parameters: query, key and value separate, padding in none."""
     found = []
     for name, parameter in model.named_parameters():
         shape = tuple(parameter.shape)
@@ -88,7 +88,7 @@ def records(model: nn.Module) -> list[Record]:
 
 
 def toy_run(kind: str, precision: str, clip_norm: float, sequences: int, steps: int) -> Run:
-    """A Run with only what the optimizer reads of interest; rates that move the weights far.
+    """A Run whose optimizer settings matter, with rates that move the weights far.
 
     kind: adamw, lamb for the paper's, or another variant of LAMB.
     """
@@ -114,7 +114,7 @@ def toy_run(kind: str, precision: str, clip_norm: float, sequences: int, steps: 
 def batches(
     sequences: int, steps: int, seed: int = 1
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """ids and weights, step after step: a noisy chain of tokens, a third of them predicted."""
+    """ids and weights of each step: a noisy chain of tokens, a third of which are predicted."""
     generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         ids = torch.randint(VOCABULARY, (sequences, LENGTH), generator=generator)
@@ -124,7 +124,7 @@ def batches(
                 follows, (3 * ids[:, place - 1] + 1) % VOCABULARY, ids[:, place]
             )
         weights = (torch.rand(sequences, LENGTH, generator=generator) < 0.35).float()
-        weights[:, 1] = 1  # no rank is without predictions
+        weights[:, 1] = 1  # every rank has predictions
         yield ids, weights
 
 
@@ -141,7 +141,7 @@ def distance(
 
 
 def _losses(model: nn.Module, run: Run, chunks: int) -> Iterator[Iterator[torch.Tensor]]:
-    """Each step's mean loss in parts that add up to it, by chunks of its batch."""
+    """The mean loss of each step as parts that add up to it, by chunks of its batch."""
     for ids, weights in batches(run.batch.sequences, run.steps):
         count = weights[:, 1:].sum()
         parts = zip(ids.chunk(chunks), weights.chunk(chunks), strict=True)

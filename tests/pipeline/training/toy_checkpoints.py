@@ -1,4 +1,4 @@
-"""What tests of checkpoints share: a toy run, cut unevenly over threads that play its ranks."""
+"""Shared by tests of checkpoints: a toy run, cut unevenly over threads that act as its ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Range = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class ThreadRank:
-    """One of several threads that play the ranks of a run."""
+    """One of several threads that act as the ranks of a run."""
 
     rank: int
     world_size: int
@@ -43,7 +43,7 @@ class ThreadRank:
 
 
 def on_ranks(world_size: int, function: Callable[[RankGroup], Any]) -> list[Any]:
-    """What `function` returned, or raised, on each rank."""
+    """The result of `function`, or the error that it raised, on each rank."""
     results: list[Any] = [None] * world_size
     barrier, texts = threading.Barrier(world_size), [""] * world_size
 
@@ -62,7 +62,7 @@ def on_ranks(world_size: int, function: Callable[[RankGroup], Any]) -> list[Any]
 
 
 def values(step: int) -> dict[str, tuple[torch.Tensor, ...]]:
-    """Name -> flat weight, exp_avg, exp_avg_sq of a step, of any bits (NaN too)."""
+    """Name -> flat weight, exp_avg, exp_avg_sq of a step, of arbitrary bits (including NaN)."""
     generator = torch.Generator().manual_seed(step)
     return {
         name: tuple(
@@ -88,7 +88,7 @@ def cut(world_size: int, seed: int = 0) -> list[list[Range]]:
 
 
 def fragments(step: int, ranges: Iterable[Range] | None = None) -> list[FragmentState]:
-    """The given ranges of a step's values; all of them, whole, when none are given."""
+    """The given ranges of a step's values; without ranges, all values whole."""
     tensors = values(step)
     if ranges is None:
         ranges = [(name, 0, math.prod(shape)) for name, shape in SHAPES.items()]
@@ -109,14 +109,14 @@ def state(step: int, world_size: int = 1) -> State:
 
 
 def saver(run: Path, ranks: RankGroup, *, keep: int = 9, keep_every: int = 0) -> Saver:
-    """A rank's, which says nothing."""
+    """A rank's saver, which prints nothing."""
     return Saver(run, ranks, keep=keep, keep_every=keep_every, tell=lambda text: None)
 
 
 def save(
     run: Path, step: int, world_size: int = 1, *, keep: int = 9, values_of: int = 0
 ) -> list[Any]:
-    """Save a step, or another's values as that step, on ranks; what each raised, or None."""
+    """Save a step, with the values of another step if given; each rank's error, or None."""
     cuts = cut(world_size)
     return on_ranks(
         world_size,
@@ -127,7 +127,7 @@ def save(
 
 
 def save_behind(run: Path, step: int, world_size: int, *, keep: int, values_of: int) -> list[Any]:
-    """As `save`, by threads behind ranks that go on and change what they had."""
+    """As `save`, in the background of ranks that continue and change their values."""
     cuts = cut(world_size)
 
     def play(ranks: RankGroup) -> str:

@@ -1,4 +1,4 @@
-"""Starts zero_worker.py, once for each world size: every start of DeepSpeed takes seconds.
+"""Starts zero_worker.py, once per world size, because every start of DeepSpeed takes seconds.
 
 `python -m tests.pipeline.training.zero_launch` prints the table of pipeline/training/README.md.
 """
@@ -22,7 +22,7 @@ WORKER = Path(__file__).with_name("zero_worker.py")
 
 @functools.cache
 def measured(world_size: int, what: str = "usual") -> dict[str, Any]:
-    """What the worker measured on so many ranks, with all that it printed; what: see there."""
+    """The worker's measurements on `world_size` ranks, and its output; what: see zero_worker.py."""
     ranks = ["-m", "tests.launching.ranks", world_size] if world_size > 1 else []
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "measured.json"
@@ -38,7 +38,7 @@ def measured(world_size: int, what: str = "usual") -> dict[str, Any]:
 
 
 def table(results: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """How far from the reference runs ended, in lines of Markdown."""
+    """Distances from the reference, as lines of Markdown."""
     groups: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
     for result in results:
         group = result["world_size"], result["precision"], result["steps"]

@@ -1,4 +1,4 @@
-"""What zero_worker.py trains, on each number of ranks.
+"""The settings that zero_worker.py trains, on each number of ranks.
 
 The matrix has every combination of optimizer, precision, stage, clipping and accumulation, and with
 the optimizer's state in the host's memory those of the stages that can. It is a few steps each: a
@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 
 WORLD_SIZES = (1, 2, 3, 4)
 SEQUENCES = 48
-"""Of a step: 1 to 4 ranks with 1 or 4 micro-batches each divide it."""
+"""Sequences per step: divisible by 1 to 4 ranks with 1 or 4 micro-batches each."""
 FEW, MORE, MANY = 6, 50, 300
-"""Steps of the matrix, of what is looked at closer, and against drift."""
+"""Steps of the matrix, of closer checks, and of the check for drift."""
 CLIP = 0.2
-"""Well below the toy's gradient norms."""
+"""Far below the toy's gradient norms."""
 SEVERAL = 4
-"""Micro-batches of a rank where they are accumulated."""
+"""Micro-batches per rank if they are accumulated."""
 OTHERS = ("nvlamb", "albert", "deepspeed")
-"""Variants besides the paper's LAMB."""
+"""Variants other than the paper's LAMB."""
 
 SMALL: dict[int, dict[str, Any]] = {
     0: {},
@@ -36,12 +36,12 @@ SMALL: dict[int, dict[str, Any]] = {
         "stage3_max_live_parameters": 500,
     },
 }
-"""What runs instead of the shipped files where micro-batches are accumulated: buckets smaller than
-the toy, and at stage 3 no weight that stays whole."""
+"""Replaces the shipped files if micro-batches are accumulated: buckets smaller than the toy, and at
+stage 3 no weight that stays whole."""
 
 
 class Setting(NamedTuple):
-    """One training."""
+    """One training run."""
 
     kind: str
     """adamw, lamb for the paper's, or another variant of LAMB."""
@@ -74,7 +74,7 @@ DRIFT = [
 
 
 def whole(world_size: int) -> list[Setting]:
-    """What any number of ranks can train; the variants where nothing divides evenly too."""
+    """What any number of ranks can train; also the variants if nothing divides evenly."""
     found = [*matrix(offload=False), *matrix(offload=True)]
     if world_size in (2, 3):
         found += [*VARIANTS, *LONGER]

@@ -1,8 +1,8 @@
-"""One rank of the real thing: trains the toy under DeepSpeed in many settings, and compares.
+"""One rank of the real engine: trains the toy under DeepSpeed in many settings, and compares.
 
 `torchrun --nproc-per-node N zero_worker.py OUT.json usual`: one start of Python and DeepSpeed for
-all settings of a world size. Instead of `usual`, `whole` and `drift` are slower tests' and `naive`
-a benchmark's. end_to_end/test_zero.py reads what rank 0 writes.
+all settings of a world size. Instead of `usual`, slower tests pass `whole` or `drift`, and a
+benchmark `naive`. end_to_end/test_zero.py reads the output of rank 0.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ from tests.pipeline.training.zero_settings import (
 )
 
 NAIVE = {2: (1, 3), 3: (1,)}
-"""Stages at which a LAMB that knows nothing of ZeRO is measured."""
+"""Stages at which a LAMB without knowledge of ZeRO is measured."""
 
 
 class NaiveLamb(torch.optim.Optimizer):
-    """You et al.'s LAMB with a trust ratio for each tensor it is given: under ZeRO, flat pieces."""
+    """You et al.'s LAMB with a trust ratio per given tensor: under ZeRO, flat pieces."""
 
     def __init__(self, parameters: Any, run: Any) -> None:
         super().__init__(parameters, {"lr": 0.0})
@@ -89,7 +89,7 @@ class NaiveLamb(torch.optim.Optimizer):
 
 
 class Waits(TorchDispatchMode):
-    """Counts where the host reads a number of a tensor: on a GPU it would wait for it there."""
+    """Counts the points where the host reads a tensor's value, which would wait for a GPU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Waits(TorchDispatchMode):
 
 
 class Collectives:
-    """What the ranks say to each other while `watch`ed: bytes of each call, by its name."""
+    """Records the bytes of each collective call, by name, inside a `watch`ed function."""
 
     NAMES = (
         "all_reduce", "all_gather", "all_gather_into_tensor", "broadcast", "reduce",
@@ -112,7 +112,7 @@ class Collectives:
         self.calls: list[tuple[str, int]] = []
 
     def watch(self, function: Any) -> Any:
-        """The same function; what is called inside is noted, all calls of the last time."""
+        """The same function, recorded; keeps the calls of the last time only."""
 
         def watched(*args: Any, **named: Any) -> Any:
             self.calls = []
@@ -134,7 +134,7 @@ class Collectives:
 
 
 def shares(run: Any, world: int, rank: int, accumulation: int) -> Iterator[Any]:
-    """Each step's (count, micro-batches) of a rank."""
+    """(count, micro-batches) of a rank, for each step."""
     for ids, weights in batches(run.batch.sequences, run.steps):
         rows = ids.chunk(world)[rank].chunk(accumulation)
         marks = weights.chunk(world)[rank].chunk(accumulation)
@@ -142,7 +142,7 @@ def shares(run: Any, world: int, rank: int, accumulation: int) -> Iterator[Any]:
 
 
 def whole_weights(engine: ZeroEngine) -> dict[str, torch.Tensor]:
-    """fp32 weights by logical parameter, put together from all ranks' fragments."""
+    """fp32 weights by logical parameter, assembled from all ranks' fragments."""
     sizes = {record.name: math.prod(record.shape) for record in engine.optimizer.logical}
     flat = torch.zeros(sum(sizes.values()))
     found = dict(zip(sizes, flat.split([*sizes.values()]), strict=True))
@@ -173,7 +173,7 @@ def train(
 
 
 def check_refresh(engine: ZeroEngine) -> bool:
-    """Write other weights through the fragments: the model must follow, at any stage."""
+    """Write other weights through the fragments: the model must be updated, at any stage."""
     before = whole_weights(engine)
     for part in engine.optimizer.fragments():
         part.weight.mul_(2)
@@ -187,7 +187,7 @@ def check_refresh(engine: ZeroEngine) -> bool:
 
 
 def check_non_finite(engine: ZeroEngine, bad: float) -> bool:
-    """A step with a bad loss on one rank changes nothing, nor what is to come; and says so."""
+    """A step with a bad loss on one rank is reported and changes neither this nor later steps."""
     steps = engine.optimizer.steps
     before = [[tensor.clone() for tensor in part[2:]] for part in engine.optimizer.fragments()]
     weights = whole_weights(engine)
@@ -205,16 +205,16 @@ def check_non_finite(engine: ZeroEngine, bad: float) -> bool:
 
 
 class Plain:
-    """Runs of the plain loop, each made once; on the first rank, which alone compares."""
+    """Runs of the plain loop, each made once; only the first rank compares."""
 
     def __init__(self) -> None:
         self._weights: dict[Any, dict[str, torch.Tensor]] = {}
 
     def compared(self, run: Any, chunks: int, ours: dict[str, torch.Tensor]) -> dict[str, float]:
-        """How far from the reference our weights are, and its own when computed in chunks."""
+        """Distance of our weights from the reference, and of the reference computed in chunks."""
         if dist.get_rank():
             return {}
-        # a batch in one chunk would be the reference itself: halves are the least that rounds
+        # one chunk would be the reference itself, so use at least two
         reference, chunked = self._after(run, 1), self._after(run, max(chunks, 2))
         return {
             "distance": distance(ours, reference, Toy()),
@@ -233,8 +233,8 @@ def measure(setting: Setting, plain: Plain, world: int) -> dict[str, Any]:
     accumulation = setting.accumulation
     run = toy_run(setting.kind, setting.precision, setting.clip_norm, SEQUENCES, setting.steps)
     if setting.steps == FEW:
-        # With the published 1e-6 a single element of hardly any gradient decides how far rounding
-        # moves so short a run: 4e-7 to 9e-6 from one chunking, or processor, to the next.
+        # With the published 1e-6 a single element with a tiny gradient decides how far rounding
+        # moves such a short run: 4e-7 to 9e-6, depending on chunks and processor.
         run = replace(run, optimizer=replace(run.optimizer, eps=1e-3))
     file = read_deepspeed_file(f"zero{setting.stage}" + "_offload" * setting.offload)
     if accumulation > 1:
@@ -285,14 +285,14 @@ def measure_naive(stage: int, plain: Plain, world: int) -> dict[str, Any]:
 
 
 def measure_refusals() -> dict[str, str]:
-    """What a user is told when the table would be wrong, or might be."""
+    """The errors for layouts that are, or might be, read wrongly."""
     run = toy_run("lamb", "fp32", 0, SEQUENCES, MORE)
     said = {}
     round_robin = {"stage": 2, "round_robin_gradients": True}
     genuine = fragments.REFUSED
     for name, zero, refused in (
         ("guarded", round_robin, genuine),
-        ("unguarded", round_robin, {}),  # the weights themselves give the layout away
+        ("unguarded", round_robin, {}),  # found by comparing the weights
         ("hpz", {"stage": 3, "zero_hpz_partition_size": 2}, genuine),
     ):
         fragments.REFUSED = refused

@@ -1,4 +1,4 @@
-"""Fragments in safetensors files: readable by others, every element once, every wrong bit found."""
+"""Fragments in safetensors files: readable by others, complete, every flipped bit found."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_every_flipped_bit_of_a_sealed_file_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("start, stop", [(0, 4), (1, 3), (2, 4), (1, 6)])
 def test_a_flipped_bit_is_found_as_it_is_read(start: int, stop: int, tmp_path: Path) -> None:
-    """Also where it is in a part of the fragment that was not asked for, and among equal ones."""
+    """Also if it is in a part of the fragment that was not requested, and among equal values."""
     write_fragments(tmp_path, 0, [fragment("a", 0, [0.0] * 4), fragment("a", 4, [0.0] * 4)])
     index = read_index(tmp_path, 0)
     parts = in_order(index.tensors, {"a": (8,)})["a", "weight"]

@@ -1,4 +1,4 @@
-"""Waiting for the other ranks, and what is kept; the crashes are in test_saving.py."""
+"""Waiting for the other ranks, and which checkpoints are kept; crashes are in test_saver.py."""
 
 from __future__ import annotations
 

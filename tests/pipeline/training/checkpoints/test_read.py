@@ -1,4 +1,4 @@
-"""Any ranks read what others wrote; what is damaged is named, and the one before it used."""
+"""Any ranks read what others wrote; damage is named, and the previous checkpoint is used."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_an_incomplete_checkpoint_is_named_and_the_one_before_used(how: str, run
 
 
 def test_all_ranks_get_the_same_checkpoint(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And only the first reads all of it."""
+    """And only the first rank reads all of it."""
     (directory(run, 200) / "state.json").unlink()
     verified: list[str] = []
     original = checkpoint_module.verify
@@ -172,7 +172,7 @@ def test_a_run_that_has_none_yet(tmp_path: Path) -> None:
     assert open_latest(tmp_path, Alone()) == (None, [])
     with pytest.raises(CheckpointError, match="has no checkpoint; give RUN"):
         open_from(tmp_path, Alone())
-    (tmp_path / "checkpoints/latest").write_text("step-00000100\n")  # someone removed them
+    (tmp_path / "checkpoints/latest").write_text("step-00000100\n")  # the directory was removed
     with pytest.raises(CheckpointError, match="names 'step-00000100', which is not there"):
         open_latest(tmp_path, Alone())
 
@@ -182,7 +182,7 @@ def test_latest_decides(run: Path) -> None:
     latest.write_text("step-00000100")  # by hand, without a newline
     found, messages = choose(run)
     assert found == directory(run, 100) and "step-00000200 is newer" in messages[0]
-    (directory(run, 100) / "state.json").unlink()  # rather a newer one than none
+    (directory(run, 100) / "state.json").unlink()  # a newer one is better than none
     assert choose(run)[0] == directory(run, 200)
     latest.unlink()
     assert choose(run) == (directory(run, 200), [f"{latest} is missing"])
@@ -229,7 +229,7 @@ def test_from_what_is_not_there_or_damaged(run: Path) -> None:
     file = directory(run, 200) / "weights-00000.safetensors"
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(CheckpointError, match="weights-00000"):
-        choose_from(run / "200")  # named by the user, so no other will do
+        choose_from(run / "200")  # named by the user, so no other is used
     assert choose_from(run)[0] == directory(run, 100)
     with pytest.raises(CheckpointError, match="weights-00000"):
         verify(directory(run, 200))

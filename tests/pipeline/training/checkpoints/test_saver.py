@@ -1,4 +1,4 @@
-"""A save is published whole or not at all: crashes, full disks, several ranks, old ones removed."""
+"""A save is published whole or not at all: crashes, full disks, several ranks, old checkpoints."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
 
 
 def test_newer_ones_are_not_removed(tmp_path: Path) -> None:
-    """Whoever went back to an older one may want them again; they go when their step is saved."""
+    """A user who went back to an older one may want them; they go when their step is saved."""
     for step in (1, 2, 3):
         toy.save(tmp_path, step)
     toy.save(tmp_path, 2, keep=1, values_of=20)
@@ -96,7 +96,7 @@ def test_every_element_must_come_from_one_rank(tmp_path: Path) -> None:
 
 
 def fail_on(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
-    """Let the disk of one rank be full when it has written half of its fragments."""
+    """The disk of one rank is full when half of its fragments are written."""
     original = saver_module.write_fragments
 
     def write(directory: Path, writer: int, fragments: Any) -> None:
@@ -172,7 +172,7 @@ def test_a_rank_that_cannot_even_say_so_is_heard_at_the_end(
 def test_files_that_rank_0_never_sees_are_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rank 1 writes to a disk of its own."""
+    """Rank 1 writes to its own disk."""
     monkeypatch.setattr(saver_module, "VISIBLE_SECONDS", 0.3)
     (tmp_path / "1/checkpoints/.step-00000001.tmp").mkdir(parents=True)
 
@@ -198,7 +198,7 @@ def test_a_bug_in_the_background_ends_the_run(
 
 
 def test_what_comes_before_publishing_comes_before(tmp_path: Path) -> None:
-    """The lines of metrics up to a checkpoint's step are on disk before it is seen."""
+    """Metrics up to a checkpoint's step are on disk before the checkpoint is visible."""
     seen: list[bool] = []
     saver = toy.saver(tmp_path, Alone())
     files = tmp_path / "checkpoints"
@@ -257,7 +257,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
     if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("cannot mount a small disk here; the tests above play a full one")
+        pytest.skip("cannot mount a small disk here; the tests above simulate a full one")
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
@@ -266,7 +266,7 @@ def test_a_full_disk(small_disk: Path) -> None:
     run = small_disk / "run"
     toy.save(run, 1, 2)
     before = contents(run)
-    for spare in range(16):  # pages; the disk is full at another place of the save each time
+    for spare in range(16):  # pages; each time the disk is full at another point of the save
         filler = small_disk / "filler"
         filler.unlink(missing_ok=True)
         disk = os.statvfs(small_disk)
@@ -297,7 +297,7 @@ def test_a_read_only_disk(small_disk: Path) -> None:
 def test_all_is_on_disk_before_it_has_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a power cut may lose is what nobody was told of."""
+    """A power cut may lose only what was not announced yet."""
     synced: list[str] = []
     original = {name: getattr(os, name) for name in ("fsync", "rename", "replace")}
 
@@ -325,7 +325,7 @@ def test_all_is_on_disk_before_it_has_a_name(
 
 
 def in_child(die_at: int, action: Callable[[], object]) -> int:
-    """The exit code of a forked process that does it: 137 when it died at that point."""
+    """The exit code of a forked process that runs `action`: 137 if it died at that point."""
     child = os.fork()
     if child == 0:
         try:
@@ -333,12 +333,12 @@ def in_child(die_at: int, action: Callable[[], object]) -> int:
             action()
             os._exit(0)
         finally:
-            os._exit(1)  # never a second pytest
+            os._exit(1)  # never continue as a second pytest
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def held(checkpoint: Checkpoint | None) -> tuple[int, int] | None:
-    """A checkpoint's step, and the step whose values it has."""
+    """A checkpoint's step, and the step whose values it holds."""
     if checkpoint is None:
         return None
     return checkpoint.state.step, next(of for of in (1, 2, 3, 20) if toy.holds(checkpoint, of))
@@ -346,7 +346,7 @@ def held(checkpoint: Checkpoint | None) -> tuple[int, int] | None:
 
 @pytest.mark.parametrize("saved", ["first", "third", "again"])
 def test_killed_at_every_point(saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two ranks die while they save: step 1, or 3 so that 1 is removed, or 2 for a second time."""
+    """Two ranks die while they save: step 1, or 3 so that 1 is removed, or 2 once more."""
     monkeypatch.setattr(os, "fsync", lambda _: None)  # processes die here, disks do not
     monkeypatch.setattr(publish_module, "POLL_SECONDS", 0.001)
     step, values = {"first": (1, 1), "third": (3, 3), "again": (2, 20)}[saved]
@@ -382,5 +382,5 @@ def test_killed_at_every_point(saved: str, tmp_path: Path, monkeypatch: pytest.M
         shutil.copytree(base, run)
         points += 1
     assert code == 0 and points > 50
-    assert contents(run) == expected  # nobody died in the last one
+    assert contents(run) == expected  # no process died in the last save
     assert seen == allowed

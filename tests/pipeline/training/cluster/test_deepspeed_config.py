@@ -1,4 +1,4 @@
-"""What a ds file may say, and what DeepSpeed is told."""
+"""What a ds file may contain, and what is passed to DeepSpeed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_readme_names_every_file_and_key() -> None:
 
 
 def test_any_path(tmp_path: Path) -> None:
-    """JSON has no integers in scientific notation; 5e8 is one all the same."""
+    """JSON has no integers in scientific notation; 5e8 is still accepted as one."""
     content = '{"zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}'
     file = read_deepspeed_file(written(tmp_path, content))
     assert file.zero == {"stage": 2, "reduce_bucket_size": 500_000_000}

@@ -1,4 +1,4 @@
-"""The engine around DeepSpeed; that what it trains is right is end_to_end/test_zero.py's."""
+"""The engine around DeepSpeed; end_to_end/test_zero.py checks that it trains correctly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_batch_script_may_shorten_waits(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_rank_that_never_comes_is_waited_for_no_longer(tmp_path: Path) -> None:
-    """The other one gives up after the time it was told, and not after half an hour."""
+    """The other rank gives up after the configured time instead of half an hour."""
     script = tmp_path / "script.py"
     script.write_text(
         "from pipeline.training.cluster.engine import init_distributed\n"

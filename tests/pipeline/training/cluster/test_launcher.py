@@ -1,4 +1,4 @@
-"""Small processes stand in for launchers and ranks here; the real ones are in test_faults.py."""
+"""Small processes stand in for launchers and ranks; the real ones are in test_faults.py."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def starts(command, env):
 
 given""",
 )
-"""The thread that starts the rank ends, the launcher does not."""
+"""The thread that starts the rank ends, but the launcher does not."""
 SPAWN = """
 import multiprocessing, os, runpy, sys, time
 
@@ -98,11 +98,11 @@ class Tree:
         process = self.rank
         for _ in range(generations):
             process = processes.parent(process)
-            assert process > 1, "signals to 0 and 1 reach others than this test's processes"
+            assert process > 1, "signals to 0 and 1 reach processes outside this test"
         return process
 
     def outlives(self) -> bool:
-        """Whether the rank is still there after ten of its checks; then it ends."""
+        """Whether the rank still runs after ten of its checks; then it is ended."""
         time.sleep(0.5)
         (self.folder / "enough").touch()
         return self.end() == "finished"
@@ -114,7 +114,7 @@ class Tree:
         return path.read_text() if path.exists() else ""
 
     def errors(self) -> str:
-        """Everything on stderr, once all processes are gone."""
+        """Everything on stderr, after all processes have ended."""
         os.killpg(self.outermost.pid, signal.SIGKILL)
         return self.outermost.communicate(timeout=60)[1]
 
@@ -182,7 +182,7 @@ def tree(
 def test_a_rank_stops_when_its_launcher_is_killed(
     tmp_path: Path, kinds: str, generations: int
 ) -> None:
-    """Also through a wrapper script, and when only the `deepspeed` command is killed."""
+    """Also through a wrapper script, and if only the `deepspeed` command is killed."""
     with tree(tmp_path, kinds) as found:
         launcher = found.above(generations)
         os.kill(launcher, signal.SIGKILL)
@@ -206,7 +206,7 @@ def test_a_rank_stops_when_its_launcher_is_killed(
 def test_a_rank_outlives_what_is_not_its_launcher(
     tmp_path: Path, kinds: str, generations: int
 ) -> None:
-    """A process alone outlives its parent, a rank its wrapper and whatever started its launcher."""
+    """A process alone outlives its parent, a rank its wrapper and the parent of its launcher."""
     with tree(tmp_path, kinds) as found:
         os.kill(found.above(generations), signal.SIGKILL)
         assert found.outlives()
@@ -214,7 +214,7 @@ def test_a_rank_outlives_what_is_not_its_launcher(
 
 
 def test_a_rank_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
-    """The kernel sends the parent-death signal then."""
+    """The kernel sends the parent-death signal in that case."""
     with tree(tmp_path, "thread") as found:
         assert found.outlives()
 
@@ -263,7 +263,7 @@ def test_a_message_without_a_reader_does_not_end_a_rank(tmp_path: Path) -> None:
 
 
 def test_without_proc_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The launcher in a container may well be process 1."""
+    """In a container the launcher may be process 1."""
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     monkeypatch.setattr(os, "getppid", lambda: 1)
     monkeypatch.setattr(processes, "_read", lambda process, file: "")

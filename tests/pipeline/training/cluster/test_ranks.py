@@ -74,7 +74,7 @@ def test_a_mistake_of_any_rank_ends_all_with_one_line(
 
 
 def test_a_wrong_time_limit_is_told_once(tmp_path: Path) -> None:
-    """By the first rank; found before any looks for another."""
+    """The first rank reports it, before any rank waits for another."""
     script = tmp_path / "script.py"
     script.write_text(CODE)
     launched = {
@@ -166,7 +166,7 @@ def test_only_mistakes_of_users_and_systems_are_shared() -> None:
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that the test advances."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -182,7 +182,7 @@ def test_it_leaves_time_for_a_step_and_a_checkpoint(monkeypatch: pytest.MonkeyPa
         clock.now += 25.0 if steps == 7 else 20.0
         steps += 1
     left = 1000.0 + 3500.0 - clock.now
-    # after a long step, in which 50 were kept free, the usual ones count again
+    # after a long step, which reserved 50 s, the usual times apply again
     assert 2 * 30 + LEAVING_SECONDS + 20 <= left < 2 * 30 + LEAVING_SECONDS + 2 * 20 + 20
     assert until.reached()
 

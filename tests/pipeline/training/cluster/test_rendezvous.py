@@ -12,7 +12,7 @@ SOON = timedelta(seconds=20)
 
 
 def meet(store: dist.TCPStore, world_size: int, ranks: list[int]) -> list[str]:
-    """What ranks, one client of the store each, agree on; those that fail say nothing."""
+    """The names that ranks, one client of the store each, agree on; failing ranks return none."""
     names: list[str] = []
 
     def play(rank: int) -> None:

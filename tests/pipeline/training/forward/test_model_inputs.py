@@ -37,7 +37,7 @@ def test_a_cpu_gets_the_used_slots_only(lesson: Path) -> None:
 
 
 def test_segments_of_pairs_reach_the_model(tmp_path: Path) -> None:
-    """The loss feels them with two types and not with one, and pads change nothing."""
+    """The loss depends on them with two types and not with one, and pads change nothing."""
     pairs = prepare_directory(tmp_path / "pairs", (40,), label="order")
     batch = next(loader(pairs, 8, 8).micro_batches())
     inputs = model_inputs(batch, CPU, 4)
@@ -76,7 +76,7 @@ def test_lengths_are_left_out_when_every_row_is_full(lesson: Path) -> None:
 
 
 def test_a_cpu_gets_no_lines_that_count_for_nothing(tmp_path: Path) -> None:
-    """Neither those behind the last row of a step nor, but for one, those of a rank with less."""
+    """Neither those after the last row of a step nor, except for one, those of a rank with less."""
     pairs = prepare_directory(tmp_path / "pairs", (40,), label="next")
     dataset = Dataset.open(pairs)
     order = Order(kind="global", seed=1, shard_rows=(dataset.shard_rows,))

@@ -1,4 +1,4 @@
-"""The compiled arithmetic: what it touches, and that threads and pieces do not change it."""
+"""The compiled arithmetic: what it changes, and that threads and pieces do not matter."""
 
 from __future__ import annotations
 

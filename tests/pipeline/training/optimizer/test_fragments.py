@@ -1,4 +1,4 @@
-"""Fragments by literal example; the real layouts are end_to_end/test_zero.py's."""
+"""Fragments by literal example; the real layouts are in end_to_end/test_zero.py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEY = Record("key", "fused", 3, (1, 2), True, True)
 
 
 def second_rank(flat: torch.Tensor) -> FragmentLayout:
-    """This rank has elements 2 to 7, after something else."""
+    """This rank has elements 2 to 7, after other elements."""
     return FragmentLayout((flat,), (FragmentPiece("fused", 2, 0, 10, 6),), replicated=False)
 
 

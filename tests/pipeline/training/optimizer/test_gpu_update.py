@@ -1,4 +1,4 @@
-"""PyTorch's operations do what the compiled ones do; here on a CPU, as they would on a GPU."""
+"""PyTorch's operations equal the compiled ones; here on a CPU, as they would on a GPU."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.pipeline.training.optimizer.test_cpu_update import ADAM, DECAYS, FRAG
 from tests.pipeline.training.optimizer.test_optimizer import PAIR, Weights, bound
 
 WAITS = {"item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__"}
-"""Of a tensor: each makes the host wait for a GPU. `to` is looked at apart."""
+"""Methods of a tensor that make the host wait for a GPU. `to` is handled separately."""
 
 
 class Counting(TorchFunctionMode):
-    """Counts what would make a host wait for its GPU."""
+    """Counts the calls that would make a host wait for its GPU."""
 
     def __init__(self) -> None:
         super().__init__()

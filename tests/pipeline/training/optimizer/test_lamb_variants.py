@@ -1,4 +1,4 @@
-"""The variants' numbers by hand; whole steps against each source's formula are test_optim.py's."""
+"""The variants' numbers by hand; test_optimizer.py compares whole steps with each formula."""
 
 from __future__ import annotations
 

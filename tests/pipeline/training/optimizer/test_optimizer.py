@@ -1,6 +1,6 @@
 """LAMB and AdamW equal their formulas: alone, and under DeepSpeed at any stage and world size.
 
-The measure is ||ours - reference|| / distance that the reference moved; the criterion 3 times the
+The measure is ||ours - reference|| / distance that the reference moved; the limit is 3 times the
 floor, which is the same measure of the reference with its batch in chunks (toy.py).
 """
 
@@ -58,7 +58,7 @@ def bound_with(model: torch.nn.Module, logical: list[Record], settings: Any) -> 
 
 
 class Weights(torch.nn.Module):
-    """One parameter of four elements: two logical ones of two, unless said otherwise."""
+    """One parameter of four elements: by default two logical ones of two elements."""
 
     def __init__(self, *values: float) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ PAIR = [Record("first", "w", 0, (2,), True, True), Record("second", "w", 2, (2,)
 
 
 def train_ours(run: Any) -> dict[str, torch.Tensor]:
-    """The toy after `run`, without DeepSpeed."""
+    """The toy's weights after `run`, without DeepSpeed."""
     model = Toy()
     logical = records(model)
     optimizer = bound_with(model, logical, run.optimizer)
@@ -98,7 +98,7 @@ def test_traps_27_equals_the_formula_on_one_process(
 
 EDGES: dict[str, dict[str, Any]] = {
     "beta1": {"beta1": 0.0},
-    "beta2": {"beta2": 0.0, "eps": 0.05},  # with a small eps any rounding would flip signs
+    "beta2": {"beta2": 0.0, "eps": 0.05},  # with a small eps rounding would flip signs
     "both betas": {"beta1": 0.0, "beta2": 0.0, "eps": 0.05},
     "eps": {"eps": 0.1},
     "no decay": {"weight_decay": 0.0},
@@ -113,7 +113,7 @@ EDGES: dict[str, dict[str, Any]] = {
 def test_edges_of_the_settings(
     kind: str, name: str, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Against the formula in fp64."""
+    """Compared with the formula in fp64."""
     monkeypatch.setitem(UPDATES, "cpu", arithmetic)
     run = toy_run(kind, "fp32", 0.2, 8, 5)
     run = replace(run, optimizer=replace(run.optimizer, **EDGES[name]))
@@ -121,7 +121,7 @@ def test_edges_of_the_settings(
 
 
 def test_settings_and_variants_matter() -> None:
-    """Every pair differs by far more than what any test here forgives."""
+    """Every pair differs by far more than the tolerance of any test here."""
     runs = [toy_run(kind, "fp32", 0.2, 8, 20) for kind in ("adamw", *VARIANTS)]
     paper = runs[1]
     for edge in EDGES.values():
@@ -136,7 +136,7 @@ def test_settings_and_variants_matter() -> None:
 
 
 def test_the_reference_is_pytorchs_adamw() -> None:
-    """In fp64: in fp32 PyTorch's 1 - lr weight_decay is off by the same rounding every step."""
+    """In fp64: in fp32 PyTorch's 1 - lr weight_decay has the same rounding error every step."""
     run = toy_run("adamw", "fp32", 0, 8, 50)
     reference = train_plainly(Toy().double(), run, 1)
     model = Toy().double()
@@ -212,7 +212,7 @@ def test_deepspeeds_ratio_is_limited() -> None:
 def test_the_ratio_is_one_where_a_norm_is_zero(
     weight: float, gradient: float, variant: str, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the formula has it; without decay, so that the update is zero where the gradient is."""
+    """As in the formula; without decay, so that the update is zero if the gradient is."""
     monkeypatch.setitem(UPDATES, "cpu", arithmetic)
     model = Weights(weight, weight, 1.0, 2.0)
     optimizer = bound(
@@ -283,7 +283,7 @@ def test_fragments_are_views() -> None:
 
 
 def test_norms_of_large_weights_are_exact() -> None:
-    """PyTorch's fp32 norm of a tensor this size is 5e-4 off on a CPU; cut into blocks it is not."""
+    """PyTorch's fp32 norm of a tensor this large is off by 5e-4 on a CPU; in blocks it is exact."""
     model = torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.full((2**24,), 0.1))})
     optimizer = bound(model, [Record("w", "w", 0, (2**24,), True, True)], clip_norm=0.0)
     model["w"].grad = torch.linspace(0.001, 0.1, 2**24)

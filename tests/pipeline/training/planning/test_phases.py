@@ -1,4 +1,4 @@
-"""Which phases a run has; what they read, one after the other, is in test_feed.py."""
+"""The phases of a run; test_feed.py checks what they read, one after the other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tiny(*settings: str) -> Run:
 
 
 def test_bert_s_are_the_paper_s() -> None:
-    """90 % of the steps at 128; a micro-batch holds as many tokens in both."""
+    """90 % of the steps at 128; a micro-batch holds equally many tokens in both phases."""
     (begin, end, first), (again, last, second) = runs_of(BERT)
     assert (begin, end, again, last) == (0, 900_000, 900_000, 1_000_000)
     assert (first.data.sequence_length, second.data.sequence_length) == (128, 512)
@@ -52,7 +52,7 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
     assert as_read(run, small).data.sequence_length == 16
     check_shards(run, [small, long], "")
     check_lengths(run, [long, small])
-    check_lengths(recipe("roberta_tiny"), [small])  # check_shards says what is wrong with it
+    check_lengths(recipe("roberta_tiny"), [small])  # check_shards reports what is wrong with it
     with pytest.raises(DataError, match=r"prepared with data.masks.rate=0.15, the run asks 0.2"):
         check_shards(override(run, ["data.masks.rate=0.2"]), [small, long], "")
     family = f"--set data.tokenizer={long.manifest.data['tokenizer']} if that is what you want"
@@ -80,7 +80,7 @@ class LaterData(DataSettings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaterRun(Run):
-    """As a later version may have it."""
+    """A run as a later version may define it."""
 
     data: LaterData
 
@@ -88,7 +88,7 @@ class LaterRun(Run):
 def test_shards_from_before_a_setting_have_its_legacy_value(
     lesson: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And shards with another value fit no run with the legacy value, though that is not stored."""
+    """Shards with another value fit no run with the legacy value, though that is not stored."""
     old, new = Dataset.open(lesson), Dataset.open(lesson)
     new.manifest = replace(new.manifest, data=new.manifest.data | {"blanks": 3})
     run = recipe("roberta_tiny")

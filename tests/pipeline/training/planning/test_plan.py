@@ -61,10 +61,8 @@ def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> N
     plan = make_plan(matched, 2, 1, [train], [validation], run.steps)
     assert plan.sequences == round(100_000 / mean) > 64
     assert abs(plan.tokens - 2400 * 100_000) < 2400 * mean
-    assert (
-        f"batch: about 100,000 tokens per step, {100_000 / plan.sequences:,.1f} per sequence"
-        in (plan.lines())
-    )
+    mean = 100_000 / plan.sequences
+    assert f"batch: about 100,000 tokens per step, {mean:,.1f} per sequence" in plan.lines()
     few = replace(run, batch=replace(run.batch, step_tokens=32))
     with pytest.raises(ConfigError, match=r"batch.sequences=1 \(batch.step_tokens=32\) is smaller"):
         make_plan(few, 2, 1, [train], [validation], run.steps)
@@ -74,7 +72,7 @@ def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> N
 
 
 def test_rows_that_share_lines_are_planned_as_they_will_lie(tmp_path: Path) -> None:
-    """Enough lines for any of some steps, and few for nothing; of the work, tokens alone count."""
+    """Enough lines for any of some steps, and few unused; only tokens count as work."""
     train = Dataset.open(prepare_directory(tmp_path / "news", (1500, 300)))
     given = recipe("roberta_tiny")
     run = replace(

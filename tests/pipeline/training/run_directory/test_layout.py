@@ -23,7 +23,7 @@ def test_marks_come_and_go(tmp_path: Path) -> None:
     assert [path.name for path in run.iterdir()] == ["INTERRUPTED"]
     assert (run / "INTERRUPTED").read_text() == "step 7\n"
     with claim(run):
-        assert (run / "INTERRUPTED").exists()  # until the job is there
+        assert (run / "INTERRUPTED").exists()  # until the job is ready
         mark_ready(run)
         assert not (run / "INTERRUPTED").exists()
 

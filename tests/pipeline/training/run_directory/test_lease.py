@@ -79,7 +79,7 @@ def test_a_job_elsewhere_is_live_until_its_heart_has_stopped(tmp_path: Path) -> 
 
 
 def test_a_lease_of_the_future_is_live_while_it_is_touched(tmp_path: Path) -> None:
-    """Clocks were set back: ages say nothing any more."""
+    """Clocks were set back: ages are meaningless."""
     leave(tmp_path, age=-3600)
     with hold(tmp_path, heartbeat_seconds=0.1):
         assert json.loads((tmp_path / LEASE).read_text())["process"] == os.getpid()
@@ -103,7 +103,7 @@ def test_a_process_killed_on_this_machine_holds_nothing(tmp_path: Path) -> None:
 
 
 def in_job(monkeypatch: pytest.MonkeyPatch, job: str, restarts: int | None) -> None:
-    """Run as Slurm job `job`. Slurm sets no count before the first restart: None."""
+    """Run as Slurm job `job`. Before the first restart Slurm sets no count: None."""
     monkeypatch.setenv("SLURM_JOB_ID", job)
     if restarts is not None:
         monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
@@ -114,7 +114,7 @@ def in_job(monkeypatch: pytest.MonkeyPatch, job: str, restarts: int | None) -> N
 def test_a_second_start_in_a_slurm_job_is_refused_while_the_first_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: int | None, stopped: bool
 ) -> None:
-    """Also after a requeue, and when the first is stopped and its lease is stale."""
+    """Also after a requeue, and if the first is stopped and its lease is stale."""
     with holder(tmp_path, SLURM_JOB_ID="1234") as process:
         if stopped:
             process.send_signal(signal.SIGSTOP)
@@ -171,7 +171,7 @@ def test_a_requeue_continues_at_once_and_a_second_start_elsewhere_does_not(
 def test_a_lease_without_a_restart_count_counts_as_a_first_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Older versions wrote none."""
+    """Older versions did not write it."""
     leave(tmp_path, slurm_job="1234")
     assert "slurm_restart_count" not in json.loads((tmp_path / LEASE).read_text())
     in_job(monkeypatch, "1234", None)

@@ -49,7 +49,7 @@ def test_lines_after_the_restored_step_are_cut_off(tmp_path: Path) -> None:
 
 @contextmanager
 def full(path: Path, left: int) -> Iterator[None]:
-    """No file gets longer than `path` and `left` bytes, as on a disk that has no more."""
+    """No file grows beyond `path` plus `left` bytes, as on a full disk."""
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + left, old[1]))
     try:
@@ -69,7 +69,7 @@ def test_lines_that_the_disk_refuses_wait_and_are_told_once(tmp_path: Path, left
         metrics.write({"step": 2, "validation_loss": 1.25})
         metrics.write({"step": 3, "loss": 1.0})
         with pytest.raises(CheckpointError, match=r"cannot write into .*File too large"):
-            metrics.sync()  # no checkpoint without the lines before it
+            metrics.sync()  # no checkpoint without the earlier lines
     assert [line for line in said if METRICS in line.split(":")[1]] == [
         f"warning: cannot write {tmp_path / METRICS} (File too large): its lines wait; training "
         "continues"

@@ -122,7 +122,7 @@ class LaterOptimizer(OptimizerSettings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaterRun(Run):
-    """As a later version may have it: a setting more in two sections."""
+    """A run as a later version may define it: one more setting in two sections."""
 
     data: LaterData
     optimizer: LaterOptimizer

@@ -1,4 +1,4 @@
-"""Who is slow is named, once and not too soon."""
+"""Slow hosts are named, once and not too soon."""
 
 from __future__ import annotations
 

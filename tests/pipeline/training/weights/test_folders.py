@@ -1,4 +1,4 @@
-"""Folders and checkpoints as models; the commands that use them are in test_export.py."""
+"""Folders and checkpoints as models; test_export.py checks the commands that use them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_folder_that_cannot_be_written(trained: Path, lesson: Path, tmp_path: 
 def test_word_pieces_go_with_positions_behind_their_pad(
     word_vocabularies: dict[str, Vocabulary], tmp_path: Path
 ) -> None:
-    """Their pad id is 0: transformers must see the same positions, the special ids its own."""
+    """Their pad id is 0: transformers must use the same positions, and its own special ids."""
     vocabulary = word_vocabularies["wordpiece-uncased"]
     save_vocabulary(vocabulary, tmp_path / "tokenizer", 64)
     settings = (

@@ -1,4 +1,4 @@
-"""--init; that ranks, stages and a resume change nothing is in test_train.py."""
+"""--init; test_train.py checks that ranks, stages and a resume change nothing."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def test_a_folder_that_does_not_fit_says_what_would(
     tokenizer = lesson / "tokenizer"
     other = small("roberta_tiny", 0, "encoder.layers=2", "encoder.dropout=0.3")
     assert refusal(other, folder, tokenizer) == (
-        f"--init {folder} has another architecture: layers 1 (the run: 2); add --set encoder.layers=1"
+        f"--init {folder} has another architecture: layers 1 (the run: 2); add --set "
+        "encoder.layers=1"
     )
     assert refusal(small("bert_tiny", 0), folder, tokenizer) == (
         f"--init {folder} does not fit the recipe: its family is roberta, the run's is bert"
@@ -115,7 +116,7 @@ def tokenizers(
 def test_a_new_vocabulary_keeps_the_rows_of_tokens_that_agree(
     tokenizers: Path, tmp_path: Path
 ) -> None:
-    """By token, one after the other: cased in the folder, uncased here."""
+    """Checked token by token: cased in the folder, uncased here."""
     sizes = ("data.vocab_size=2000", "encoder.position_offset=0")
     source, model = small("bert_tiny", 1, *sizes), small("bert_tiny", 2, *sizes)
     words = [part.encoder.embeddings.words.weight for part in (source, model)]
@@ -162,7 +163,7 @@ def test_of_another_kind_only_special_tokens_are_the_same(tokenizers: Path, tmp_
 def test_a_table_with_more_rows_than_tokens(
     lesson: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder whose rows were padded has the same ids: those of tokens are taken."""
+    """A folder with padded rows has the same ids: the rows of tokens are taken."""
     given: list[EmbeddingRows | None] = []
     take_over = initial_weights.take_over
 
@@ -203,7 +204,7 @@ def test_electra_wants_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Pa
 def test_spanbert_as_it_is_published(
     tokenizers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pickled, no head, no pooler, vocab.txt, settings of 2019: told how to read it, then read."""
+    """Pickled, no head, no pooler, vocab.txt, settings of 2019: refused with advice, then read."""
     tokenizer, folder = tokenizers / "wordpiece", tmp_path / "spanbert"
     theirs = transformers.BertModel(
         transformers.BertConfig(
@@ -231,7 +232,7 @@ def test_spanbert_as_it_is_published(
     with pytest.raises(CheckpointError, match=re.escape(said)):
         load_folder(folder)
     monkeypatch.chdir(folder)
-    exec(shlex.split(said.partition("in that folder: ")[2])[2], {})  # what it says to type
+    exec(shlex.split(said.partition("in that folder: ")[2])[2], {})  # the command that it prints
     assert "configuration has no model_type; add one of" in refusal(model, folder, tokenizer)
     (folder / "config.json").write_text(json.dumps(settings | {"model_type": "bert"}))
     lines = begin_with(model, folder, tokenizer, ()).lines
@@ -256,5 +257,5 @@ def test_a_run_goes_on_without_the_folder_but_not_with_another(
     write_folder(small("roberta_tiny", 9), lesson / "tokenizer", other)
     with pytest.raises(CheckpointError, match="other weights than the run started from, th"):
         check_beginning(described, other)
-    with pytest.raises(CheckpointError, match="begun with, the recipe's own; repeat the first"):
+    with pytest.raises(CheckpointError, match="started from, the recipe's own; repeat the first"):
         check_beginning({}, other)
