@@ -1,15 +1,15 @@
-"""What checkpoints cost: how long the loop stands still, memory, and the way back.
+"""The cost of checkpoints: how long the loop is blocked, memory, and time to resume.
 
     python -m tests.benchmarks.bench_checkpoint [stall] [memory] [resume]
 
-- stall: roberta_base with LAMB in our engine on a CPU, one row of 512 a step, the shortest real
-  step. `Saver.begin`, and how much longer than others the steps take that are made while it is
-  written, by the clock and, as other work on the machine moves the clock, by CPU seconds; together
-  as a share of 50 steps. Beside it, a save that the loop waits for.
-- memory: weights and moments of roberta_large in a process of its own, saved, wiped, read back and
-  compared; its peak by the kernel, over the size of the checkpoint.
+- stall: roberta_base with LAMB in our engine on a CPU, one row of 512 per step, the shortest
+  realistic step. Measures `Saver.begin`, and the extra time of steps during the write, by the clock
+  and by CPU seconds, since other work on the machine affects the clock; together as a share of 50
+  steps. For comparison, a save that the loop waits for.
+- memory: weights and moments of roberta_large in a separate process, saved, wiped, read back and
+  compared; the kernel's figure of its peak, minus the size of the checkpoint.
 - resume: from the start of `pipeline.train` to its first new line of metrics, roberta_tiny on the
-  sample, from a checkpoint of step 10 and from one that says it is of step 1,000,000.
+  sample, from a checkpoint of step 10 and from one labelled step 1,000,000.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def bench_stall(folder: Path) -> None:
     more = Seconds(*(max(0.0, found - meanwhile * one) for found, one in zip(slower, usual)))
     wall, cpu = ((begin[side] + more[side]) / (INTERVAL * usual[side]) for side in (0, 1))
     print(
-        f"checkpoint: roberta_base ({saver_size(folder) / 1e9:.2f} GB): the loop stands still for "
+        f"checkpoint: roberta_base ({saver_size(folder) / 1e9:.2f} GB): the loop is blocked for "
         f"{begins[0].wall:.2f} s the first time, then {begin.wall:.2f} s (CPU {begin.cpu:.2f}); "
         f"{meanwhile:.1f} steps of {usual.wall:.2f} s (CPU {usual.cpu:.2f}) meanwhile take "
         f"{more.wall:.2f} s more (CPU {more.cpu:.2f}, the writer's included); together {wall:.1%} "
@@ -118,7 +118,7 @@ def saver_size(folder: Path) -> int:
 
 
 def measure_memory(folder: Path) -> None:
-    """What the process of `bench_memory` does."""
+    """The work of the process that `bench_memory` starts."""
     with torch.device("meta"):
         model = MaskedLanguageModel(encoder_config(recipe("roberta_large")), seed=0)
     shapes = {part.name: tuple(part.shape) for part in logical_parameters(model)}
@@ -212,7 +212,7 @@ def seconds_to_step(command: list[str], run: Path, step: int) -> tuple[float, fl
 
 
 def pretend(early: Path, late: Path, step: int) -> None:
-    """A run like `early`, whose checkpoint says that it is of another step."""
+    """A copy of the run `early` whose checkpoint is labelled with another step."""
     found = open_latest(early, Alone())[0]
     assert found
     late.mkdir()

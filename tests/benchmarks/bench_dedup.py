@@ -1,12 +1,12 @@
-"""Near-duplicates among a million documents: recall, precision, memory, time; peers beside.
+"""Near-duplicates among a million documents: recall, precision, memory, time; and other libraries.
 
     python -m tests.benchmarks.bench_dedup [--documents 1000000]
 
-Documents of random words, 60 to 400 long, of which three in ten are copies whose Jaccard index is
-spread evenly over 0.3 to 1 (index by index from all their shingles). Found is what is left out, and
-wrong is what has an index below 0.7. Ours reads, cleans, signs, joins and writes its decisions,
-with one worker; the peak is the kernel's. The peers are given texts and sign and join them, on the
-first size, where they are installed.
+Documents of random words, 60 to 400 long; three in ten are copies whose Jaccard index is spread
+evenly over 0.3 to 1 (computed from all shingles). A document is found if it is dropped, and
+wrongly if its index is below 0.7. Ours reads, cleans, signs, joins and writes its decisions,
+with one worker; the peak is the kernel's figure. The other libraries, if installed, get the texts
+of the first size, and sign and join them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ print("decisions", decided.directory)
 
 
 def write_corpus(path: Path, count: int) -> dict[int, float]:
-    """Documents as JSON lines; returns the index of each copy, by its line."""
+    """Write documents as JSON lines; returns the Jaccard index of each copy, by its line."""
     rng = np.random.default_rng(0)
     copies: dict[int, float] = {}
     recent: list[list[str]] = []
@@ -61,7 +61,7 @@ def write_corpus(path: Path, count: int) -> dict[int, float]:
 
 
 def find(path: Path, folder: Path) -> tuple[set[int], float, float]:
-    """Lines that the stage leaves out, CPU seconds, peak in MB."""
+    """Lines that the stage drops, CPU seconds, peak in MB."""
     command = [sys.executable, "-c", _STAGE, str(path), str(folder)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     seconds, peak, directory = (
@@ -77,7 +77,7 @@ def find(path: Path, folder: Path) -> tuple[set[int], float, float]:
 
 
 def peers(path: Path, copies: dict[int, float]) -> None:
-    """The same with libraries made for it, where they are: 256 orders, 32 bands of 8, at 0.75."""
+    """The same with libraries for it, if installed: 256 permutations, 32 bands of 8, at 0.75."""
     with path.open() as file:
         texts = [json.loads(line)["text"] for line in file]
     size = sum(map(len, texts))
@@ -93,7 +93,7 @@ def peers(path: Path, copies: dict[int, float]) -> None:
 
 
 def by_datasketch(texts: list[str]) -> set[int]:
-    """Lines that have an earlier one like them."""
+    """Lines with an earlier near-duplicate."""
     import datasketch
 
     lsh = datasketch.MinHashLSH(num_perm=256, params=(32, 8))
@@ -109,7 +109,7 @@ def by_datasketch(texts: list[str]) -> set[int]:
 
 
 def by_rensa(texts: list[str]) -> set[int]:
-    """Lines that have an earlier one like them."""
+    """Lines with an earlier near-duplicate."""
     import rensa
 
     lsh = rensa.RMinHashLSH(threshold=0.75, num_perm=256, num_bands=32)
@@ -124,7 +124,7 @@ def by_rensa(texts: list[str]) -> set[int]:
 
 
 def judged(found: set[int], copies: dict[int, float]) -> str:
-    """Recall and precision of what was left out."""
+    """Recall and precision of the dropped lines."""
     index = np.array([*copies.values()])
     taken = np.array([line in found for line in copies])
     at, over = abs(index - 0.8) < 0.01, index >= 0.8

@@ -1,12 +1,12 @@
-"""An ELECTRA step beside what its FLOPs predict at the rate of our masked language modelling.
+"""An ELECTRA step compared with its FLOPs at the rate of our masked language modelling.
 
     python -m tests.benchmarks.bench_electra [--threads N]
 
-Forward and backward of the same encoder, fp32, on the same random batch: once with the head of
-masked words alone, once with a generator before it and a head at all tokens behind it, sampling
+Forward and backward of the same encoder, fp32, on the same random batch: once with only the
+masked-word head, once with a generator before it and a head at all tokens after it, sampling
 included. FLOPs are those of `model.flops`. Interleaved; medians over rounds of seconds / predicted
-seconds, by the clock and by CPU seconds. The layers of the base encoder are cut to three, and its
-generator's with them, so that a round takes seconds.
+seconds, by the clock and by CPU seconds. The base encoder and its generator are cut to three
+layers, so that a round takes seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MASK_ID = 103
 
 
 def batch(config: EncoderConfig, rows: int, length: int, rate: float) -> Inputs:
-    """Random words, a part of which is predicted."""
+    """Random words, some of which are predicted."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(1000, config.vocab_size, (rows, length), generator=generator)
     count = prediction_count(length - 2, rate)
@@ -51,7 +51,7 @@ def batch(config: EncoderConfig, rows: int, length: int, rate: float) -> Inputs:
 
 
 def bench(name: str) -> None:
-    """Both sides of a recipe."""
+    """Measure both sides of a recipe."""
     layers, rows = CASES[name]
     run = recipe(name)
     run = replace(run, encoder=replace(run.encoder, layers=layers))

@@ -1,17 +1,17 @@
-"""Wikitext to prose: speed per core beside mwparserfromhell's own `strip_code`, holes, token F1.
+"""Wikitext to prose: speed per core, holes, token F1; compared with mwparserfromhell's `strip_code`.
 
     python -m tests.benchmarks.bench_extraction DUMP.xml.bz2 [--labels LABELS]
 
-CPU seconds of one thread, the two in turn, medians. The dump is the user's: none comes with the
+CPU seconds of one thread, alternating, medians. The user provides the dump: none comes with the
 code.
 
 LABELS (wiki_labels.json) names ten pages of the English Wikipedia of 2016 that mwparserfromhell's
-and gensim's tests share: `random.Random(0).sample` of the titles, sorted, of its articles of 2,000
-to 20,000 characters that are no disambiguation; labelled before our text of them was looked at.
-It says which lines of the wikitext are the article, lead to last list, without tables, captions,
-notes on sources and the sections of links at the end; and of each template on them, in order, what
-a reader sees in its place (null: its first argument). `shown` writes those lines out, by rules that
-are simpler than ours and know no template. F1 is of the words of a page as a bag.
+and gensim's tests share: `random.Random(0).sample` of the sorted titles of its articles of 2,000
+to 20,000 characters that are not disambiguations; labelled before we looked at our text of them.
+It lists the lines of the wikitext that are the article, lead to last list, without tables,
+captions, notes on sources and the sections of links at the end; and for each template on them, in
+order, what a reader sees in its place (null: its first argument). `shown` writes those lines out,
+by rules that are simpler than ours and know no templates. F1 compares the words of a page as a bag.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HOLE = re.compile(r"\( ?[;,:]|[;,] ?\)|\( ?\)| [,;](?= )|, ?,")
 
 
 def articles(dump: str) -> dict[str, str]:
-    """Wikitext of the pages that are not dropped unread, by their numbers."""
+    """Wikitext of the pages that are not dropped unread, by page number."""
     wikitexts: list[str] = []
     mediawiki.prose = lambda wikitext: wikitexts.append(wikitext) or "x"  # type: ignore[func-returns-value]
     read = mediawiki.read_articles(sniff(dump, "wikipedia", "dump"))
@@ -47,7 +47,7 @@ def articles(dump: str) -> dict[str, str]:
 
 
 def shown(wikitext: str, label: dict[str, Any]) -> str:
-    """What a reader sees of the labelled lines."""
+    """The text that a reader sees of the labelled lines."""
     lines = wikitext.split("\n")
     assert len(lines) == label["lines"], f"{label['title']} is another revision"
     text = "\n".join("\n".join(lines[first : last + 1]) for first, last in label["main"])
@@ -66,7 +66,7 @@ def shown(wikitext: str, label: dict[str, Any]) -> str:
 
 
 def folded(text: str) -> str:
-    """Raised figures as plain ones: 10⁷ as 107, which is all that a tag's content says."""
+    """Raised figures as plain ones: 10⁷ as 107, as in the content of a tag."""
     return unicodedata.normalize("NFKC", text)
 
 

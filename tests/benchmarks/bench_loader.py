@@ -1,14 +1,14 @@
-"""Batches of 64 x 512 with masks as int64 tensors: our loader beside two usual ones, in one run.
+"""Batches of 64 x 512 with masks as int64 tensors: our loader and two common ones, in one run.
 
     python -m tests.benchmarks.bench_loader [--shards DIR]
 
-- ours: shards with stored masks, mapped into memory, global order; drawn: the same masks drawn as
-  data.mask_mode=per-epoch does, nothing stored.
+- ours: shards with stored masks, mapped into memory, global order; drawn: the same masks, drawn as
+  with data.mask_mode=per-epoch instead of stored.
 - memmap: rows gathered from a np.memmap of uint16 ids, masked by transformers' torch code.
 - collator: a shuffled `datasets` table through DataCollatorForLanguageModeling.
 
 All read the same rows, warm, on one core; CPU seconds, interleaved, medians. Without --shards the
-rows are random ids, which changes nothing here: no loader's work depends on them.
+rows are random ids, which makes no difference: no loader's work depends on the ids.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def random_shards(directory: Path) -> None:
 
 
 def with_drawn_masks(dataset: Dataset) -> Dataset:
-    """The same rows, whose masks are drawn again instead of read."""
+    """The same rows; their masks are drawn instead of read."""
     manifest = dataset.manifest
     if (dataset.directory / "tokenizer").is_dir():
         vocabulary = read_vocabulary(dataset.directory / "tokenizer")
@@ -149,7 +149,7 @@ def with_drawn_masks(dataset: Dataset) -> Dataset:
 
 
 def padded_rows(dataset: Dataset) -> npt.NDArray[np.uint16]:
-    """The first rows of a dataset as the peers store them [n, LENGTH]."""
+    """The first rows of a dataset as the other loaders store them [n, LENGTH]."""
     out = np.full((min(ROWS, int(dataset.shard_rows.sum())), LENGTH), 1, np.uint16)
     row = 0
     for shard in dataset.shards:
@@ -165,7 +165,7 @@ def padded_rows(dataset: Dataset) -> npt.NDArray[np.uint16]:
 
 
 def ours(dataset: Dataset, step: int) -> Iterator[int]:
-    """Tokens of each batch of ours, step sequences an optimizer step."""
+    """Tokens of each batch of our loader, `step` sequences per optimizer step."""
     order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
     loader = Loader([dataset], order, Share(sequences=step, per_device=BATCH))
     for batch in loader.micro_batches():
@@ -187,7 +187,7 @@ def memmap(path: Path, collator: DataCollatorForLanguageModeling) -> Iterator[in
 def collated(
     rows: npt.NDArray[np.uint16], collator: DataCollatorForLanguageModeling
 ) -> Iterator[int]:
-    """A shuffled table with the columns that a tokenizer call leaves, through DataLoader."""
+    """A shuffled table with the columns of a tokenizer call, through DataLoader."""
     ids = rows[:8192].astype(np.int64)
     columns = {
         "input_ids": ids,
@@ -201,7 +201,7 @@ def collated(
 
 
 def tokenizer_of_size(size: int) -> PreTrainedTokenizerFast:
-    """A vocabulary for the collator, which only asks for its size and special ids."""
+    """A vocabulary for the collator, which needs only its size and special ids."""
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     words = {token: number for number, token in enumerate(special)}
     words |= {f"w{number}": number for number in range(SPECIAL, size)}
@@ -269,7 +269,7 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
 
 
 def on_one_core(measured: Callable[[], dict[str, float] | None]) -> dict[str, float]:
-    """Run with this process held to one core, where the system can."""
+    """Run with this process pinned to one core, if the system supports it."""
     if not hasattr(os, "sched_setaffinity"):
         return measured() or {}
     allowed = os.sched_getaffinity(0)

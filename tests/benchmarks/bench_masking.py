@@ -1,9 +1,9 @@
-"""Ten masks: speed per core of each scheme, and of transformers' collator; bytes a token on disk.
+"""Ten masks: speed per core of each scheme and of transformers' collator; bytes per token on disk.
 
     python tests/benchmarks/bench_masking.py
 
-CPU seconds of one thread; all are interleaved and the medians compared. Ids are random, with a word
-start as often as in English: every 1.35 tokens.
+CPU seconds of one thread; all are interleaved and the medians compared. Ids are random, with word
+starts as frequent as in English: every 1.35 tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.benchmarks.vocabulary import gpt2_sized
 ROWS, LENGTH, ROUNDS = 8192, 512, 7
 TOKENS_A_WORD = 1.35
 GOAL_SCHEME = 2
-"""Times as long as token masks a scheme may take."""
+"""Most time that a scheme may take, relative to token masks."""
 LENGTHS = {"ngram": [6 / 11, 3 / 11, 2 / 11], "span": [0.8**more / 4.463 for more in range(10)]}
 
 
@@ -79,7 +79,7 @@ def main() -> None:
         base = len(encode_rows(rows, "x", ["x"], sequences, compression))  # type: ignore[arg-type]
         masks = sum(len(encode_masks(mask, compression)) for mask in drawn)  # type: ignore[arg-type]
         print(
-            f"bytes a token at {LENGTH}, {compression}: ten masks {masks / ids.size:.3f} "
+            f"bytes per token at {LENGTH}, {compression}: ten masks {masks / ids.size:.3f} "
             f"(goal <= {goal}), rows {base / ids.size:.3f} (random ids: no text to compress)"
         )
 

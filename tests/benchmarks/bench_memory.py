@@ -1,9 +1,9 @@
-"""Peak memory of a prepare worker at two sizes of input: below 1 GB, and flat.
+"""Peak memory of a prepare worker for two input sizes: below 1 GB, and independent of the size.
 
     python -m tests.benchmarks.bench_memory [--megabytes 100 2000] [--dedup near]
 
-One worker prepares a JSONL file of each size with RoBERTa's vocabulary; the peak is the kernel's.
-With --dedup that process is the one that joins all signatures, too.
+One worker prepares a JSONL file of each size with RoBERTa's vocabulary; the peak is the kernel's
+figure. With --dedup the same process also joins all signatures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import re, sys
 from pipeline import prepare
 sys.argv[0] = "prepare"
 prepare.main()
-# not ru_maxrss: that begins with the memory of the process that started this one
+# not ru_maxrss: it includes the memory of the process that started this one
 print("peak", re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 """
 

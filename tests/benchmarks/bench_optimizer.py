@@ -1,14 +1,14 @@
-"""LAMB's price on a CPU: the optimizer step of RoBERTa-base in the engine under ZeRO-1, fp32.
+"""LAMB's cost on a CPU: the optimizer step of RoBERTa-base in the engine under ZeRO-1, fp32.
 
     python -m tests.benchmarks.bench_optimizer
 
-Five ways to make a step, interleaved round by round: LAMB, AdamW, PyTorch's fused AdamW on the very
-same fragments, and, to show what the first two are worth, LAMB in PyTorch's operations and a naive
-LAMB, which takes its norms of what ZeRO hands it and not of weights. Times are of the whole
-`Engine.step`, which has DeepSpeed's copies in it, and of what is ours in it, by the clock and by
-the CPU seconds of this process, which other work on the machine moves less. Then LAMB's price in a
-whole training step of 8 micro-batches, with the micro-batch measured here too. And how far naive
-LAMB, LAMB and AdamW go astray on two ranks: the tests' small network, 50 steps.
+Five implementations of a step, interleaved round by round: LAMB, AdamW, PyTorch's fused AdamW on
+the same fragments and, for comparison, LAMB in PyTorch's operations and a naive LAMB, which takes
+the norms of ZeRO's flat tensors instead of weights. Times are of the whole `ZeroEngine.step`, which
+includes DeepSpeed's copies, and of our part of it, by the clock and by the CPU seconds of this
+process, which other work on the machine affects less. Then LAMB's cost in a whole training step of
+8 micro-batches, with the micro-batch measured here too. And how far naive LAMB, LAMB and AdamW
+deviate on two ranks: the tests' small network, 50 steps.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ ROUNDS = 9
 FUSED = "PyTorch's fused AdamW"
 GOAL_STEP, GOAL_WHOLE = 1.1, 1.02
 TRAFFIC = {"lamb": 44, "adamw": 32}
-"""Bytes of memory read and written a parameter: the gradient for its norm (4); weight, gradient and
-moments read, moments written (24); AdamW writes the weight (4); LAMB writes the update, and when it
-has the norms reads it and the weight and writes that (16)."""
+"""Bytes of memory read and written per parameter: the gradient for its norm (4); weight, gradient
+and moments read, moments written (24); AdamW writes the weight (4); LAMB writes the update, then,
+with the norms, reads it and the weight and writes the weight (16)."""
 
 
 class FusedAdamW(CompiledUpdate):
-    """PyTorch's fused AdamW, with everything else as ours."""
+    """PyTorch's fused AdamW; everything else as in ours."""
 
     def set_fragments(self, engine: ZeroEngine) -> None:
-        """Of an engine at stage 1, whose weights are in one flat tensor."""
+        """The fragments of an engine at stage 1, whose weights are in one flat tensor."""
         optimizer = engine.optimizer
         self.parts = [*optimizer._fragments]
         self.states = [*optimizer.fragments()]
@@ -81,17 +81,17 @@ class FusedAdamW(CompiledUpdate):
 
 
 class NaiveLamb(CompiledUpdate):
-    """One trust ratio for all that a rank has, and the rest as ours."""
+    """One trust ratio for everything that a rank has; the rest as in ours."""
 
     def advance(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
         squares = super().advance(gradients, adam)
         first = torch.ones_like(self.owners, dtype=torch.bool)
-        first[1:] = self.owners[1:] != self.owners[:-1]  # of a logical parameter's pieces
+        first[1:] = self.owners[1:] != self.owners[:-1]  # first piece of a logical parameter
         return squares.sum(1, keepdim=True) * first
 
 
 def updates(engine: ZeroEngine) -> dict[str, tuple[str, Any]]:
-    """What is compared: the kind of the optimizer, and who does its arithmetic."""
+    """What is compared: the kind of the optimizer, and the implementation of its arithmetic."""
     optimizer = engine.optimizer
     ours = optimizer._update
     moments = [tuple(optimizer.state[flat].values()) for flat in optimizer._flats]
@@ -110,11 +110,11 @@ def updates(engine: ZeroEngine) -> dict[str, tuple[str, Any]]:
 
 
 Pair = tuple[Seconds, Seconds]
-"""Of `ZeroEngine.step`, and of what is ours in it."""
+"""Seconds of `ZeroEngine.step`, and of our part of it."""
 
 
 def bench_steps(engine: ZeroEngine) -> dict[str, list[Pair]]:
-    """Rounds after one that warms up; every step has gradients of its own, as in training."""
+    """Rounds after a warm-up; every step has its own gradients, as in training."""
     batch = {name: value[:, :8] for name, value in collated(1, 0).items()}
     batch["labels"][0, 1] = SPECIAL
     inputs = as_inputs(batch)
@@ -139,7 +139,7 @@ def bench_steps(engine: ZeroEngine) -> dict[str, list[Pair]]:
 
 
 def report(found: dict[str, list[Pair]], micro_batch: float) -> None:
-    """micro_batch: CPU seconds of one."""
+    """micro_batch: CPU seconds of one micro-batch."""
     lamb, fused = found["LAMB"], found[FUSED]
     for name, pairs in found.items():
         wall, cpu, own = (
@@ -169,7 +169,7 @@ def report(found: dict[str, list[Pair]], micro_batch: float) -> None:
 
 
 def report_distances() -> None:
-    """From a run that is not sharded, in shares of the distance that it moved."""
+    """Distances from an unsharded run, relative to the distance that it moved."""
     found = measured(2, "naive")
     for result in found["naive"]:
         print(

@@ -1,11 +1,11 @@
-"""Training on short rows with `batch.packing=rows` beside a row a line: the same rows and masks.
+"""Training on short rows with `batch.packing=rows` and with one row per line: same rows and masks.
 
     python -m tests.benchmarks.bench_packing [--threads N]
 
-The sample corpus at 512 in each format: a lot of rows forward and backward through our model, as
-the loader gives them with packing and without it. RoBERTa-base's layers, but two of them, so that a
-round takes seconds; dropout 0.1, so that the same attention code runs on both sides. Interleaved,
-medians of ratios, by the clock and by CPU seconds.
+The sample corpus at 512 in each format: some rows forward and backward through our model, as the
+loader yields them with and without packing. RoBERTa-base's sizes with two layers, so that a round
+takes seconds; dropout 0.1, so that both sides run the same attention code. Interleaved, medians of
+ratios, by the clock and by CPU seconds.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def batches(dataset: Dataset, packing: Literal["none", "rows"]) -> list[MicroBat
 
 
 def bench(name: str, dataset: Dataset) -> None:
-    """Tokens per second of both sides."""
+    """Measure tokens per second of both sides."""
     run = base_run()
     small = replace(run, encoder=replace(run.encoder, layers=2))
     model = MaskedLanguageModel(encoder_config(small), seed=0).train()

@@ -1,11 +1,11 @@
-"""JSONL -> shards with ten masks: ours beside the usual datasets + collator path, in one run.
+"""JSONL -> shards with ten masks: ours and the common datasets + collator path, in one run.
 
     python -m tests.benchmarks.bench_prepare [--megabytes 70]
 
-The usual path: `datasets.map` with a transformers tokenizer, `group_texts` from run_mlm.py, ten
+The common path: `datasets.map` with a transformers tokenizer, `group_texts` from run_mlm.py, ten
 passes of DataCollatorForLanguageModeling, int64 columns as zstd Arrow files. One core each: CPU
-seconds of one thread, start-up and compilation left out of both. The last figure is the whole
-command, start-up included.
+seconds of one thread, without start-up and compilation. The last figure is the whole command,
+start-up included.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ PEER_BYTES = 1_500_000
 
 
 def usual_path(path: Path, tokenizer: PreTrainedTokenizerBase, work: Path) -> None:
-    """What most people run today, on one file."""
+    """The common path, on one file."""
     raw = datasets.Dataset.from_json(str(path), cache_dir=str(work / "cache"))
 
     def tokenize(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
@@ -135,9 +135,9 @@ def main() -> None:
 
 
 def _formats_and_masks(work: Path) -> None:
-    """CPU time of every format with every mask, beside full sentences with token masks.
+    """CPU time of every format with every mask, relative to full sentences with token masks.
 
-    One worker, whose encoder knows the words already: what formats and masks cost weighs most so.
+    One worker, whose encoder has cached the words: then formats and masks weigh most.
     """
     worker, seconds = _worker(work, "none"), dict[tuple[str, str], list[float]]()
     for _ in range(ROUNDS):
@@ -155,7 +155,7 @@ def _formats_and_masks(work: Path) -> None:
 
 
 def _our_seconds(work: Path, compression: str) -> float:
-    """CPU seconds of a new worker over the large file, files written."""
+    """CPU seconds of a new worker for the large file, including writing files."""
     return _seconds(work, _worker(work, compression))
 
 

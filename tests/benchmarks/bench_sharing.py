@@ -1,13 +1,13 @@
-"""ALBERT's layers with one set of weights beside as many with their own: memory, seconds a step.
+"""ALBERT's layers with shared weights and with separate weights: memory, seconds per step.
 
     python -m tests.benchmarks.bench_sharing [--threads N]
 
-Both have the sizes of `albert_base`, fp32, LAMB, our engine at ZeRO stage 0 (nothing is shared out)
-on the same random batch. Counted are the bytes of weights, gradients and optimizer state that the
-engine holds, each storage once; then each side's peak alone in a process, by the kernel. A
+Both have the sizes of `albert_base`, fp32, LAMB, our engine at ZeRO stage 0 (no partitioning) on
+the same random batch. Measures the bytes of weights, gradients and optimizer state that the
+engine holds, each storage once; then each side's peak in a separate process, by the kernel. A
 micro-batch (forward and backward) and the engine's step after it are interleaved: medians of
-ratios, by the clock and by CPU seconds. The memory of the larger sizes follows from their
-parameters, by the bytes that were counted for one of the base.
+ratios, by the clock and by CPU seconds. The memory of the larger sizes is computed from their
+parameters and the bytes per parameter measured for the base size.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ GOAL_MEMORY, GOAL_SECONDS = 0.6, 1.0
 
 
 def run_of(size: str, sharing: str) -> Run:
-    """A recipe's run, in the precision that a CPU has."""
+    """A recipe's run, in a precision that a CPU supports."""
     run = recipe(f"albert_{size}")
     return replace(run, precision="fp32", encoder=replace(run.encoder, sharing=sharing))
 
 
 class Side:
-    """An engine at work on one batch."""
+    """An engine that trains on one batch."""
 
     def __init__(self, sharing: str) -> None:
         run = run_of("base", sharing)
@@ -72,7 +72,7 @@ class Side:
 
 
 def inputs(run: Run) -> Inputs:
-    """Random words, a part of which is predicted, in pairs of segments."""
+    """Random words, some of which are predicted, in pairs of segments."""
     given = batch(encoder_config(run), ROWS, LENGTH, run.data.masks.rate)
     segments = (torch.arange(LENGTH) >= LENGTH // 2).long().expand(ROWS, -1)
     return given._replace(
@@ -81,7 +81,7 @@ def inputs(run: Run) -> Inputs:
 
 
 def bench() -> None:
-    """Seconds of both sides, and what they hold."""
+    """Measure the seconds of both sides, and the memory that they hold."""
     shared, unshared = Side(SHARED), Side(UNSHARED)
     micro: list[tuple[Seconds, Seconds]] = []
     whole: list[tuple[Seconds, Seconds]] = []
@@ -106,7 +106,7 @@ def bench() -> None:
     print(
         f"sharing: albert_base holds {held[0] / 1e6:,.0f} MB, unshared {held[1] / 1e6:,.0f} MB, "
         f"{held[0] / held[1]:.1%} (goal <= {GOAL_MEMORY:.0%}); {each[0]:.2f} and {each[1]:.2f} "
-        "bytes a parameter"
+        "bytes per parameter"
     )
     for size in SIZES[1:]:
         counts = [parameters_of(run_of(size, sharing)) for sharing in (SHARED, UNSHARED)]
@@ -119,7 +119,7 @@ def bench() -> None:
 
 
 def bench_peaks() -> None:
-    """Peaks of processes that train two steps of one side."""
+    """Measure the peaks of processes that train two steps of one side."""
     peaks = [alone(sharing) for sharing in (SHARED, UNSHARED)]
     print(
         f"sharing: peak memory of a process, activations and libraries included: shared "
@@ -129,7 +129,7 @@ def bench_peaks() -> None:
 
 
 def alone(sharing: str) -> float:
-    """Megabytes at the peak."""
+    """Peak memory in megabytes."""
     result = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.bench_sharing", "--alone", sharing,
          "--threads", str(torch.get_num_threads())],
@@ -152,7 +152,7 @@ def main() -> None:
             side.step()
         print_peak()
         return
-    bench_peaks()  # first: a process that is alone must not inherit what joining leaves
+    bench_peaks()  # first: separate processes must not inherit the state of a joined one
     engines.init_distributed()
     bench()
 

@@ -1,9 +1,9 @@
-"""Ids of the three kinds of vocabulary: speed per core beside `tokenizers`, and on to shards.
+"""Ids of the three kinds of vocabulary: speed per core compared with `tokenizers`, and to shards.
 
     python -m tests.benchmarks.bench_tokens [MB]
 
-CPU seconds of one thread. Words change all the way, so that new ones keep coming. `tokenizers`
-gets the first 2 MB, in one `encode_batch_fast`, which leaves out the offsets that nobody asks for.
+CPU seconds of one thread. Words change throughout, so that new ones keep occurring. `tokenizers`
+gets the first 2 MB, in one `encode_batch_fast`, which skips offsets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.benchmarks.vocabulary import bench_vocabulary
 PEER_BYTES = 2_000_000
 ROUNDS = 3
 GOAL = 10
-"""Times the speed of `tokenizers`."""
+"""Speed relative to `tokenizers`."""
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def _vocabularies(folder: Path) -> Iterator[tuple[str, Vocabulary]]:
-    """RoBERTa's, BERT's where we have them, else trained; unigram is trained: ours as ALBERT's."""
+    """RoBERTa's and BERT's if available, else trained; unigram is trained like ALBERT's."""
     yield "byte-bpe 50,265", bench_vocabulary(folder / "byte-bpe")
     texts = [document.decode() for document in real_documents()]
     given = Path(os.environ.get("TENFOLD_TEST_DATA", "/nonexistent")) / "tokenizers" / "bert"
@@ -100,7 +100,7 @@ def _batches(size: int) -> Iterator[CleanText]:
 
 
 def _encode_seconds(encoder: TextEncoder, batches: list[CleanText]) -> float:
-    """CPU seconds for ids and sentence starts, the usual share of checks included."""
+    """CPU seconds for ids and sentence starts, including the usual share of checks."""
     given = [(text, sentence_starts(text.buffer, text.offsets)) for text in batches]
     started = time.process_time()
     for text, sentences in given:
@@ -110,7 +110,7 @@ def _encode_seconds(encoder: TextEncoder, batches: list[CleanText]) -> float:
 
 
 def _shard_speed(folder: Path, vocabulary: Vocabulary, name: str, size: float) -> float:
-    """Megabytes of text a CPU second, from JSONL to shards with ten masks."""
+    """Megabytes of text per CPU second, from JSONL to shards with ten masks."""
     run = recipe("roberta_base")
     data = replace(
         run.data,

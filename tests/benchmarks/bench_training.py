@@ -1,19 +1,19 @@
-"""RoBERTa-base on a CPU in fp32: our step beside transformers', DeepSpeed's price.
+"""RoBERTa-base on a CPU in fp32: our step and transformers', and DeepSpeed's cost.
 
     python -m tests.benchmarks.bench_training
 
 - Micro-step: forward and backward of the same rows and masks, dropout 0.1, the same threads. Theirs
-  is what transformers' Trainer does: batches of its collator, SDPA attention, the head
-  and the loss at every position. Ours has them at predicted positions only.
-- Peak memory: each alone in a process, by the kernel; then once more with an AdamW step, theirs
-  with Trainer's fused AdamW, ours in our engine at ZeRO stage 0, which like theirs shares nothing
-  out, and at stage 1, whose copies of the weights only pay with more ranks.
-- Engine: our engine under ZeRO-1 with accumulation 8 beside a bare loop on our model with PyTorch's
+  does what transformers' Trainer does: batches of its collator, SDPA attention, the head and the
+  loss at every position. Ours computes them at predicted positions only.
+- Peak memory: each in a separate process, by the kernel; then again with an AdamW step, theirs with
+  Trainer's fused AdamW, ours in our engine at ZeRO stage 0, which like theirs partitions nothing,
+  and at stage 1, whose copies of the weights only pay off with more ranks.
+- Engine: our engine under ZeRO-1 with accumulation 8, and a bare loop on our model with PyTorch's
   fused AdamW and clipping.
 
-Everything that is compared is interleaved, piece by piece; medians of ratios, by the clock and, as
-other work on the machine moves the clock, by CPU seconds. A part that takes too long on a busy
-machine ends after fewer rounds, and says how many there were.
+All comparisons are interleaved, piece by piece; medians of ratios, by the clock and by CPU seconds,
+since other work on the machine affects the clock. A part that takes too long on a busy machine ends
+after fewer rounds, and prints how many there were.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from tests.benchmarks.bench_loader import SPECIAL, tokenizer_of_size
 
 LENGTH, MASK_ID = 512, 4
 ROWS, ROUNDS = 4, 5
-"""Of the micro-step."""
+"""Rows of the micro-step."""
 ACCUMULATION, ENGINE_STEPS = 8, 3
 MOST_SECONDS = 75
-"""For a part; then it ends with the rounds that it has, at least one."""
+"""Seconds for a part; then it ends with the rounds it has, at least one."""
 GOAL_SPEED, GOAL_MEMORY, GOAL_ENGINE = 1.3, 0.8, 1.05
 
 
 class Seconds(NamedTuple):
-    """What a piece of work took."""
+    """Duration of a piece of work."""
 
     wall: float
     cpu: float
@@ -71,7 +71,7 @@ class Seconds(NamedTuple):
 
 
 def rounds(most: int) -> Iterator[bool]:
-    """False for a round that warms up, then True for up to `most` rounds that count."""
+    """False for a warm-up round, then True for up to `most` rounds that count."""
     yield False
     until = time.perf_counter() + MOST_SECONDS
     for number in range(most):
@@ -81,10 +81,10 @@ def rounds(most: int) -> Iterator[bool]:
 
 
 def parse_threads(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """The command line, with --threads, which torch has from then on."""
+    """The command line, with --threads, which is set in torch."""
     parser.add_argument(
         "--threads", type=int, metavar="N", default=torch.get_num_threads(),
-        help="of torch; on a busy machine 1, whose CPU seconds nothing else inflates",
+        help="torch threads; 1 on a busy machine, so that other work does not inflate CPU seconds",
     )  # fmt: skip
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -111,7 +111,7 @@ def collator() -> DataCollatorForLanguageModeling:
 
 
 def as_inputs(batch: dict[str, Tensor]) -> Inputs:
-    """The same rows and masks as our model takes them."""
+    """The same rows and masks as inputs of our model."""
     labels = batch["labels"].flatten()
     positions = (labels != -100).nonzero()[:, 0]
     weights = torch.ones(len(positions))
@@ -140,7 +140,7 @@ def their_micro_step(model: transformers.RobertaForMaskedLM, batch: dict[str, Te
 
 
 def bench_micro_step() -> None:
-    """Sequences per second of both, interleaved."""
+    """Measure sequences per second of both, interleaved."""
     ours, theirs = our_model(), their_model()
     batch = collated(ROWS, 0)
     inputs = as_inputs(batch)
@@ -172,7 +172,7 @@ def ratios(pairs: list[tuple[Seconds, Seconds]]) -> tuple[float, float]:
 
 
 def bench_memory() -> None:
-    """Peaks of processes that do one thing."""
+    """Measure peaks of processes that do one thing."""
     peaks = {name: alone(name) for name in ("ours", "transformers", "zero0", "zero1")}
     ours, theirs = peaks["ours"][0], peaks["transformers"][0]
     print(
@@ -190,7 +190,7 @@ def bench_memory() -> None:
 
 
 def alone(name: str) -> list[float]:
-    """Megabytes at the peak of a process of its own, as it goes."""
+    """Peak memory in megabytes of a separate process, at several points."""
     result = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.bench_training", "--alone", name,
          "--threads", str(torch.get_num_threads())],
@@ -200,7 +200,7 @@ def alone(name: str) -> list[float]:
 
 
 def measure_alone(name: str) -> None:
-    """What `alone` starts."""
+    """The work of the process that `alone` starts."""
     batch = collated(ROWS, 0)
     inputs = as_inputs(batch)
     if name.startswith("zero"):
@@ -225,7 +225,7 @@ def measure_alone(name: str) -> None:
 
 
 def print_peak() -> None:
-    # not ru_maxrss: that begins with the memory of the process that started this one
+    # not ru_maxrss: it includes the memory of the process that started this one
     found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
     assert found
     print("peak", found[1])
@@ -260,7 +260,7 @@ def adamw(model: torch.nn.Module) -> torch.optim.Optimizer:
 
 
 def bench_engine(engine: engines.ZeroEngine) -> None:
-    """Steps of the engine and of a bare loop, interleaved by micro-batch."""
+    """Measure steps of the engine and of a bare loop, interleaved by micro-batch."""
     model = our_model()
     optimizer = adamw(model)
     inputs = as_inputs(collated(1, 0))

@@ -1,21 +1,20 @@
-"""Pages of WARC files to main text: speed per core and token F1, beside datatrove.
+"""Pages of WARC files to main text: speed per core and token F1, compared with datatrove.
 
     python -m tests.benchmarks.bench_web WARC... --peer PYTHON [--labels LABELS]
 
-Theirs is WarcReader and the Trafilatura extractor with their defaults, run by PYTHON, an
-environment of its own that has datatrove[io] and trafilatura. Ours is the whole reader: main text,
-language, repeated lines. CPU seconds, of child processes too, without start-up; the two in turn,
-medians.
+Theirs is WarcReader and the Trafilatura extractor with their defaults, run by PYTHON, a separate
+environment with datatrove[io] and trafilatura. Ours is the whole reader: main text, language,
+repeated lines. CPU seconds, including child processes, without start-up; alternating, medians.
 
-LABELS (web_labels.json) names pages by the ids of their records, and of each the blocks of text, in
-the order of the page, that are its main text. It holds no text: the WARC files do, which are the
-user's (the labelled ones come with the tests of allenai/dolma and chatnoir-resiliparse). F1 is of
-the words of a page as a bag; a page that a side leaves out has none.
+LABELS (web_labels.json) names pages by the ids of their records, and for each the blocks of text,
+in the order of the page, that are its main text. It holds no text: the user provides the WARC files
+(the labelled ones come with the tests of allenai/dolma and chatnoir-resiliparse). F1 compares the
+words of a page as a bag; a page that a side drops has none.
 
-web_labels.json has the pages that our rules were made with. web_held_out.json has eight others, by
-`random.Random(0).sample` of the addresses, sorted, of the 19 further HTML pages in these files with
-1,400 characters or more (the catalogue of clueweb-quirk left aside), labelled before our text of
-them was looked at; rules are not to be changed for them.
+web_labels.json has the pages that our rules were developed on. web_held_out.json has eight others:
+`random.Random(0).sample` of the sorted addresses of the 19 further HTML pages in these files with
+1,400 characters or more (without the catalogue of clueweb-quirk), labelled before we looked at our
+text of them; rules must not be changed for them.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ UNSEEN = frozenset(
 
 
 class Blocks(HTMLParser):
-    """The texts of a page between tags that begin a line."""
+    """The texts of a page between tags that start a line."""
 
     def __init__(self, markup: str) -> None:
         super().__init__()
@@ -116,7 +115,7 @@ class Blocks(HTMLParser):
 
 
 def ours(paths: list[str], times: int) -> tuple[float, dict[str, str]]:
-    """CPU seconds, and the texts by their records' ids."""
+    """CPU seconds, and the texts by record id."""
     began_at = time.process_time()
     for _ in range(times):
         texts = {
@@ -129,7 +128,7 @@ def ours(paths: list[str], times: int) -> tuple[float, dict[str, str]]:
 
 
 def main_texts(paths: list[str], labels: Path) -> dict[str, str]:
-    """What the labelled pages say, by their records' ids."""
+    """The labelled main text of the pages, by record id."""
     marked = {page["record"].strip("<>"): page for page in json.loads(labels.read_bytes())}
     texts = {}
     for path in paths:
@@ -152,7 +151,7 @@ def scores(text: str, gold: str) -> tuple[float, float, float]:
     said, meant = (Counter(re.findall(r"\w+", words.lower())) for words in (text, gold))
     common = (said & meant).total()
     if not common:
-        nothing = float(not said and not meant)  # a page that says nothing, left out
+        nothing = float(not said and not meant)  # a page without main text that is dropped
         return nothing, nothing, nothing
     precision, recall = common / said.total(), common / meant.total()
     return precision, recall, 2 * precision * recall / (precision + recall)

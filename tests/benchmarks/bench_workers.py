@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.bench_workers [--megabytes 4000] [--workers 2]
 
-Whole runs on one JSONL file, in turns, start-up included; medians. Beside them what no worker can
-share: CPU seconds of the process that plans, waits and puts the parts together, and the speed-up
-that this alone would allow (Amdahl). A busy machine shows less by the clock, not by this.
+Whole runs on one JSONL file, alternating, start-up included; medians. Also the serial part: CPU
+seconds of the process that plans, waits and combines the parts, and the speed-up that this alone
+would allow (Amdahl). A busy machine lowers the first figure, but not the second.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def main() -> None:
         allowed = total / (alone + (total - alone) / options.workers)
         print(
             f"workers: {options.workers} are {walls[1] / walls[options.workers]:.2f}x one by the "
-            f"clock (goal >= {GOAL} of 2); what is not shared allows {allowed:.2f}x"
+            f"clock (goal >= {GOAL} of 2); the serial part allows {allowed:.2f}x"
         )
 
 
 def _prepare(work: Path, workers: int) -> tuple[float, float, float]:
     """Seconds of a whole run: by the clock, CPU of this process, CPU of its workers."""
     shutil.rmtree(work / "out", ignore_errors=True)
-    os.sync()  # what the run before wrote is not this one's to wait for
+    os.sync()  # so that this run does not wait for what the previous one wrote
     sys.argv = [
         "prepare", "--corpus", "text", "--input", str(work / "text.jsonl"), "--tokenizer",
         str(work / "tokenizer"), "--output", str(work / "out"), "--workers", str(workers),

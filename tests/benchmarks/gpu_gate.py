@@ -1,11 +1,11 @@
-"""What the design assumed of a GPU, measured in under ten minutes; a Markdown section on stdout.
+"""Measures what the design assumes about a GPU, in under ten minutes; prints a Markdown section.
 
     python -m tests.benchmarks.gpu_gate [--shards DIR] [--append tests/benchmarks/RESULTS.md]
 
 DIR holds shards of 512 tokens made with roberta_base's data settings; without it the sample corpus
 is prepared first. --dry-run runs every part on the CPU at toy size: it shows that the code works,
-its figures mean nothing. Without a GPU: one line, exit code 2; a part that fails is named in the
-section, the rest goes on, exit code 1.
+but its figures mean nothing. Without a GPU: one line, exit code 2. A part that fails is named in
+the section, the others continue, exit code 1.
 
 Utilisation is model FLOPs (model/flops.py) over the dense bf16 peak of the data sheet.
 """
@@ -49,12 +49,12 @@ from tests.benchmarks import gpu_parts
 from tests.benchmarks.gpu_parts import Gate, compile_layers, flops_of, table, utilisation
 
 BUDGET_SECONDS = 570
-"""Parts after this are left out, and the longer ones stop early."""
+"""Seconds after which parts are skipped, and the longer ones stop early."""
 
 
 @contextlib.contextmanager
 def training_data(gate: Gate, run: Run) -> Iterator[Loader]:
-    """The same steps for both sides."""
+    """Yield a loader of the same steps for both sides."""
     dataset = Dataset.open(gate.shards)
     share = Share(sequences=run.batch.sequences, per_device=run.batch.per_device)
     loader = Loader(
@@ -74,8 +74,8 @@ def train(
 ) -> tuple[list[float], float]:
     """Losses of the steps, and sequences per second after the first tenth of them.
 
-    micro_batch: goes forward and backward, given the predictions of the whole step, and returns
-    the sum of losses; update: given the learning rate; share: of the time that is left.
+    micro_batch: runs forward and backward, given the predictions of the whole step, and returns
+    the sum of losses; update: given the learning rate; share: of the remaining time.
     """
     until = time.perf_counter() + share * gate.left()
     losses: list[Tensor] = []
@@ -207,18 +207,18 @@ PARTS: dict[str, Callable[[Gate], str]] = {
 
 
 def measure(gate: Gate, parts: Mapping[str, Callable[[Gate], str]]) -> tuple[list[str], list[str]]:
-    """Every part's Markdown, and the names of those that failed or were left out."""
+    """Every part's Markdown, and the names of those that failed or were skipped."""
     sections, lost = [], []
     for title, part in parts.items():
         started = time.perf_counter()
         print(f"{title} ...", file=sys.stderr, flush=True)
         if gate.left() < 10:
-            sections.append(f"### {title}\n\nLeft out: no time.")
+            sections.append(f"### {title}\n\nSkipped: no time.")
             lost.append(title)
             continue
         try:
             text = part(gate)
-        except Exception as error:  # the machine is lent for minutes: the other parts are wanted
+        except Exception as error:  # the GPU is lent for minutes: continue with the other parts
             traceback.print_exc()
             text = f"FAILED: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
             lost.append(title)
@@ -229,7 +229,7 @@ def measure(gate: Gate, parts: Mapping[str, Callable[[Gate], str]]) -> tuple[lis
 
 
 def heading(gate: Gate, dry_run: bool) -> str:
-    """When, where and with what."""
+    """Date, device and versions."""
     device = "CPU, a DRY RUN: its figures mean nothing"
     if gate.device.type == "cuda" and not dry_run:
         properties = torch.cuda.get_device_properties(gate.device)

@@ -34,20 +34,20 @@ BACKENDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """The sizes of everything, on the GPU or as a dry run on a CPU."""
+    """All sizes, for the GPU or for a dry run on a CPU."""
 
     device: torch.device
     recipes: tuple[str, ...]
     micro_batches: tuple[tuple[int, ...], ...]
-    """To sweep, for each recipe."""
+    """Rows to sweep, for each recipe."""
     rows: int
-    """Of a micro-batch where only one is tried."""
+    """Rows of a micro-batch if only one size is tried."""
     batch: int
     """Sequences of a training step."""
     steps: int
-    """Of training."""
+    """Steps of training."""
     repeats: int
-    """Of each timing."""
+    """Calls of each timing."""
     shards: Path
     deadline: float
 
@@ -121,7 +121,7 @@ def gemm_rates(gate: Gate) -> str:
 
 
 def attention_backends(gate: Gate) -> str:
-    """Milliseconds of a layer's attention by backend, laid out as in model/layers.py."""
+    """Milliseconds of a layer's attention by backend, with the layout of model/layers.py."""
     run = gate.run(gate.recipes[0])
     heads, length = run.encoder.heads, run.data.sequence_length
     size = run.encoder.width // heads
@@ -143,7 +143,7 @@ def attention_backends(gate: Gate) -> str:
 def attention_times(
     gate: Gate, packed: Tensor, backend: SDPBackend, mask: Tensor | None, dropout: float
 ) -> list[str]:
-    """Forward and backward, or that there is no such kernel."""
+    """Forward and backward milliseconds, or that there is no such kernel."""
 
     def forward() -> Tensor:
         query, key, value = packed.permute(2, 0, 3, 1, 4)
@@ -163,7 +163,7 @@ def attention_times(
 
 
 def random_inputs(gate: Gate, run: Run, rows: int, padded: bool = False) -> Inputs:
-    """A micro-batch with as many predictions as full rows may have; padded: by 8 tokens a row."""
+    """A micro-batch with as many predictions as full rows may have; padded: by 8 tokens per row."""
     length, slots = run.data.sequence_length, max_predictions(run.data)
     ids = torch.randint(5, run.data.vocab_size, (rows, length), device=gate.device)
     places = torch.rand(rows, length - 8, device=gate.device).topk(slots).indices
@@ -186,7 +186,7 @@ def compile_layers(gate: Gate, model: MaskedLanguageModel) -> None:
     if gate.device.type == "cuda":
         model.encoder.compile_layers()
         return
-    for layer in model.encoder.layers:  # a dry run has no minute to spend on C++
+    for layer in model.encoder.layers:  # a dry run avoids a minute of C++ compilation
         layer.compile(dynamic=False, backend="eager")
 
 
@@ -221,7 +221,7 @@ def micro_batch_sweep(gate: Gate) -> str:
         run = gate.run(name)
         for size in sizes:
             if gate.left() < 30:
-                rows.append([name, str(size), "left out, no time"])
+                rows.append([name, str(size), "skipped, no time"])
                 continue
             try:
                 rows.append([name, str(size), *speed_and_memory(gate, run, size)])
@@ -255,7 +255,7 @@ def utilisation(gate: Gate, rate: float) -> str:
 
 
 def optimizer_steps(gate: Gate) -> str:
-    """Our LAMB and AdamW and PyTorch's, beside the time that their memory traffic alone takes."""
+    """Our LAMB and AdamW and PyTorch's, compared with the time of their memory traffic alone."""
     block = torch.empty((1 << 30 if gate.device.type == "cuda" else 1 << 20) // 4)
     source, target = block.to(gate.device), torch.empty_like(block, device=gate.device)
     bandwidth = 2 * block.nbytes / gate.seconds(lambda: target.copy_(source), 5)
@@ -269,8 +269,8 @@ def optimizer_steps(gate: Gate) -> str:
         rows.append([name, "torch's fused AdamW", f"{gate.seconds(step) * 1e3:.2f}", "", ""])
     return (
         f"fp32; a copy moves {bandwidth / 1e12:.2f} TB/s. Floor: AdamW reads weight, gradient and "
-        "moments and writes all but the gradient, 28 bytes a parameter; LAMB also keeps the update "
-        "until it has the norms, 40 bytes.\n\n"
+        "moments and writes all but the gradient, 28 bytes per parameter; LAMB also keeps the "
+        "update until it has the norms, 40 bytes.\n\n"
         + table(["model", "optimizer", "ms", "floor, ms", "times the floor"], rows)
     )
 

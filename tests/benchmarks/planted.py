@@ -10,13 +10,13 @@ SHINGLE = 5
 
 
 def shingle_set(text: str) -> set[tuple[str, ...]]:
-    """The runs of five words of a text without accents or marks: slow, obvious."""
+    """All runs of five words of a text without accents or punctuation: slow, obvious."""
     words = re.findall("[a-z0-9]+", text.lower())
     return {tuple(words[i : i + SHINGLE]) for i in range(max(1, len(words) - SHINGLE + 1))}
 
 
 def jaccard(one: str, other: str) -> float:
-    """Shared shingles among all of two texts."""
+    """Shared shingles of two texts, relative to all of theirs."""
     a, b = shingle_set(one), shingle_set(other)
     return len(a & b) / len(a | b)
 
@@ -28,7 +28,7 @@ def document(rng: np.random.Generator, words: int) -> list[str]:
 
 
 def copy_of(words: list[str], alike: float, rng: np.random.Generator) -> list[str]:
-    """The same words but for some, far from each other, so that about `alike` is the index.
+    """The same words with some changed, far apart, so that the Jaccard index is about `alike`.
 
     One word is in five shingles: k words leave n - 5k of n, and 5k new ones.
     """

@@ -1,4 +1,4 @@
-"""The GPU gate runs from end to end where there is no GPU; what it measures there means nothing."""
+"""The GPU gate runs from end to end without a GPU; its figures there mean nothing."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ def test_a_failing_part_does_not_end_the_rest() -> None:
     assert sections[0].endswith("FAILED: RuntimeError: no such kernel") and lost == ["A"]
     assert sections[1].endswith("fine")
     late = replace(here, deadline=time.perf_counter())
-    assert measure(late, {"B": lambda gate: "fine"}) == (["### B\n\nLeft out: no time."], ["B"])
+    assert measure(late, {"B": lambda gate: "fine"}) == (["### B\n\nSkipped: no time."], ["B"])

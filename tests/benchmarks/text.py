@@ -1,4 +1,4 @@
-"""Text for benchmarks: as many bytes as asked for, from real text with changed words."""
+"""Text for benchmarks: any number of bytes, from real text with changed words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 
 
 def real_documents() -> list[bytes]:
-    """Cleaned documents: of $TENFOLD_TEST_DATA when there is one, else of the shipped sample."""
+    """Cleaned documents: of $TENFOLD_TEST_DATA if it is set, else of the shipped sample."""
     folder = Path(os.environ.get("TENFOLD_TEST_DATA", "/nonexistent"))
     given = {
         "wikipedia": folder / "wikipedia" / "extracted" / "wiki_0*",
@@ -41,8 +41,8 @@ def real_documents() -> list[bytes]:
 def documents_of_size(size: int, typical: int = 2300) -> Iterator[bytes]:
     """Documents of about `typical` bytes, `size` bytes in all.
 
-    The first pass over the text is the text itself, cut at paragraphs; every later one exchanges
-    letters in a fifth of the documents, so that words that no cache has seen keep coming.
+    The first pass uses the text itself, cut at paragraphs; every later pass exchanges letters in a
+    fifth of the documents, so that words that no cache has seen keep occurring.
     """
     paragraphs = [line for document in real_documents() for line in document.split(b"\n")]
     rng = random.Random(0)

@@ -1,4 +1,4 @@
-"""A 50,265-token vocabulary for benchmarks: RoBERTa's where we have it, else trained."""
+"""A 50,265-token vocabulary for benchmarks: RoBERTa's if available, else trained."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bench_vocabulary(directory: Path) -> Vocabulary:
 
 
 def gpt2_sized() -> tuple[PreTrainedTokenizerBase, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """The vocabulary for transformers, and its flags [ids]: special, and begins a word."""
+    """The vocabulary for transformers, and its flags [ids]: special, and starts a word."""
     with tempfile.TemporaryDirectory() as folder:
         vocabulary = bench_vocabulary(Path(folder))
         tokenizer = AutoTokenizer.from_pretrained(folder)

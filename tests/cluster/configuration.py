@@ -1,11 +1,11 @@
-"""What the daemons are told: two nodes on this machine that claim to be large GPU nodes.
+"""Configuration of the daemons: two nodes on this machine that appear as large GPU nodes.
 
-    main     the default partition; its jobs are preempted by `high` and get a grace time
+    main     the default partition; `high` preempts its jobs, with a grace time
     abrupt   the same without a grace time
     high     preempts both
 
-Nodes have addresses of their own in 127/8, ports that are free, and their host names from a
-namespace. Their GPUs are null devices: Slurm counts, shares and names them, nobody computes there.
+Nodes have their own addresses in 127/8, free ports, and host names from a namespace. Their GPUs are
+null devices: Slurm counts, shares and names them, but nothing computes on them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Place:
 
     @classmethod
     def of(cls, directory: Path) -> Place:
-        """In `directory`, whose path must be short: it holds sockets."""
+        """In `directory`, whose path must be short because it holds sockets."""
         longest = directory / "spool" / NODES[0] / f"{NODES[0]}_1234.4294967291"
         assert len(str(longest)) < 108, f"{directory} is too long for a socket's path"
         controller, *nodes = free_ports(1 + len(NODES))
@@ -92,7 +92,7 @@ class Place:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below those that connections get by themselves."""
+    """Free ports, below those that the kernel assigns to connections."""
     found: list[int] = []
     candidate = 10_000 + os.getpid() % 4_000 + 1_000 * NUMBER
     while len(found) < count:
@@ -127,7 +127,7 @@ SlurmctldLogFile={directory}/log/slurmctld.log
 SlurmdPidFile={directory}/slurmd.%n.pid
 SlurmdLogFile={directory}/log/slurmd.%n.log
 SlurmdSpoolDir={directory}/spool/%n
-# of each node, or the nodes' PMI files would be the same ones
+# per node, or the nodes' PMI files would be the same
 TmpFS={directory}/tmp/%n
 # no cgroups and no accounting daemon
 ProctrackType=proctrack/linuxproc
@@ -136,9 +136,9 @@ JobAcctGatherType=jobacct_gather/linux
 AccountingStorageType=accounting_storage/none
 MailProg=/bin/true
 MpiDefault=none
-# nodes may claim more than this machine has, so that requests of real size are accepted
+# nodes may claim more than this machine has, so that realistic requests are accepted
 SlurmdParameters=config_overrides
-# what no node could ever give is refused by sbatch, and does not wait for ever
+# sbatch refuses what no node can provide, instead of waiting forever
 EnforcePartLimits=ALL
 GresTypes=gpu
 SelectType=select/cons_tres

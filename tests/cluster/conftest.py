@@ -24,7 +24,7 @@ LONG = ("test_readme", "test_restarts", "test_interruptions")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the cluster: `make test` leaves it out, wanting no root and no packages."""
+    """Mark tests that need the cluster: `make test` skips them, as it needs no root or packages."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if HERE in item.path.parents and "cluster" in fixtures:

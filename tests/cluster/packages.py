@@ -1,4 +1,4 @@
-"""Slurm from Debian's packages, installed when it is missing, with none of its daemons started."""
+"""Slurm from Debian's packages, installed if missing, without starting its daemons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def why_not() -> str:
-    """What this machine lacks for a cluster of its own; "" when nothing."""
+    """Why this machine cannot run a cluster; "" if it can."""
     if os.geteuid():
         return "needs root: Slurm's daemons, device nodes and mount namespaces"
     if missing() and not shutil.which("apt-get"):
@@ -24,12 +24,12 @@ def why_not() -> str:
 
 
 def missing() -> bool:
-    """Whether a program is not there yet."""
+    """Whether a program is missing."""
     return not all(shutil.which(program) for program in PROGRAMS)
 
 
 def install() -> None:
-    """Install what is missing; the lists of packages are renewed when they are too old."""
+    """Install what is missing; updates the package lists if they are too old."""
     if not missing():
         return
     with no_daemons():
@@ -41,7 +41,7 @@ def install() -> None:
 
 @contextmanager
 def no_daemons() -> Iterator[None]:
-    """Inside, a package's installation starts no daemon (Debian's policy-rc.d)."""
+    """Inside, installing a package starts no daemon (Debian's policy-rc.d)."""
     if POLICY.exists():
         yield
         return
@@ -54,7 +54,7 @@ def no_daemons() -> Iterator[None]:
 
 
 def _apt(*arguments: str) -> str:
-    """Run apt-get; the end of what it says when it fails, else ""."""
+    """Run apt-get; returns the end of its output if it fails, else ""."""
     result = subprocess.run(
         ["apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300",
          *arguments],

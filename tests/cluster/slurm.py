@@ -2,15 +2,16 @@
 
     def test_something(cluster: Cluster) -> None:
         job = cluster.submit("slurm/roberta_tiny.sbatch", "--nodes=2", TENFOLD_RUN=str(run))
-        job.until(lambda: "step 3" in job.log())       # polls every 0.2 s, fails when it ended
+        job.until(lambda: "step 3" in job.log())       # polls every 0.2 s, fails if the job ended
         job.signal("USR1")                             # to the batch script, as --signal=B: does
-        assert job.end() == "COMPLETED", job.log()     # its last state; requeues are waited out
+        assert job.end() == "COMPLETED", job.log()     # the last state, after all requeues
         assert job.field("Restarts") == "1"
 
-`cluster.submit` returns a Job or fails; `cluster.sbatch` and `cluster.run` give the whole
+`cluster.submit` returns a Job or fails; `cluster.sbatch` and `cluster.run` return the whole
 CompletedProcess of sbatch or any other command (`cluster.run("srun", "-N2", ...)`). Environment
-variables are keyword arguments. `cluster.kill(node)` is a power cut, `cluster.boot(node)` its end.
-`cluster.processes(node)` are the processes there. A job's log is in `cluster.logs`.
+variables are keyword arguments. `cluster.kill(node)` simulates a power cut, `cluster.boot(node)`
+starts the node again. `cluster.processes(node)` are the processes there. A job's log is in
+`cluster.logs`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.cluster.configuration import NODES, Place
 
 ROOT = Path(__file__).parents[2]
 ONE_HOST = {"MPIR_CVAR_NOLOCAL": "1"}
-"""Both nodes are this machine: MPICH's shared memory of one must not be found by the other."""
+"""Both nodes are this machine: MPICH on one must not find the shared memory of the other."""
 POLL_SECONDS = 0.2
 UNFINISHED = {
     "PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "REQUEUED",
@@ -40,7 +41,7 @@ Result = subprocess.CompletedProcess[str]
 
 @dataclass
 class Cluster:
-    """The daemons, each our child, so that each can be ended by its process number."""
+    """The daemons, each a child process, so that each can be ended by its process number."""
 
     place: Place
     _daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -48,11 +49,11 @@ class Cluster:
 
     @property
     def logs(self) -> Path:
-        """The directory of jobs' logs."""
+        """The directory of job logs."""
         return self.place.directory / "jobs"
 
     def start(self) -> None:
-        """Bring up all daemons, each after what it needs answers."""
+        """Start all daemons, each after the ones that it needs answer."""
         self.place.write()
         self.logs.mkdir()
         munge = self.place.directory / "munge"
@@ -70,7 +71,7 @@ class Cluster:
             self.wait_up(node)
 
     def stop(self) -> None:
-        """End every process of the cluster, whatever state it is in."""
+        """End every process of the cluster, in any state."""
         with suppress(subprocess.TimeoutExpired):
             self.run("scancel", "--signal=KILL", "--full", "--user=root", timeout=10)
         for node in list(self._namespaces):
@@ -79,7 +80,7 @@ class Cluster:
             self._end(name, signal.SIGTERM)
 
     def boot(self, node: str) -> None:
-        """Start a node: slurmd in a namespace where the host has the node's name."""
+        """Start a node: slurmd in a namespace whose host name is the node's."""
         script = (
             'mount --bind "$1/hosts" /etc/hosts && hostname "$2" && '
             'exec slurmd -D -N "$2" -f "$1/slurm.conf"'
@@ -99,7 +100,7 @@ class Cluster:
         self._until(f"{node} is up", lambda: self.node_state(node) in usable, timeout)
 
     def node_state(self, node: str) -> str:
-        """As sinfo says it in one word: idle, mixed, allocated, down, ..."""
+        """The state as sinfo reports it in one word: idle, mixed, allocated, down, ..."""
         return self.run("sinfo", "-h", "-p", "main", "-n", node, "-o", "%T").stdout.strip()
 
     def processes(self, node: str) -> list[int]:
@@ -112,7 +113,7 @@ class Cluster:
         return sorted(found)
 
     def tasks(self, node: str, job: Job) -> list[int]:
-        """The direct children of a job's steps on a node, the batch script not being one."""
+        """The direct children of a job's steps on a node, without the batch script."""
         found = []
         for process in self.processes(node):
             with suppress(OSError):
@@ -159,7 +160,7 @@ class Cluster:
         return Job(self, int(result.stdout))
 
     def environment(self) -> dict[str, str]:
-        """A user's on the login node, with the environment of these tests activated."""
+        """A user's environment on the login node, with the Python of these tests."""
         foreign = ("SLURM_", "SBATCH_", "SRUN_", "TENFOLD_", "PYTEST_")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         beside = Path(sys.executable).parent
@@ -217,12 +218,12 @@ class Job:
     id: int
 
     def fields(self) -> dict[str, str]:
-        """What `scontrol show job` says."""
+        """The fields of `scontrol show job`."""
         text = self.cluster.run("scontrol", "-o", "show", "job", self.id).stdout
         return dict(re.findall(r"(\w[\w:/]*)=(\S*)", text))
 
     def field(self, name: str) -> str:
-        """One of them: JobState, Restarts, ExitCode, NodeList, ExcNodeList, StartTime, ..."""
+        """One field: JobState, Restarts, ExitCode, NodeList, ExcNodeList, StartTime, ..."""
         return self.fields()[name]
 
     def state(self) -> str:
@@ -230,12 +231,12 @@ class Job:
         return self.field("JobState")
 
     def log(self) -> str:
-        """What it has written so far, in all its lives; "" before it began."""
+        """The log so far, over all lives of the job; "" before it started."""
         path = Path(self.field("StdOut"))
         return path.read_text(errors="replace") if path.exists() else ""
 
     def until(self, done: Callable[[], bool], timeout: float = 240) -> None:
-        """Wait for something to become true while the job is there."""
+        """Wait for a condition to become true while the job exists."""
         end = time.monotonic() + timeout
         while not done():
             state = self.state()
@@ -248,17 +249,17 @@ class Job:
         self.until(lambda: self.state() in states, timeout)
 
     def end(self, timeout: float = 400) -> str:
-        """Wait for the job to be over, restarts included; its last state."""
+        """Wait until the job has ended, restarts included; returns its last state."""
         self.until(lambda: self.state() not in UNFINISHED, timeout)
         return self.state()
 
     def signal(self, name: str) -> None:
-        """Send a signal to the batch script alone."""
+        """Send a signal to the batch script only."""
         result = self.cluster.run("scancel", "--batch", f"--signal={name}", self.id)
         assert result.returncode == 0, result.stderr
 
     def cancel(self) -> None:
-        """As a user does who does not want the job any more."""
+        """Cancel the job, as a user does."""
         assert self.cluster.run("scancel", self.id).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""The files themselves: Slurm accepts them, shellcheck has nothing to say, all keys are told."""
+"""The files themselves: Slurm accepts them, shellcheck is clean, all keys are documented."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def name(path: Path) -> str:
 
 @pytest.mark.parametrize("path", BATCH_FILES, ids=name)
 def test_slurm_accepts(path: Path, cluster: Cluster) -> None:
-    """With the resources that the file asks for, but for no more nodes than there are."""
+    """With the resources that the file asks for, but no more nodes than there are."""
     result = cluster.sbatch("--test-only", "--nodes=2", path)
     assert result.returncode == 0, result.stderr
 

@@ -1,4 +1,4 @@
-"""The parts of common.sh that no job on two small nodes shows: containers, long times."""
+"""The parts of common.sh that no job on two small nodes covers: containers, long times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PYTHONPATH={root} exec "$@"
 
 
 def bash(script: str, **environment: str) -> str:
-    """What a script prints that has common.sh's functions."""
+    """The output of a script that has common.sh's functions."""
     result = subprocess.run(
         ["bash", "-c", f". {ROOT}/slurm/common.sh; {script}"], text=True, capture_output=True,
         env=os.environ | {"TENFOLD_HOME": str(ROOT)} | environment, check=False,
@@ -84,7 +84,7 @@ def test_pyxis_gets_every_directory_at_its_own_path(tmp_path: Path) -> None:
 
 
 def test_apptainer_runs_every_rank(runs: Runs, tmp_path: Path) -> None:
-    """A stand-in for the program: the real one is in no Debian release that we test on."""
+    """With a stand-in: Apptainer is in no Debian release that we test on."""
     programs, record = tmp_path / "bin", tmp_path / "record"
     programs.mkdir()
     stand_in = programs / "apptainer"

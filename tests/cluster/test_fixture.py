@@ -1,4 +1,4 @@
-"""The cluster itself, before anything is blamed on what runs on it."""
+"""The cluster itself, to rule it out as the cause of other failures."""
 
 from __future__ import annotations
 

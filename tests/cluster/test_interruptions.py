@@ -1,4 +1,4 @@
-"""Whatever stops a job, its run ends as one that nothing happened to, to the bit."""
+"""Whatever stops a job, its run ends bit-identical to an undisturbed one."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ ENOUGH = 4
 
 
 def under_way(job: Job, run: Path) -> None:
-    """Wait until some steps are made, and some are left."""
+    """Wait until some steps are done and some remain."""
     job.until(lambda: last_step(run) >= ENOUGH)
     assert last_step(run) < STEPS - 5, "too late to disturb it"
 
 
 def same(run: Path, undisturbed: Path) -> None:
-    """Both ended with the same weights and optimizer state, by the same steps."""
+    """Both ended with the same weights and optimizer state, after the same steps."""
     assert last_step(run) == STEPS
     assert weights(run) == weights(undisturbed)
     assert metrics(run) == metrics(undisturbed)
 
 
 def test_usr1_saves_and_requeues(runs: Runs, undisturbed: Path, tmp_path: Path) -> None:
-    """What --signal sends before the time is up; `scancel --batch` sends the same."""
+    """As --signal sends before the time limit; `scancel --batch` sends the same."""
     job = runs.submit(tmp_path)
     under_way(job, tmp_path)
     steps = last_step(tmp_path)
@@ -47,7 +47,7 @@ def test_usr1_saves_and_requeues(runs: Runs, undisturbed: Path, tmp_path: Path) 
 
 
 def test_a_signal_that_comes_too_early_waits(runs: Runs, undisturbed: Path, tmp_path: Path) -> None:
-    """The ranks are still importing torch, and would die of it."""
+    """The ranks are still importing torch, and the signal would kill them."""
     job = runs.submit(tmp_path)
     job.until(lambda: "  node02 " in job.log() and bool(runs.cluster.tasks("node02", job)))
     assert not (tmp_path / "ready").exists()
@@ -61,7 +61,7 @@ def test_a_signal_that_comes_too_early_waits(runs: Runs, undisturbed: Path, tmp_
 def test_signals_for_direct_children_alone(
     launcher: str, name: str, runs: Runs, undisturbed: Path, tmp_path: Path
 ) -> None:
-    """Sites with proctrack/cgroup signal what slurmstepd started, and nobody below."""
+    """Sites with proctrack/cgroup signal the processes that slurmstepd started, and no others."""
     job = runs.submit(tmp_path, TENFOLD_LAUNCHER=launcher)
     under_way(job, tmp_path)
     children = [task for node in NODES for task in runs.cluster.tasks(node, job)]
@@ -76,7 +76,7 @@ def test_signals_for_direct_children_alone(
 def test_torchrun_passes_on_what_the_batch_script_gets(
     runs: Runs, undisturbed: Path, tmp_path: Path
 ) -> None:
-    """Here with both ranks on one node."""
+    """With both ranks on one node."""
     options = ("--ntasks-per-node=2", "--cpus-per-task=2")
     job = runs.submit(tmp_path, *options, nodes=1, gpus=2, TENFOLD_LAUNCHER="torchrun")
     under_way(job, tmp_path)
@@ -88,7 +88,7 @@ def test_torchrun_passes_on_what_the_batch_script_gets(
 
 @pytest.mark.parametrize("partition", ["main", "abrupt"])
 def test_preemption(partition: str, runs: Runs, undisturbed: Path, tmp_path: Path) -> None:
-    """By a job that needs the GPUs, with a grace time and without one."""
+    """By a job that needs the GPUs, with and without a grace time."""
     job = runs.submit(tmp_path, f"--partition={partition}", gpus=8)
     under_way(job, tmp_path)
     options = ("--partition=high", "--nodes=2", "--gres=gpu:8")
@@ -104,12 +104,12 @@ def test_preemption(partition: str, runs: Runs, undisturbed: Path, tmp_path: Pat
 def test_a_node_that_fails(
     node: str, cluster: Cluster, runs: Runs, undisturbed: Path, tmp_path: Path
 ) -> None:
-    """Its power is cut, the batch script's or another's: Slurm notices and requeues the job."""
+    """Power is cut on the batch script's node or the other: Slurm notices and requeues the job."""
     job = runs.submit(tmp_path, TENFOLD_ARGS=runs.arguments(checkpoint__every=2))
-    job.until((tmp_path / "checkpoints" / "latest").exists)  # there is no signal to save at
+    job.until((tmp_path / "checkpoints" / "latest").exists)  # no signal will trigger a save
     under_way(job, tmp_path)
     cluster.kill(node)
-    # what Slurm does itself after SlurmdTimeout
+    # Slurm does this itself after SlurmdTimeout
     cluster.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=power")
     job.until_state("PENDING")
     cluster.boot(node)
@@ -122,7 +122,7 @@ def test_a_node_that_fails(
 def test_a_run_has_one_job_and_a_cancelled_one_is_not_started_again(
     runs: Runs, tmp_path: Path
 ) -> None:
-    """And one start: another in the same allocation is refused as well."""
+    """And one start: a second one in the same allocation is refused as well."""
     arguments = runs.arguments(steps=100_000)
     job = runs.submit(tmp_path, TENFOLD_ARGS=arguments)
     job.until(lambda: last_step(tmp_path) >= ENOUGH)

@@ -17,13 +17,13 @@ SMALL = ("--cpus-per-task=1", "--mem-per-cpu=500M", "--time=10")
 
 
 def environment(tokenizer: Path, output: Path) -> dict[str, str]:
-    """What a user exports to prepare the sample corpus."""
+    """The variables that a user exports to prepare the sample corpus."""
     return {
         "TENFOLD_VENV": sys.prefix,
         "TENFOLD_CORPUS": "sample",
         "TENFOLD_RECIPE": "roberta_tiny",
         "TENFOLD_ROOT": str(output.parent),
-        # one for all tests: kernels are compiled once
+        # shared by all tests: kernels are compiled once
         "TENFOLD_LOCAL": str(output.parents[1] / "local"),
         "TENFOLD_PREPARE_ARGS": f"--tokenizer {tokenizer} --output {output}",
     } | ONE_HOST
@@ -48,7 +48,7 @@ def test_mpi_on_two_nodes(
 def test_an_array_of_three_elements(
     cluster: Cluster, prepared: Path, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """The third is held back until the others have left, and puts all together."""
+    """The third is held back until the others have ended, and combines all shares."""
     output = tmp_path / "out"
     first = cluster.submit(
         BATCH_FILE, "--array=4-8:2%2", "--ntasks-per-node=1", *SMALL,
@@ -64,7 +64,7 @@ def test_an_array_of_three_elements(
 def test_a_killed_element_is_requeued(
     cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """Slurm kills it and starts it again, and it does what it had not finished."""
+    """Slurm kills it and starts it again, and it does the remaining work."""
     corpus = many_documents(tmp_path / "in.jsonl")
     small = ("--corpus", corpus, "--workers", 1)
     local = finish(sys.executable, SMALL_SPLITS, *small, *tiny(tiny_tokenizer, tmp_path / "local"))
@@ -123,7 +123,7 @@ print(join().comm.allreduce(1))
 
 
 def test_ranks_meet_whatever_lies_in_their_memory(cluster: Cluster, tmp_path: Path) -> None:
-    """MPICH with UCX sends the process manager what lies behind an address of its own."""
+    """MPICH with UCX sends the process manager the memory after one of its addresses."""
     script = tmp_path / "scattered.py"
     script.write_text(SCATTERED)
     step = f"srun --kill-on-bad-exit=1 --mpi=pmi2 {sys.executable} {script}"
@@ -136,7 +136,7 @@ def test_ranks_meet_whatever_lies_in_their_memory(cluster: Cluster, tmp_path: Pa
 def test_a_launcher_of_another_mpi_is_refused(
     kind: str, cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """N processes that each believe to be alone would write the same files."""
+    """N processes that each assume to be alone would write the same files."""
     told = environment(tiny_tokenizer, tmp_path / "out")
     told["TENFOLD_MPI"] = "none" if kind == "none" else "pmi2"
     if kind != "none":
@@ -168,7 +168,7 @@ def test_a_mistake_is_one_line_and_no_requeue(
 def test_time_that_is_nearly_up_requeues(
     cluster: Cluster, prepared: Path, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """What --signal sends a minute before the end; `scancel --batch` sends the same."""
+    """As --signal sends a minute before the end; `scancel --batch` sends the same."""
     output = tmp_path / "out"
     job = cluster.submit(
         BATCH_FILE, "--nodes=2", "--ntasks-per-node=1", *SMALL,

@@ -1,4 +1,4 @@
-"""slurm/README.md is true: its ten steps are run as they are written, then the chain of three."""
+"""slurm/README.md is correct: its ten steps are run as written, then the chain of three jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMANDS = [
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What `git clone` and `make venv` leave."""
+    """The result of `git clone` and `make venv`."""
     for name in ("pipeline", "model", "slurm", "ds_configs"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / ".venv").symlink_to(sys.prefix)
@@ -54,7 +54,7 @@ def test_ten_steps(cluster: Cluster, runs: Runs, checkout: Path) -> None:
 def _chain(
     cluster: Cluster, checkout: Path, exports: list[str], environment: dict[str, str]
 ) -> None:
-    """pipeline.sh finds shards and run complete, and exports once more."""
+    """pipeline.sh finds shards and run complete, and exports again."""
     again = checkout / "again"
     command = "slurm/pipeline.sh roberta_base --nodes=1 --ntasks-per-node=1 --gres=gpu:1"
     script = "; ".join([f"cd {checkout}", *exports, command])
@@ -68,7 +68,7 @@ def _chain(
 
 
 def test_what_follows_a_failure_is_cancelled(cluster: Cluster, tmp_path: Path) -> None:
-    """Nothing waits for ever behind a job that has failed."""
+    """No job waits forever for a job that has failed."""
     result = cluster.run(
         ROOT / "slurm" / "pipeline.sh", "roberta_large", "--nodes=1", "--ntasks-per-node=1",
         f"--output={tmp_path}/%j.log", TENFOLD_VENV=sys.prefix, TENFOLD_ROOT=str(tmp_path),

@@ -54,7 +54,7 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def jobs(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Job]]:
-    """A job for every mistake, all of them side by side."""
+    """A job for every mistake, all at the same time."""
     folder = tmp_path_factory.mktemp("mistakes")
     stale = (ROOT / "slurm" / "site.env").read_text().replace("VERSION=1", "VERSION=0")
     (folder / "stale.env").write_text(stale)

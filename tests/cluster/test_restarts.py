@@ -1,4 +1,4 @@
-"""When a job is started again, without which nodes, and when no more."""
+"""When a job is restarted, without which nodes, and when it is given up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cluster.training import Runs, last_step
 
 
 def test_slow_and_failed_nodes_are_excluded(cluster: Cluster, runs: Runs, tmp_path: Path) -> None:
-    """As long as enough are left for the job."""
+    """As long as enough nodes remain for the job."""
     arguments = runs.arguments(steps=300, checkpoint__every=2)
     job = runs.submit(tmp_path, nodes=1, TENFOLD_ARGS=arguments)
     job.until(lambda: last_step(tmp_path) >= 4)
@@ -35,7 +35,7 @@ def test_slow_and_failed_nodes_are_excluded(cluster: Cluster, runs: Runs, tmp_pa
 
 
 def test_restarts_without_progress_end(cluster: Cluster, runs: Runs, tmp_path: Path) -> None:
-    """A Python that is killed whenever it is a rank, as on a node where something is broken."""
+    """Python is killed whenever it is a rank, as on a broken node."""
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\n[ -z "$RANK" ] || kill -KILL $$\nexec {sys.executable} "$@"\n')

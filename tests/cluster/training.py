@@ -18,30 +18,30 @@ SETTINGS = {
     "steps": STEPS, "schedule.warmup_steps": 2,
     "validation.every": 1000, "checkpoint.every": 1000, "logging.every": 1,
 }  # fmt: skip
-"""A second or two of steps on two ranks, dropout included, checkpoints only where it is stopped."""
+"""A second or two of steps on two ranks, with dropout; checkpoints only at interruptions."""
 
 LEARNED = {
     "step", "loss", "mlm_accuracy", "mask_loss", "learning_rate", "grad_norm", "sequences",
     "tokens", "predictions", "epoch", "duplicate", "skipped_updates", "validation_loss",
 }  # fmt: skip
-"""What metrics.jsonl says that a second run must repeat; the rest is timings and hosts."""
+"""Fields of metrics.jsonl that a second run must repeat; the others are timings and hosts."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Submits trainings and reads what they leave."""
+    """Submits trainings and reads their results."""
 
     cluster: Cluster
     shards: Path
     folder: Path
 
     def arguments(self, **settings: object) -> str:
-        """TENFOLD_ARGS of a small training; settings with dots as `__`."""
+        """TENFOLD_ARGS of a small training; dots in settings are written as `__`."""
         chosen = SETTINGS | {name.replace("__", "."): value for name, value in settings.items()}
         return " ".join(f"--set {path}={value}" for path, value in chosen.items())
 
     def environment(self, run: Path) -> dict[str, str]:
-        """What a user exports for a small training into `run`."""
+        """The variables that a user exports for a small training into `run`."""
         return {
             "TENFOLD_VENV": sys.prefix,
             "TENFOLD_RECIPE": "roberta_tiny",
@@ -52,14 +52,14 @@ class Runs:
         }
 
     def submit(self, run: Path, *options: str, nodes: int = 2, gpus: int = 1, **more: str) -> Job:
-        """A small training; `more` is environment, over `environment`."""
+        """A small training; `more` is added to `environment`."""
         return self.cluster.submit(
             BATCH_FILE, f"--nodes={nodes}", "--ntasks-per-node=1", "--cpus-per-task=1",
             "--mem=1G", f"--gres=gpu:{gpus}", *options, **self.environment(run) | more,
         )  # fmt: skip
 
     def start_in(self, job: Job, run: Path, arguments: str) -> Result:
-        """The training of `job` once more, by hand, in the job's allocation."""
+        """Start the training of `job` once more, by hand, in the job's allocation."""
         return self.cluster.run(
             "srun", f"--jobid={job.id}", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none",
             sys.executable, "-m", "pipeline.train", "roberta_tiny", "--data", self.shards,
@@ -68,7 +68,7 @@ class Runs:
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    """What the lines of RUN/metrics.jsonl say was learned; [] before there are any."""
+    """The lines of RUN/metrics.jsonl, without timings; [] before there are any."""
     path = run / "metrics.jsonl"
     if not path.exists():
         return []
@@ -78,11 +78,11 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def last_step(run: Path) -> int:
-    """The last step that metrics.jsonl knows."""
+    """The last step in metrics.jsonl."""
     return max((int(line["step"]) for line in metrics(run)), default=0)
 
 
 def weights(run: Path) -> dict[str, bytes]:
-    """The tensors of the newest checkpoint, as the bytes that are on disk."""
+    """The tensors of the newest checkpoint, as the bytes on disk."""
     newest = run / "checkpoints" / (run / "checkpoints" / "latest").read_text().strip()
     return {path.name: path.read_bytes() for path in sorted(newest.glob("*.safetensors"))}

@@ -1,8 +1,8 @@
 """Container images without Docker, a daemon or a registry: buildah builds, podman runs.
 
-Needs root on Debian or Ubuntu. All state is in one directory, and `close` removes it. The base
-image is made from Debian's packages. What pip must know of this machine (certificates, where
-packages are) is mounted while an image is built and is in no image.
+Needs root on Debian or Ubuntu. All state is in one directory, which `close` removes. The base image
+is made from Debian's packages. Settings of this machine that pip needs (certificates, package
+sources) are mounted during a build and are not part of an image.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PACKAGES = {"buildah": "buildah", "podman": "podman", "crun": "crun", "mmdebstra
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 EXTRA_CERTIFICATES = Path("/usr/local/share/ca-certificates")
 PIP_SETTINGS = ("INDEX_URL", "EXTRA_INDEX_URL", "FIND_LINKS", "TRUSTED_HOST")
-# Small and explicit: without CAP_SYS_RESOURCE nobody may raise a limit, which is podman's default.
+# Small and explicit: podman's default raises limits, which needs CAP_SYS_RESOURCE.
 CONTAINERS_CONF = """
 [containers]
 default_ulimits = ["nofile=16384:16384", "nproc=16384:16384"]
@@ -28,7 +28,7 @@ netns = "host"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 """
-# crun 1.8 refuses a machine with both kinds of cgroups, so it is shown one.
+# crun 1.8 refuses a machine with both kinds of cgroups, so it is shown only one.
 PODMAN = (
     "unshare", "--mount", "--propagation", "slave", "sh", "-c",
     'umount /sys/fs/cgroup/unified 2>/dev/null; exec podman "$@"', "podman",
@@ -52,18 +52,18 @@ class Containers:
         self.directory = directory
         self.mounts: list[str] = []
         self.wheels = ""
-        """Where this machine's pip is told to look for wheels; empty if nowhere."""
+        """Where this machine's pip looks for wheels; empty if not configured."""
         self.environment = os.environ | {
             "CONTAINERS_CONF": str(directory / "containers.conf"),
             "CONTAINERS_STORAGE_CONF": str(directory / "storage.conf"),
             "BUILDAH_ISOLATION": "chroot",
-            # the OCI format has no SHELL and HEALTHCHECK: they would be lost without a word
+            # the OCI format would silently drop SHELL and HEALTHCHECK
             "BUILDAH_FORMAT": "docker",
         }
 
     @classmethod
     def open(cls, directory: Path) -> Containers:
-        """Install what is missing and settle in `directory`."""
+        """Install what is missing and use `directory` for all state."""
         missing = [package for name, package in PACKAGES.items() if not shutil.which(name)]
         if missing:
             apt = ["apt-get", "--yes", "--quiet", "-o", "DPkg::Lock::Timeout=300"]
@@ -80,7 +80,7 @@ class Containers:
         return containers
 
     def _pass_on_pip_settings(self) -> None:
-        """Mounts for builds, where this machine has certificates or package sources of its own."""
+        """Mounts for builds, if this machine has its own certificates or package sources."""
         settings = {}
         if any(EXTRA_CERTIFICATES.glob("*.crt")):
             self.mounts.append(f"{CERTIFICATES}:/run/host-certificates.crt:ro")
@@ -96,7 +96,7 @@ class Containers:
                 settings[option] = value
                 for part in value.split():
                     place = Path(part.removeprefix("file://"))
-                    # an index in a directory has the files beside itself
+                    # an index in a directory has its files next to it
                     place = place.parent if part.startswith("file://") else place
                     if place.is_absolute() and place.is_dir():
                         self.mounts.append(f"{place}:{place}:ro")
@@ -107,14 +107,14 @@ class Containers:
             self.mounts.append(f"{self.directory}/pip.conf:/etc/pip.conf:ro")
 
     def base(self, name: str, suite: str) -> None:
-        """A minimal Debian, as the official slim images are, from this machine's mirror."""
+        """A minimal Debian, like the official slim images, from this machine's mirror."""
         root = self.directory / "base.tar"
         run(["mmdebstrap", "--quiet", "--variant=minbase", suite, root])
         self.podman("import", "--quiet", "--change", 'CMD ["/bin/bash"]', root, f"localhost/{name}")
         root.unlink()
 
     def build(self, context: Path, name: str, *options: object) -> None:
-        """Build docker/Dockerfile; unchanged layers are taken from the last time."""
+        """Build docker/Dockerfile; unchanged layers are reused."""
         mounts = [f"--volume={mount}" for mount in self.mounts]
         run(
             ["buildah", "bud", "--layers", "--network=host", *mounts, "--file=docker/Dockerfile",
@@ -123,7 +123,7 @@ class Containers:
         )  # fmt: skip
 
     def podman(self, *arguments: object) -> str:
-        """Run podman, returning what it prints."""
+        """Run podman and return its output."""
         return run([*PODMAN, *arguments], env=self.environment).stdout.strip()
 
     def start(self, *arguments: object) -> subprocess.Popen[str]:
@@ -145,6 +145,6 @@ class Containers:
 
 
 def new_directory() -> Path:
-    """Where an image store can be: not on an overlay itself, hence chosen by the user at need."""
+    """Where an image store can be: not on an overlay itself, so the user can choose the place."""
     parent = Path(os.environ.get("TENFOLD_IMAGE_STORE", tempfile.gettempdir()))
     return Path(tempfile.mkdtemp(prefix="tenfold-image-", dir=parent))

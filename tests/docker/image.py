@@ -1,8 +1,8 @@
-"""`make test-image`: builds the CPU image without Docker and takes the demo's path inside it.
+"""`make test-image`: builds the CPU image without Docker and runs the steps of the demo in it.
 
 Not part of `make test`: it installs Debian packages, needs root and takes minutes. The base is a
-Debian made here, and the containers have no network, a read-only root and a user id that the image
-has never heard of, which is the strictest of what Docker, Apptainer and Pyxis do to a user.
+Debian made here. Containers have no network, a read-only root and a user id that is unknown to the
+image: the strictest combination of what Docker, Apptainer and Pyxis do.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def containers() -> Iterator[Containers]:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The volume of every container: what one writes, the next one reads."""
+    """The volume of all containers: each reads what the previous ones wrote."""
     folder = tmp_path_factory.mktemp("workspace")
     folder.chmod(0o777)
     return folder
 
 
 def inside(containers: Containers, workspace: Path, *command: str) -> str:
-    """What a command prints in a strict container."""
+    """The output of a command in a strict container."""
     return containers.podman("run", *STRICT, f"--volume={workspace}:/workspace", IMAGE, *command)
 
 
@@ -71,7 +71,7 @@ def steps_done(run: Path) -> int:
 
 
 def stopped(containers: Containers, workspace: Path, run: str, signal: str, *launch: str) -> int:
-    """Train until there are steps, signal the container, and say how it ended."""
+    """Train until there are steps, signal the container, and return how it ended."""
     options = (f"--volume={workspace}:/workspace", f"--name={run}", "--env=OMP_NUM_THREADS=1")
     process = containers.start(*STRICT, *options, IMAGE, *launch, *TRAIN, run)
     try:
@@ -101,7 +101,7 @@ def test_prepares_with_the_kernels_it_brought(containers: Containers, workspace:
 
 
 def test_prepares_under_mpi(containers: Containers, workspace: Path) -> None:
-    """With the MPI that the image brings, the same bytes."""
+    """With the image's own MPI, the same bytes."""
     inside(
         containers, workspace, "mpiexec", "-n", "2", "python", "-m", "pipeline.prepare",
         "--corpus", "sample", "--recipe", "roberta_tiny", "--output", "by-mpi",
@@ -116,7 +116,7 @@ def test_prepares_under_mpi(containers: Containers, workspace: Path) -> None:
 def test_goes_on_after_sigterm_and_ends_as_the_demo(
     containers: Containers, workspace: Path
 ) -> None:
-    """Two ranks; torchrun turns the exit code into its own, so batch files go by the marker."""
+    """Two ranks; torchrun changes the exit code, so batch files check the marker."""
     assert stopped(containers, workspace, "run", "TERM", *TORCHRUN) != 0
     done = steps_done(workspace / "run")
     end = str(done + 10)
@@ -131,7 +131,7 @@ def test_goes_on_after_sigterm_and_ends_as_the_demo(
 
 
 def test_hands_on_signal_and_exit_code(containers: Containers, workspace: Path) -> None:
-    """A Python alone, as under srun: the container ends with the code that the run gave."""
+    """A single Python, as under srun: the container ends with the run's exit code."""
     code = stopped(containers, workspace, "alone", "USR1", "python", "-m")
     assert code == INTERRUPTED
 
@@ -157,6 +157,6 @@ def test_holds_nothing_of_the_machine_and_no_compiler(containers: Containers) ->
     assert configuration["Labels"]["org.opencontainers.image.version"] == "test"
     assert not any("pip" in name.lower() for name in configuration["Env"])
     containers.podman("run", *STRICT, IMAGE, "sh", "-c", "! command -v cc c++ gcc g++")
-    # a mount leaves an empty file; what was mounted must not be there, nor what a build leaves over
+    # a mount leaves an empty file; neither its content nor build leftovers may be there
     for empty in ("! -s /etc/pip.conf", "! -s /run/host-certificates.crt", '-z "$(ls -A /tmp)"'):
         containers.podman("run", "--rm", "--network=none", IMAGE, "sh", "-c", f"test {empty}")

@@ -1,4 +1,4 @@
-"""The Dockerfile is clean, and what it copies is there; `make test-image` builds it."""
+"""The Dockerfile is clean, and the files it copies exist; `make test-image` builds it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_nothing_is_installed_without_a_hash() -> None:
 
 
 def test_signals_reach_python() -> None:
-    """An init as process 1 and no shell between: a shell would swallow SIGTERM."""
+    """An init as process 1 and no shell in between: a shell would swallow SIGTERM."""
     assert re.search(r'^ENTRYPOINT \["tini", "--"\]$', DOCKERFILE, re.M)
     assert re.search(r'^CMD \["python", ', DOCKERFILE, re.M)
 

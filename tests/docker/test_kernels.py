@@ -1,4 +1,4 @@
-"""Kernels that came with the image serve whoever runs it, and nobody else's are ever run."""
+"""The image's kernels serve any user who runs it, and other users' kernels are never run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_serve_where_nothing_but_temporary_files_can_be_written(
 ) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "tmp").mkdir()
-    cache = tmp_path / "file" / "cache"  # below a file: nobody can write it, not even root
+    cache = tmp_path / "file" / "cache"  # below a file: not writable, even for root
     said = start(image, NUMBA_CACHE_DIR=str(cache), TMPDIR=str(tmp_path / "tmp"))
     assert "data loaded" in said and "data saved" not in said
     private = tmp_path / "tmp" / f"tenfold-kernels-{os.getuid()}"

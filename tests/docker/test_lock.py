@@ -1,4 +1,4 @@
-"""The locks hold what pyproject.toml asks for; a forgotten `make lock` fails here."""
+"""The locks satisfy pyproject.toml; a forgotten `make lock` fails here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from packaging.version import Version
 
 try:
     import tomllib
-except ModuleNotFoundError:  # Python 3.10; pytest brings it
+except ModuleNotFoundError:  # Python 3.10; pytest depends on tomli
     import tomli as tomllib  # type: ignore[no-redef]
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_flavours_differ_in_torch_and_cuda_alone() -> None:
 
 
 def test_what_make_venv_installs_is_constrained() -> None:
-    """All but torch, which the Makefile names, has the versions that the tests were seen with."""
+    """All except torch, which the Makefile pins, have the versions that the tests passed with."""
     lines = (ROOT / ".ci" / "constraints.txt").read_text().splitlines()
     constrained: dict[str, list[Version]] = {}
     for requirement in (Requirement(line) for line in lines if not line.startswith("#")):

@@ -2,9 +2,9 @@
 
     python crash_points.py INPUT TOKENIZER WORK_DIRECTORY
 
-A child of this process counts the points; then one child a point dies there. After each death
-either there is no manifest, or the directory is whole; and a second run must give the bytes of a
-run that nobody disturbed. Prints the number of points.
+A child of this process counts the points; then one child per point dies there. After each death
+there must be either no manifest or a complete directory, and a second run must give the bytes of an
+undisturbed run. Prints the number of points.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ passed = 0
 
 
 def point(before_dying: Callable[[], object] = lambda: None) -> None:
-    """One moment at which the process may die."""
+    """A point at which the process may die."""
     global passed
     if passed == POINT:
         before_dying()
@@ -46,7 +46,7 @@ def around(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Dying:
-    """A file that can die before a write, or with half of it on disk."""
+    """A file whose process can die before a write, or with half of it on disk."""
 
     def __init__(self, file: Any) -> None:
         self.file = file

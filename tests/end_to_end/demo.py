@@ -1,9 +1,9 @@
-"""`make demo`: the whole path on the sample corpus, on two CPU ranks, with an interruption.
+"""`make demo`: all steps on the sample corpus, on two CPU ranks, with an interruption.
 
     python tests/end_to_end/demo.py [--output demo-out]
 
-prepare -> train (2 ranks, ZeRO-1, LAMB), stopped half-way by SIGTERM -> the same command resumes
--> export -> evaluate -> fill masks in held-out text. Says what it does and what it shows.
+prepare -> train (2 ranks, ZeRO-1, LAMB), stopped halfway by SIGTERM -> the same command resumes
+-> export -> evaluate -> fill masks in held-out text. Prints each step and its results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def say(text: str) -> None:
 
 
 def run(arguments: list[object], **environment: str) -> None:
-    """Run a command as a user would, showing it first."""
+    """Print a command and run it as a user would."""
     command = [str(argument) for argument in arguments]
     print("$ " + " ".join(command), flush=True)
     subprocess.run(executable(command), check=True, env=os.environ | environment)
@@ -55,7 +55,7 @@ def steps_done(run_directory: Path) -> int:
 
 
 def interrupted_training(output: Path, half: int) -> None:
-    """Start training and stop it with SIGTERM, as a batch system does, when half is done."""
+    """Start training and stop it halfway with SIGTERM, as a batch system does."""
     command = train_command(output)
     print("$ " + " ".join(command), flush=True)
     process = subprocess.Popen(executable(command), env=os.environ | {"OMP_NUM_THREADS": "1"})
@@ -69,11 +69,11 @@ def interrupted_training(output: Path, half: int) -> None:
     process.wait(timeout=120)
     if not (output / "run" / "INTERRUPTED").exists():
         sys.exit("error: the run was stopped without leaving RUN/INTERRUPTED")
-    print("RUN/INTERRUPTED is there: saved, and to be started again")
+    print("RUN/INTERRUPTED exists: the run is saved and can be started again")
 
 
 def fill_masks(output: Path, count: int) -> None:
-    """Mask a word in held-out sentences and show what the exported model puts there."""
+    """Mask a word in held-out sentences and print the predictions of the exported model."""
     import pyarrow.ipc
     import torch
     from transformers import AutoModelForMaskedLM, AutoTokenizer
@@ -108,12 +108,12 @@ def main() -> None:
 
     steps = recipe(RECIPE).steps
     root = {"TENFOLD_ROOT": str(output)}
-    say("1 of 6: raw text to shards with ten masks a sequence")
+    say("1 of 6: raw text to shards with ten masks per sequence")
     run(["python", "-m", "pipeline.prepare", "--corpus", "sample", "--recipe", RECIPE,
          "--output", output / "shards"], **root)  # fmt: skip
     say(f"2 of 6: train {RECIPE} on {RANKS} ranks with ZeRO-1 and LAMB, {steps} steps")
     interrupted_training(output, steps // 2)
-    say("3 of 6: the same command again resumes at the step it stopped at")
+    say("3 of 6: the same command resumes at the step where it stopped")
     run(list(train_command(output)), OMP_NUM_THREADS="1")
     say("4 of 6: export for transformers, logits compared")
     run(["python", "-m", "pipeline.export", output / "run", "--output", output / "export"])

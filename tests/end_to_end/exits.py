@@ -1,10 +1,10 @@
-"""Start two ranks, train a step, and leave, many times over; print how they ended.
+"""Start two ranks, train a step, and exit, many times; print the exit codes.
 
     python exits.py PAIRS [plainly]
 
-Ranks leave as commands do, or, with `plainly`, through the interpreter's own clean-up, in which a
+Ranks exit as commands do or, with `plainly`, through the interpreter's own cleanup, in which a
 thread of a process group can abort the process ("terminate called without an active exception").
-Each rank is forked from this process, which has imported DeepSpeed already.
+Each rank is forked from this process, which has already imported DeepSpeed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WORLD_SIZE = 2
 
 
 def work() -> None:
-    """What a test worker does: join, train under ZeRO-1, part."""
+    """The work of a test worker: join, train under ZeRO-1, leave."""
     init_distributed()
     model, run = Toy(), toy_run("lamb", "fp32", 1.0, 2 * WORLD_SIZE, 1)
     file = read_deepspeed_file("zero1")
@@ -43,7 +43,7 @@ def work() -> None:
 
 
 def start(pairs: int) -> bool:
-    """Start pair after pair. True in a rank; False here, once all have ended."""
+    """Start pair after pair. True in a rank; False in this process, after all have ended."""
     codes: Counter[int] = Counter()
     for _ in range(pairs):
         with socket.socket() as free:

@@ -1,16 +1,16 @@
-"""Kill or stop `pipeline.train` at many moments, start it again, compare with an undisturbed run.
+"""Kill or stop `pipeline.train` at many moments, resume it, compare with an undisturbed run.
 
     python interruptions.py POINTS KILLS TERMS WORK_DIRECTORY ARGUMENTS...
 
-Dies at POINTS of all points at which something is written, synced or renamed for a checkpoint, by
-the writer's thread or the main one (-1: at every point). Then SIGKILL at KILLS random moments, and
-SIGTERM at TERMS. ARGUMENTS are pipeline.train's, without --output.
+Dies at POINTS of all points at which a checkpoint is written, synced or renamed, by the writer's
+thread or the main one (-1: at every point). Then SIGKILL at KILLS random moments, and SIGTERM at
+TERMS. ARGUMENTS are pipeline.train's, without --output.
 
-After each death every checkpoint that has a name is whole, the same command goes on, and weights,
-moments and metrics at the end are those of a run that nobody disturbed, to the bit. SIGTERM, once
-RUN/ready is there, must end in exit code 75 and RUN/INTERRUPTED. Prints what was done.
+After each death every named checkpoint is complete, the same command resumes, and weights, moments
+and metrics at the end are those of an undisturbed run, to the bit. SIGTERM after RUN/ready exists
+must end in exit code 75 and RUN/INTERRUPTED. Prints what was done.
 
-One process a run, forked from this one: Python and DeepSpeed start once.
+Each run is one process, forked from this one: Python and DeepSpeed start once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TIMES = ("step_seconds", "data_seconds", "tokens_per_second", "forward_seconds")
 
 
 def start(run: Path, die_at: int | None = None, count: Path | None = None) -> int:
-    """The process of a run under way. die_at: number of a point; count: file for their number."""
+    """The process of a started run. die_at: number of a point; count: file for their number."""
     process = os.fork()
     if process:
         return process
@@ -71,9 +71,9 @@ def end(process: int) -> int:
 
 
 def go_on(run: Path) -> None:
-    """The same command, to the end."""
+    """Run the same command to the end."""
     code = end(start(run))
-    assert code == 0, f"going on failed with {code}: {(WORK / 'log').read_text()}"
+    assert code == 0, f"resuming failed with {code}: {(WORK / 'log').read_text()}"
 
 
 def found(run: Path) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Save under one ZeRO stage, load under all, on as many ranks as there are; then train on.
+"""Save under one ZeRO stage, load under all, on as many ranks as there are; then continue training.
 
     torchrun --nproc-per-node N layouts.py FOLDER OUT.json
 
-Every stage trains the toy, saves it behind the loop, and goes on for STEPS steps. Then each stage
-loads its own checkpoint and that of FOLDER/first (made by the launch that came first), into an
-engine that starts with other weights: the bytes must be those saved, and the next losses agree.
-Rank 0 writes what was found; test_layouts.py reads it.
+Every stage trains the toy, saves it in the background, and continues for STEPS steps. Then each
+stage loads its own checkpoint and that of FOLDER/first (made by the first launch), into an engine
+that starts with other weights: the bytes must be those saved, and the next losses must agree. Rank
+0 writes the results; test_layouts.py reads them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def engine_of(file: DeepSpeedFile, cluster: Cluster, seed: int) -> ZeroEngine:
 
 
 def train(engine: ZeroEngine, cluster: Cluster, first: int, last: int) -> Iterator[float]:
-    """Steps after `first` up to `last`; the loss of each."""
+    """Make the steps after `first` up to `last`; returns the loss of each."""
     for step, (ids, weights) in enumerate(batches(SEQUENCES, last), 1):
         if step > first:
             count = int(weights[:, 1:].sum())
@@ -85,7 +85,7 @@ def content(engine: ZeroEngine) -> dict[tuple[str, int], bytes]:
 
 
 def stored(checkpoint: Checkpoint, engine: ZeroEngine) -> dict[tuple[str, int], bytes]:
-    """The same as a checkpoint has it."""
+    """The same, from a checkpoint."""
     return {
         (part.name, part.start): b"".join(
             tensor.numpy().tobytes()

@@ -1,11 +1,10 @@
-"""Does a trained model read the words around a [MASK]? Three losses that tell, for any family.
+"""Does a trained model use the words around a [MASK]? Three losses that show it, for any family.
 
-All are means over the same tokens: those of held-out documents whose position shows [MASK], with
-the first masks. A model that knows how often each word occurs and nothing else scores the unigram
-loss. One that has learned more than that, but loses nothing when the words around are put in
-another order, has learned which words go together and no order. Words are moved within their
-segment: what begins and ends one, and which words are in it, stays as it was. Of ELECTRA's two
-networks it is the generator that is asked.
+All are means over the same tokens: positions of held-out documents that show [MASK], with the first
+masks. A model that knows only word frequencies scores the unigram loss. A model that does better,
+but loses nothing when the surrounding words are shuffled, has learned which words occur together
+but not their order. Words are shuffled within their segment; its ends and its set of words do not
+change. For ELECTRA the generator is scored.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tests.pipeline.conftest import launch, torchrun
 CPU = torch.device("cpu")
 ROWS = 64
 EDGES = ("bos", "pad", "eos")
-"""What is never predicted."""
+"""Ids that are never predicted."""
 SPECIAL = (*EDGES, "unk", "mask")
 
 
@@ -38,7 +37,7 @@ def train(recipe: str, shards: Path, output: Path, seed: int, timeout: int) -> N
 
 
 def scores(model: Model, shards: Path, shuffle_seed: int | None = None) -> dict[str, float]:
-    """All metrics of held-out sequences; shuffle_seed: show the other words in another order."""
+    """All metrics of held-out sequences; shuffle_seed: shuffle the words that are not predicted."""
     dataset = Dataset.open(shards, "validation")
     tokenizer = dataset.manifest.tokenizer
     special = torch.tensor([tokenizer[name] for name in SPECIAL])
@@ -71,7 +70,7 @@ def shuffled(inputs: Inputs, special: Tensor, generator: torch.Generator) -> Ten
 
 
 def unigram_loss(shards: Path) -> float:
-    """At [MASK], of the frequencies of words in the training text, one added to each count."""
+    """Loss at [MASK] of the word frequencies in the training text, one added to each count."""
     train, validation = (Dataset.open(shards, split) for split in ("train", "validation"))
     tokenizer = train.manifest.tokenizer
     counts = np.ones(tokenizer["size"])
@@ -89,14 +88,14 @@ def unigram_loss(shards: Path) -> float:
 
 
 def text(batch: MicroBatch) -> np.ndarray:
-    """The original ids of all rows, edges included."""
+    """The original ids of all rows, including special tokens at the ends."""
     ids_BS = batch.input_ids.clone()
     ids_BS.view(-1)[batch.positions[: batch.predictions]] = batch.labels[: batch.predictions]
     return ids_BS.numpy().ravel()
 
 
 def at_mask(batch: MicroBatch, mask_id: int) -> np.ndarray:
-    """The original ids where [MASK] is shown."""
+    """The original ids at positions that show [MASK]."""
     used = slice(batch.predictions)
     shown_K = batch.input_ids.view(-1)[batch.positions[used]] == mask_id
     return batch.labels[used][shown_K].numpy()

@@ -1,4 +1,4 @@
-"""Corpora whose pairs can be told: sentences that count, and documents that keep to a topic."""
+"""Corpora whose pairs are predictable: sentences that count, and documents with one topic."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 NUMBERS = ("one", "two", "three", "four", "five", "six")
 WORDS = ("river", "stone", "light", "garden", "window", "letter", "music", "winter", "summer")
 TOPICS = 24
-"""A random segment is of the same one by chance: 2 % of the pairs cannot be told."""
+"""A random segment has the same topic by chance: 2 % of the pairs are not predictable."""
 
 
 def numbered(path: Path, documents: int) -> None:
-    """For sentence order: six numbered sentences a document, of which a row has three or so."""
+    """For sentence order: six numbered sentences per document, about three of which fit a row."""
     rng = np.random.default_rng(0)
     texts = []
     for _ in range(documents):
@@ -25,7 +25,7 @@ def numbered(path: Path, documents: int) -> None:
 
 
 def topical(path: Path, documents: int) -> None:
-    """For the next sentence: a document has one of TOPICS nouns in every sentence of it."""
+    """For next sentence: every sentence of a document contains the same one of TOPICS nouns."""
     rng = np.random.default_rng(0)
     names = [
         a + b

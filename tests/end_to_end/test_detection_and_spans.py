@@ -1,4 +1,4 @@
-"""ELECTRA and SpanBERT from text to folders of transformers: killed and resumed on the way."""
+"""ELECTRA and SpanBERT from text to folders of transformers, killed and resumed on the way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
 
 
 def job(shards: Path, recipe: str, name: str, *extra: object, **changes: object) -> list[str]:
-    """Arguments of pipeline.train for a run of seconds."""
+    """Arguments of pipeline.train for a run that takes seconds."""
     settings = SETTINGS | SMALL[recipe] | changes
     parts = [recipe, "--data", shards / recipe, "--output", shards / f"{recipe}-{name}", *extra]
     for path, value in settings.items():
@@ -60,7 +60,7 @@ def job(shards: Path, recipe: str, name: str, *extra: object, **changes: object)
 
 @pytest.fixture(scope="module")
 def runs(shards: Path) -> Path:
-    """Runs by recipe and what is special; `killed` was, after its first checkpoint."""
+    """Runs by recipe and variant; `killed` was killed after its first checkpoint, and resumed."""
     small = {"batch.per_device": 4}
     two, one, killed = [], [], []
     for recipe in PARTS:
@@ -109,7 +109,7 @@ def test_traps_22_ranks_stages_and_a_resume_change_nothing(
     parts = last["validation_mlm_loss"] + weight * last[f"validation_{part}_loss"]
     assert last["validation_loss"] == pytest.approx(parts)
     for name in [name for name in last if name.startswith("validation_")]:
-        if expected[-1][name] is None:  # the precision of no suspicion
+        if expected[-1][name] is None:  # precision without any suspected token
             assert last[name] is None
         else:
             assert last[name] == pytest.approx(expected[-1][name], rel=1e-4), name

@@ -1,4 +1,4 @@
-"""Test workers end with the exit code of their work, whatever threads are still alive."""
+"""Test workers exit with the exit code of their work, even if threads are still alive."""
 
 from __future__ import annotations
 

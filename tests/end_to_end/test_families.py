@@ -54,7 +54,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(shards: Path) -> Path:
-    """Runs by recipe, ranks and what is special; `resumed` was killed after half, on one rank."""
+    """Runs by recipe, ranks and variant; `resumed` was killed halfway, on one rank."""
 
     def job(recipe: str, name: str, *extra: object, **changes: object) -> list[str]:
         settings = SETTINGS | NARROW.get(recipe, {}) | changes
@@ -142,7 +142,7 @@ def test_traps_35_an_export_loads_in_transformers(
 
 
 def test_shared_layers_are_stored_once(runs: Path) -> None:
-    """In checkpoints: the weights of two layers are those of one, and LAMB's state too."""
+    """In checkpoints: two layers have the weights of one, and LAMB's state of one."""
     folder = runs / "albert_tiny-one" / "checkpoints" / f"step-{STEPS:08d}"
     state = json.loads((folder / "state.json").read_text())
     layers = [name for name in state["shapes"] if "albert_layer_groups" in name]

@@ -1,4 +1,4 @@
-"""Every ZeRO stage on 1, 2 and 4 ranks saves what it has and loads what another one saved."""
+"""Every ZeRO stage on 1, 2 and 4 ranks saves its state and loads that of any other."""
 
 from __future__ import annotations
 

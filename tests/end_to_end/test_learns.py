@@ -1,4 +1,4 @@
-"""Each family's `_tiny` learns from context: minutes on two cores, so `pytest -m slow` alone."""
+"""Each family's `_tiny` learns from context: minutes on two cores, only with `pytest -m slow`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tests.end_to_end.learning import scores, shuffled, train, unigram_loss
 
 BELOW_UNIGRAM, BELOW_SHUFFLED = 0.5, 0.3
 LEAST_AUC = 0.55
-"""Of ELECTRA's detection, where guessing is 0.5; two runs of seed 0 ended at 0.589 and 0.608."""
+"""ROC AUC of ELECTRA's detection, where chance is 0.5; two runs of seed 0 ended at 0.589 and
+0.608."""
 TIMEOUT = 15 * 60
-"""Seconds of a training."""
+"""Time limit of a training, in seconds."""
 RUNS = [
     *(("roberta_tiny", seed) for seed in range(3)),
     ("bert_tiny", 0),

@@ -1,6 +1,6 @@
-"""Training under DeepSpeed's ZeRO is the training it should be, at every stage on 1 to 4 ranks.
+"""Training under DeepSpeed's ZeRO equals unsharded training, at every stage on 1 to 4 ranks.
 
-One launch for each number of ranks trains the toy in every setting (zero_worker.py).
+One launch per number of ranks trains the toy in every setting (zero_worker.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ FACTOR = 3
 
 
 def everything() -> list[dict[str, Any]]:
-    """Of all world sizes."""
+    """The results of all world sizes."""
     return [result for world_size in WORLD_SIZES for result in measured(world_size)["exact"]]
 
 
 def check_equal(results: list[dict[str, Any]], expected: list[Setting]) -> None:
-    """Nothing left out, and all within the criterion of a floor that is rounding."""
+    """All settings are there, within the limit of a floor that is only rounding."""
     assert [Setting(*(r[field] for field in Setting._fields)) for r in results] == expected
     for result in results:
         assert 0 < result["floor"] < (1e-4 if result["precision"] == "fp32" else 0.05)
@@ -32,9 +32,9 @@ def check_equal(results: list[dict[str, Any]], expected: list[Setting]) -> None:
 
 
 def check_naive(results: list[dict[str, Any]]) -> None:
-    """Not equal by far."""
+    """Far from equal."""
     for result in results:
-        # or not a number: stage 3 has memory in its norms that nobody has written to
+        # or NaN: at stage 3 its norms include uninitialised memory
         assert not result["distance"] <= 10_000 * result["floor"], result
 
 
@@ -63,12 +63,12 @@ def test_what_is_always_trained_has_each_combination_of_two() -> None:
 
 @pytest.mark.slow
 def test_does_not_drift() -> None:
-    """300 steps: as near the reference, by the same criterion, as after a few."""
+    """After 300 steps as close to the reference, by the same limit, as after a few."""
     check_equal(measured(2, "drift")["exact"], DRIFT)
 
 
 def test_naive_lamb_does_not() -> None:
-    """The criterion sees what a LAMB does that takes its norms of what ZeRO hands it."""
+    """The limit detects a LAMB that takes norms of ZeRO's flat tensors instead of weights."""
     results = measured(2)["naive"]
     assert len(results) == 2
     check_naive(results)
@@ -79,7 +79,7 @@ def test_padding_stays_zero() -> None:
 
 
 def test_clipping_sees_the_same_norm_at_every_stage() -> None:
-    """Only what the weights' own rounding moves; the first step's weights are the same."""
+    """Differs only by rounding of the weights; the first step's weights are the same."""
     norms = [r["norms"] for r in measured(2)["exact"] if (r["kind"], r["steps"]) == ("lamb", MORE)]
     assert len(norms) == 4
     for other in norms[1:]:
@@ -89,12 +89,12 @@ def test_clipping_sees_the_same_norm_at_every_stage() -> None:
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
-    """On one rank, infinite or not a number; at every stage, in both precisions, offloaded too."""
+    """On one rank, infinite or NaN; at every stage, in both precisions, also offloaded."""
     assert all(result["non_finite_skipped"] for result in everything())
 
 
 def test_a_step_is_at_most_two_small_collectives() -> None:
-    """Their bytes: a float64 for the clip norm, two for each logical parameter's norms."""
+    """Their bytes: a float64 for the clip norm, two per logical parameter for the norms."""
     for result in everything():
         norm, layers = ["all_reduce", 8], ["all_reduce", 16 * result["logical"]]
         expected = [norm] if result["kind"] == "adamw" else [norm, layers]
@@ -103,7 +103,7 @@ def test_a_step_is_at_most_two_small_collectives() -> None:
 
 
 def test_works_alone_and_quietly() -> None:
-    """No launcher, nothing printed: neither DeepSpeed's log nor its warnings."""
+    """No launcher, no output: neither DeepSpeed's log nor its warnings."""
     result = measured(1)
     assert result["stdout"] == result["stderr"] == ""
 
@@ -118,7 +118,7 @@ def test_written_weights_reach_the_model() -> None:
 
 
 def test_a_layout_that_deepspeed_misreports() -> None:
-    """round_robin_gradients: refused by name; without that, the weights give it away."""
+    """round_robin_gradients: refused by name; without that check, the weights reveal it."""
     refusals = measured(2)["refusals"]
     assert refusals["guarded"].startswith("round_robin_gradients=True is not supported")
     assert "is not where DeepSpeed reports it" in refusals["unguarded"]
@@ -134,9 +134,9 @@ def test_another_deepspeed_is_warned_about() -> None:
 
 
 def test_no_micro_batch_waits_for_the_device() -> None:
-    """Neither DeepSpeed nor we read a number of a tensor; where it can be seen on a CPU.
+    """Neither DeepSpeed nor we read a tensor's value, as far as a CPU can show.
 
-    Offloading to the host, where DeepSpeed has to wait, is left out.
+    Offloading to the host is skipped: there DeepSpeed must wait.
     """
     results = everything()
     assert {result["waits"] for result in results if not result["offload"]} == {0}

@@ -1,6 +1,6 @@
-"""Every objective under DeepSpeed's ZeRO is the plain loop, at each stage, with LAMB and AdamW.
+"""Every objective under DeepSpeed's ZeRO equals the plain loop, at each stage, with LAMB and AdamW.
 
-Toy sizes of every family by the measure of test_zero.py, in one launch for each number of ranks.
+Toy sizes of every family, compared as in test_zero.py, in one launch per number of ranks.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> N
     plan = make_plan(matched, 2, 1, [train], [validation], run.steps)
     assert plan.sequences == round(100_000 / mean) > 64
     assert abs(plan.tokens - 2400 * 100_000) < 2400 * mean
-    mean = 100_000 / plan.sequences
-    assert f"batch: about 100,000 tokens per step, {mean:,.1f} per sequence" in plan.lines()
+    per_sequence = 100_000 / plan.sequences
+    assert f"batch: about 100,000 tokens per step, {per_sequence:,.1f} per sequence" in plan.lines()
     few = replace(run, batch=replace(run.batch, step_tokens=32))
     with pytest.raises(ConfigError, match=r"batch.sequences=1 \(batch.step_tokens=32\) is smaller"):
         make_plan(few, 2, 1, [train], [validation], run.steps)
