@@ -53,8 +53,8 @@ def boundaries(
     predicted.scatter_(0, positions_K, weights_K > 0)
     places = torch.arange(len(ids), device=ids.device)
     before = torch.where(predicted, 0, places).cummax(0).values
-    behind = torch.where(predicted, len(ids) - 1, places).flip(0).cummin(0).values.flip(0)
-    left_K, right_K = before[positions_K], behind[positions_K]
+    after = torch.where(predicted, len(ids) - 1, places).flip(0).cummin(0).values.flip(0)
+    left_K, right_K = before[positions_K], after[positions_K]
     place_K = positions_K - left_K - 1
     edge = (ids == edge_ids[0]) | (ids == edge_ids[1])
     asked_K = ~(edge[left_K] | edge[right_K]) & (place_K < MOST_TARGETS)

@@ -1,4 +1,4 @@
-"""Wikitext to prose: speed per core, holes, token F1; compared with mwparserfromhell's `strip_code`.
+"""Wikitext to prose: speed per core, holes, token F1; against mwparserfromhell's `strip_code`.
 
     python -m tests.benchmarks.bench_extraction DUMP.xml.bz2 [--labels LABELS]
 

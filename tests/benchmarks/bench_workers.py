@@ -32,7 +32,7 @@ GOAL = 1.8
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=4000, help="text, in the page cache")
-    parser.add_argument("--workers", type=int, default=2, help="beside one")
+    parser.add_argument("--workers", type=int, default=2, help="compared with one")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

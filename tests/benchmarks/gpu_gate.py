@@ -79,7 +79,7 @@ def train(
     """
     until = time.perf_counter() + share * gate.left()
     losses: list[Tensor] = []
-    started, begun = 0.0, 0
+    started, warm_up = 0.0, 0
     with training_data(gate, run) as loader:
         for step in loader.steps():
             sums = [micro_batch(batch, step.counts.predictions) for batch in step.batches]
@@ -87,12 +87,12 @@ def train(
             losses.append(torch.stack(sums).sum() / step.counts.predictions)
             if len(losses) == max(1, run.steps // 10):
                 gate.wait()
-                started, begun = time.perf_counter(), len(losses)
+                started, warm_up = time.perf_counter(), len(losses)
             if len(losses) == run.steps or (len(losses) % 10 == 0 and time.perf_counter() > until):
                 break
     gate.wait()
     seconds = time.perf_counter() - started
-    return [float(loss) for loss in losses], (len(losses) - begun) * run.batch.sequences / seconds
+    return [float(loss) for loss in losses], (len(losses) - warm_up) * run.batch.sequences / seconds
 
 
 def train_ours(gate: Gate, run: Run) -> tuple[list[float], float]:

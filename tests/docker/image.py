@@ -113,7 +113,7 @@ def test_prepares_under_mpi(containers: Containers, workspace: Path) -> None:
     assert alone == together
 
 
-def test_goes_on_after_sigterm_and_ends_as_the_demo(
+def test_resumes_after_sigterm_and_ends_as_the_demo(
     containers: Containers, workspace: Path
 ) -> None:
     """Two ranks; torchrun changes the exit code, so batch files check the marker."""

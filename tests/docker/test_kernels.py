@@ -60,7 +60,7 @@ def test_serve_where_nothing_but_temporary_files_can_be_written(
     assert private.stat().st_mode & 0o777 == 0o700
 
 
-def test_of_another_cpu_are_compiled_anew(image: Path, tmp_path: Path) -> None:
+def test_of_another_cpu_are_compiled_again(image: Path, tmp_path: Path) -> None:
     said = start(image, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_CPU_NAME="generic")
     assert "data saved" in said
     again = start(image, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_CPU_NAME="generic")

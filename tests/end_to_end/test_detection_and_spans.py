@@ -155,7 +155,7 @@ def test_both_of_electra_s_models_load(
             )
 
 
-def test_spanbert_is_a_bert_with_our_head_beside_it(
+def test_spanbert_is_a_bert_with_our_head_in_another_file(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, run = tmp_path / "model", runs / "spanbert_tiny-killed"

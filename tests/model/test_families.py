@@ -160,7 +160,7 @@ def test_their_folders_come_in_and_go_out_unchanged(name: str) -> None:
     assert all(torch.equal(state[name], given[name]) for name in given)
 
 
-def test_old_names_and_poolers_that_nobody_reads_are_known() -> None:
+def test_old_names_and_unused_poolers_are_known() -> None:
     """bert-base-uncased has gamma and beta, albert-base-v2 a pooler without a classifier."""
     state, config = to_hugging_face(model_of(CONFIGS["bert"], True))
     old = {
@@ -261,7 +261,7 @@ def test_a_family_follows_from_what_a_model_is_made_of() -> None:
         (replace(NARROW, position_offset=1), False, "in albert position_offset is 0"),
     ],
 )
-def test_what_has_no_class_is_told_what_would_be_legal(
+def test_a_model_without_a_class_is_refused_with_alternatives(
     config: EncoderConfig, pairs: bool, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

@@ -85,7 +85,7 @@ def scored(model: nn.Module, batches: Iterator[Inputs]) -> Sums:
     return {name: torch.stack([sums[name].double() for sums in found]).sum(0) for name in found[0]}
 
 
-def test_words_are_told_from_the_ends_of_their_span() -> None:
+def test_words_are_predicted_from_the_ends_of_their_span() -> None:
     model = MaskedLanguageModel(CONFIG, seed=0, boundary_weight=1.0)
     train(model, spans(0), 200)
     batches = spans(1)
@@ -93,7 +93,7 @@ def test_words_are_told_from_the_ends_of_their_span() -> None:
     assert scored(model, spans(1))["sbo_correct"] / targets > 0.9
 
 
-def test_replaced_words_are_told_from_the_text_s() -> None:
+def test_replaced_words_are_detected() -> None:
     """AUC is 0.5 for a guess; both networks must have learned, or fakes are few or easy."""
     model = ReplacedTokenModel(CONFIG, replace(CONFIG, layers=1), weight=50.0, seed=0)
     train(model, tokens(0), 250)

@@ -135,7 +135,7 @@ def test_the_head_is_that_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_its_head_travels_beside_any_family_s_weights(family: str) -> None:
+def test_its_head_is_stored_with_any_family_s_weights(family: str) -> None:
     """It converts to transformers' names and back; transformers loads the other weights."""
     offset = {"bert": 0, "roberta": 2}[family]
     config = replace(TOY, position_offset=offset)

@@ -103,7 +103,7 @@ def test_a_folder_s_copies_are_one_again(sharing: dict[str, Any]) -> None:
     assert "sharing" in [difference.name for difference in differences(other, theirs)]
 
 
-def test_what_nobody_takes_is_named() -> None:
+def test_unused_weights_are_named() -> None:
     model = MaskedLanguageModel(BERT, seed=0)
     begun, unused = taken(theirs_of(BERT, transformers.BertForPreTraining, True), model)
     assert (begun, unused) == ([], ["bert.pooler.dense", "cls.seq_relationship"])

@@ -18,7 +18,7 @@ class Reading(NamedTuple):
     sequences: int = 0
     """Consumed so far, which is also the next position."""
     skipped: tuple[tuple[int, int], ...] = ()
-    """[begin, end) of places in the order that are skipped, see `data.order`."""
+    """[begin, end) of places in the order that are skipped, see `pipeline.loading.order`."""
 
 
 Readings = tuple[Reading, ...]

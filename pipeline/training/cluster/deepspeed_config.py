@@ -17,7 +17,7 @@ from typing import Any
 from pipeline.config.run import Run
 from pipeline.errors import ConfigError
 
-FOLDER = Path(__file__).parents[3] / "ds_configs"  # beside pipeline/, installed or not
+FOLDER = Path(__file__).parents[3] / "ds_configs"  # next to pipeline/, installed or not
 
 Choices = tuple[object, ...]
 OFFLOAD: dict[str, type | Choices] = {"device": ("none", "cpu"), "pin_memory": bool}

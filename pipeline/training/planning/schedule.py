@@ -68,11 +68,11 @@ def growth(batch: BatchSettings) -> tuple[tuple[int, int], ...]:
 
 def sequences_until(batch: BatchSettings, steps: int) -> int:
     """Sequences in the first `steps` optimizer steps."""
-    total = begun = 0
+    total = counted = 0
     for sequences, end in growth(batch):
-        held = max(0, min(end, steps) - begun)
-        total, begun = total + held * sequences, begun + held
-    return total + (steps - begun) * batch.sequences
+        held = max(0, min(end, steps) - counted)
+        total, counted = total + held * sequences, counted + held
+    return total + (steps - counted) * batch.sequences
 
 
 def batch_advice(recipe: Run, run: Run) -> str:

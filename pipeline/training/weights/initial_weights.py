@@ -62,10 +62,10 @@ def begin_with(model: Model, folder: Path, tokenizer: Path, new: Collection[str]
     if said or content[1]["vocab_size"] != model.config.vocab_size:
         rows = EmbeddingRows(torch.tensor(list(both.keys())), torch.tensor(list(both.values())))
     try:
-        begun, unused = take_over(model, content, generator, rows)
+        lacking, unused = take_over(model, content, generator, rows)
     except ValueError as error:
         raise ConfigError(f"--init {folder} does not fit: {error}") from error
-    fresh = [f"new, initialized by the recipe: {part}" for part in begun]
+    fresh = [f"new, initialized by the recipe: {part}" for part in lacking]
     rest = [f"not used: {', '.join(unused)}"] if unused else []
     described = {
         "folder": folder.resolve().name, "sha256": folder_hash(folder),
@@ -93,9 +93,9 @@ def check_beginning(described: Mapping[str, Any], folder: Path) -> None:
     if not (folder / WEIGHTS).exists():
         return
     if described.get("sha256") != folder_hash(folder):
-        begun = f"those of {described['folder']}" if described else "the recipe's own"
+        earlier = f"those of {described['folder']}" if described else "the recipe's own"
         raise CheckpointError(
-            f"--init {folder} holds other weights than the run started from, {begun}; repeat the "
+            f"--init {folder} holds other weights than the run started from, {earlier}; repeat the "
             "first command, or name another --output"
         )
 

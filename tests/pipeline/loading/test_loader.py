@@ -125,8 +125,8 @@ def test_drawn_masks_are_those_of_stored_duplicates(
     directory = prepare(tmp_path / "news", (300, 100), duplicates=3, vocabulary=vocabulary)
     for consumed in (0, 384, 800):
         both = zip(take(loader(directory), 12, consumed), take(drawn(directory), 12, consumed))
-        for stored, anew in both:
-            assert_same(stored, anew)
+        for stored, redrawn in both:
+            assert_same(stored, redrawn)
 
 
 def test_drawn_masks_never_repeat(prepare: Prepare, tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_drawn_masks_never_repeat(prepare: Prepare, tmp_path: Path) -> None:
 
 def test_drawn_masks_of_compressed_shards(compressed: Path) -> None:
     options: dict[str, Any] = {"kind": "blocks", "reader": "read"}
-    stored, anew = loader(compressed, **options), drawn(compressed, **options)
-    for one, other in zip(take(stored, 12), take(anew, 12)):
+    stored, redrawn = loader(compressed, **options), drawn(compressed, **options)
+    for one, other in zip(take(stored, 12), take(redrawn, 12)):
         assert_same(one, other)
 
 
@@ -388,8 +388,8 @@ def test_pairs_show_their_segments(
 
 def test_drawn_coins_are_those_of_stored_duplicates(prepare: Prepare, tmp_path: Path) -> None:
     directory = prepare(tmp_path / "pairs", (300,), duplicates=3, label="order")
-    for stored, anew in zip(take(loader(directory), 12, 100), take(drawn(directory), 12, 100)):
-        assert_same(stored, anew)
+    for stored, redrawn in zip(take(loader(directory), 12, 100), take(drawn(directory), 12, 100)):
+        assert_same(stored, redrawn)
 
 
 def test_a_second_segment_that_cannot_be_is_named(prepare: Prepare, tmp_path: Path) -> None:

@@ -237,16 +237,18 @@ def measure(case: str, optimizer: str, stage: int) -> dict[str, Any]:
     found = {"case": case, "optimizer": optimizer, "stage": stage, "held": held}
     if engine.rank == 0:
         start = build_model(run, seed=0)
-        begun = plain.whole(start, logical_parameters(start))
+        initial = plain.whole(start, logical_parameters(start))
         # a key's bias has no gradient except rounding errors
-        begun = {name: weight for name, weight in begun.items() if not name.endswith("key.bias")}
+        initial = {
+            name: weight for name, weight in initial.items() if not name.endswith("key.bias")
+        }
         alone = reference(case, optimizer, 1)
         chunked = reference(case, optimizer, engine.world_size * ACCUMULATION)
         found |= {
             "parts": [part.name for part in start.parts],
-            "distance": plain.distance(ours, alone, begun),
-            "floor": plain.distance(chunked, alone, begun),
-            "unmoved": [name for name in begun if torch.equal(begun[name], alone[name])],
+            "distance": plain.distance(ours, alone, initial),
+            "floor": plain.distance(chunked, alone, initial),
+            "unmoved": [name for name in initial if torch.equal(initial[name], alone[name])],
         }
     engine.close()
     return found

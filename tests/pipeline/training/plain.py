@@ -88,8 +88,8 @@ def wide(tensor: torch.Tensor) -> torch.dtype:
 def distance(ours: Weights, reference: Weights, start: Mapping[str, torch.Tensor]) -> float:
     """||ours - reference|| / how far the reference moved, over what `start` holds."""
     apart = moved = 0.0
-    for name, begun in start.items():
+    for name, initial in start.items():
         weight = reference[name].double()
         apart += float((ours[name].double() - weight).square().sum())
-        moved += float((begun.double() - weight).square().sum())
+        moved += float((initial.double() - weight).square().sum())
     return math.sqrt(apart / moved)

@@ -61,7 +61,7 @@ def by_hand(running: Trainer, data: dict[int, Path], steps: int) -> list[float]:
     return losses
 
 
-def test_each_phase_reads_on_where_its_length_stopped(
+def test_each_phase_continues_where_its_length_stopped(
     lesson: Path, short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Compared with a loop by hand: one schedule, a position per length, validation per phase."""
@@ -163,14 +163,14 @@ def test_another_length_is_no_spike(
         "steps=13", "validation.every=13",
     )  # fmt: skip
 
-    def begun(output: Path, progress: Progress) -> Trainer:
+    def started(output: Path, progress: Progress) -> Trainer:
         return trainer(short, output, progress, True, *settings, more=[lesson])
 
-    whole, cut = begun(tmp_path / "whole", Progress()), begun(tmp_path / "cut", Progress())
+    whole, cut = started(tmp_path / "whole", Progress()), started(tmp_path / "cut", Progress())
     assert not whole.train(12) and not cut.train(stop)
     state = open_checkpoint(cut.saver.checkpoints / step_name(stop)).state
     assert state.recent_losses == pytest.approx(CURVE[6 * (stop > 6) : stop][-3:], abs=1e-3)
-    resumed = begun(tmp_path / "cut", Progress.of(state))
+    resumed = started(tmp_path / "cut", Progress.of(state))
     resumed.recovery.losses.reset(state.recent_losses)
     assert not resumed.train(12)
     assert resumed.progress == whole.progress and whole.progress.spikes == 2

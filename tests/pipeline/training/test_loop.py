@@ -218,7 +218,7 @@ def spiky(lesson: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("every", [1, 12])
-def test_a_run_that_goes_back_is_one_that_was_told_what_to_skip(
+def test_a_rollback_equals_a_run_that_skips_from_the_start(
     spiky: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], every: int
 ) -> None:
     """If the spike is found at once, in a line of metrics, or one step late."""
@@ -245,7 +245,7 @@ def test_a_run_that_goes_back_is_one_that_was_told_what_to_skip(
     assert len(checkpoint.state.recent_losses) == 5
 
 
-def test_spikes_that_are_only_told_change_nothing(
+def test_spikes_that_are_only_reported_change_nothing(
     spiky: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     watched = trainer(spiky, tmp_path / "watched", Progress(), True, *SPIKES, "spikes.rollbacks=0")
@@ -256,7 +256,7 @@ def test_spikes_that_are_only_told_change_nothing(
     assert read_metrics(tmp_path / "watched")[-1]["loss_spikes"] == 1
 
 
-def test_a_spike_without_a_checkpoint_before_it_is_told(
+def test_a_spike_without_a_checkpoint_before_it_is_reported(
     spiky: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = trainer(spiky, tmp_path / "run", Progress(), True, *SPIKES, "checkpoint.every=12")

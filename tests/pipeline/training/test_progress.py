@@ -63,7 +63,7 @@ def test_what_is_saved_is_restored(tmp_path: Path) -> None:
         restore(engine((3, 2)), checkpoint)
 
 
-def test_a_fork_with_other_data_reads_them_from_their_beginning() -> None:
+def test_a_fork_with_other_data_reads_it_from_the_first_sequence() -> None:
     counters = {"tokens": 9, "predictions": 3, "skipped": 0, "skipped_in_a_row": 0}
     state = SimpleNamespace(step=5, counters=counters, fingerprints={"data-0": "a"})
     state.readings = (Reading(32, 80, ((3, 5),)),)

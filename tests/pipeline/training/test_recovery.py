@@ -67,17 +67,17 @@ def test_the_checkpoint_is_before_what_is_skipped(
     assert (found.name if found else None) == (chosen and step_name(chosen))
 
 
-@pytest.mark.parametrize("begun_at", [0, 1])
-def test_the_sequences_are_those_of_the_steps(begun_at: int) -> None:
+@pytest.mark.parametrize("forked_at", [0, 1])
+def test_the_sequences_are_those_of_the_steps(forked_at: int) -> None:
     """Steps 4 to 8 around a spike at 6, by counting one step after the other.
 
-    begun_at: the step from which a fork counts the sequences of other data.
+    forked_at: the step from which a fork counts the sequences of other data.
     """
     run = override(recipe("roberta_tiny"), [*GROWS, "spikes.skip_before=2", "spikes.skip_after=2"])
     read = iter([place for place in range(400) if not (10 <= place < 13 or place == 40)])
     sizes = [next((s for s, end in growth(run.batch) if n < end), 16) for n in range(20)]
     steps = [
-        [next(read) for _ in range(size if number >= begun_at else 0)]
+        [next(read) for _ in range(size if number >= forked_at else 0)]
         for number, size in enumerate(sizes)
     ]
     state: Any = SimpleNamespace(step=2, readings=(Reading(32, sum(map(len, steps[:2]))),))
@@ -100,7 +100,7 @@ def test_nothing_before_the_checkpoint_is_skipped() -> None:
     assert found == (Reading(32, 5 * 64, ((5 * 64, 7 * 64),)),)
 
 
-def test_what_is_around_a_spike_may_be_of_two_lengths() -> None:
+def test_a_spike_may_be_next_to_a_change_of_length() -> None:
     """Steps 3 to 8 around a spike at 6, where step 6 is the first of another length."""
     run = override(recipe("roberta_tiny"), ["spikes.skip_before=2", "spikes.skip_after=2"])
     state: Any = SimpleNamespace(step=2, readings=(Reading(16, 20), Reading(64, 7)))
@@ -109,7 +109,7 @@ def test_what_is_around_a_spike_may_be_of_two_lengths() -> None:
     assert found == (Reading(16, 20, ((30, 50),)), Reading(32, 0, ((0, 12),)), Reading(64, 7))
 
 
-def test_skipped_places_are_left_out_of_the_order() -> None:
+def test_skipped_places_are_not_in_the_order() -> None:
     """Also across pass ends: the order continues as if the places did not exist."""
     skipped = ((3, 10), (55, 75), (130, 131))
     kept = np.array([p for p in range(300) if not any(a <= p < b for a, b in skipped)])
@@ -138,7 +138,7 @@ def read(dataset: Dataset, kind: Any, reader: Any) -> list[MicroBatch]:
 @pytest.mark.parametrize(
     ("kind", "reader"), [("global", "mmap"), ("blocks", "mmap"), ("blocks", "read")]
 )
-def test_what_is_left_out_are_rows_of_weight_0(lesson: Path, kind: str, reader: str) -> None:
+def test_excluded_rows_have_weight_0(lesson: Path, kind: str, reader: str) -> None:
     """The other rows are unchanged, in the same places."""
     whole, part = Dataset.open(lesson), Dataset.open(lesson)
     some = read(whole, kind, reader)

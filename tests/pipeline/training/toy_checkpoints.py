@@ -126,7 +126,9 @@ def save(
     )
 
 
-def save_behind(run: Path, step: int, world_size: int, *, keep: int, values_of: int) -> list[Any]:
+def save_in_background(
+    run: Path, step: int, world_size: int, *, keep: int, values_of: int
+) -> list[Any]:
     """As `save`, in the background of ranks that continue and change their values."""
     cuts = cut(world_size)
 

@@ -20,7 +20,7 @@ def published(run: Path) -> list[int]:
     return sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
 
 
-def test_steps_that_keep_every_divides_stay_for_ever(tmp_path: Path) -> None:
+def test_multiples_of_keep_every_are_never_removed(tmp_path: Path) -> None:
     saver = toy.saver(tmp_path, Alone(), keep=2, keep_every=30)
     for step in range(10, 110, 10):
         saver.save(toy.fragments(step), toy.state(step))
@@ -50,7 +50,7 @@ def test_rank_0_waits_for_all_and_names_who_cannot(tmp_path: Path) -> None:
         wait_for_ranks(tmp_path, 4, "", given_up)
 
 
-def test_what_comes_while_rank_0_gives_up_is_heard(tmp_path: Path) -> None:
+def test_a_failure_while_rank_0_gives_up_is_reported(tmp_path: Path) -> None:
     class GivenUp(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             note_failure(tmp_path, 1, "no space")
@@ -61,7 +61,7 @@ def test_what_comes_while_rank_0_gives_up_is_heard(tmp_path: Path) -> None:
         wait_for_ranks(tmp_path, 2, "", GivenUp())
 
 
-def test_what_does_not_fit_is_not_begun(tmp_path: Path) -> None:
+def test_what_does_not_fit_is_not_started(tmp_path: Path) -> None:
     huge = replace(toy.state(1), shapes={"weight": (1 << 50,)})
     temporary = tmp_path / ".step-00000001.tmp"
     with pytest.raises(CheckpointError, match=r"takes 13,510,798,882\.1 MB, .* has [\d.,]+ MB fr"):

@@ -63,7 +63,7 @@ def test_newer_ones_are_not_removed(tmp_path: Path) -> None:
     assert len(messages) == 1 and "step-00000003 is newer" in messages[0]
 
 
-def test_an_old_one_that_cannot_be_removed_is_told(
+def test_an_old_one_that_cannot_be_removed_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy.save(tmp_path, 1)
@@ -127,7 +127,7 @@ def test_one_rank_that_cannot_write_stops_all(
     assert_latest(tmp_path, 2)
 
 
-def test_a_failure_in_the_background_is_told_once_and_the_next_one_is_saved(
+def test_a_failure_in_the_background_is_reported_once_and_the_next_one_is_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy.save(tmp_path, 1, 2)
@@ -159,7 +159,7 @@ def test_a_failure_in_the_background_is_told_once_and_the_next_one_is_saved(
     assert_latest(tmp_path, 3)
 
 
-def test_a_rank_that_cannot_even_say_so_is_heard_at_the_end(
+def test_a_rank_that_cannot_write_its_note_is_reported_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saver_module, "note_failure", lambda *_: None)
@@ -357,7 +357,7 @@ def test_killed_at_every_point(saved: str, tmp_path: Path, monkeypatch: pytest.M
     allowed = {(step, values), None if saved == "first" else (2, 2)}
 
     def save_into(run: Path) -> list[Any]:
-        results: list[Any] = toy.save_behind(run, step, 2, keep=2, values_of=values)
+        results: list[Any] = toy.save_in_background(run, step, 2, keep=2, values_of=values)
         return results
 
     shutil.copytree(base, tmp_path / "undisturbed")

@@ -47,7 +47,7 @@ write("rank", os.getpid())
 until = time.monotonic() + seconds
 while time.monotonic() < until and not stop.signalled and not (folder / "enough").exists():
     time.sleep(0.01)
-print("a line for whoever reads", flush=True)
+print("a line for any reader", flush=True)
 write("end", "stopped" if stop.signalled else "finished")
 """
 LAUNCHER = """

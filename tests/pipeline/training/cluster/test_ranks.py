@@ -73,7 +73,7 @@ def test_a_mistake_of_any_rank_ends_all_with_one_line(
     assert "exitcode  : 2" in result.stderr
 
 
-def test_a_wrong_time_limit_is_told_once(tmp_path: Path) -> None:
+def test_a_wrong_time_limit_is_reported_once(tmp_path: Path) -> None:
     """The first rank reports it, before any rank waits for another."""
     script = tmp_path / "script.py"
     script.write_text(CODE)
@@ -89,7 +89,7 @@ def test_a_wrong_time_limit_is_told_once(tmp_path: Path) -> None:
         assert (result.returncode, result.stdout, result.stderr) == (2, "", said)
 
 
-def test_ranks_meet_and_part(tmp_path: Path) -> None:
+def test_ranks_join_and_leave(tmp_path: Path) -> None:
     result = two_ranks(tmp_path, "whole")
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("met") == 2

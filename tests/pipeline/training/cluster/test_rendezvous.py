@@ -37,10 +37,10 @@ def test_every_start_has_a_name_of_its_own_in_the_same_store() -> None:
     assert len(set(names)) == 3
 
 
-def test_ranks_that_died_before_all_had_come_confuse_nobody() -> None:
+def test_ranks_that_died_before_all_joined_do_no_harm() -> None:
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=SOON)
-    store.set("asks-1", "somebody who is dead")
-    store.set("asks-2", "somebody else who is dead")
+    store.set("asks-1", "a dead rank")
+    store.set("asks-2", "another dead rank")
     assert len(set(meet(store, 3, [0, 1, 2]))) == 1
 
 

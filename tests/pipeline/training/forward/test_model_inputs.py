@@ -66,7 +66,7 @@ def test_a_batch_of_filling_alone_keeps_one_slot_that_counts_for_nothing(lesson:
     assert len(model_inputs(empty, CPU, 4).positions_K) == 1
 
 
-def test_lengths_are_left_out_when_every_row_is_full(lesson: Path) -> None:
+def test_lengths_are_none_if_every_row_is_full(lesson: Path) -> None:
     found = set()
     for batch, _ in zip(loader(lesson, 1, 1).micro_batches(), range(60), strict=False):
         lengths = model_inputs(batch, CPU, 4).lengths_B

@@ -48,9 +48,9 @@ def test_a_plan_counts_what_is_there(prepared: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"batch.sequences=64 is smaller than the 65 ranks"):
         make_plan(run, 65, 1, [train], [validation], run.steps)
-    behind = replace(run, encoder=replace(run.encoder, position_offset=1))
+    shifted = replace(run, encoder=replace(run.encoder, position_offset=1))
     with pytest.raises(ConfigError, match=r"needs pad id 0, .* has 1; set .*offset=2"):
-        make_plan(behind, 1, 1, [train], [validation], run.steps)
+        make_plan(shifted, 1, 1, [train], [validation], run.steps)
 
 
 def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> None:

@@ -59,7 +59,7 @@ def full(path: Path, left: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("left", [0, 10, 40])
-def test_lines_that_the_disk_refuses_wait_and_are_told_once(tmp_path: Path, left: int) -> None:
+def test_lines_that_the_disk_refuses_wait_and_are_reported_once(tmp_path: Path, left: int) -> None:
     said: list[str] = []
     metrics = Metrics(tmp_path, 0, said.append)
     metrics.write({"step": 1, "loss": 2.0})
@@ -86,7 +86,7 @@ def test_lines_that_the_disk_refuses_wait_and_are_told_once(tmp_path: Path, left
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_picture_that_cannot_be_drawn_is_told(tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_drawn_is_reported(tmp_path: Path) -> None:
     said: list[str] = []
     metrics = Metrics(tmp_path, 0, said.append)
     with full(tmp_path / METRICS, 10):

@@ -28,7 +28,7 @@ def test_a_trace_has_the_steps_after_warm_up(tmp_path: Path) -> None:
     assert {"ph", "ts", "dur", "pid", "tid"} <= set(found[0])  # what Perfetto reads
 
 
-def test_too_few_steps_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_steps_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = Trace(tmp_path / "profile")
     work(trace, WARM_UP_STEPS + 1)
     trace.close()
@@ -36,7 +36,7 @@ def test_too_few_steps_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_is_told(
+def test_a_folder_that_cannot_be_written_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "profile").write_text("a file")

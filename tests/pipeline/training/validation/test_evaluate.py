@@ -109,7 +109,7 @@ def test_isolated_documents_are_scored_as_if_each_were_alone(
     assert abs(seen.metrics["mlm_loss"] - mean) > 1e-4
 
 
-def test_corpora_are_scored_apart_and_together(
+def test_corpora_are_scored_separately_and_together(
     model: MaskedLanguageModel, dataset: Dataset
 ) -> None:
     whole = evaluate(model, model.parts, validation_loader([dataset], 64), CPU)

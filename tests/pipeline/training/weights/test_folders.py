@@ -48,7 +48,7 @@ def test_a_folder_that_cannot_be_written(trained: Path, lesson: Path, tmp_path: 
         write_folder(saved.model, lesson / "tokenizer", tmp_path / "file" / "model")
 
 
-def test_word_pieces_go_with_positions_behind_their_pad(
+def test_word_pieces_work_with_positions_after_their_pad(
     word_vocabularies: dict[str, Vocabulary], tmp_path: Path
 ) -> None:
     """Their pad id is 0: transformers must use the same positions, and its own special ids."""

@@ -151,7 +151,7 @@ def test_of_another_kind_only_special_tokens_are_the_same(tokenizers: Path, tmp_
     unigram = tokenizers / "unigram"
     assert "(unigram here, uncased wordpiece there)" in refusal(model, tmp_path / "model", unigram)
     begun = begin_with(model, tmp_path / "model", unigram, ("vocabulary",))
-    assert "5 of 2,000 tokens have their rows" in begun.lines[1]
+    assert "5 of 2,000 tokens keep their rows" in begun.lines[1]
     words = [part.encoder.embeddings.words.weight for part in (source, model)]
     mask = [
         Tokenizer.from_file(str(tokenizers / name / "tokenizer.json")).token_to_id("[MASK]")
@@ -247,7 +247,7 @@ def test_spanbert_as_it_is_published(
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def test_a_run_goes_on_without_the_folder_but_not_with_another(
+def test_a_run_resumes_without_the_folder_but_not_with_another(
     lesson: Path, folder: Path, tmp_path: Path
 ) -> None:
     described = begin_with(small("roberta_tiny", 1), folder, lesson / "tokenizer", ()).described
