@@ -1,7 +1,7 @@
-"""The settings that say what shards hold: `data` of a Run, its rules, and what follows from it.
+"""Data settings: the `data` section of a Run, its rules, and the values derived from it.
 
-Preparing reads these alone. `shard_settings` are the ones that decide the bytes of shards: they are
-in the manifest and in the fingerprint. Rules that involve other sections are in `rules.py`.
+`prepare` reads only these. `shard_settings` are the ones that decide the bytes of shards; the
+manifest stores them and the fingerprint covers them. Rules across sections are in `rules.py`.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from pipeline.config.settings import flatten, parts_per_million, to_dict
 from pipeline.errors import DataError
 
 SequenceLength = Annotated[int, Range("[3, 65535]")]
-"""Two special tokens and a text token at least; positions are stored in 16 bits."""
+"""At least two special tokens and one text token; positions are stored in 16 bits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskSettings:
-    """How many positions of a sequence are predicted, what they show, how long a choice is."""
+    """How many tokens of a sequence are predicted, what replaces them, and how long spans are."""
 
     rate: Annotated[float, Range("(0, 1)")]
-    """Share of a sequence's text tokens that are predicted."""
+    """Share of a sequence's text tokens that is predicted."""
     mask_share: Share
-    """Share of the predicted positions that show [MASK]."""
+    """Share of the predicted tokens that is replaced by [MASK]."""
     random_share: Share
-    """Share of the predicted positions that show a random id; the rest keep their own."""
+    """Share of the predicted tokens that is replaced by a random token; the rest is unchanged."""
     max_ngram: Annotated[int, Range("[1, 64]")]
-    """Words of the longest n-gram of masking=ngram; n words have a probability like 1/n."""
+    """Longest n-gram of masking=ngram, in words; length n has probability proportional to 1/n."""
     span_p: Annotated[float, Range("(0, 1]")]
-    """masking=span: a span of k words has a probability like span_p x (1 - span_p)**(k - 1)."""
+    """masking=span: length k has probability proportional to span_p x (1 - span_p)**(k - 1)."""
     max_span: Annotated[int, Range("[1, 64]")]
-    """Words of the longest span of masking=span; spans that touch are longer."""
+    """Longest span of masking=span, in words; adjacent spans can form a longer one."""
 
     def contradictions(self) -> Iterator[str]:
-        """Shares that leave less than nothing."""
+        """Shares that add up to more than 1."""
         if parts_per_million(self.mask_share) + parts_per_million(self.random_share) > 10**6:
             yield (
                 f"data.masks.mask_share={self.mask_share} and data.masks.random_share="
@@ -47,60 +47,60 @@ class MaskSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SegmentSettings:
-    """How formats of one or two segments fill a row, see `data.pairs`; other formats ignore it."""
+    """How the segment formats fill a row; full_sentences and doc_sentences do not read it."""
 
     label: Literal["none", "next", "order"]
-    """What two segments teach: nothing, next sentence (NSP), or sentence order (SOP)."""
+    """Label of a segment pair: none, next sentence (NSP) or sentence order (SOP)."""
     short_share: Share
-    """Share of the rows that are filled up to a random shorter length only."""
+    """Share of the rows that are filled only up to a random shorter length."""
     single_share: Annotated[float, Range("[0, 1)")]
-    """Share of segment_pair's rows that show one segment, without a label."""
+    """Share of the rows of segment_pair that hold a single segment and no label."""
     draws: Annotated[int, Range("[1, 1024]")]
-    """Sets of train rows; each holds all documents, in rows that are drawn independently."""
+    """Passes over the training documents; each draws its rows independently of the others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSettings:
-    """Sequences and masks; all but `order`, `reader` and `damaged` decide the bytes of shards."""
+    """Sequences, masks and vocabulary: all but `order`, `reader` and `damaged` fix the shards."""
 
     format: Literal[
         "full_sentences", "doc_sentences", "segment_pair", "sentence_pair", "single_segment"
     ]
-    """How documents become sequences; the names are those of Liu et al. 2019, sec. 4.2."""
+    """How documents become sequences; named as in Liu et al. 2019, sec. 4.2."""
     segments: SegmentSettings
-    """How formats of one or two segments fill a row; full and doc sentences ignore it."""
+    """How the segment formats fill a row."""
     sequence_length: SequenceLength
     """Tokens per sequence, special tokens included."""
     masking: Literal["token", "whole_word", "ngram", "span", "electra"]
-    """Scheme that chooses the predicted positions of a sequence."""
+    """How the predicted tokens of a sequence are chosen."""
     mask_mode: Literal["static", "duplicates", "per-epoch"]
-    """Which masks epoch e reads: the only one, duplicate (e-1) mod `duplicates`, or new ones."""
+    """Masks of epoch e: always the same, number (e-1) mod `duplicates`, or new in each epoch."""
     duplicates: CountOrZero
-    """Masks stored with every sequence; 0 with mask_mode=per-epoch, whose loader draws them."""
+    """Masks stored per sequence; 0 with mask_mode=per-epoch, where the loader draws them."""
     masks: MaskSettings
-    """How much is predicted, and what is shown there."""
+    """How many tokens are predicted, and what replaces them."""
     tokenizer: Literal["byte-bpe", "wordpiece", "unigram"]
-    """Kind of vocabulary."""
+    """Tokenizer algorithm."""
     lower_case: bool
-    """Uncased: no capitals, no accents; for wordpiece as in BERT, for unigram as in ALBERT."""
+    """Lower-case the text and strip accents, as BERT does (wordpiece) or ALBERT (unigram)."""
     vocab_size: Annotated[int, Range("[261, 2**32)")]  # 256 bytes, five special tokens; 32-bit ids
-    """Ids of the vocabulary, special tokens included, before any padding inside the model."""
+    """Vocabulary size, special tokens included, before any padding in the model."""
     seed: Seed
-    """Chooses the validation documents and the masks; the run's own `seed` does not touch data."""
+    """Seed of the validation split, the rows and the masks; independent of the run's `seed`."""
     validation_fraction: Annotated[float, Range("(0, 0.5]")]
-    """Share of the documents held out, drawn before any duplicate is made."""
+    """Share of the documents that is held out for validation."""
     order: Literal["global", "blocks"]
-    """Order of samples: all rows permuted, or blocks of 1,024 rows permuted and a window mixed."""
+    """Shuffle: all rows at once, or blocks of 1,024 rows, mixed in `batch.order_window`."""
     reader: Literal["mmap", "read"]
-    """Memory map, or plain reads of whole blocks; never changes what is learned."""
+    """Memory-map shards, or read whole blocks; never changes what is learned."""
     damaged: Literal["stop", "skip"]
-    """At a damaged or missing shard of training rows: stop, or continue without its rows."""
+    """At a damaged or missing training shard: stop, or skip its rows."""
 
     def contradictions(self) -> Iterator[str]:
-        """Masks, vocabulary, format and reader that do not fit each other."""
+        """Masks, tokenizer, format and reader that do not fit together."""
         if self.masking == "electra" and self.masks.random_share > 0:
             share = f"data.masks.random_share={self.masks.random_share} to 0"
-            yield f"data.masking=electra shows no random ids: set {share} (its paper keeps 15 %)"
+            yield f"data.masking=electra has no random tokens: set {share} (the paper keeps 15 %)"
         if self.tokenizer == "byte-bpe" and self.lower_case:
             yield (
                 "data.lower_case=true does not go with data.tokenizer=byte-bpe, which keeps every "
@@ -115,8 +115,8 @@ class DataSettings:
             )
         if self.reader == "read" and self.order != "blocks":
             yield (
-                f"data.reader=read reads whole blocks, data.order={self.order} needs single rows; "
-                "set data.order=blocks or data.reader=mmap"
+                f"data.reader=read reads whole blocks, but data.order={self.order} needs single "
+                "rows; set data.order=blocks or data.reader=mmap"
             )
         yield from self._segment_contradictions()
         yield from self.too_short(self.sequence_length, "data.sequence_length")
@@ -125,8 +125,8 @@ class DataSettings:
         segments = self.segments
         if segments.label != "none" and self.format not in PAIR_FORMATS:
             yield (
-                f"data.segments.label={segments.label} needs two segments, data.format="
-                f"{self.format} has none to compare; set data.format to one of "
+                f"data.segments.label={segments.label} needs two segments, and data.format="
+                f"{self.format} has no pairs; set data.format to one of "
                 f"{', '.join(PAIR_FORMATS)}, or data.segments.label=none"
             )
         draws_differ = {
@@ -137,30 +137,30 @@ class DataSettings:
         if segments.draws > 1 and not draws_differ.get(self.format, False):
             yield (
                 f"data.segments.draws={segments.draws} would store the same rows of data.format="
-                f"{self.format} again and again; set it to 1, or choose segment_pair, "
+                f"{self.format} several times; set it to 1, or choose segment_pair, "
                 "sentence_pair with data.segments.label=next, or single_segment with "
                 "data.segments.short_share > 0"
             )
 
     def too_short(self, length: int, path: str) -> Iterator[str]:
-        """Why rows of `length` tokens cannot hold a pair; path: the setting that gives it."""
+        """A message if `length` tokens cannot hold a pair; path: the setting of the length."""
         least = 4 + SEPARATORS[self.tokenizer]
         if self.format in PAIR_FORMATS and length < least:
             yield (
-                f"{path}={length} has no room for two segments of data.format={self.format}; set "
+                f"{path}={length} is too short for two segments of data.format={self.format}; set "
                 f"{least} or more"
             )
 
 
 READ_TIME_FIELDS = ("order", "reader", "damaged")
-"""Fields of Data that say how finished shards are read; every other one decides their bytes."""
+"""Fields of DataSettings that affect only the reading of shards; the others decide their bytes."""
 
 LENGTH_FIELDS = {"max_ngram": "ngram", "span_p": "span", "max_span": "span"}
-"""Fields of Masks that one scheme reads, and which."""
+"""Fields of MaskSettings that only one masking scheme reads, and that scheme."""
 
 
 def all_shard_settings(data: DataSettings) -> dict[str, Any]:
-    """The settings that decide the bytes of shards, by their paths below `data`."""
+    """The settings that decide the bytes of shards, by path inside `data`."""
     flat = flatten(to_dict(data))
     found = {}
     for path in sorted(flat, key=lambda path: path.rpartition(".")[0]):  # as manifests list them
@@ -177,10 +177,10 @@ def all_shard_settings(data: DataSettings) -> dict[str, Any]:
 
 
 def shard_settings(data: DataSettings) -> dict[str, Any]:
-    """What the manifest and the fingerprint of shards hold of `data`.
+    """The data settings in the manifest and the fingerprint of shards.
 
-    These are `all_shard_settings` without those that have their legacy value, so that shards from
-    before such a setting keep their fingerprint.
+    These are `all_shard_settings` minus those at their legacy value, so shards older than such a
+    setting keep their fingerprint.
     """
     legacy = legacy_values(type(data))
     return {
@@ -193,26 +193,26 @@ def shard_settings(data: DataSettings) -> dict[str, Any]:
 def prepared_settings(stored: Mapping[str, Any], owner: object) -> dict[str, Any]:
     """The settings that shards were prepared with, from `data` of their manifest.
 
-    An absent setting has its legacy value. DataError, with the owner's name, for one that this
-    version does not know.
+    An absent setting has its legacy value. Raises DataError, naming `owner`, if this version does
+    not know a setting.
     """
     known = setting_types(DataSettings)
     for path, value in stored.items():
         if path not in known:
             raise DataError(
                 f"{owner} was prepared with data.{path}={value}, which this version does not know; "
-                "use the version that prepared it, or prepare the text again with this one"
+                "use the version that prepared it, or prepare the corpus again with this one"
             )
     return legacy_values(DataSettings) | dict(stored)
 
 
 def prediction_count(text_tokens: int, mask_rate: float) -> int:
-    """Positions predicted among `text_tokens` >= 1: the nearest count, halves up, at least one."""
+    """Number of predictions for `text_tokens` >= 1, rounded to nearest, halves up, at least one."""
     return max(1, (text_tokens * parts_per_million(mask_rate) + 500_000) // 1_000_000)
 
 
 def max_predictions(data: DataSettings) -> int:
-    """Most predicted positions of a sequence: all its tokens but the first and last are text."""
+    """Most predictions a sequence can have: all of its tokens but two special ones are text."""
     text = data.sequence_length - 2
     rounded_up = -(-text * parts_per_million(data.masks.rate) // 1_000_000)
     return rounded_up if data.masking == "span" else prediction_count(text, data.masks.rate)

@@ -1,22 +1,22 @@
-"""What tells the input formats apart: who has two segments, which settings each one reads."""
+"""Properties of the input formats: which have two segments, and which settings each one reads."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 Attention = Literal["row", "document"]
-"""What a token sees, see `run.Batch`."""
+"""What a token attends to, see `BatchSettings`."""
 
 PAIR_FORMATS = ("segment_pair", "sentence_pair")
-"""Formats of two segments."""
+"""Formats with two segments."""
 
 SEGMENT_FIELDS = {
     "segment_pair": ("label", "short_share", "single_share", "draws"),
     "sentence_pair": ("label", "draws"),
     "single_segment": ("short_share", "draws"),
 }
-"""Fields of `run.Segments` that a format reads; the others read none."""
+"""Fields of `SegmentSettings` that each format reads; the other formats read none."""
 
 SEPARATORS = {"byte-bpe": 2, "wordpiece": 1, "unigram": 1}
-"""How many separators part two segments, by kind of vocabulary: RoBERTa's `<s> A </s></s> B </s>`,
-and `[CLS] A [SEP] B [SEP]` of BERT and ALBERT."""
+"""Separators between two segments, by tokenizer: `<s> A </s></s> B </s>` in RoBERTa,
+`[CLS] A [SEP] B [SEP]` in BERT and ALBERT."""

@@ -1,10 +1,10 @@
-"""Run: one frozen value that is the whole description of a training run.
+"""Run: one frozen value that describes a training run completely.
 
-A setting's meaning is below its field, here and in `data_settings.py` and `training_settings.py`;
-its value is in `recipes/`, with the source. Nothing has a default, so no value can come from two
-places.
+Each setting is documented below its field, here and in `data_settings.py` and
+`training_settings.py`. Its value, with the source, is in `recipes/`. No field has a default, so a
+value comes from one place.
 
-A Run checks itself when it is built: ranges are on the fields, rules about one section in that
+A Run checks itself when it is built: ranges are on the fields, rules within a section in that
 section, rules across sections in `rules.py`. One error reports all problems.
 """
 
@@ -73,25 +73,25 @@ __all__ = [
     "prepared_settings",
     "shard_settings",
 ]
-"""A Run, its sections and what follows from them: recipes and stages need no other module."""
+"""A Run, its sections and the values derived from them: recipes and stages import only this."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """The whole description of a training run; building an illegal one raises ConfigError."""
+    """A complete description of a training run. Raises ConfigError if settings are invalid."""
 
     name: str
-    """Name of the recipe; part of directory names."""
+    """Name of the run, that of its recipe unless set; part of directory names."""
     seed: Seed
-    """Chooses initial weights, dropout and the order of samples."""
+    """Seed of the initial weights, dropout and the order of samples."""
     precision: Literal["fp32", "bf16"]
     """Arithmetic of the network; bf16 keeps weights, gradient sums and optimizer state in fp32."""
     data: DataSettings
-    """Sequences and masks."""
+    """Sequences, masks and vocabulary."""
     encoder: EncoderSettings
     """The network."""
     objective: ObjectiveSettings
-    """What is predicted."""
+    """What the model predicts."""
     optimizer: OptimizerSettings
     """How gradients become updates."""
     schedule: ScheduleSettings
@@ -101,25 +101,25 @@ class Run:
     steps: Count
     """Optimizer steps of the whole run."""
     phases: tuple[EarlierPhase, ...]
-    """Earlier phases, in order; the rest of `steps` is the last phase, with the length and batch of
-    `data` and `batch`. A list: `--set phases=[]`, `--set phases.0.steps=900`."""
+    """Phases before the last one, in order. The last phase takes the remaining `steps`, with the
+    length and batch size of `data` and `batch`. Set it as `phases=[]` or `phases.0.steps=900`."""
     spikes: SpikeSettings
-    """What counts as a spike of the loss, and what is done about it."""
+    """What counts as a loss spike, and how the run responds."""
     validation: ValidationSettings
-    """When held-out documents are scored."""
+    """When the held-out loss is measured."""
     checkpoint: CheckpointSettings
-    """When the run is saved."""
+    """When checkpoints are saved, and which are kept."""
     logging: LoggingSettings
-    """When metrics are written."""
+    """When metrics are logged, and when a rank counts as hung."""
 
     def __post_init__(self) -> None:
         check(self)
 
     def contradictions(self) -> Iterator[str]:
-        """A name that cannot be used, and settings of different sections that do not fit."""
+        """A name that is not a directory name, and sections that do not fit together."""
         if not re.fullmatch(r"[\w.-]+", self.name):
             yield (
-                f"name={self.name!r} cannot name a directory; use letters, digits, '_', '.' and '-'"
+                f"name={self.name!r} cannot name a directory; use letters, digits, '_', '.' or '-'"
             )
         yield from attention_fits(self.batch, self.data)
         yield from positions_suffice(self.encoder, self.data, self.phases)

@@ -1,10 +1,10 @@
-"""What the annotations of the settings say, and whether values obey them.
+"""The schema of a config, read from its annotations, and the check of values against it.
 
 A config is a tree of frozen dataclasses. A field is a bool, int, float, str, Literal of strings,
-another dataclass (a section), or a tuple of any length of one (a list). `Annotated` adds marks: the
-`Range` of a number, and the `Legacy` value of a setting that came later. A section whose values can
-exclude each other has a method `contradictions`. `check` runs where the whole tree is built
-(`__post_init__`), and reports all problems in one error.
+another dataclass (a section), or a variable-length tuple of one (a list). `Annotated` adds marks:
+the `Range` of a number, and the `Legacy` value of a setting that was added later. A section whose
+values can exclude each other has a method `contradictions`. `check` runs when the whole tree is
+built (`__post_init__`) and reports all problems in one error.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The legal values of a number; on its field: `Annotated[float, Range("[0, 1)")]`."""
+    """The legal values of a number, as in `Annotated[float, Range("[0, 1)")]`."""
 
     interval: str
-    """As errors print it: a square bracket includes its end, a round one excludes it."""
+    """Interval as errors print it: square brackets include the bound, round ones exclude it."""
 
     @property
     def in_words(self) -> str:
-        """The interval in words where it has one end."""
+        """The interval in words if it has one bound."""
         low, high = self.interval[1:-1].split(", ")
         if high != "inf":
             return f"in {self.interval}"
@@ -56,11 +56,11 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Legacy:
-    """What a file means that was written before the setting existed: `Annotated[int, Legacy(0)]`.
+    """The value of a setting in files written before it existed: `Annotated[int, Legacy(0)]`.
 
-    For a setting that is added to released code. `from_dict` reads its absence as this value, and
-    fingerprints leave it out while it has this value, so old runs open and old shards stay valid.
-    It is not a default: recipes name every setting.
+    For settings added to released code. `from_dict` uses this value if the setting is absent, and
+    fingerprints skip the setting while it has this value, so old runs load and old shards stay
+    valid. It is not a default: recipes name every setting.
     """
 
     value: bool | int | float | str | tuple[()]
@@ -74,14 +74,14 @@ Seed = Annotated[int, Range("[0, 2**63)")]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the annotation of a field says."""
+    """The parsed annotation of a field."""
 
     kind: Any
     """The annotation without its marks: a type, a Literal or a tuple."""
     range: Range | None
-    """None for what is not a number."""
+    """None if the field is not a number."""
     legacy: Legacy | None
-    """None for a setting that every file must name."""
+    """None if every file must name the setting."""
 
 
 @runtime_checkable
@@ -89,14 +89,14 @@ class HasRules(Protocol):
     """A section whose values can exclude each other."""
 
     def contradictions(self) -> Iterator[str]:
-        """One message each: what, the values as path=value, the remedy.
+        """Yield a message per contradiction: what, the values as path=value, the remedy.
 
-        Values may be out of range here, which `check` reports, but all numbers are finite.
+        Values may be out of range, which `check` reports, but all numbers are finite.
         """
 
 
 def check(config: DataclassInstance) -> None:
-    """Raise one ConfigError with every number that is out of range and every contradiction.
+    """Raise one ConfigError that lists every number out of range and every contradiction.
 
     A contradiction that names a number out of range is skipped: that number has to change anyway,
     and the remedy may be wrong for it.
@@ -118,7 +118,7 @@ def check(config: DataclassInstance) -> None:
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Raise one ConfigError with all problems, if there are any."""
+    """Raise one ConfigError with all problems if there are any."""
     if len(problems) == 1:
         raise ConfigError(problems[0])
     if problems:
@@ -126,7 +126,7 @@ def refuse(problems: Sequence[str]) -> None:
 
 
 def settings_of(kind: type[DataclassInstance], prefix: str = "") -> dict[str, Setting]:
-    """Dotted path -> what its annotation says, for every setting of a tree, in field order."""
+    """Dotted path -> parsed annotation, for every setting of a tree, in field order."""
     found: dict[str, Setting] = {}
     for name, setting in fields_of(kind).items():
         path = prefix + name
@@ -137,12 +137,12 @@ def settings_of(kind: type[DataclassInstance], prefix: str = "") -> dict[str, Se
 
 
 def setting_types(kind: type[DataclassInstance]) -> dict[str, Any]:
-    """Dotted path -> annotation, for every setting of a tree of dataclasses, in field order."""
+    """Dotted path -> type, for every setting of a tree, in field order."""
     return {path: setting.kind for path, setting in settings_of(kind).items()}
 
 
 def legacy_values(kind: type[DataclassInstance]) -> dict[str, object]:
-    """Dotted path -> the value that its absence means, for every setting that has one."""
+    """Dotted path -> legacy value, for every setting that has one."""
     return {
         path: setting.legacy.value
         for path, setting in settings_of(kind).items()
@@ -151,7 +151,7 @@ def legacy_values(kind: type[DataclassInstance]) -> dict[str, object]:
 
 
 def entry_type(hint: object) -> type[DataclassInstance] | None:
-    """The dataclass of a list's entries, None for what is not a list."""
+    """The dataclass of a list's entries, None if the annotation is not a list."""
     if get_origin(hint) is tuple and is_section(found := get_args(hint)[0]):
         return found
     return None
@@ -159,7 +159,7 @@ def entry_type(hint: object) -> type[DataclassInstance] | None:
 
 @functools.cache
 def fields_of(kind: type[DataclassInstance]) -> Mapping[str, Setting]:
-    """Name -> what its annotation says, for the fields of one section."""
+    """Name -> parsed annotation, for the fields of one section."""
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         bare, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
@@ -171,7 +171,7 @@ def fields_of(kind: type[DataclassInstance]) -> Mapping[str, Setting]:
 def _sections(
     config: DataclassInstance, prefix: str = ""
 ) -> Iterator[tuple[str, DataclassInstance]]:
-    """Every section with the prefix of its paths, entries of lists included, the whole one last."""
+    """Every section with the prefix of its paths, list entries included, the root last."""
     for name, setting in fields_of(type(config)).items():
         value = getattr(config, name)
         if is_section(setting.kind):
@@ -183,7 +183,7 @@ def _sections(
 
 
 def _names(message: str, paths: Iterable[str]) -> bool:
-    """Whether a message shows the value of one of these settings."""
+    """Whether a message names one of these settings with its value."""
     return any(re.search(rf"(?<![\w.]){re.escape(path)}=", message) for path in paths)
 
 

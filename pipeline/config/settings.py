@@ -1,13 +1,13 @@
-"""The whole config machinery: a tree of frozen dataclasses to and from plain values.
+"""Conversion of a config, a tree of frozen dataclasses, from and to plain values.
 
-    to_dict     Run -> nested dict, what run.json holds
+    to_dict     Run -> nested dict, the content of run.json
     from_dict   nested dict -> Run, every key known and typed, none missing
     override    Run + ["optimizer.peak_lr=1e-3"] -> Run, what `--set` does
     fingerprint dict or dataclass -> 16 hex digits, the same on every machine
 
-Unusual: nothing here knows which settings exist. The annotations of the dataclasses are the schema,
-see `schema.py`. `--set` gives a list as JSON, or changes an entry by its number: `list.0.x=1`.
-Which values are legal is checked where the whole tree is built, after all overrides.
+Nothing here knows which settings exist: the annotations of the dataclasses are the schema, see
+`schema.py`. `--set` takes a list as JSON, or changes one entry by its index: `list.0.x=1`. Values
+are checked when the whole tree is built, after all overrides.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ EXPECTED = {
 }
 EXPECTED_LIST = "a JSON list of objects with {}"
 NEAR = 0.7
-"""Least similarity (difflib) of a name that is suggested, in the part after the last dot."""
+"""Least similarity (difflib) of the part after the last dot for a name to be suggested."""
 NEAR_IN_SECTION = 0.5
-"""The same for a name whose whole path is similar."""
+"""The same if the whole path is similar."""
 
 
 def to_dict(config: DataclassInstance) -> dict[str, Any]:
@@ -57,21 +57,21 @@ def to_dict(config: DataclassInstance) -> dict[str, Any]:
 
 
 def from_dict(kind: type[T], values: Mapping[str, object]) -> T:
-    """A config of type `kind` from nested dicts: nothing ignored, and only a setting with a
-    `Legacy` value may be absent.
+    """Build a config of type `kind` from nested dicts.
 
-    Numbers may be written as JSON editors do: `1` for a float field, `1e3` for an int field.
-    Raises ConfigError naming the dotted path of an unknown, missing or wrongly typed setting.
+    No key is ignored, and only a setting with a `Legacy` value may be absent. Numbers may be
+    written as JSON editors do: `1` for a float field, `1e3` for an int field. Raises ConfigError
+    with the dotted path if a setting is unknown, missing or of the wrong type.
     """
     return _section(kind, flatten(values), "")
 
 
 def override(config: T, assignments: Iterable[str]) -> T:
-    """The config with `path=value` assignments applied in order, the last of a path winning.
+    """The config with `path=value` assignments applied in order; the last one of a path wins.
 
-    Values are read by the field's annotation: int takes 1000, 1_000 and 1e3, float any finite
+    Values are parsed by the field's annotation: int takes 1000, 1_000 and 1e3, float any finite
     number, bool true or false, a list JSON. Raises ConfigError with every unknown path, naming the
-    nearest one, and every value of the wrong type.
+    nearest known one, and every value of the wrong type.
     """
     kinds = setting_types(type(config))
     flat = flatten(to_dict(config))
@@ -86,9 +86,9 @@ def override(config: T, assignments: Iterable[str]) -> T:
 
 
 def fingerprint(value: Mapping[str, object] | DataclassInstance) -> str:
-    """16 hex digits of the canonical JSON: keys sorted, no spaces, ASCII, shortest floats.
+    """16 hex digits: SHA-256 of the canonical JSON (keys sorted, no spaces, ASCII, short floats).
 
-    Of a config without the settings that have their legacy value.
+    Settings of a config that have their legacy value are skipped.
     """
     plain = value if isinstance(value, Mapping) else _without_legacy(value)
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -96,18 +96,18 @@ def fingerprint(value: Mapping[str, object] | DataclassInstance) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The most similar of `names`: alike as a whole, and in the part after the last dot."""
+    """The most similar of `names`, by the whole path and by the part after the last dot."""
     return max(names, key=lambda other: sum(_likeness(name, other)))
 
 
 def find_near(name: str, names: Iterable[str]) -> str | None:
-    """The nearest of the names that are similar, None when there is none."""
+    """The nearest of the similar names, or None if no name is similar."""
     similar = [other for other in names if _is_similar(name, other)]
     return nearest(name, similar) if similar else None
 
 
 def unknown_setting(path: str, known: Iterable[str]) -> ConfigError:
-    """What to say of a path that is not a setting: the nearest one, or that there is none near."""
+    """The error for a path that is not a setting, with the nearest setting if one is similar."""
     names = list(known)
     inside = [name for name in names if name.startswith(path + ".")]
     if inside:
@@ -119,11 +119,12 @@ def unknown_setting(path: str, known: Iterable[str]) -> ConfigError:
     beside = [name.removeprefix(section) for name in names if name.startswith(section)]
     if beside:
         return ConfigError(
-            f"unknown setting {path}; none of {section[:-1]} has a name like it; choose one of "
-            f"{', '.join(beside)}"
+            f"unknown setting {path}; no setting of {section[:-1]} has a similar name; choose one "
+            f"of {', '.join(beside)}"
         )
     return ConfigError(
-        f"unknown setting {path}; none has a name like it; `tenfold settings RECIPE` lists them all"
+        f"unknown setting {path}; no setting has a similar name; `tenfold settings RECIPE` lists "
+        "them all"
     )
 
 
@@ -134,18 +135,18 @@ def flatten(values: object, path: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if not isinstance(name, str) or "." in name:
-            raise ConfigError(f"{name!r} is not a setting's name; nest settings in their sections")
+            raise ConfigError(f"{name!r} is not a setting name; nest settings in their sections")
         flat |= flatten(value, f"{path}.{name}" if path else name)
     return flat
 
 
 def parts_per_million(share: float) -> int:
-    """A share between 0 and 1 in whole millionths, so that counts follow by integer arithmetic."""
+    """A share between 0 and 1 in whole millionths, for counts in integer arithmetic."""
     return round(share * 1_000_000)
 
 
 def _without_legacy(config: DataclassInstance) -> dict[str, Any]:
-    """Nested dicts without the settings that have their legacy value, nor sections of only such."""
+    """Nested dicts without settings at their legacy value, and without sections left empty."""
     plain: dict[str, Any] = {}
     for name, setting in fields_of(type(config)).items():
         value = getattr(config, name)
@@ -162,7 +163,7 @@ def _without_legacy(config: DataclassInstance) -> dict[str, Any]:
 
 
 def _likeness(name: str, other: str) -> tuple[float, float]:
-    """How alike two paths are, as a whole and in the part after the last dot: 0 to 1."""
+    """Similarity of two paths, and of their parts after the last dot: 0 to 1."""
     last, other_last = name.rpartition(".")[2], other.rpartition(".")[2]
     return (
         difflib.SequenceMatcher(None, name, other).ratio(),
@@ -171,7 +172,7 @@ def _likeness(name: str, other: str) -> tuple[float, float]:
 
 
 def _is_similar(name: str, other: str) -> bool:
-    """Whether a name could be a slip for another, or a part of it such as warmup."""
+    """Whether a name could be a misspelling of another, or a part of it such as warmup."""
     whole, last = _likeness(name, other)
     words, other_words = (set(path.rpartition(".")[2].split("_")) for path in (name, other))
     is_slip = last >= NEAR or (last >= NEAR_IN_SECTION and whole > NEAR)
@@ -196,7 +197,7 @@ def _assign(kinds: Mapping[str, Any], flat: dict[str, Any], assignment: str) -> 
 def _change_entry(
     kinds: Mapping[str, Any], flat: dict[str, Any], place: tuple[str, int, str], text: str
 ) -> None:
-    """place: path of a list, number of an entry, and the setting of it that gets a value."""
+    """Set one setting of a list's entry; place: path of the list, index, setting of the entry."""
     path, number, name = place
     entry = entry_type(kinds.get(path))
     if entry is None:
@@ -209,8 +210,8 @@ def _change_entry(
     entries = list(deepcopy(cast("Sequence[dict[str, Any]]", flat[path])))
     if number >= len(entries):
         raise ConfigError(
-            f"there is no {path}.{number}: {path} has {len(entries)} entries, counted from 0; set "
-            f"{path} to {EXPECTED_LIST.format(', '.join(own))}"
+            f"{path}.{number} does not exist: {path} has {len(entries)} entries, counted from 0; "
+            f"set {path} to {EXPECTED_LIST.format(', '.join(own))}"
         )
     *sections, last = name.split(".")
     functools.reduce(dict.__getitem__, sections, entries[number])[last] = _read(text, own[name])
@@ -219,7 +220,7 @@ def _change_entry(
 
 
 def _section(kind: type[T], flat: Mapping[str, object], prefix: str) -> T:
-    """prefix: of the paths in errors, of an entry of a list."""
+    """Build a section from flat values; prefix: that of the paths in errors, for list entries."""
     kinds = setting_types(kind)
     for path in flat:
         if path not in kinds:
@@ -243,7 +244,7 @@ def _build(kind: type[T], flat: Mapping[str, object], prefix: str = "") -> T:
 
 
 def _read(text: str, kind: Any) -> object:
-    """Text as a value of `kind`; text that cannot be read stays text, for `_typed` to refuse."""
+    """Text parsed as `kind`; text that cannot be parsed stays text, which `_typed` refuses."""
     if entry_type(kind):
         try:
             return json.loads(text)
@@ -260,7 +261,7 @@ def _read(text: str, kind: Any) -> object:
 
 
 def _typed(path: str, value: object, kind: Any) -> object:
-    """`value` as its field's type exactly, or ConfigError with path, value and what is expected."""
+    """`value` converted to its field's type. Raises ConfigError if it does not fit that type."""
     if entry := entry_type(kind):
         if isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value):
             return tuple(

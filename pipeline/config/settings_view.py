@@ -1,7 +1,7 @@
 """Every setting of a Run with its type, value and meaning, as text for a terminal.
 
-    describe_settings   Run -> one SettingView for each setting, in field order
-    format_settings     Run + path of a setting or section -> the text that is printed
+    describe_settings   Run -> one SettingView per setting, in field order
+    format_settings     Run + path of a setting or section -> the text to print
 
 Meanings are the docstrings below the fields, read from the source.
 """
@@ -30,31 +30,31 @@ _TYPE_COLUMN = 44
 
 @dataclass(frozen=True, slots=True)
 class SettingView:
-    """One setting as a reader sees it."""
+    """One setting as `tenfold settings` shows it."""
 
     path: str
-    """Dotted, as `--set` takes it."""
+    """Dotted path, as `--set` takes it."""
     type: str
-    """In words, with the range or the choices."""
+    """Type in words, with the range or the choices."""
     value: str
-    """As `--set` takes it."""
+    """Value as `--set` takes it."""
     meaning: str
 
     @property
     def section(self) -> str:
-        """Path of the section that holds it, "" for a setting of the run itself."""
+        """Path of its section, "" for a setting of the run itself."""
         return self.path.rpartition(".")[0]
 
 
 def describe_settings(run: Run) -> list[SettingView]:
-    """Every setting of a run, in field order; lists as one setting."""
+    """Every setting of a run, in field order; a list is one setting."""
     return list(_describe(type(run), to_dict(run), ""))
 
 
 def format_settings(run: Run, path: str = "") -> str:
     """The settings of a run, or those at and below `path`, grouped by section.
 
-    Raises ConfigError for a path that is neither a setting nor a section, naming the nearest one.
+    Raises ConfigError, naming the nearest path, if `path` is neither a setting nor a section.
     """
     views = describe_settings(run)
     shown = [view for view in views if not path or f"{view.path}.".startswith(f"{path}.")]
@@ -116,18 +116,18 @@ def _type_in_words(setting: Setting) -> str:
     if setting.range is not None:
         words += f" {setting.range.in_words}"
     if setting.legacy is not None:
-        words += f"; absent in old files: {_value_as_set(setting.legacy.value)}"
+        words += f"; in files without it: {_value_as_set(setting.legacy.value)}"
     return words
 
 
 def _value_as_set(value: object) -> str:
-    """As `--set` reads it."""
+    """A value as `--set` reads it."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 @functools.cache
 def _meanings(kind: type[DataclassInstance]) -> dict[str, str]:
-    """Name of a field -> the docstring below it, in one line."""
+    """Field name -> the docstring below the field, on one line."""
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}

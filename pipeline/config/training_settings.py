@@ -1,8 +1,7 @@
-"""The settings that say how a model is trained: every section of a Run but `data`, and their rules.
+"""Training settings: every section of a Run except `data`, and the rules within each section.
 
-Everything here may change what is learned, except where a field says otherwise; how memory and
-nodes are used is set elsewhere (`ds_configs/`, `slurm/`). Rules that involve other sections are in
-`rules.py`.
+Every setting here can change what is learned unless its docstring says otherwise. Memory and nodes
+are configured elsewhere (`ds_configs/`, `slurm/`). Rules across sections are in `rules.py`.
 """
 
 from __future__ import annotations
@@ -23,48 +22,48 @@ NotNegative = Annotated[float, Range("[0, inf)")]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncoderSettings:
-    """The network below the heads; its vocabulary is `data.vocab_size`."""
+    """The network below the heads; its vocabulary size is `data.vocab_size`."""
 
     layers: Count
     """Transformer layers."""
     width: Count
-    """Size of a hidden vector."""
+    """Hidden size."""
     embedding_width: CountOrZero
-    """Size of an embedding, with a matrix from it to the first layer (ALBERT); 0: `width`, none."""
+    """Embedding size if smaller than `width`, with a projection to `width` (ALBERT); 0: `width`."""
     heads: Count
-    """Attention heads per layer; each is width / heads wide."""
+    """Attention heads per layer, each of size width / heads."""
     feed_forward: Count
-    """Inner size of the feed-forward part of a layer."""
+    """Inner size of a layer's feed-forward network."""
     sharing: Literal["none", "all", "attention", "feed_forward"]
-    """What the layers of a group share: nothing, all weights, or those of one part."""
+    """Weights that the layers of a group share: none, all, or those of one part of the layer."""
     groups: Count
-    """Groups of neighbouring layers that share, of equal size; 1 with sharing=none."""
+    """Number of groups of consecutive layers that share weights; 1 with sharing=none."""
     activation: Literal["gelu", "gelu_tanh"]
-    """Non-linearity of the feed-forward part and the heads: GELU, exact or by tanh."""
+    """Activation of the feed-forward network and the heads: exact GELU, or its tanh form."""
     dropout: BelowOne
-    """Probability of dropping a hidden unit, and an attention weight."""
+    """Dropout probability of hidden units and attention weights."""
     layer_norm_eps: Tiny
-    """Added to the variance in every LayerNorm."""
+    """Epsilon of every LayerNorm, added to the variance."""
     positions: Annotated[int, Range("[3, 65535]")]
-    """Longest sequence that the position table serves, in tokens."""
+    """Longest sequence that the position embeddings support, in tokens."""
     position_offset: CountOrZero
-    """Row of the position table for the first token; the table has positions + offset rows."""
+    """Position embedding of the first token; the table has positions + position_offset rows."""
     segment_types: Count
-    """Rows of the segment (token type) table."""
+    """Number of segment (token type) embeddings."""
     initializer_range: Positive
-    """Standard deviation of the normal distribution that weights are initialized from."""
+    """Standard deviation of the normal distribution of initial weights."""
 
     def contradictions(self) -> Iterator[str]:
-        """Sizes that do not divide, or sharing that has no effect."""
+        """Sizes that do not divide, and sharing without effect."""
         if self.heads > 0 and self.width % self.heads:
             yield (
-                f"encoder.width={self.width} does not divide into encoder.heads={self.heads}; "
+                f"encoder.width={self.width} is not divisible by encoder.heads={self.heads}; "
                 "choose a number of heads that divides it"
             )
         if self.embedding_width >= self.width:
             yield (
                 f"encoder.embedding_width={self.embedding_width} is not below encoder.width="
-                f"{self.width}; lower it to factorise the word table, or set it to 0"
+                f"{self.width}; lower it to factorize the embeddings, or set it to 0"
             )
         if self.sharing == "none" and self.groups != 1:
             yield (
@@ -74,38 +73,38 @@ class EncoderSettings:
         if self.groups > 0 and self.layers % self.groups:
             legal = [n for n in range(1, self.layers + 1) if self.layers % n == 0]
             yield (
-                f"encoder.layers={self.layers} does not divide into encoder.groups={self.groups} "
-                f"of equal size; set encoder.groups to one of {', '.join(map(str, legal))}"
+                f"encoder.layers={self.layers} is not divisible by encoder.groups={self.groups}; "
+                f"set encoder.groups to one of {', '.join(map(str, legal))}"
             )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GeneratorSettings:
-    """ELECTRA's generator; it has the encoder's embeddings, heads of 64 and 4 x its own width."""
+    """ELECTRA's generator: shares the encoder's embeddings, heads of 64, feed-forward 4 x width."""
 
     layers: PositiveShare
-    """Its layers, as a share of the encoder's."""
+    """Layers of the generator, as a share of the encoder's."""
     width: PositiveShare
-    """Size of its hidden vectors, as a share of the encoder's."""
+    """Hidden size of the generator, as a share of the encoder's."""
     tied: bool
-    """Whether it is the encoder itself, with layers=1 and width=1."""
+    """Use the encoder itself as the generator; needs layers=1 and width=1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObjectiveSettings:
-    """What is predicted."""
+    """What the model predicts."""
 
     kind: Literal["mlm", "mlm_pair", "mlm_sbo", "rtd"]
-    """mlm: the original ids at the predicted positions; mlm_pair: data.segments.label too; mlm_sbo:
-    those ids again, from outside their span; rtd: which tokens a generator has replaced."""
+    """mlm: masked tokens; mlm_pair: also data.segments.label (BERT, ALBERT); mlm_sbo: masked tokens
+    also from the boundary of their span (SpanBERT); rtd: replaced token detection (ELECTRA)."""
     pair_weight: Positive
-    """Weight of the pairs' part of the loss, mlm's being 1; only kind=mlm_pair reads it."""
+    """Weight of the pair loss, relative to the mlm loss; only kind=mlm_pair reads it."""
     boundary_weight: Positive
-    """Weight of the span boundary part, mlm's being 1; only kind=mlm_sbo reads it."""
+    """Weight of the span boundary loss, relative to the mlm loss; only kind=mlm_sbo reads it."""
     detection_weight: Positive
-    """Weight of the detection part, the generator's mlm being 1; only kind=rtd reads it."""
+    """Weight of the detection loss, relative to the generator's mlm; only kind=rtd reads it."""
     generator: GeneratorSettings
-    """What replaces tokens; only kind=rtd reads it."""
+    """Model that replaces tokens; only kind=rtd reads it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,57 +112,57 @@ class OptimizerSettings:
     """How gradients become updates."""
 
     kind: Literal["lamb", "adamw"]
-    """LAMB (You et al. 2020) or Adam with decoupled weight decay."""
+    """LAMB (You et al. 2020), or Adam with decoupled weight decay."""
     lamb_variant: Literal["paper", "nvlamb", "albert", "deepspeed"]
-    """Which published LAMB; kind=adamw does not read it."""
+    """Published variant of LAMB to follow; kind=adamw does not read it."""
     peak_lr: Positive
-    """Learning rate at the end of warm-up."""
+    """Peak learning rate, at the end of warm-up."""
     beta1: BelowOne
-    """Decay of the gradient's running mean, per step."""
+    """Decay rate of the first moment (running mean of the gradient), per step."""
     beta2: BelowOne
-    """Decay of the squared gradient's running mean, per step."""
+    """Decay rate of the second moment (running mean of the squared gradient), per step."""
     eps: Tiny
-    """Added to the root of the squared gradient's mean."""
+    """Epsilon, added to the square root of the second moment."""
     weight_decay: BelowOne
-    """Decoupled weight decay of matrices and embeddings."""
+    """Decoupled weight decay of matrices and embeddings, multiplied by the learning rate."""
     decay_vectors: bool
-    """Whether biases and LayerNorm weights decay too."""
+    """Apply weight decay to biases and LayerNorm weights too."""
     adapt_vectors: bool
-    """Whether LAMB's trust ratio scales their updates too; kind=adamw does not read it."""
+    """Apply LAMB's trust ratio to biases and LayerNorm weights too; kind=adamw does not read it."""
     clip_norm: NotNegative
-    """Largest norm of the global gradient; 0 clips nothing."""
+    """Largest global gradient norm; larger gradients are scaled down. 0: no clipping."""
 
     def contradictions(self) -> Iterator[str]:
         """A LAMB variant that adapts what `adapt_vectors` excludes."""
         scales_all = self.kind == "lamb" and self.lamb_variant in ("nvlamb", "deepspeed")
         if scales_all and not self.adapt_vectors:
             yield (
-                f"optimizer.lamb_variant={self.lamb_variant} scales every weight by its trust "
-                "ratio, optimizer.adapt_vectors=false excludes biases and LayerNorms; set "
+                f"optimizer.lamb_variant={self.lamb_variant} applies the trust ratio to every "
+                "weight, but optimizer.adapt_vectors=false excludes biases and LayerNorms; set "
                 "optimizer.adapt_vectors=true or optimizer.lamb_variant=paper"
             )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduleSettings:
-    """Learning rate over the run's steps."""
+    """Learning rate over the optimizer steps of the run."""
 
     kind: Literal["linear", "polynomial", "inverse_sqrt", "warmup_stable_decay", "constant"]
-    """Rises from 0 to optimizer.peak_lr; `training.schedule` says what each kind does then."""
+    """Shape of the decay after a linear warm-up from 0 to optimizer.peak_lr."""
     warmup_steps: CountOrZero
-    """Optimizer steps of the rise."""
+    """Optimizer steps of the learning rate's warm-up."""
     end_lr: NotNegative
-    """Learning rate at the last step; kind=constant does not read it, inverse_sqrt stays above."""
+    """Final learning rate; kind=inverse_sqrt does not fall below it, kind=constant ignores it."""
     power: Positive
-    """Exponent of kind=polynomial and of warmup_stable_decay's decay: 1 is a straight line."""
+    """Exponent of the decay for kind=polynomial and kind=warmup_stable_decay; 1 is linear."""
     decay_steps: CountOrZero
-    """Last optimizer steps, in which kind=warmup_stable_decay decays; others do not read it."""
+    """Optimizer steps of the decay at the end; only kind=warmup_stable_decay reads it."""
 
     def contradictions(self) -> Iterator[str]:
         """A kind that needs a warm-up."""
         if self.kind == "inverse_sqrt" and self.warmup_steps == 0:
             yield (
-                "schedule.kind=inverse_sqrt measures time in warm-ups, schedule.warmup_steps=0 has "
+                "schedule.kind=inverse_sqrt needs a warm-up, and schedule.warmup_steps=0 gives "
                 "none; set schedule.warmup_steps or another kind"
             )
 
@@ -173,95 +172,95 @@ class BatchSettings:
     """Sequences per step."""
 
     sequences: Count
-    """Sequences per optimizer step, over all ranks; batch.step_tokens > 0 replaces it."""
+    """Global batch size in sequences per optimizer step; batch.step_tokens > 0 replaces it."""
     step_tokens: CountOrZero
-    """Tokens per optimizer step, as the number of sequences that hold them on average; 0: use
-    `sequences`."""
+    """Global batch size in tokens per optimizer step: takes the number of sequences that hold as
+    many tokens on average; 0: use `sequences`."""
     per_device: Count
-    """Most rows on one device at a time: memory and speed, never what is learned."""
+    """Rows per micro-batch on each device: affects memory and speed, never what is learned."""
     packing: Literal["none", "rows"]
-    """One sequence in a row of the model's input, or as many as fit, each computed as if it were
-    alone: speed where sequences are short, never what is learned."""
+    """Sequences per row of a micro-batch: one, or as many as fit without attending to each other.
+    Affects speed on short sequences, never what is learned."""
     attention: Literal["row", "document"]
-    """What a token sees: its sequence, or only its own document in it, with positions from 0."""
+    """What a token attends to: its sequence, or only its document in it, with positions from 0."""
     warmup_steps: CountOrZero
-    """Optimizer steps over which a step grows from `first_sequences` to `sequences`; 0: none."""
+    """Optimizer steps over which the batch grows from `first_sequences` to `sequences`; 0: none."""
     first_sequences: Count
-    """Sequences of the first step, and what it grows by; warmup_steps=0 does not read it."""
+    """Sequences of the first step, and growth increment; warmup_steps=0 does not read it."""
     order_window: Count
-    """Blocks of 1,024 rows that steps draw from, mixed; data.order=global does not read it."""
+    """Shuffle window in blocks of 1,024 rows; data.order=global does not read it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpikeSettings:
-    """What counts as a spike of the loss, and what is done about it, see `training.recovery`."""
+    """What counts as a loss spike, and how the run responds."""
 
     deviations: NotNegative
-    """Standard deviations, by a robust estimate, above the usual loss; 0 looks for no spikes."""
+    """A loss this many robust standard deviations above the recent losses is a spike; 0: off."""
     window: Annotated[int, Range("[3, 10000]")]  # a state.json of some 200 kB
-    """Optimizer steps of a phase whose losses say what is usual; as many first steps of a phase are
-    never spikes."""
+    """Recent losses that spikes are compared with, in optimizer steps; the first `window` steps of
+    a phase are never spikes."""
     rollbacks: CountOrZero
-    """Most times that the run rolls back and skips the data around a spike; 0: only reports it."""
+    """Most rollbacks of a run, each of which skips the data around a spike; 0: only report."""
     skip_before: CountOrZero
-    """Optimizer steps before the spike whose sequences are skipped with its own."""
+    """Optimizer steps before the spike whose sequences are skipped after a rollback."""
     skip_after: CountOrZero
-    """Optimizer steps after the spike whose sequences would have followed and are skipped too."""
+    """Optimizer steps after the spike whose sequences are skipped after a rollback."""
 
     def contradictions(self) -> Iterator[str]:
-        """An answer to spikes that are never looked for."""
+        """Rollbacks without detection."""
         if self.rollbacks and self.deviations == 0:
             yield (
-                f"spikes.rollbacks={self.rollbacks} answers spikes, spikes.deviations=0 looks for "
-                "none; set spikes.deviations, e.g. to 10"
+                f"spikes.rollbacks={self.rollbacks} needs spike detection, and spikes.deviations=0 "
+                "turns it off; set spikes.deviations, e.g. to 10"
             )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValidationSettings:
-    """When held-out documents are scored."""
+    """When the held-out loss is measured."""
 
     every: Count
-    """Optimizer steps between evaluations."""
+    """Optimizer steps between evaluations on the held-out documents."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointSettings:
-    """When the run is saved."""
+    """When checkpoints are saved, and which are kept."""
 
     every: Count
-    """Optimizer steps between checkpoints; the last step always has one."""
+    """Optimizer steps between checkpoints; the last step is always saved."""
     keep: Count
-    """Newest checkpoints kept."""
+    """Number of newest checkpoints to keep."""
     keep_every: CountOrZero
-    """Checkpoints of steps that it divides are kept for ever; 0 keeps none of them."""
+    """Optimizer steps between checkpoints that are never deleted; 0: none."""
 
     def contradictions(self) -> Iterator[str]:
-        """Checkpoints to keep that are never saved."""
+        """Steps to keep that are never saved."""
         if self.every > 0 and self.keep_every % self.every:
             yield (
                 f"checkpoint.keep_every={self.keep_every} is not a multiple of checkpoint.every="
-                f"{self.every}, so most of its steps are never saved; make it one, or 0"
+                f"{self.every}, so most of its steps are never saved; set it to a multiple, or to 0"
             )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoggingSettings:
-    """When metrics are written."""
+    """When metrics are logged, and when a rank counts as hung."""
 
     every: Count
-    """Optimizer steps between lines of metrics."""
+    """Optimizer steps between lines of the training log."""
     hang_seconds: Count
-    """A rank that finishes no micro-batch for this long counts as hung, and ends the job."""
+    """Seconds without a finished micro-batch before a rank counts as hung and the job ends."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlierPhase:
-    """A part of a run before its last one, at another sequence length or batch."""
+    """A phase before the last one, with its own sequence length and batch size."""
 
     steps: Count
     """Optimizer steps of this phase."""
     sequence_length: SequenceLength
-    """Replaces data.sequence_length."""
+    """Tokens per sequence in this phase, in place of data.sequence_length."""
     sequences: Count
-    """Replaces batch.sequences; batch.per_device becomes as many rows as hold the same tokens."""
+    """Sequences per step, in place of batch.sequences; per_device scales to the same tokens."""

@@ -1,4 +1,4 @@
-"""Recipes by name: each is a function that returns a complete Run."""
+"""Recipes by name: functions that return a complete Run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ RECIPES: dict[str, Callable[[], Run]] = {
 
 
 def recipe(name: str) -> Run:
-    """The Run of a recipe; ConfigError with the nearest name if there is no recipe of that name."""
+    """The Run of a recipe. Raises ConfigError, naming the nearest recipe, if it does not exist."""
     if name not in RECIPES:
         near = find_near(name, RECIPES)
         advice = f"did you mean {near}?" if near else "`tenfold recipes` lists them all"

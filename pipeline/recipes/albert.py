@@ -1,9 +1,9 @@
-"""ALBERT (Lan et al. 2020): BERT's pairs, one set of weights for all layers, narrow embeddings.
+"""ALBERT (Lan et al. 2020): BERT's pairs, weights shared by all layers, factorized embeddings.
 
-Words are masked in n-grams, and of two adjacent segments the model says whether they are swapped.
+Words are masked in n-grams, and the model predicts whether two adjacent segments are swapped (SOP).
 Version 2 (the names without `_v1`) has no dropout and GELU by tanh; version 1 is the paper's. Both
-train with LAMB at a batch of 8,192; the `_published` twins with the paper's own LAMB, batch and
-steps, on the very same shards. Where the numbers are from; "recalled" marks what was not read:
+train with LAMB at a batch of 8,192. The `_published` twins use the paper's own LAMB, batch and
+steps, on the same shards. Sources of the numbers; "recalled" marks those quoted from memory:
 
     paper         Lan et al. 2020, sec. 4.1 and table 1: recalled
     albert        google-research/albert's README, optimization.py, run_pretraining.py and
@@ -89,7 +89,7 @@ def albert_xxlarge_v1() -> Run:
 
 
 def albert_tiny() -> Run:
-    """2 layers of 128, one set of weights; learns in minutes on 2 CPUs."""
+    """2 layers of width 128, shared weights, trained in minutes on 2 CPUs."""
     base, tiny = albert_base(), with_adam(bert_tiny())
     return replace(
         tiny,
@@ -107,11 +107,11 @@ def albert_tiny() -> Run:
         ),
         objective=replace(
             base.objective,
-            # Order is told in 200 steps, and in the one layer its gradient is then four times that
-            # of words: at weight 1 words were 6.10 nats after 1,000 steps, so 5.87.
-            pair_weight=0.1,  # ours: the sum of both in base
+            # Sentence order is learned in 200 steps; its gradient in the shared layer is then four
+            # times that of mlm. After 1,000 steps the mlm loss is 5.87 nats, and 6.10 at weight 1.
+            pair_weight=0.1,  # ours: 1 in base
         ),
-        steps=4_800,  # ours: two times BERT-tiny's, for n-grams by one layer
+        steps=4_800,  # ours: twice BERT-tiny's, since one shared layer predicts n-grams
     )
 
 

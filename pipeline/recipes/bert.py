@@ -1,9 +1,9 @@
 """BERT (Devlin et al. 2019): pairs of segments, masked words and next sentence prediction.
 
-`bert_base` and `bert_large` train with LAMB at a batch of 8,192, as You et al. did, all at length
-512; their `_published` twins with the paper's Adam and schedule and in its two phases, 90 % of the
-steps at length 128 and the rest on the very same shards. Where the numbers are from; "recalled"
-marks what was not read:
+`bert_base` and `bert_large` train with LAMB at a batch of 8,192, as You et al. did, at length 512
+throughout. Their `_published` twins use the paper's Adam and schedule and its two phases: 90 % of
+the steps at length 128, and the rest at 512 on the same shards. Sources of the numbers; "recalled"
+marks those quoted from memory:
 
     paper         Devlin et al. 2019, sec. 3.1, 5.1 and A.2: recalled
     code          google-research/bert's run_pretraining.py and optimization.py: recalled
@@ -71,7 +71,7 @@ def bert_large() -> Run:
 
 
 def bert_tiny() -> Run:
-    """2 layers of 128 that learn in minutes on 2 CPU cores, for tests."""
+    """2 layers of width 128, trained in minutes on 2 CPU cores, for tests."""
     base, tiny = bert_base(), roberta_tiny()
     return replace(
         tiny,
@@ -93,21 +93,21 @@ def bert_tiny() -> Run:
 
 
 def with_adam(tiny: Run) -> Run:
-    """For BERT-tiny's relatives, whose words are harder to tell than its own: with AdamW.
+    """AdamW instead of LAMB, for the tiny models whose masked words are harder than BERT-tiny's.
 
-    SpanBERT's, held out at [MASK], after 1,200 steps: 6.03 nats so, with LAMB 6.32 (and after 400
-    no better at half or twice its rate), where word frequencies alone are 6.55.
+    SpanBERT-tiny after 1,200 steps, held-out loss at [MASK]: 6.03 nats with AdamW, 6.32 with LAMB
+    (after 400 steps no better at half or twice the rate), 6.55 by word frequencies alone.
     """
     return replace(
         tiny,
         encoder=replace(
             tiny.encoder,
-            initializer_range=0.09,  # ours: 1/sqrt(width), since Adam does not move by shares
+            initializer_range=0.09,  # ours: 1/sqrt(width); Adam's step ignores the weight norm
         ),
         optimizer=replace(
             tiny.optimizer,
             kind="adamw",
-            peak_lr=2e-3,  # ours: ALBERT-tiny learned sooner than at 3e-3
+            peak_lr=2e-3,  # ours: ALBERT-tiny learns faster than at 3e-3
         ),
     )
 
@@ -132,8 +132,8 @@ def bert_tiny_published() -> Run:
         phases=(
             EarlierPhase(
                 steps=9 * tiny.steps // 10,  # paper A.2: 90 % of the steps
-                sequence_length=16,  # ours: half of the rest, where the paper has a quarter
-                sequences=tiny.batch.sequences,  # paper A.2: as in the rest
+                sequence_length=16,  # ours: half of the last phase's; the paper has a quarter
+                sequences=tiny.batch.sequences,  # paper A.2: as in the last phase
             ),
         ),
     )
@@ -165,7 +165,7 @@ def _published(ours: Run) -> Run:
             EarlierPhase(
                 steps=900_000,  # paper A.2: 90 % of the steps
                 sequence_length=128,  # paper A.2
-                sequences=256,  # paper A.2: as in the rest
+                sequences=256,  # paper A.2: as in the last phase
             ),
         ),
     )

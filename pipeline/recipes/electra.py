@@ -1,8 +1,8 @@
-"""ELECTRA (Clark et al. 2020): a small generator replaces words, the encoder finds them.
+"""ELECTRA (Clark et al. 2020): a small generator replaces tokens, the encoder detects them.
 
-`electra_small`, `_base` and `_large` train with LAMB at a batch of 8,192; their `_published` twins
-with the paper's Adam and schedule, on the very same shards. The discriminator is what is kept.
-Where the numbers are from; "recalled" marks what was not read:
+`electra_small`, `_base` and `_large` train with LAMB at a batch of 8,192. Their `_published` twins
+use the paper's Adam and schedule, on the same shards. Export keeps the discriminator.
+Sources of the numbers; "recalled" marks those quoted from memory:
 
     electra       google-research/electra's configure_pretraining.py, run_pretraining.py,
                   util/training_utils.py, model/modeling.py, model/optimization.py,
@@ -11,9 +11,9 @@ Where the numbers are from; "recalled" marks what was not read:
     hf            configurations of ELECTRA's folders on the Hugging Face hub, read
     ours          chosen by us, with the reason
 
-LAMB's numbers are RoBERTa's: You et al. trained BERT, so all of them are extrapolated. The small
-model reads 128 tokens; the one that was released reads 512 for 4M steps, with a generator as wide
-as itself: --set data.sequence_length=512 --set objective.generator.width=1.
+LAMB's numbers are RoBERTa's, extrapolated: You et al. trained BERT. The small model has length 128.
+The released one trained at length 512 for 4M steps, with a generator of the same width:
+--set data.sequence_length=512 --set objective.generator.width=1.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def electra_small() -> Run:
 
 
 def electra_tiny() -> Run:
-    """2 layers of 128 that learn in minutes on 2 CPU cores, for tests."""
-    # Of half the width, one head, on embeddings of 64 the generator knew little but word
-    # frequencies after 1,000 steps.
+    """2 layers of width 128, trained in minutes on 2 CPU cores, for tests."""
+    # With half the width, one head and embeddings of 64, the generator had learned little more
+    # than word frequencies after 1,000 steps.
     run = _electra(with_adam(bert_tiny()), "electra_tiny", generator_width=1.0)  # ours: see above
     generator = replace(
         run.objective.generator,
-        layers=0.5,  # ours: one layer is quicker than two and tells words as well
+        layers=0.5,  # ours: one layer is faster than two and predicts as well
     )
     return replace(run, objective=replace(run.objective, generator=generator))
 
@@ -115,7 +115,7 @@ def electra_tiny_published() -> Run:
 
 
 def _electra(bert: Run, name: str, generator_width: float) -> Run:
-    """A BERT that detects what a generator replaced, on ELECTRA's segments and masks."""
+    """A BERT with replaced token detection, on ELECTRA's segments and masks."""
     return replace(
         bert,
         name=name,
@@ -123,7 +123,7 @@ def _electra(bert: Run, name: str, generator_width: float) -> Run:
             bert.data,
             segments=replace(
                 bert.data.segments,
-                label="none",  # electra: two segments teach nothing by themselves
+                label="none",  # electra: no loss on the segment pair
                 short_share=0.05,  # electra build_pretraining_dataset.py
                 single_share=0.1,  # electra build_pretraining_dataset.py
             ),

@@ -1,23 +1,23 @@
 """RoBERTa (Liu et al. 2019): full sentences, byte-level BPE, masked language modelling alone.
 
-`roberta_base` and `roberta_large` train with LAMB at a batch of 8,192; their `_published` twins
-with the paper's Adam and schedule, on the very same shards (so with ten stored masks, where the
-paper drew new ones). Where the numbers are from; "recalled" marks what was not read:
+`roberta_base` and `roberta_large` train with LAMB at a batch of 8,192. Their `_published` twins use
+the paper's Adam and schedule, on the same shards (so with ten stored masks, where the paper drew
+new ones). Sources of the numbers; "recalled" marks those quoted from memory:
 
-    table 9       Liu et al. 2019, table 9; the base column read in a public config that copies it,
-                  the large column in roberta-large's model card on the Hugging Face hub
+    table 9       Liu et al. 2019, table 9; base column from a public config that copies it, large
+                  column from roberta-large's model card on the Hugging Face hub
     fairseq       its examples/roberta/config/pretraining/base.yaml, models/roberta/model.py and
                   modules/transformer_sentence_encoder.py, read
     hf            transformers' conversion script for fairseq's RoBERTa, read
     You et al.    LAMB, 2020, untuned BERT, the row for batch 8K: recalled. Its square-root rule
-                  leads from there to ALBERT's 4,096 x 125K at 0.00176, which was read
+                  gives ALBERT's 0.00176 at 4,096 x 125K, which was read
     albert        google-research/albert's optimization.py, run_pretraining.py and
                   create_pretraining_data.py, read
     bert          google-research/bert's create_pretraining_data.py, read
     electra       google-research/electra's build_pretraining_dataset.py and
                   configure_pretraining.py, read
-    spanbert      the command in facebookresearch/SpanBERT's pretraining README, read; the default
-                  of its code is another span_p
+    spanbert      the command in facebookresearch/SpanBERT's pretraining README, read; its code
+                  has a different default span_p
     palm          Chowdhery et al. 2022, sec. 5.1, for spikes: recalled
     extrapolated  used beyond what the source measured: You et al. trained BERT, mostly at 128
     ours          chosen by us, with the reason
@@ -63,10 +63,10 @@ def roberta_base() -> Run:
             lower_case=False,
             vocab_size=50_265,  # transformers' RobertaConfig, read
             seed=0,  # ours: any
-            validation_fraction=0.005,  # ours: 1/200, enough for a steady loss on any corpus of use
+            validation_fraction=0.005,  # ours: 1/200, enough for a steady loss on a useful corpus
             order="global",
             reader="mmap",
-            damaged="stop",  # ours: what is lost should be looked at
+            damaged="stop",  # ours: a loss of data should be noticed
         ),
         encoder=EncoderSettings(
             layers=12,  # fairseq base_architecture
@@ -102,7 +102,7 @@ def roberta_base() -> Run:
             warmup_steps=3_125,  # You et al. 8K: 1/20 of the steps, recalled; extrapolated
             end_lr=0.0,  # albert polynomial_decay
             power=1.0,  # albert polynomial_decay; linear has no other
-            decay_steps=0,  # of warmup_stable_decay only
+            decay_steps=0,  # only for warmup_stable_decay
         ),
         batch=BatchSettings(
             sequences=8_192,  # You et al. 8K, and table 9
@@ -124,7 +124,7 @@ def roberta_base() -> Run:
 
 
 def masks() -> MaskSettings:
-    """Token masks, and the lengths of the schemes that draw any."""
+    """Token masks, and the lengths for masking=ngram and masking=span."""
     return MaskSettings(
         rate=0.15,  # Devlin et al. 2019, sec. 3.1, recalled
         mask_share=0.8,  # Devlin et al. 2019, sec. 3.1, recalled
@@ -136,17 +136,17 @@ def masks() -> MaskSettings:
 
 
 def segments() -> SegmentSettings:
-    """For `--set data.format`, as far as full sentences go: they read none of it."""
+    """Values for `--set data.format`; full_sentences reads none of them."""
     return SegmentSettings(
-        label="none",  # Liu et al. 2019, sec. 4.2: what they chose has no NSP, recalled
+        label="none",  # Liu et al. 2019, sec. 4.2: their final model has no NSP, recalled
         short_share=0.1,  # bert short_seq_prob
         single_share=0.0,  # bert: none; electra has 0.1
-        draws=1,  # ours: one pass over the text a pass over the rows; bert dupe_factor: ten
+        draws=1,  # ours: each epoch reads the text once; bert dupe_factor: ten
     )
 
 
 def objective() -> ObjectiveSettings:
-    """Masked words alone; the rest is for who sets another kind."""
+    """Masked words alone; the other values are for `--set objective.kind`."""
     return ObjectiveSettings(
         kind="mlm",
         pair_weight=1.0,  # bert: the sum of two losses
@@ -161,10 +161,10 @@ def objective() -> ObjectiveSettings:
 
 
 def _spikes() -> SpikeSettings:
-    """Nobody looks for them; the other values are for who does."""
+    """Detection is off; the other values apply when it is turned on."""
     return SpikeSettings(
-        deviations=0.0,  # ours: off, as in every source; 10 to try, which noise does not reach
-        window=128,  # ours: long beside noise, short beside the curve's fall
+        deviations=0.0,  # ours: off, as in every source; try 10, which noise does not reach
+        window=128,  # ours: long enough to average noise, short against the loss's fall
         rollbacks=0,  # ours: off
         skip_before=100,  # palm: about 100 steps before the spike
         skip_after=200,  # palm: 200 to 500 batches in all
@@ -172,18 +172,18 @@ def _spikes() -> SpikeSettings:
 
 
 def _checkpoint() -> CheckpointSettings:
-    """Enough to lose little."""
+    """Often enough that a failure loses little work."""
     return CheckpointSettings(
         every=1_000,  # ours: under an hour of eight H100s, estimated
-        keep=3,  # ours: two to fall back on
-        keep_every=0,  # ours: a user who wants the history has the disk for it
+        keep=3,  # ours: two more to fall back on
+        keep_every=0,  # ours: history costs disk, so it is opt-in
     )
 
 
 def _logging() -> LoggingSettings:
-    """Enough to watch."""
+    """Often enough to watch a run."""
     return LoggingSettings(
-        every=10,  # ours: a line every few seconds to a minute
+        every=10,  # ours: one line every few seconds to a minute
         hang_seconds=900,  # ours: above any compilation and any stall of a file server
     )
 
@@ -206,7 +206,7 @@ def roberta_large() -> Run:
 
 
 def roberta_tiny() -> Run:
-    """2 layers of 128 that learn in minutes on 2 CPU cores, for tests."""
+    """2 layers of width 128, trained in minutes on 2 CPU cores, for tests."""
     base = roberta_base()
     return replace(
         base,
@@ -214,37 +214,37 @@ def roberta_tiny() -> Run:
         precision="fp32",
         data=replace(
             base.data,
-            sequence_length=32,  # ours: at 128 it learns word frequencies alone for minutes
+            sequence_length=32,  # ours: at 128 it learns only word frequencies for minutes
             vocab_size=2_048,  # ours: trained in a second, from a megabyte of text
         ),
         encoder=replace(
             base.encoder,
-            layers=2,  # ours: the least that is deep
+            layers=2,  # ours: the smallest deep network
             width=128,  # ours: two heads of 64
             heads=2,  # ours: as wide as in base
             feed_forward=512,  # ours: 4 x width as in base
-            dropout=0.0,  # ours: under five passes over the data, too few to learn it by heart
+            dropout=0.0,  # ours: under five epochs, too few to overfit
             positions=32,  # ours: sequence_length
-            # Not 1/sqrt(width), though Adam likes that: LAMB moves a matrix by a share of its norm.
-            # At 0.088 with 7e-3 it knew word frequencies alone after 900 steps, here after 600.
+            # Not 1/sqrt(width), which suits Adam: LAMB moves a matrix by a share of its norm. At
+            # 0.088 and 7e-3 the loss reaches word frequencies after 900 steps, here after 600.
             initializer_range=0.02,  # ours: as in base
         ),
         optimizer=replace(
             base.optimizer,
             peak_lr=1e-2,  # ours: 1.2 nats below word frequencies after 1,500 steps
-            beta2=0.98,  # ours: table 9's; forgets the steep first steps in fifty, 0.999 not tried
+            beta2=0.98,  # ours: table 9's; forgets the steep start in 50 steps; 0.999 not tried
         ),
         schedule=replace(base.schedule, warmup_steps=100),  # ours: about 1/20 of the steps, as base
         batch=replace(
             base.batch,
-            sequences=64,  # ours: 0.09 s a step on one core
+            sequences=64,  # ours: 0.09 s per step on one core
             per_device=32,  # ours: two devices, or two accumulated micro-batches
-            first_sequences=8,  # ours: an eighth, for --set batch.warmup_steps
+            first_sequences=8,  # ours: an eighth of the batch, for --set batch.warmup_steps
         ),
         steps=2_400,  # ours: two to three minutes on two idle cores, estimated
         spikes=replace(base.spikes, window=64, skip_before=10, skip_after=20),  # ours: a short run
         validation=ValidationSettings(every=200),  # ours: twelve points on the curve
-        checkpoint=replace(base.checkpoint, every=200),  # ours: seconds lost
+        checkpoint=replace(base.checkpoint, every=200),  # ours: a failure loses seconds
     )
 
 
@@ -294,5 +294,5 @@ def roberta_tiny_published() -> Run:
     return replace(
         tiny,
         name="roberta_tiny_published",
-        optimizer=replace(base.optimizer, peak_lr=1e-3),  # ours: learned sooner than at 3e-3
+        optimizer=replace(base.optimizer, peak_lr=1e-3),  # ours: learns faster than at 3e-3
     )

@@ -1,8 +1,8 @@
-"""SpanBERT (Joshi et al. 2020): spans are masked, and predicted from their boundaries too.
+"""SpanBERT (Joshi et al. 2020): masked spans, predicted also from the tokens at their boundaries.
 
 `spanbert_base` and `spanbert_large` train with LAMB at a batch of 8,192 (extrapolated: You et al.
-trained BERT); their `_published` twins with the paper's Adam and schedule, on the very same shards.
-Where the numbers are from; "recalled" marks what was not read:
+trained BERT). Their `_published` twins use the paper's Adam and schedule, on the same shards.
+Sources of the numbers; "recalled" marks those quoted from memory:
 
     spanbert      the command in facebookresearch/SpanBERT's pretraining README, and its
                   data/masking.py, models/pair_bert.py and trainer.py, read
@@ -29,13 +29,13 @@ def spanbert_large() -> Run:
 
 
 def spanbert_tiny() -> Run:
-    """2 layers of 128 that learn in minutes on 2 CPU cores, for tests."""
+    """2 layers of width 128, trained in minutes on 2 CPU cores, for tests."""
     tiny = with_adam(bert_tiny())
     run = _spanbert(tiny, "spanbert_tiny")
     return replace(
         run,
         data=replace(run.data, vocab_size=tiny.data.vocab_size),
-        steps=3_600,  # ours: more than BERT-tiny's, for words whose neighbours are masked too
+        steps=3_600,  # ours: more than BERT-tiny's, since neighbouring words are masked too
     )
 
 
@@ -60,7 +60,7 @@ def spanbert_tiny_published() -> Run:
 
 
 def _spanbert(bert: Run, name: str) -> Run:
-    """A BERT without next sentences that is asked for spans."""
+    """A BERT with masked spans and without next sentence prediction."""
     return replace(
         bert,
         name=name,

@@ -1,7 +1,7 @@
-"""The recipes as a table for a terminal, by family, each with a line that says what it is.
+"""The recipes as a table for a terminal: grouped by family, one line per recipe.
 
-The words are the first lines of the docstrings: a family's from its module, a recipe's from its
-function.
+The text is the first line of a docstring: that of the module for a family, that of the function
+for a recipe.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipeline.recipes import RECIPES
 
 
 def format_recipes() -> str:
-    """A heading for each family, and a line for each of its recipes: name and what it is."""
+    """A heading per family, and a line per recipe with its name and description."""
     width = max(map(len, RECIPES))
     lines = []
     for module, recipes in groupby(RECIPES.values(), key=lambda recipe: recipe.__module__):

@@ -36,31 +36,31 @@ GOLDEN = "e56b4278f265595f"
         ),
         (
             "data.segments.label=order",
-            "data.segments.label=order needs two segments, data.format=full_sentences has none to "
-            "compare; set data.format to one of segment_pair, sentence_pair, or "
+            "data.segments.label=order needs two segments, and data.format=full_sentences has no "
+            "pairs; set data.format to one of segment_pair, sentence_pair, or "
             "data.segments.label=none",
         ),
         (
             "data.format=single_segment data.segments.label=next",
-            "data.segments.label=next needs two segments, data.format=single_segment has none to "
-            "compare; set data.format to one of segment_pair, sentence_pair, or "
+            "data.segments.label=next needs two segments, and data.format=single_segment has no "
+            "pairs; set data.format to one of segment_pair, sentence_pair, or "
             "data.segments.label=none",
         ),
         (
             "data.format=segment_pair data.sequence_length=5",
-            "data.sequence_length=5 has no room for two segments of data.format=segment_pair; "
+            "data.sequence_length=5 is too short for two segments of data.format=segment_pair; "
             "set 6 or more",
         ),
         (
             "data.format=sentence_pair data.segments.draws=2",
-            "data.segments.draws=2 would store the same rows of data.format=sentence_pair again "
-            "and again; set it to 1, or choose segment_pair, sentence_pair with "
+            "data.segments.draws=2 would store the same rows of data.format=sentence_pair several "
+            "times; set it to 1, or choose segment_pair, sentence_pair with "
             "data.segments.label=next, or single_segment with data.segments.short_share > 0",
         ),
         (
             "data.masking=electra",
-            "data.masking=electra shows no random ids: set data.masks.random_share=0.1 to 0 "
-            "(its paper keeps 15 %)",
+            "data.masking=electra has no random tokens: set data.masks.random_share=0.1 to 0 "
+            "(the paper keeps 15 %)",
         ),
         (
             "data.mask_mode=per-epoch",
@@ -84,21 +84,21 @@ GOLDEN = "e56b4278f265595f"
         ),
         (
             "data.reader=read",
-            "data.reader=read reads whole blocks, data.order=global needs single rows; "
+            "data.reader=read reads whole blocks, but data.order=global needs single rows; "
             "set data.order=blocks or data.reader=mmap",
         ),
     ],
 )
-def test_data_that_contradicts_itself_is_refused(settings: str, message: str) -> None:
+def test_contradictory_data_settings_are_refused(settings: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         override(RUN, settings.split())
     assert str(error.value) == message
 
 
-def test_shard_settings_leave_out_only_how_shards_are_read() -> None:
+def test_shard_settings_skip_only_read_time_settings() -> None:
     settings = shard_settings(RUN.data)
     names = {path.split(".")[0] for path in settings}
-    unread = {"segments"}  # by full sentences, see below
+    unread = {"segments"}  # full_sentences does not read it, see below
     assert names | unread | set(READ_TIME_FIELDS) == {field.name for field in fields(DataSettings)}
     assert not set(settings) & set(READ_TIME_FIELDS)
     read_otherwise = override(RUN, ["data.order=blocks", "data.reader=read"])
@@ -106,7 +106,7 @@ def test_shard_settings_leave_out_only_how_shards_are_read() -> None:
     assert shard_settings(override(RUN, ["data.seed=1"]).data) != settings
 
 
-def test_shard_settings_hold_the_lengths_that_the_scheme_draws() -> None:
+def test_shard_settings_hold_only_the_lengths_that_the_masking_reads() -> None:
     def of(*settings: str) -> dict[str, object]:
         return shard_settings(override(RUN, settings).data)
 
@@ -117,7 +117,7 @@ def test_shard_settings_hold_the_lengths_that_the_scheme_draws() -> None:
     assert of("data.masking=span") == of() | spans
 
 
-def test_shard_settings_hold_what_the_format_reads() -> None:
+def test_shard_settings_hold_only_the_segment_settings_that_the_format_reads() -> None:
     def of(*settings: str) -> set[str]:
         found = shard_settings(override(RUN, settings).data)
         return {path for path in found if path.startswith("segments.")}
@@ -131,7 +131,7 @@ def test_shard_settings_hold_what_the_format_reads() -> None:
 
 
 def test_fingerprint_of_shard_settings_is_golden() -> None:
-    """Another value disowns every shard that users have prepared: change it on purpose only."""
+    """Another value invalidates every shard that users have prepared: change it only on purpose."""
     assert fingerprint(shard_settings(RUN.data)) == GOLDEN
 
 
@@ -166,7 +166,7 @@ def test_max_predictions_of_spans_rounds_up() -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaterMasks(MaskSettings):
-    """As a later version may have it: one more setting, which `masking=span` does not read."""
+    """A later version with one more setting, which `masking=span` does not read."""
 
     decay: Annotated[float, Range("[0, 1]"), Legacy(0.5)]
 
@@ -178,13 +178,13 @@ class LaterData(DataSettings):
 
 
 def later(blanks: int, decay: float) -> LaterData:
-    """RUN's data, as a version with two more settings opens it from a stored file."""
+    """RUN's data, as a version with two more settings reads it from a stored file."""
     stored = to_dict(RUN.data)
     stored["masks"]["decay"] = decay
     return from_dict(LaterData, stored | {"blanks": blanks})
 
 
-def test_a_later_setting_changes_the_fingerprint_only_beyond_its_legacy_value() -> None:
+def test_a_later_setting_changes_the_fingerprint_unless_it_has_its_legacy_value() -> None:
     old = from_dict(LaterData, to_dict(RUN.data))
     assert old == later(0, 0.5)
     assert shard_settings(old) == shard_settings(RUN.data)
@@ -214,5 +214,5 @@ def test_a_manifest_of_a_later_version_is_refused() -> None:
         prepared_settings(shard_settings(later(2, 0.5)), "shards/x")
     assert str(error.value) == (
         "shards/x was prepared with data.blanks=2, which this version does not know; use the "
-        "version that prepared it, or prepare the text again with this one"
+        "version that prepared it, or prepare the corpus again with this one"
     )

@@ -1,4 +1,4 @@
-"""Every format with every mask, from text to `inspect --verify`; the same bytes for any workers."""
+"""Every format with every masking, from text to `inspect --verify`; bytes for any workers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def settings(name: str, *more: str) -> list[str]:
 
 
 def text_of(directory: Path, split: str) -> list[int]:
-    """The documents' own ids, row after row: what is not special and not a random next."""
+    """The documents' own ids, row by row: no special tokens and no random next segments."""
     special = read_vocabulary(directory / "tokenizer").special
     found: list[int] = []
     for shard in read_manifest(directory).of(split):
@@ -79,7 +79,7 @@ def text_of(directory: Path, split: str) -> list[int]:
 def test_every_format_with_every_mask(
     name: str, stories: Path, tiny_tokenizer: Path, tmp_path: Path, call: Call
 ) -> None:
-    """Prepared, verified, shown; and the text is that of full sentences, in every draw."""
+    """Shards verify, inspect shows them, and every draw has the text of full_sentences."""
     given = ["--corpus", "news", "--input", stories, "--workers", 1]
     whole = tmp_path / "whole"
     call(prepare.main, *given, *tiny(tiny_tokenizer, whole), *settings("full_sentences"))
@@ -105,7 +105,7 @@ def test_every_format_with_every_mask(
 def test_the_same_bytes_for_any_workers_parts_and_ranks(
     name: str, tiny_tokenizer: Path, tmp_path: Path, call: Call
 ) -> None:
-    """Rows of five corpora and what masks show of them; the ranks go on with what a part left."""
+    """Rows and masks of five corpora; the ranks resume from the output of one part."""
 
     def given(output: str, *more: object) -> list[object]:
         return ["--corpus", "sample", *more, *tiny(tiny_tokenizer, tmp_path / output), *chosen]
@@ -127,7 +127,7 @@ def test_the_same_bytes_for_any_workers_parts_and_ranks(
 def test_inspect_shows_a_pair(
     stories: Path, tiny_tokenizer: Path, tmp_path: Path, call: Call
 ) -> None:
-    """A and B apart, the label, and by which masks they are swapped."""
+    """Inspect shows both segments, the label, and the masks that swap them."""
     for label in ("next", "order"):
         output = tmp_path / label
         given = ["--corpus", "news", "--input", stories, *tiny(tiny_tokenizer, output)]
@@ -170,7 +170,7 @@ def test_inspect_shows_a_pair(
         ("pair_label", 1, "a pair's documents are not what its label says"),
     ],
 )
-def test_wrong_pairs_are_found_although_the_hash_is_right(
+def test_wrong_pairs_are_reported_although_the_hash_is_right(
     column: str, wrong: int, message: str, stories: Path, tiny_tokenizer: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], call: Call,
 ) -> None:  # fmt: skip

@@ -20,7 +20,7 @@ CLASSES = [value for value in vars(pipeline.config.run).values() if is_dataclass
 
 
 def test_top_level_is_the_contract() -> None:
-    assert len(CLASSES) == 15  # the checks below are of all sections
+    assert len(CLASSES) == 15  # the checks below cover all sections
     names = " ".join(field.name for field in fields(Run))
     assert names == (
         "name seed precision data encoder objective optimizer schedule batch steps phases "
@@ -126,14 +126,14 @@ def test_a_number_out_of_range_is_refused_in_one_line(settings: str, message: st
                 "lower one",
                 "data.lower_case=true does not go with data.tokenizer=byte-bpe, which keeps every "
                 "byte; set it to false, or data.tokenizer to wordpiece or unigram",
-                "data.reader=read reads whole blocks, data.order=global needs single rows; set "
+                "data.reader=read reads whole blocks, but data.order=global needs single rows; set "
                 "data.order=blocks or data.reader=mmap",
                 "checkpoint.keep_every=7 is not a multiple of checkpoint.every=1000, so most of "
-                "its steps are never saved; make it one, or 0",
-                "name='a/b' cannot name a directory; use letters, digits, '_', '.' and '-'",
+                "its steps are never saved; set it to a multiple, or to 0",
+                "name='a/b' cannot name a directory; use letters, digits, '_', '.' or '-'",
                 "phases.0.sequence_length=600 is longer than encoder.positions=512; raise "
                 "encoder.positions too",
-                "objective.kind=mlm_sbo predicts the words of spans, data.masking=token draws "
+                "objective.kind=mlm_sbo predicts masked spans, but data.masking=token draws "
                 "none; set data.masking=span, or objective.kind=mlm",
                 "schedule.end_lr=1.0 is above optimizer.peak_lr=0.0025; lower it",
             ],
@@ -141,7 +141,7 @@ def test_a_number_out_of_range_is_refused_in_one_line(settings: str, message: st
     ],
 )
 def test_all_problems_of_a_run_are_in_one_error(settings: str, problems: list[str]) -> None:
-    """Of every section, of the lists, of the run itself and across sections."""
+    """Problems within sections, in lists, of the run itself and across sections."""
     with pytest.raises(ConfigError) as error:
         override(RUN, settings.split())
     title = f"the settings have {len(problems)} problems; fix each:"
@@ -156,7 +156,7 @@ def test_replacing_a_field_checks_too() -> None:
         replace(RUN, steps=0)
 
 
-def test_a_number_that_is_not_one_is_out_of_range() -> None:
+def test_nan_is_out_of_range() -> None:
     masks = replace(RUN.data.masks, mask_share=float("nan"))
     with pytest.raises(ConfigError, match=r"data.masks.mask_share=nan is out of range"):
         replace(RUN, data=replace(RUN.data, masks=masks))

@@ -65,7 +65,7 @@ def party(degrees: float = 180.0, minutes: int = 40, *slices: int, mode: str = "
         ("[1, inf)", [1, 10**30], [0, float("inf"), float("nan")]),
     ],
 )
-def test_a_range_includes_square_ends_alone(
+def test_a_range_includes_only_square_bounds(
     interval: str, inside: list[float], outside: list[float]
 ) -> None:
     assert all(value in Range(interval) for value in inside)
@@ -96,7 +96,7 @@ def test_a_legacy_value_is_not_a_default() -> None:
         Oven(degrees=180.0)  # type: ignore[call-arg]
 
 
-def test_what_is_legal_passes() -> None:
+def test_legal_values_pass() -> None:
     check(party(299.9, 60, 8))
     assert isinstance(party(), HasRules) and not isinstance(Guest(slices=1), HasRules)
 
@@ -123,7 +123,7 @@ def test_what_is_legal_passes() -> None:
                 "mode=tea is for one guest, there are 2; set mode=dinner",
             ],
         ),
-        (  # rules need not calculate with what is not a number
+        (  # rules are skipped if a number is not finite
             party(float("inf"), 90, 0, 1),
             ["oven.degrees=inf is out of range; choose one in [50, 300)"],
         ),

@@ -56,7 +56,7 @@ def test_round_trip_is_exact() -> None:
     assert from_dict(Cake, json.loads(json.dumps(to_dict(CAKE)))) == CAKE
 
 
-def test_numbers_as_json_editors_write_them() -> None:
+def test_json_numbers_convert_to_the_type_of_the_field() -> None:
     cake = from_dict(Cake, with_value("oven.degrees", 180) | {"eggs": 3.0})
     assert cake == CAKE
     assert [type(value) for value in leaves(to_dict(cake))] == [str, int, float, bool, str]
@@ -95,7 +95,7 @@ def test_numbers_as_json_editors_write_them() -> None:
         ),
         (
             PLAIN | {"oven.fan": True},
-            "'oven.fan' is not a setting's name; nest settings in their sections",
+            "'oven.fan' is not a setting name; nest settings in their sections",
         ),
         (with_value("eggs", 0), "eggs=0; use at least one"),
     ],
@@ -187,7 +187,10 @@ def test_lists_of_sections_are_kept() -> None:
         ('cakes=[{"name":"a"}]', "missing settings: cakes.0.eggs, cakes.0.oven.degrees, "),
         ("cakes.0.egs=1", "unknown setting cakes.0.egs; did you mean cakes.0.eggs?"),
         ("cakes.0.eggs=x", "cakes.0.eggs='x' has the wrong type; give a whole number"),
-        ("cakes.2.eggs=1", "there is no cakes.2: cakes has 2 entries, counted from 0; set cakes "),
+        (
+            "cakes.2.eggs=1",
+            "cakes.2 does not exist: cakes has 2 entries, counted from 0; set cakes ",
+        ),
         ("cakes.eggs=1", "unknown setting cakes.eggs; did you mean cakes?"),
         ("host.0.eggs=1", "unknown setting host.0.eggs; did you mean host?"),
     ],
@@ -197,7 +200,7 @@ def test_override_refuses_in_lists(assignment: str, message: str) -> None:
         override(PARTY, [assignment])
 
 
-def test_fingerprint_is_of_the_values_alone() -> None:
+def test_fingerprint_depends_only_on_the_values() -> None:
     # Canonical text: {"eggs":3,"name":"sponge","oven":{"degrees":180.0,"fan":false,"mode":"bake"}}
     assert fingerprint(CAKE) == "c4a9ccd3534272e2"
     assert fingerprint(PLAIN) == fingerprint(CAKE)
@@ -219,7 +222,7 @@ class LaterOven(Oven):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaterCake(Cake):
-    """As a later version may have it: one setting more in a section, and one section more."""
+    """A later version with one more setting in a section, and one more section."""
 
     oven: LaterOven
     icing: Icing
@@ -244,7 +247,7 @@ def test_absent_in_a_stored_file_means_the_legacy_value() -> None:
     assert from_dict(LaterCake, partly).icing == Icing(colour="none", grams=5.0)
 
 
-def test_the_fingerprint_leaves_out_a_legacy_value() -> None:
+def test_the_fingerprint_skips_legacy_values() -> None:
     cake, party = from_dict(LaterCake, PLAIN), from_dict(LaterParty, to_dict(PARTY))
     assert fingerprint(cake) == fingerprint(CAKE) == "c4a9ccd3534272e2"
     assert fingerprint(party) == fingerprint(PARTY)
@@ -255,7 +258,7 @@ def test_the_fingerprint_leaves_out_a_legacy_value() -> None:
         assert fingerprint(override(party, [change])) != fingerprint(PARTY)
 
 
-def test_a_legacy_value_is_no_excuse_for_other_settings() -> None:
+def test_only_settings_with_a_legacy_value_may_be_absent() -> None:
     with pytest.raises(ConfigError, match=r"^missing settings: eggs; every"):
         from_dict(LaterCake, {"name": "sponge", "oven": PLAIN["oven"]})
     with pytest.raises(ConfigError, match=r"^unknown setting oven.steam; "):
@@ -271,7 +274,8 @@ def test_override_reports_all_assignments_that_it_cannot_apply() -> None:
         "the settings have 3 problems; fix each:",
         "unknown setting egs; did you mean eggs?",
         "oven.fan='2' has the wrong type; give true or false",
-        "unknown setting foo; none has a name like it; `tenfold settings RECIPE` lists them all",
+        "unknown setting foo; no setting has a similar name; `tenfold settings RECIPE` lists "
+        "them all",
     ]
 
 
@@ -303,12 +307,12 @@ def test_a_name_is_suggested_only_when_it_is_near(name: str, near: str | None) -
     assert find_near(name, NAMES) == near
 
 
-def test_a_section_lists_what_it_has() -> None:
+def test_an_unknown_setting_lists_the_names_of_its_section() -> None:
     with pytest.raises(ConfigError) as error:
         override(CAKE, ["oven.zzz=1"])
     assert str(error.value) == (
-        "unknown setting oven.zzz; none of oven has a name like it; choose one of degrees, fan, "
-        "mode"
+        "unknown setting oven.zzz; no setting of oven has a similar name; choose one of degrees, "
+        "fan, mode"
     )
 
 

@@ -44,7 +44,7 @@ def test_values_are_written_as_set_reads_them(name: str) -> None:
 
 def test_a_legacy_value_is_shown() -> None:
     setting = Setting(float, Range("[0, 1]"), Legacy(0.0))
-    assert _type_in_words(setting) == "a number in [0, 1]; absent in old files: 0.0"
+    assert _type_in_words(setting) == "a number in [0, 1]; in files without it: 0.0"
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -58,7 +58,7 @@ def test_all_settings_fit_the_columns(name: str) -> None:
 def test_sections_have_their_meaning() -> None:
     lines = format_settings(RUN).splitlines()
     assert lines[0] == "bert_base_published: the run itself"
-    assert "objective.generator: What replaces tokens; only kind=rtd reads it." in lines
+    assert "objective.generator: Model that replaces tokens; only kind=rtd reads it." in lines
     heading = lines.index("schedule: Learning rate over steps.")
     assert lines[heading - 1] == ""
     assert lines[heading + 1].strip().startswith("schedule.kind=linear")
@@ -66,10 +66,10 @@ def test_sections_have_their_meaning() -> None:
 
 def test_a_path_selects_a_setting_or_a_section() -> None:
     assert format_settings(RUN, "data.seed").splitlines() == [
-        "data: Sequences and masks.",
+        "data: Sequences, masks and vocabulary.",
         "  data.seed=0                               a whole number in [0, 2**63)",
-        "      Chooses the validation documents and the masks; the run's own `seed` does not touch "
-        "data.",
+        "      Seed of the validation split, the rows and the masks; independent of the run's "
+        "`seed`.",
     ]
     assert re.findall(r"^  (\S+)=", format_settings(RUN, "validation"), re.M) == [
         "validation.every"
@@ -91,8 +91,8 @@ def test_a_long_list_of_choices_has_its_own_line() -> None:
         ("data.masks.rat", "unknown setting data.masks.rat; did you mean data.masks.rate?"),
         (
             "foo",
-            "unknown setting foo; none has a name like it; `tenfold settings RECIPE` lists them "
-            "all",
+            "unknown setting foo; no setting has a similar name; `tenfold settings RECIPE` lists "
+            "them all",
         ),
     ],
 )

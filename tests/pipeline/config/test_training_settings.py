@@ -1,4 +1,4 @@
-"""Rules about one section of how a model is trained; ranges are in test_run.py."""
+"""Rules within the sections of the training settings; ranges are tested in test_run.py."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ RUN = recipe("roberta_base")
     [
         (
             "encoder.heads=7",
-            "encoder.width=768 does not divide into encoder.heads=7; "
+            "encoder.width=768 is not divisible by encoder.heads=7; "
             "choose a number of heads that divides it",
         ),
         (
             "encoder.embedding_width=768",
-            "encoder.embedding_width=768 is not below encoder.width=768; lower it to factorise "
-            "the word table, or set it to 0",
+            "encoder.embedding_width=768 is not below encoder.width=768; lower it to factorize "
+            "the embeddings, or set it to 0",
         ),
         (
             "encoder.sharing=all encoder.groups=5",
-            "encoder.layers=12 does not divide into encoder.groups=5 of equal size; set "
-            "encoder.groups to one of 1, 2, 3, 4, 6, 12",
+            "encoder.layers=12 is not divisible by encoder.groups=5; set encoder.groups to one of "
+            "1, 2, 3, 4, 6, 12",
         ),
         (
             "encoder.groups=2",
@@ -36,28 +36,28 @@ RUN = recipe("roberta_base")
         ),
         (
             "optimizer.lamb_variant=nvlamb",
-            "optimizer.lamb_variant=nvlamb scales every weight by its trust ratio, "
+            "optimizer.lamb_variant=nvlamb applies the trust ratio to every weight, but "
             "optimizer.adapt_vectors=false excludes biases and LayerNorms; set "
             "optimizer.adapt_vectors=true or optimizer.lamb_variant=paper",
         ),
         (
             "schedule.kind=inverse_sqrt schedule.warmup_steps=0",
-            "schedule.kind=inverse_sqrt measures time in warm-ups, schedule.warmup_steps=0 has "
-            "none; set schedule.warmup_steps or another kind",
+            "schedule.kind=inverse_sqrt needs a warm-up, and schedule.warmup_steps=0 gives none; "
+            "set schedule.warmup_steps or another kind",
         ),
         (
             "spikes.rollbacks=2",
-            "spikes.rollbacks=2 answers spikes, spikes.deviations=0 looks for none; set "
+            "spikes.rollbacks=2 needs spike detection, and spikes.deviations=0 turns it off; set "
             "spikes.deviations, e.g. to 10",
         ),
         (
             "checkpoint.keep_every=1500",
             "checkpoint.keep_every=1500 is not a multiple of checkpoint.every=1000, so most of its "
-            "steps are never saved; make it one, or 0",
+            "steps are never saved; set it to a multiple, or to 0",
         ),
     ],
 )
-def test_a_section_that_contradicts_itself_is_refused(settings: str, message: str) -> None:
+def test_contradictory_settings_of_a_section_are_refused(settings: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         override(RUN, settings.split())
     assert str(error.value) == message

@@ -1,4 +1,4 @@
-"""The model of a recipe without its numbers: a large one costs no memory and no time."""
+"""Models of recipes on the meta device: large ones cost no memory and no time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.training.weights.build import build_model
 
 
 def sizes(run: Run) -> dict[str, int]:
-    """Parameters by transformers' names, each once."""
+    """Parameter counts by their names in transformers, shared ones once."""
     with pytest.MonkeyPatch.context() as patched, torch.device("meta"):
         for module in (objectives, replaced_tokens):
             patched.setattr(module, "initialize", lambda *_: None)

@@ -1,4 +1,4 @@
-"""ALBERT's sizes, versions and schedules; that every recipe is complete is in test_roberta.py."""
+"""ALBERT's sizes, versions and schedules; test_roberta.py checks that recipes are complete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.pipeline.recipes.on_meta import sizes
     ],
 )
 def test_parameters_are_exact(size: str, version: str, encoder: int, heads: int) -> None:
-    """Of transformers' AlbertModel with its pooler, and of AlbertForPreTraining."""
+    """Counts of transformers' AlbertModel with its pooler, and of AlbertForPreTraining."""
     run = recipe(f"albert_{size}{version}")
     found = sizes(run)
     assert sum(size for name, size in found.items() if name.startswith("albert.")) == encoder
@@ -33,7 +33,7 @@ def test_parameters_are_exact(size: str, version: str, encoder: int, heads: int)
 @pytest.mark.parametrize(
     ("sharing", "millions"), [("all", 12), ("attention", 64), ("feed_forward", 38), ("none", 89)]
 )
-def test_what_sharing_saves_is_what_the_paper_says(sharing: str, millions: int) -> None:
+def test_sharing_gives_the_paper_s_parameter_counts(sharing: str, millions: int) -> None:
     """Lan et al. 2020, table 4, base with embeddings of 128: recalled, in millions."""
     run = override(recipe("albert_base"), [f"encoder.sharing={sharing}"])
     found = sizes(run)

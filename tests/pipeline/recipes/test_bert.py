@@ -1,4 +1,4 @@
-"""BERT's sizes and schedules; that every recipe is complete is in test_roberta.py."""
+"""BERT's sizes and schedules; test_roberta.py checks that recipes are complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.pipeline.recipes.on_meta import sizes
     ],
 )
 def test_parameters_are_exact(name: str, encoder: int, heads: int) -> None:
-    """Of transformers' BertModel with its pooler, and of BertForPreTraining."""
+    """Counts of transformers' BertModel with its pooler, and of BertForPreTraining."""
     run = recipe(name)
     found = sizes(run)
     assert sum(size for name, size in found.items() if name.startswith("bert.")) == encoder

@@ -40,13 +40,13 @@ def test_sizes_are_those_of_the_code(
 def test_the_discriminator_has_the_parameters_of_the_released_one(
     name: str, discriminator: int
 ) -> None:
-    """As transformers counts an ElectraModel of the released sizes."""
+    """Counts of transformers' ElectraModel at the released sizes."""
     found = sizes(recipe(f"electra_{name}"))
     assert sum(n for part, n in found.items() if part.startswith("electra.")) == discriminator
 
 
 @pytest.mark.parametrize("name", ["tiny", "small", "base", "large"])
-def test_the_plan_counts_what_is_built(name: str) -> None:
+def test_the_plan_counts_the_parameters_of_the_model(name: str) -> None:
     run = recipe(f"electra_{name}")
     assert sum(sizes(run).values()) == parameters_of(run)
 
@@ -68,7 +68,7 @@ def test_published_is_the_paper_s() -> None:
     }
 
 
-def test_traps_4_the_others_are_kept_and_none_is_random() -> None:
+def test_traps_4_unmasked_predictions_keep_their_token_and_none_is_random() -> None:
     masks = recipe("electra_base").data.masks
     assert (masks.mask_share, masks.random_share) == (0.85, 0.0)
 

@@ -17,7 +17,7 @@ RECIPE_FILES = sorted(Path(recipes.__file__).parent.glob("*.py"))
 
 
 def parameters(run: Run) -> int:
-    """Parameters of the encoder and its MLM head, whose decoder is the embedding table."""
+    """Parameters of the encoder and its MLM head, whose decoder shares the embeddings."""
     width, inner, vocabulary = run.encoder.width, run.encoder.feed_forward, run.data.vocab_size
     layer_norm = 2 * width
     rows = (
@@ -90,7 +90,7 @@ def test_published_adam_is_the_paper_s() -> None:
 @pytest.mark.parametrize(
     "name, peak_lr", [("roberta_tiny", 1e-2), ("roberta_tiny_published", 1e-3)]
 )
-def test_tiny_is_what_was_seen_to_learn(name: str, peak_lr: float) -> None:
+def test_tiny_has_the_settings_that_are_known_to_learn(name: str, peak_lr: float) -> None:
     run = recipe(name)
     assert run.data.sequence_length == run.encoder.positions == 32
     assert (run.encoder.initializer_range, run.encoder.dropout) == (0.02, 0.0)
@@ -108,7 +108,7 @@ def test_tiny_is_what_was_seen_to_learn(name: str, peak_lr: float) -> None:
         ("albert_tiny_published", "lamb", 1e-2, 0.02, 4_800),
     ],
 )
-def test_other_families_tiny_is_what_was_seen_to_learn(
+def test_tiny_of_other_families_has_the_settings_that_are_known_to_learn(
     name: str, kind: str, peak_lr: float, initializer_range: float, steps: int
 ) -> None:
     run, roberta = recipe(name), recipe("roberta_tiny")

@@ -10,7 +10,7 @@ from tests.pipeline.recipes.on_meta import sizes
 @pytest.mark.parametrize(
     ("size", "encoder", "boundary"),
     [
-        # BERT, cased and without a pooler; the head by its definition
+        # cased BERT without a pooler; the boundary head by its definition
         ("base", 107_719_680, 1_959_676),
         ("large", 332_529_664, 3_388_668),
     ],
