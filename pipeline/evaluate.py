@@ -1,8 +1,8 @@
-"""How good is a model: `python -m pipeline.evaluate RUN --data SHARDS`.
+"""Evaluation of a model: `python -m pipeline.evaluate RUN --data SHARDS`.
 
 Scores a run, or a folder in Hugging Face's format, on held-out sequences with their first masks.
-Loss is also given at the positions that show [MASK] alone: where a word is kept, or replaced by
-another, guessing is another task.
+The loss is also reported at [MASK] positions only, since predicting a kept or randomly replaced
+token is a different task.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ from pipeline.training.validation.evaluate import (
 from pipeline.training.weights.folders import CONFIG, load_folder, load_run, place
 
 ROWS = 32
-"""Sequences that pass through the model at a time."""
+"""Sequences per micro-batch."""
 
 
 def main() -> None:
     arguments = _parse()
     if arguments.pseudo_perplexity < 0:
-        raise ConfigError(f"--pseudo-perplexity {arguments.pseudo_perplexity}: 0 or more")
+        raise ConfigError(
+            f"--pseudo-perplexity must not be negative, got {arguments.pseudo_perplexity}"
+        )
     model, name, sha256, attention = load_model(arguments.model)
     datasets = [Dataset.open(path, VALIDATION, False) for path in arguments.data]
     check_datasets(datasets, {}, sha256)
@@ -45,7 +47,7 @@ def main() -> None:
     check_pairs(model, datasets)
     result = score(model, datasets, arguments.pseudo_perplexity, attention)
     if arguments.json:
-        # JSON has no word for what is no number
+        # JSON has no NaN
         unknown = [key for key, value in result.items() if math.isnan(value)]
         print(json.dumps({"model": name} | result | dict.fromkeys(unknown)))
     else:
@@ -53,8 +55,10 @@ def main() -> None:
 
 
 def load_model(path: Path) -> tuple[Model, str, str, Attention]:
-    """The model, what to call it, the sha256 of its tokenizer ("" when it brings none), and what
-    its tokens see, which only a run knows: transformers' models see whole rows."""
+    """The model, its name, the sha256 of its tokenizer ("" if it has none), and its attention.
+
+    Only a run can attend per document; transformers' models attend to whole rows.
+    """
     if (path / CONFIG).exists():
         has_tokenizer = (path / "tokenizer.json").exists()
         sha256 = read_vocabulary(path).sha256 if has_tokenizer else ""
@@ -67,19 +71,19 @@ def load_model(path: Path) -> tuple[Model, str, str, Attention]:
 
 
 def check_lengths(model: Model, datasets: list[Dataset]) -> None:
-    """DataError for sequences or ids beyond what the model has."""
+    """Raise DataError if sequences are too long, or ids too large, for the model."""
     for dataset in datasets:
         length, ids = dataset.manifest.sequence_length, dataset.manifest.tokenizer["size"]
         if length > model.config.positions or ids > model.config.vocab_size:
             raise DataError(
-                f"{dataset.directory} has sequences of {length} and {ids:,} ids, the model "
+                f"{dataset.directory} has sequences of {length} and {ids:,} ids, but the model has "
                 f"{model.config.positions} positions and {model.config.vocab_size:,} ids; "
                 "prepare shards for this model"
             )
 
 
 def check_pairs(model: Model, datasets: list[Dataset]) -> None:
-    """DataError when a model with a head for pairs would find none with a label."""
+    """Raise DataError if the model has a pair head and the shards have no pair labels."""
     for dataset in datasets if any(part.per == "pairs" for part in model.parts) else ():
         if dataset.manifest.data.get("segments.label", "none") == "none":
             raise DataError(
@@ -91,7 +95,7 @@ def check_pairs(model: Model, datasets: list[Dataset]) -> None:
 def score(
     model: Model, datasets: list[Dataset], sequences: int, attention: Attention
 ) -> dict[str, Any]:
-    """Scores on the validation rows; sequences: how many to mask token by token, 0 for none."""
+    """Scores on the validation rows; sequences: how many to use for pseudo-perplexity, or 0."""
     device = place(model)
     loaders = validation_loaders(datasets, ROWS, attention=attention)
     scores = evaluate_corpora(model, model.parts, loaders, device)
@@ -112,7 +116,7 @@ def score(
 
 
 def report(name: str, result: dict[str, Any]) -> None:
-    """The scores in words."""
+    """Print the scores."""
     print(f"{name}: {result['predictions']:,} predicted tokens of held-out sequences")
     print(f"  loss                {result['loss']:.4f} nats")
     print(f"  loss at [MASK]      {result['mask_loss']:.4f} nats")

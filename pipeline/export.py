@@ -1,7 +1,7 @@
-"""RUN -> a folder that transformers loads: `python -m pipeline.export RUN --output DIR`.
+"""Export of a run as a folder for transformers: `python -m pipeline.export RUN --output DIR`.
 
-The folder is written under another name, loaded with transformers, compared with our model on
-held-out sequences, and only then gets its name.
+The folder is written under a temporary name, loaded with transformers and compared with our model
+on held-out sequences before it is renamed.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def main() -> None:
 
 
 def open_validation(saved: SavedRun, record: RunRecord, given: Path | None) -> Dataset:
-    """The run's first dataset, where it was or where it is said to be now."""
+    """The run's first dataset, at its recorded place or at `given`."""
     directory = given or record.directories[0]
     if given is None and not directory.is_dir():
         raise ConfigError(
-            f"the data of {saved.directory} is not at {directory} any more; say where it is with "
-            "--data DIR"
+            f"the shards of {saved.directory} are no longer at {directory}; give their directory "
+            "with --data DIR"
         )
     dataset = Dataset.open(directory, VALIDATION, check_sizes=False)
     check_shards(saved.run, [dataset], record.tokenizer_sha256)
@@ -55,7 +55,7 @@ def open_validation(saved: SavedRun, record: RunRecord, given: Path | None) -> D
 
 
 def publish(saved: SavedRun, dataset: Dataset, output: Path) -> float:
-    """Write, check, rename; returns the largest difference of a logit."""
+    """Write, check and rename the folder. Returns the largest difference between logits."""
     temporary = output.with_name(f".{output.name}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -54,7 +54,7 @@ def test_pseudo_perplexity_is_near_perplexity_for_a_model_that_ignores_context(
     assert 1 < found["pseudo_perplexity"] < 2048
 
 
-def test_words(
+def test_the_printed_report(
     trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -66,7 +66,7 @@ def test_words(
     assert "step 10: " in output and "loss at [MASK]" in output and "  stories  " in output
 
 
-def test_what_cannot_be_scored(
+def test_models_and_data_that_cannot_be_scored(
     trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -79,7 +79,7 @@ def test_what_cannot_be_scored(
         scores(monkeypatch, capsys, tmp_path, "--data", lesson)
 
 
-def test_no_suspicion_has_no_precision(
+def test_precision_is_undefined_without_detections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = {"loss": 1.0, "mask_loss": 1.0, "accuracy": 0.5, "perplexity": 2.7, "predictions": 9}
@@ -97,7 +97,7 @@ def test_no_suspicion_has_no_precision(
     assert json.loads(capsys.readouterr().out)["rtd_precision"] is None
 
 
-def test_a_head_for_pairs_wants_pairs(lesson: Path) -> None:
+def test_a_pair_head_needs_labelled_pairs(lesson: Path) -> None:
     config = replace(encoder_config(recipe("bert_tiny")), layers=1)
     model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
     with pytest.raises(DataError, match="no pairs with a label, which the model predicts"):

@@ -52,7 +52,7 @@ def test_an_earlier_step_and_a_checkpoint_of_two_ranks(
     )
 
 
-def test_different_logits_are_refused_and_leave_nothing(
+def test_different_logits_are_refused_and_write_nothing(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damaged(model: object) -> tuple[object, object]:
@@ -67,7 +67,7 @@ def test_different_logits_are_refused_and_leave_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_exported(
+def test_invalid_exports_are_refused(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model").mkdir()

@@ -1,7 +1,7 @@
 """Compiled code that draws one duplicate of the masks of rows: positions, actions, random ids.
 
-A row's stream begins at its key and the duplicate, and gives in this order: the positions (see
-`choosing`), an action for each or for each span, and the random ids.
+A row's random stream is seeded by its key and the duplicate. From it are drawn, in this order: the
+positions (see `mask_positions`), an action for each position or span, and the random ids.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from pipeline.data.rows.mask_positions import choose_ngrams, choose_spans, choos
 
 _U = np.uint64  # an unsigned index skips numba's test for negative ones
 TOKENS, NGRAMS, SPANS = range(3)
-"""Ways to choose positions."""
+"""Ways of choosing positions."""
 
 
 class MaskLaw(NamedTuple):
-    """A scheme's numbers as integers, for compiled code."""
+    """The parameters of a masking scheme as integers, for compiled code."""
 
     choice: int
     """TOKENS, NGRAMS or SPANS."""
     sixteenths: int
-    """The rate, rounded down, for `choose_tokens`."""
+    """The rate in sixteenths, rounded down, for `choose_tokens`."""
     thresholds: npt.NDArray[np.uint64]
-    """A uniform 32-bit draw below thresholds[k - 1] is a length of at most k words."""
+    """A uniform 32-bit draw below thresholds[k - 1] gives a length of at most k words."""
     mask_threshold: int
-    """A uniform 16-bit draw below this is [MASK], ..."""
+    """A uniform 16-bit draw below this gives [MASK], ..."""
     random_threshold: int
-    """... below this a random id, else kept."""
+    """... one below this a random id, and any other keeps the token."""
     pool: npt.NDArray[Any]
-    """What random ids are drawn from."""
+    """The ids that random ids are drawn from."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -54,12 +54,16 @@ def draw(  # type: ignore[no-untyped-def]
     random_offsets,
     counts,
 ):
-    """Fill the ragged columns of one duplicate, as `masking.Masks` describes them."""
+    """Fill the ragged columns of one duplicate, see `Masks`.
+
+    tokens: int64 [n]; keys: uint64 [n]; counts: int64 [n], filled; offsets: [n + 1], of actions and
+    random ids filled.
+    """
     width, budgets, choice = text.bits.shape[1], text.budgets, law.choice
     mask_threshold, random_threshold = law.mask_threshold, law.random_threshold
     bits, edge_bits, ranks = text.bits, words.bits, words.ranks
     edges, edge_offsets = words.edges, words.offsets
-    # without owners: what a kernel owns it counts, at each call, by locked instructions
+    # views without owners: numba counts references to owned arrays with locked instructions
     thresholds = part(law.thresholds, 0, len(law.thresholds))
     pool = part(law.pool, 0, len(law.pool))
     chosen, order = np.zeros(width, np.uint64), np.empty(64 * width, np.uint16)
@@ -68,7 +72,7 @@ def draw(  # type: ignore[no-untyped-def]
         stream = mix(keys[row] + (duplicate + np.uint64(1)) * GOLDEN)
         count = budgets[row]
         begin = row * width
-        end = begin + ((tokens[row] + 63) >> 6) + 1  # and the word to spare
+        end = begin + ((tokens[row] + 63) >> 6) + 1  # with the spare word
         ordinary, found = part(bits, begin, end), part(chosen, 0, end - begin)
         if choice == TOKENS:
             stream = choose_tokens(found, ordinary, tokens[row], count, law.sixteenths, stream)
@@ -95,7 +99,7 @@ def draw(  # type: ignore[no-untyped-def]
             )
         else:
             stream, randoms = _act_by_token(packed, count, mask_threshold, random_threshold, stream)
-        for index in range(max(2, randoms)):  # short rows have 0 to 2, unforeseen
+        for index in range(max(2, randoms)):  # short rows have 0 to 2: avoids mispredictions
             stream += GOLDEN
             drawn_id = pool[scale(mix(stream) >> np.uint64(32), len(pool))]
             random_ids[_U(drawn + index)] = drawn_id
@@ -105,14 +109,14 @@ def draw(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _copy_bits(chosen, positions, start, words):  # type: ignore[no-untyped-def]
-    """Put a row's bitmap at `start`, and up to seven bytes behind it, where the next row's goes."""
+    """Write a row's bitmap, uint64 [words], at byte `start`; up to seven bytes after it change."""
     for word in range(words):
         store_uint64(positions.ctypes.data + start + 8 * word, chosen[word])
 
 
 @numba.njit(cache=True, nogil=True)
 def _act_by_token(actions, count, mask_threshold, random_threshold, stream):  # type: ignore[no-untyped-def]
-    """One action a position; returns the stream after, and how many are random ids."""
+    """Draw one 2-bit action per position into actions, uint8. Returns stream and randoms."""
     randoms = 0
     # One random word decides four predicted positions: one byte of actions.
     for byte in range(len(actions)):
@@ -132,20 +136,23 @@ def _act_by_token(actions, count, mask_threshold, random_threshold, stream):  # 
 
 @numba.njit(cache=True, nogil=True)
 def _act_by_span(actions, chosen, words, mask_threshold, random_threshold, stream):  # type: ignore[no-untyped-def]
-    """One action a maximal run of `chosen`; returns as `_act_by_token`. actions: zeros."""
+    """Draw one action per maximal run in chosen, uint64 [words], into actions, zeroed uint8.
+
+    Returns the stream, and the number of random ids.
+    """
     action = 0
     slot = 0
     randoms = 0
-    goes_on = False  # the word before ended inside a run
+    continues = False  # the previous word ended inside a run
     for index in range(words):
         bits = chosen[index]
         while bits != 0:
             start = trailing_zeros(bits)
-            if not (goes_on and start == 0):
+            if not (continues and start == 0):
                 stream += GOLDEN
                 draw = np.int64(mix(stream) >> np.uint64(48))
                 action = np.int64(draw >= mask_threshold) + np.int64(draw >= random_threshold)
-            goes_on = False
+            continues = False
             clear = ~(bits >> start)
             size = np.int64(trailing_zeros(clear)) if clear != 0 else 64
             if action != 0:
@@ -154,5 +161,5 @@ def _act_by_span(actions, chosen, words, mask_threshold, random_threshold, strea
                     actions[at >> 2] |= action << (2 * (at & 3))
             slot += size
             bits &= bits + (np.uint64(1) << start)
-        goes_on = chosen[index] >> np.uint64(63) != 0
+        continues = chosen[index] >> np.uint64(63) != 0
     return stream, randoms

@@ -1,9 +1,9 @@
-"""Compiled code that chooses the predicted positions of rows, one function a scheme.
+"""Compiled code that chooses the predicted positions of rows, one function per scheme.
 
-A row is given as the address of its ids, so that rows of a file in memory are read where they lie.
-What its masks have in common is found once: a bitmap of its text tokens, how many may be predicted
-(`find_text`), and for schemes of whole words where its words are (`find_words`). Then each
-`choose_*` fills a bitmap from a random stream and returns the stream after.
+A row is given as the address of its ids, so rows of a memory-mapped file are read in place. What
+the masks of a row share is computed once: a bitmap of its text tokens, the number of predictions
+(`find_text`), and for whole-word schemes the word boundaries (`find_words`). Then each `choose_*`
+fills a bitmap from a random stream and returns the advanced stream.
 
 Legend: n rows, S tokens of the longest row, a bitmap has position i at bit i mod 64 of word i / 64.
 """
@@ -31,32 +31,32 @@ from pipeline.data.kernels.bits import (
 )
 
 _AHEAD = 2
-"""Rows between asking for a row's bytes and their use."""
+"""How many rows ahead a row's bytes are prefetched."""
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _ONE, _ZERO, _EVERY = np.uint64(1), np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 _U = np.uint64  # an unsigned index skips numba's test for negative ones
 
 
 class Memory(NamedTuple):
-    """Where n rows of ids lie."""
+    """The memory of n rows of ids."""
 
     addresses: npt.NDArray[np.int64]
-    """[n] of the first id of each row."""
+    """[n] address of the first id of each row."""
     tokens: npt.NDArray[np.int64]
-    """[n] ids of each row, special tokens included."""
+    """[n] number of ids of each row, special tokens included."""
     wide: bool
-    """Ids are uint32, not uint16."""
+    """Whether ids are uint32 instead of uint16."""
 
 
 class Flags(NamedTuple):
-    """What is known of every id."""
+    """The flags of every id."""
 
     special: npt.NDArray[np.bool_]
-    """[ids] never predicted."""
+    """[ids] whether an id is special, so never predicted."""
     word_starts: npt.NDArray[np.bool_]
-    """[ids] begins a word."""
+    """[ids] whether an id starts a word."""
     first: np.uint32
-    """Ids from `first` to `last` are text and no others are, when `first` <= `last`."""
+    """If `first` <= `last`: exactly the ids from `first` to `last` are text."""
     last: np.uint32
 
 
@@ -64,26 +64,26 @@ class Text(NamedTuple):
     """The text tokens of n rows."""
 
     bits: npt.NDArray[np.uint64]
-    """[n, S / 64 + 1] set for text, clear for special tokens and behind the row."""
+    """[n, S / 64 + 1] set for text, clear for special tokens and after the row."""
     budgets: npt.NDArray[np.int64]
-    """[n] positions to predict, or at most so many."""
+    """[n] number of positions to predict, exactly or at most."""
 
 
 class Words(NamedTuple):
-    """Where n rows may be parted: before each word and before each special token."""
+    """Word boundaries of n rows: before each word and before each special token."""
 
     edges: npt.NDArray[np.uint16]
-    """Positions of all rows in order, and behind each row's the number of its tokens."""
+    """Boundaries of all rows in order, those of a row followed by its number of tokens."""
     offsets: npt.NDArray[np.int64]
     """[n + 1] positions in `edges`."""
     bits: npt.NDArray[np.uint64]
-    """[n, S / 64] set at the edges."""
+    """[n, S / 64] set at the boundaries."""
     ranks: npt.NDArray[np.uint16]
-    """[n, S / 64] edges of the row before each word of `bits`."""
+    """[n, S / 64] boundaries of the row before each word of `bits`."""
 
 
 def find_text(memory: Memory, flags: Flags, rate_ppm: int, upwards: bool) -> Text:
-    """Text tokens, and the budget: rate x text tokens, the nearest count or upwards, at least 1."""
+    """Text tokens, and the budget: rate x text tokens, rounded to nearest or up, at least 1."""
     longest = int(memory.tokens.max(initial=0))
     bits = np.zeros((len(memory.tokens), (longest + 63) // 64 + 1), np.uint64)
     budgets = np.zeros(len(memory.tokens), np.int64)
@@ -92,7 +92,7 @@ def find_text(memory: Memory, flags: Flags, rate_ppm: int, upwards: bool) -> Tex
 
 
 def find_words(memory: Memory, flags: Flags, text: Text) -> Words:
-    """Edges: a word begins where an id's flag says so, and behind a special token."""
+    """Word boundaries: a word starts at a flagged id, and after a special token."""
     rows = len(memory.tokens)
     words = Words(
         np.empty(int(memory.tokens.sum()) + rows, np.uint16),
@@ -105,7 +105,7 @@ def find_words(memory: Memory, flags: Flags, text: Text) -> Words:
 
 
 def no_words() -> Words:
-    """For schemes that choose single tokens."""
+    """Empty `Words`, for schemes that choose single tokens."""
     none = np.empty(0, np.uint16)
     return Words(
         none, np.zeros(0, np.int64), np.empty((0, 0), np.uint64), np.empty((0, 0), np.uint16)
@@ -114,13 +114,13 @@ def no_words() -> Words:
 
 @numba.njit(cache=True, nogil=True)
 def scale(draw: np.uint64, limit: Any) -> np.uint64:
-    """A 32-bit draw to [0, limit)."""
+    """A 32-bit draw scaled to [0, limit)."""
     return (draw * np.uint64(limit)) >> np.uint64(32)  # type: ignore[no-any-return]
 
 
 @numba.njit(cache=True, nogil=True)
 def draw_length(draw: np.uint64, thresholds: npt.NDArray[np.uint64]) -> int:
-    """A length in words, from 1, by a 32-bit draw; thresholds: ends of each length's draws."""
+    """A length in words, from 1 on, by a 32-bit draw; thresholds: as in `MaskLaw`."""
     length = 1
     for index in range(len(thresholds) - 1):
         length += draw >= thresholds[_U(index)]
@@ -129,6 +129,7 @@ def draw_length(draw: np.uint64, thresholds: npt.NDArray[np.uint64]) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _find_text(memory, flags, rate_ppm, rounding, bits, budgets):  # type: ignore[no-untyped-def]
+    """Fill the arrays of `Text`: bits, uint64 [n, S / 64 + 1], and budgets, int64 [n]."""
     size = 4 if memory.wide else 2
     for row in range(len(budgets)):
         if row + _AHEAD < len(budgets):
@@ -149,7 +150,7 @@ def _find_text(memory, flags, rate_ppm, rounding, bits, budgets):  # type: ignor
 
 @numba.njit(cache=True, nogil=True)
 def _text_of(ids, special, first, last, bits):  # type: ignore[no-untyped-def]
-    """Fill a row's bitmap of text; returns how many tokens that is."""
+    """Fill a row's bitmap of text, uint64; ids: [tokens]. Returns the number of text tokens."""
     text = np.uint64(0)
     for word in range((len(ids) + 63) >> 6):
         part = ids[word << 6 : min(len(ids), (word << 6) + 64)]
@@ -158,7 +159,7 @@ def _text_of(ids, special, first, last, bits):  # type: ignore[no-untyped-def]
             for bit in range(_U(len(part))):
                 known = min(_U(part[bit]), _U(len(special) - 1))  # a damaged file holds any id
                 found |= np.uint64(not special[known]) << bit
-        elif len(part) == 64 and _all_between(part, first, last):  # most words: text alone
+        elif len(part) == 64 and _all_between(part, first, last):  # most words are all text
             found = _EVERY
         else:
             for bit in range(_U(len(part))):
@@ -170,14 +171,16 @@ def _text_of(ids, special, first, last, bits):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _all_between(ids, first, last):  # type: ignore[no-untyped-def]
+    """Whether all of ids, [64], are from first to last."""
     outside = False
-    for index in range(_U(64)):  # without an early end, so that registers take many ids at a time
+    for index in range(_U(64)):  # no early exit, so that the loop vectorizes
         outside |= (ids[index] < first) | (ids[index] > last)
     return not outside
 
 
 @numba.njit(cache=True, nogil=True)
 def _find_words(memory, flags, text, words):  # type: ignore[no-untyped-def]
+    """Fill the arrays of `Words`; text: uint64 [n, S / 64 + 1]."""
     used = 0
     width = text.shape[1]
     for row in range(len(memory.tokens)):
@@ -198,6 +201,7 @@ def _find_words(memory, flags, text, words):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _flag(ids, flags, bits):  # type: ignore[no-untyped-def]
+    """Fill a row's bitmap with the flags, bool [vocabulary], of its ids, [tokens]."""
     last_known = _U(len(flags) - 1)
     for word in range((len(ids) + 63) >> 6):
         base = word << 6
@@ -210,13 +214,16 @@ def _flag(ids, flags, bits):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _list_edges(text, bits, ranks, tokens, edges, used):  # type: ignore[no-untyped-def]
-    """Turn a row's flags into edges and list them; returns the edges so far, of all rows."""
+    """Turn a row's bitmap of word starts into boundaries and list them in edges from `used` on.
+
+    text, bits: uint64, ranks: uint16, of the row. Returns the number of edges so far.
+    """
     first = used
-    behind_special = _ONE  # what precedes a row is no text
+    after_special = _ONE  # a row starts as after a special token
     for word in range((tokens + 63) >> 6):
         ordinary = text[word]
-        found = bits[word] | ~ordinary | (~ordinary << _ONE) | behind_special
-        behind_special = ~ordinary >> np.uint64(63)
+        found = bits[word] | ~ordinary | (~ordinary << _ONE) | after_special
+        after_special = ~ordinary >> np.uint64(63)
         found &= between(word, 0, tokens)
         bits[word] = found
         ranks[word] = used - first
@@ -230,7 +237,7 @@ def _list_edges(text, bits, ranks, tokens, edges, used):  # type: ignore[no-unty
 
 @numba.njit(cache=True, nogil=True)
 def choose_tokens(chosen, text, tokens, count, sixteenths, stream):  # type: ignore[no-untyped-def]
-    """Set `count` bits of `chosen`, a uniform subset of `text`; returns the stream after."""
+    """Set `count` bits of chosen, a uniform subset of text, uint64 bitmaps. Returns the stream."""
     words = (tokens + 63) >> 6
     found = 0
     for index in range(words):
@@ -273,17 +280,17 @@ def choose_tokens(chosen, text, tokens, count, sixteenths, stream):  # type: ign
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def choose_ngrams(chosen, text, edges, budget, thresholds, order, stream):  # type: ignore[no-untyped-def]
-    """Words in random order, each with a drawn number of words from it on; at most `budget` bits.
+    """Set at most `budget` bits: n-grams of drawn lengths that start at words in random order.
 
-    An n-gram that is over the budget is shortened until it fits, or passed over when its first word
-    does not; one that meets a chosen position is passed over; a special token ends it.
-    edges: of the row; order: scratch, as long in whole 64s or longer. Returns the stream after and
-    the bits set.
+    An n-gram over the budget is shortened until it fits, and skipped if its first word does not
+    fit. One that overlaps a chosen position is skipped. A special token ends an n-gram.
+    edges: of the row; order: uint16 scratch, at least as long rounded up to 64. Returns the stream,
+    and the number of bits set.
     """
     last = len(edges) - 1
-    for edge in range(_U((last + 63) & ~63)):  # whole registers: no rest whose length changes
+    for edge in range(_U((last + 63) & ~63)):  # rounded up, so that no remainder loop is needed
         order[edge] = np.uint16(edge)
-    for word in range(len(text)):  # until the end: one look says of special and chosen positions
+    for word in range(len(text)):  # one bitmap of special and chosen positions until the end
         chosen[word] = ~text[word]
     left = budget
     tried = 0
@@ -314,10 +321,10 @@ def choose_ngrams(chosen, text, edges, budget, thresholds, order, stream):  # ty
 def choose_spans(  # type: ignore[no-untyped-def]
     chosen, text, bits, ranks, edges, budget, thresholds, stream
 ):
-    """Set `budget` bits: spans of a drawn number of words, from the word of a random position on.
+    """Set `budget` bits: spans of drawn lengths in words, from the word of a random position on.
 
-    A position that is chosen already, or no text, is drawn again, with its length. A special token
-    ends a span, and the budget ends the last one, within a word if need be.
+    If the position is already chosen, or not text, position and length are drawn again. A special
+    token ends a span. The budget ends the last one, within a word if necessary.
     """
     last = len(edges) - 1
     tokens = np.int64(edges[_U(last)])

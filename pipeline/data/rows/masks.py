@@ -1,39 +1,39 @@
-"""Which tokens of a sequence are predicted, and what the encoder sees in their place.
+"""Masks: which tokens of a sequence are predicted, and what the encoder sees in their place.
 
-A mask is a pure function of (data seed, corpus name, sequence id, duplicate): every row has its own
-counter-based random stream, so masks do not depend on who draws them, in what order or how often,
-and can be drawn again: to verify a file, or in the loader, where epoch e draws duplicate e - 1.
+A mask is a pure function of (data seed, corpus name, sequence id, duplicate). Every row has its own
+counter-based random stream, so masks do not depend on workers or order, and can be drawn again: to
+verify a file, or in the loader, where epoch e draws duplicate e - 1.
 
-Special tokens are never predicted, and a word, an n-gram or a span ends at them. Of n text tokens
-at rate r:
+Special tokens are never predicted, and words, n-grams and spans end at them. Of n text tokens at
+rate r:
 
     scheme       predicts                                      how many
     token        any subset, each equally likely               round(r n), at least 1: exactly
-    electra      the same, but shows no random ids             the same
+    electra      the same, but without random ids              the same
     whole_word   words in random order                         at most that, perhaps none
     ngram        n-grams of words, p(n) = (1/n) / sum(1/k)     at most that, perhaps none
     span         spans of words of truncated geometric length  ceil(r n): exactly
 
-Where sentence order is learned (SOP), a duplicate also has a fair coin for every row: whether the
-loader shows segment B before A. That of a row of one segment means nothing.
+For sentence order prediction (SOP), a duplicate also has a fair coin per row, which decides whether
+the loader shows segment B before A. The coin of a row with one segment is unused.
 
-A predicted token becomes [MASK] (80 %), a random ordinary id (10 %) or stays (10 %), drawn for each
-apart; in `span` once for a whole span, whose random ids are drawn apart. Where the rules are from:
+A predicted token becomes [MASK] (80 %), a random ordinary id (10 %) or stays (10 %), drawn
+independently; `span` draws once for a whole span, but its random ids independently. Sources:
 
 - token: BERT (Devlin et al. 2019, sec. 3.1), RoBERTa (Liu et al. 2019, sec. 2). electra: Clark et
-  al. 2020; its code draws positions with replacement, so it predicts fewer, ours without.
-- whole_word, ngram: google-research's code of BERT and ALBERT. Words in random order are the heads
-  of n-grams. One that does not fit in what is left of the budget is shortened, and passed over when
-  its head alone does not fit or when it meets a predicted position. So p(n) is the law of what is
-  drawn, not of what masks show, and a row of words longer than its budget predicts none.
-- span: facebookresearch's code of SpanBERT (Joshi et al. 2020, sec. 3.1). A random token's word is
-  the head of a span; spans that touch or overlap are one; the budget cuts the last, even in a word.
+  al. 2020; its code draws positions with replacement, so it predicts fewer; ours does not.
+- whole_word, ngram: google-research's code of BERT and ALBERT. Words in random order start n-grams.
+  An n-gram that exceeds the remaining budget is shortened. It is skipped if its first word alone
+  does not fit, or if it overlaps a predicted position. So p(n) is the distribution of drawn
+  lengths, not of those in masks, and a row of words longer than its budget predicts none.
+- span: facebookresearch's code of SpanBERT (Joshi et al. 2020, sec. 3.1). The word of a random
+  token starts a span; touching or overlapping spans merge; the budget can end the last in a word.
 
-How a uniform subset of fixed size comes at memory speed: 64 positions at a time get independent
-bits of probability floor(16 x rate) / 16 from a few random words; bits are then added or taken away
-at random until the count is right. Given its count, a set of independent bits is uniform, and
-adding or removing uniform members keeps it so. What remains is rounding: positions, lengths and ids
-are scaled from 32-bit draws (bias below 1e-4 of a part in 1,000) and 80/10/10 is kept to 1/65,536.
+A uniform subset of fixed size is drawn at memory speed: 64 positions at a time get independent bits
+of probability floor(16 x rate) / 16 from a few random words; bits are then added or removed at
+random until the count is right. Given its count, a set of independent bits is uniform, and adding
+or removing uniform members keeps it uniform. Only rounding remains: positions, lengths and ids are
+scaled from 32-bit draws (bias below 1e-4 of a part in 1,000), and 80/10/10 is exact to 1/65,536.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from pipeline.data.rows.mask_positions import Flags, Memory, Text, Words
 from pipeline.data.tokenizers.token_ids import Ids
 
 GENERATOR_VERSION = 1
-"""Goes into the manifest: the same version draws the same masks for ever."""
+"""Stored in the manifest: the same version always draws the same masks."""
 
 MASK, RANDOM, KEPT = 0, 1, 2
 """Action codes of a predicted position (DESIGN: on disk)."""
@@ -76,7 +76,7 @@ class Masks:
     """One duplicate of the masks of n rows: ragged columns as flat values and n + 1 offsets."""
 
     positions: npt.NDArray[np.uint8]
-    """Bitmaps, ceil(tokens / 8) bytes a row, bit i (LSB first) set when position i is predicted."""
+    """Bitmaps, ceil(tokens / 8) bytes per row, bit i (LSB first) set if position i is predicted."""
     position_offsets: npt.NDArray[np.int32]
     actions: npt.NDArray[np.uint8]
     """2-bit codes of the predicted positions in order, LSB first, zero-padded to a byte."""
@@ -87,7 +87,7 @@ class Masks:
     counts: npt.NDArray[np.int64]
     """[n] predicted tokens of each row."""
     swapped: npt.NDArray[np.bool_] | None
-    """[n] whether this duplicate shows B before A; None where order is not learned."""
+    """[n] whether this duplicate shows B before A; None without sentence order prediction."""
 
     @property
     def predictions(self) -> int:
@@ -97,32 +97,32 @@ class Masks:
 
 @dataclass(frozen=True, kw_only=True)
 class Masking:
-    """A scheme with its numbers, for one vocabulary and one seed."""
+    """A masking scheme with its parameters, for one vocabulary and one seed."""
 
     scheme: str
     """token, electra, whole_word, ngram or span."""
     rate: float
-    """Share of the text tokens that are predicted."""
+    """Share of the text tokens that is predicted."""
     mask_share: float
-    """Share of the choices that fall on [MASK]."""
+    """Share of the choices that give [MASK]."""
     random_share: float
-    """Share of the choices that fall on a random id."""
+    """Share of the choices that give a random id."""
     lengths: tuple[float, ...]
-    """Probabilities of 1, 2, ... words for ngram and span; other schemes have none."""
+    """Probabilities of 1, 2, ... words for ngram and span; empty for other schemes."""
     special: npt.NDArray[np.bool_]
-    """One flag an id: never predicted, never drawn."""
+    """[vocabulary] ids that are never predicted and never drawn."""
     word_starts: npt.NDArray[np.bool_]
-    """One flag an id: begins a word."""
+    """[vocabulary] ids that start a word."""
     seed: int
     """The recipe's data seed."""
     swaps: bool = False
-    """Whether sentence order is learned."""
+    """Whether masks have coins for sentence order prediction."""
 
     @classmethod
     def of(
         cls, data: DataSettings, special: npt.NDArray[np.bool_], word_starts: npt.NDArray[np.bool_]
     ) -> Masking:
-        """As a recipe's data section says; the flags are the vocabulary's."""
+        """The masking of a data section; special and word_starts: of the vocabulary."""
         return cls(
             scheme=data.masking,
             rate=data.masks.rate,
@@ -143,7 +143,7 @@ class Masking:
         word_starts: npt.NDArray[np.bool_],
         seed: int,
     ) -> Masking:
-        """The opposite of `describe`."""
+        """The inverse of `describe`."""
         return cls(
             scheme=description["scheme"],
             rate=description["rate"],
@@ -157,15 +157,18 @@ class Masking:
         )
 
     def describe(self) -> dict[str, Any]:
-        """What the manifest says of it."""
+        """The entry of the manifest."""
         described = {
             "scheme": self.scheme,
             "rate": self.rate,
             "generator": GENERATOR_VERSION,
             "split": [self.mask_share, self.random_share],
         }
-        described |= {"lengths": list(self.lengths)} if self.lengths else {}
-        return described | ({"swaps": True} if self.swaps else {})
+        if self.lengths:
+            described["lengths"] = list(self.lengths)
+        if self.swaps:
+            described["swaps"] = True
+        return described
 
     def draw(
         self,
@@ -177,8 +180,8 @@ class Masking:
     ) -> Masks:
         """Masks of n rows.
 
-        ids: all rows' tokens one after the other, special tokens included; row_offsets: n + 1
-        positions in ids; sequences: the n sequence ids; duplicate: from 0.
+        ids: concatenated tokens of all rows, special tokens included; row_offsets: [n + 1]
+        positions in ids; sequences: [n] sequence ids; duplicate: counted from 0.
         """
         return next(self.draw_duplicates(ids, row_offsets, corpus, sequences, (duplicate,)))
 
@@ -190,7 +193,7 @@ class Masking:
         sequences: npt.NDArray[np.uint64],
         duplicates: range | tuple[int, ...],
     ) -> Iterator[Masks]:
-        """`draw` for several duplicates, one at a time; what they share is computed once."""
+        """`draw` for several duplicates, one at a time; shared work is done once."""
         ids = np.ascontiguousarray(ids)
         memory = Memory(
             ids.ctypes.data + row_offsets[:-1] * ids.itemsize,
@@ -203,9 +206,9 @@ class Masking:
     def draw_in_memory(
         self, memory: Memory, keys: npt.NDArray[np.uint64], duplicates: range | tuple[int, ...]
     ) -> Iterator[Masks]:
-        """`draw_duplicates` of rows that lie anywhere in memory; keys: [n] of `stream_keys`.
+        """`draw_duplicates` of rows anywhere in memory; keys: [n] of `stream_keys`.
 
-        Whoever calls keeps the rows' memory alive.
+        The caller keeps the memory of the rows alive.
         """
         flags, law = self._tables
         upwards = law.choice == SPANS
@@ -222,10 +225,10 @@ class Masking:
 
     @cached_property
     def _tables(self) -> tuple[Flags, MaskLaw]:
-        """What compiled code asks of ids, and what it draws by."""
+        """The flags of ids and the parameters of the scheme, for compiled code."""
         ordinary = np.flatnonzero(~self.special)
         first, last = (int(ordinary[0]), int(ordinary[-1])) if len(ordinary) else (1, 0)
-        if last - first + 1 != len(ordinary):  # special ids in between: every id is looked up
+        if last - first + 1 != len(ordinary):  # special ids in between: look up every id
             first, last = 1, 0
         flags = Flags(self.special, self.word_starts, np.uint32(first), np.uint32(last))
         shares = np.cumsum(self.lengths or (1.0,))
@@ -242,7 +245,7 @@ class Masking:
 
 
 def corpus_root(seed: int, corpus: str) -> np.uint64:
-    """What tells one corpus's streams from another's."""
+    """Hash that separates the random streams of corpora."""
     root: np.uint64 = np.uint64(xxhash.xxh3_64_intdigest(f"{seed}/{corpus}".encode()))
     return root
 
@@ -279,7 +282,7 @@ def _draw_masks(
     rows, most = len(keys), int(text.budgets.sum())
     position_offsets = np.zeros(rows + 1, np.int32)
     np.cumsum((memory.tokens + 7) // 8, out=position_offsets[1:])
-    # The action and random-id columns get all the room that they can need, then what they use.
+    # The action and random-id columns are allocated at their largest size, then trimmed.
     action_room = int(((text.budgets + 3) // 4).sum())
     masks = Masks(
         positions=np.empty(position_offsets[-1] + 7, np.uint8),
@@ -316,7 +319,7 @@ def _draw_masks(
 
 @numba.njit(cache=True, nogil=True)
 def _toss(keys: npt.NDArray[np.uint64], duplicate: np.uint64) -> npt.NDArray[np.bool_]:
-    """A coin for each row: of the word before those that its masks are drawn from."""
+    """[n] a coin per row, from the random word before those of its masks."""
     coins = np.empty(len(keys), np.bool_)
     for row in range(len(keys)):
         stream = mix(keys[row] + (duplicate + np.uint64(1)) * GOLDEN)
@@ -326,6 +329,7 @@ def _toss(keys: npt.NDArray[np.uint64], duplicate: np.uint64) -> npt.NDArray[np.
 
 @numba.njit(cache=True, nogil=True)
 def _mix_all(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """[n] `mix` of each word."""
     mixed = np.empty_like(words)
     for index in range(len(words)):
         mixed[index] = mix(words[index])

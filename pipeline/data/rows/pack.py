@@ -1,4 +1,4 @@
-"""Documents as token ids -> rows, as a recipe's format says, and what became of every token."""
+"""Documents as token ids -> rows in the format of a recipe, and a count of every token."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _LABELS = {"none": NO_LABEL, "next": NEXT, "order": ORDER}
 
 
 def packing_version(data: DataSettings) -> int:
-    """Goes into the fingerprint: the same version makes the same rows for ever."""
+    """Version for the fingerprint: the same version always makes the same rows."""
     return PAIRS_VERSION if data.format in SEGMENT_FIELDS else PACKING_VERSION
 
 
 def pack(
     data: DataSettings, tokens: Tokens, vocabulary: Vocabulary, corpus: str, base: int, draws: int
 ) -> Rows:
-    """Rows of the documents of one split of one part, `draws` times over where rows are drawn.
+    """Rows of the documents of one split of one task, in `draws` passes for the segment formats.
 
-    base: the first sequence id, which with the corpus and the data's seed keys what is drawn.
+    base: the first sequence id; with corpus and data seed it is the key of the random draws.
     """
     frame = Frame(vocabulary.bos, vocabulary.eos, SEPARATORS[data.tokenizer])
     words, length = vocabulary.word_starts, data.sequence_length
@@ -49,11 +49,11 @@ def pack(
 
 
 def count_tokens(data: DataSettings, tokens: Tokens, rows: Rows, draws: int) -> dict[str, int]:
-    """What the manifest says of packing: text tokens, and rows by what their segments are.
+    """The packing counts of the manifest: text tokens, and rows by kind of their segments.
 
-    text_tokens: of the documents; repeated_tokens: those shown once more, in other draws or as a
-    random next; dropped_tokens: in no row; one_segment, in_order, random_next, unlabelled: rows,
-    the last ones of two segments.
+    text_tokens: of the documents; repeated_tokens: shown again, in other draws or as a random next
+    segment; dropped_tokens: in no row; one_segment, in_order, random_next, unlabelled: rows, where
+    unlabelled ones have two segments.
     """
     paired, labels = rows.second_segment > 0, rows.pair_label
     specials = 2 * len(rows) + SEPARATORS[data.tokenizer] * int(paired.sum())
@@ -97,7 +97,7 @@ def _key(seed: int, corpus: str, base: int, draw: int) -> np.uint64:
 
 
 def _chain(draws: list[Rows]) -> Rows:
-    """One after the other; a document begins in the row where it does in the first."""
+    """The rows of all draws, concatenated; documents have the first and last row of draw 0."""
     if len(draws) == 1:
         return draws[0]
     tokens = np.cumsum([0] + [len(rows.ids) for rows in draws])
@@ -121,7 +121,7 @@ def _chain(draws: list[Rows]) -> Rows:
 
 
 def _parts_elsewhere(draws: list[Rows]) -> list[npt.NDArray[np.int64]]:
-    """`Rows.elsewhere` of the chained draws: all rows of the later ones are further parts."""
+    """`Rows.elsewhere` of the chained draws; rows of later draws are other parts of documents."""
     found, base = [draws[0].elsewhere], len(draws[0])
     for rows in draws[1:]:
         all_rows = np.arange(len(rows))

@@ -1,37 +1,37 @@
-"""Documents as token ids -> rows of one or two segments of one document, or of two documents.
+"""Documents as token ids -> rows of one or two segments, of one document or of two.
 
     segment_pair    A and B are runs of sentences that fill a row together: BERT's input (Devlin et
                     al. 2019), ALBERT's and ELECTRA's; SEGMENT-PAIR of Liu et al. 2019, sec. 4.2
     sentence_pair   A and B are one sentence each: SENTENCE-PAIR of the same section
     single_segment  a run of sentences, without B: SpanBERT's input (Joshi et al. 2020, sec. 3.3)
 
-Row by row, from where the row before ended in a document:
+Each row starts where the previous one ended in the document:
 
-1. Chunk. Whole sentences of the document until a target is reached, as many as fit. The target is
-   the room of a row, and with probability `short_share` any shorter one, from two tokens on, each
-   as likely. A sentence with more tokens than a row has room for is cut as in `sequences`. In
-   sentence_pair a chunk is two sentences, each cut where it has more than half of the room.
-2. Two segments. Where one sentence fits and the next one does not, as many of its words join the
-   chunk as do fit, if that is a quarter of the room. A chunk of one sentence stays one segment, as
-   does a share `single_share` of the others. The rest is parted between two sentences: any two of
-   them alike (BERT, ALBERT), or, when there is no label, near half of the target (ELECTRA: the
-   sentence that reaches it goes to A or to B with equal chance, so that B may be empty).
-3. Label `next` (NSP): with probability 1/2, B is replaced. A random sentence of the other
-   documents, each alike, begins it, and the sentences behind it follow until B is as long as was
-   wanted: up to the target, or in the last chunk of a document about as long as the B that it
-   stands for; it may end with its document before that. What it replaced is the next row's. Label
-   `order` (SOP): rows are stored in order, see `masking` for the coin.
+1. Chunk. Take whole sentences of the document until a target length is reached, as many as fit. The
+   target is the room of a row, or with probability `short_share` a uniform shorter length of at
+   least two tokens. A sentence longer than a row is split as in `sentence_rows`. In sentence_pair
+   a chunk is two sentences, each split if it exceeds half of the room.
+2. Two segments. If one sentence fits and the next does not, as many words of the next as fit join
+   the chunk, if they fill a quarter of the room. A chunk of one sentence stays one segment, and so
+   does a share `single_share` of the others. The rest are split between two sentences: uniformly
+   (BERT, ALBERT), or, without a label, near half of the target (ELECTRA: the sentence that reaches
+   it goes to A or B with equal probability, so B may be empty).
+3. Label `next` (NSP): with probability 1/2, B is replaced. The new B starts with a uniformly drawn
+   sentence of the other documents and continues until it is long enough: up to the target, or, in
+   the last chunk of a document, about as long as the B it replaces. It may end earlier with its
+   document. The next row starts with the B that was replaced. Label `order` (SOP): rows are stored
+   in order, see `masks` for the coin.
 
-Labels are fair coins, tossed where both sides are possible: a row of one segment has none (-1), and
-no pair has one where there is no other document. Other documents are those of the same split, of
-the same part of one corpus (see `splits`). No token is dropped: A, and B where it is not random,
-are the documents, in order, once.
+Labels are fair coins, tossed where both outcomes are possible: a row of one segment has no label
+(-1), and neither has a pair without any other document. Other documents are those of the same split
+and task of a corpus. No token is dropped: A, and B unless it is random, give the documents once, in
+order.
 
-What google-research's BERT, ALBERT and ELECTRA do otherwise, all read: BERT and ALBERT draw one
-target a document, so that more than a tenth of the rows is short. All cut pairs that are too long,
-so tokens are lost. BERT calls a chunk of one sentence a random pair every time, ALBERT a swapped
-one and takes its B from elsewhere, so that labels do not balance and SOP data hold other documents;
-BERT may draw the same document, and draws documents alike, however short. SpanBERT's code never
+Differences in the code of google-research's BERT, ALBERT and ELECTRA, all read: BERT and ALBERT
+draw one target per document, so more than a tenth of the rows are short. All truncate long pairs,
+so tokens are lost. A chunk of one sentence is always a random pair in BERT. In ALBERT it is a
+swapped pair with B from another document. So labels are not balanced, and SOP data mix documents.
+BERT may draw the same document, and draws documents uniformly, however short. SpanBERT's code never
 reads its probability of short rows, and drops sentences that are longer than a row.
 """
 
@@ -51,29 +51,29 @@ from pipeline.data.tokenizers.token_ids import Tokens
 
 PAIRS_VERSION = 1
 NO_LABEL, NEXT, ORDER = range(3)
-"""What the order of two segments teaches: nothing, next sentence, sentence order."""
+"""Labels of a format: none, next sentence, sentence order."""
 IN_ORDER, RANDOM_NEXT, UNLABELLED = 0, 1, -1
 """The values of a row's pair label."""
 _HALF = 1 << 31
 
 
 class SegmentLaw(NamedTuple):
-    """What `plan` goes by, for compiled code."""
+    """The parameters of a format, for compiled code."""
 
     sentences: bool
-    """Pairs of sentences, not of runs of them."""
+    """Whether segments are single sentences instead of runs."""
     room: int
     """Most text tokens of a row."""
     label: int
     """NO_LABEL, NEXT or ORDER."""
     short: int
-    """A uniform 32-bit draw below this makes a short target, ..."""
+    """A uniform 32-bit draw below this gives a short target, ..."""
     single: int
-    """... and another one below this a row of one segment."""
+    """... and another draw below this gives a row of one segment."""
 
 
 def share_of_draws(share: float) -> int:
-    """The 32-bit draws that a probability stands for, as `SegmentLaw` has it."""
+    """A probability as a threshold for uniform 32-bit draws, see `SegmentLaw`."""
     return round(share * 2**32)
 
 
@@ -84,7 +84,7 @@ def pack_pairs(
     law: SegmentLaw,
     key: np.uint64,
 ) -> Rows:
-    """Rows of `tokens`; word_starts: [vocabulary] ids that begin a word; key: of the draws."""
+    """Rows of `tokens`; word_starts: [vocabulary] ids that start a word; key: of the draws."""
     spans, labels, first_row = _plan(tokens, word_starts, law, key)
     paired = spans[:, 3] > spans[:, 2]
     sizes = spans[:, 1] - spans[:, 0] + spans[:, 3] - spans[:, 2] + 2 + frame.separators * paired
@@ -112,7 +112,7 @@ def pack_pairs(
 def _plan(
     tokens: Tokens, word_starts: npt.NDArray[np.bool_], law: SegmentLaw, key: np.uint64
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8], npt.NDArray[np.int64]]:
-    """[rows, 4] where A and B begin and end in the ids, [rows] labels, [documents] first rows."""
+    """[rows, 4] start and end of A and B in the ids, [rows] labels, [documents] first rows."""
     piece = law.room // 2 if law.sentences else law.room
     most = len(tokens.sentence_starts) + len(tokens.ids) // max(1, piece - LOOK_BACK) + 1
     spans = np.empty((most, 4), np.int64)
@@ -130,27 +130,27 @@ def _plan(
 
 @numba.njit(cache=True, nogil=True)
 def _draw(stream):  # type: ignore[no-untyped-def]
-    """A uniform 32-bit draw."""
+    """A uniform 32-bit draw; stream: uint64 [1], advanced."""
     stream[0] += GOLDEN
     return mix(stream[0]) >> np.uint64(32)
 
 
 @numba.njit(cache=True, nogil=True)
 def _below(stream, limit):  # type: ignore[no-untyped-def]
-    """A uniform whole number below `limit`."""
+    """A uniform integer below `limit`."""
     return np.int64(scale(_draw(stream), limit))
 
 
 @numba.njit(cache=True, nogil=True)
 def _part(ids, begin, end, room, word_starts):  # type: ignore[no-untyped-def]
-    """The end of a sentence, or of the part of it that `room` tokens hold."""
+    """The end of the sentence ids[begin:end], or of the part of it that fits `room` tokens."""
     place = cut_sentence(ids, begin, end, room, word_starts)
     return place if place > begin else begin + room
 
 
 @numba.njit(cache=True, nogil=True)
 def _other_sentence(stream, boundaries, documents, document):  # type: ignore[no-untyped-def]
-    """A random sentence of another document, as a boundary."""
+    """Index in boundaries of a random sentence of another document."""
     first, last = documents[document], documents[document + 1]
     sentence = _below(stream, len(boundaries) - 1 - (last - first))
     if sentence >= first:
@@ -162,11 +162,14 @@ def _other_sentence(stream, boundaries, documents, document):  # type: ignore[no
 def _plan_segments(  # type: ignore[no-untyped-def]
     ids, boundaries, documents, word_starts, law, stream, spans, labels, first_row
 ):
-    """See `_plan`; boundaries: of sentences; documents: theirs, as indices of `boundaries`."""
+    """See `_plan`; fills spans, labels and first_row. Returns the number of rows.
+
+    boundaries: [sentences + 1] positions in ids; documents: [documents + 1] indices in boundaries.
+    """
     row = 0
     for document in range(len(documents) - 1):
         first_row[document] = row
-        after = documents[document] + 1  # the first boundary behind `place`
+        after = documents[document] + 1  # the first boundary after `place`
         place = boundaries[documents[document]]
         stop = boundaries[documents[document + 1]]
         alone = documents[document + 1] - documents[document] == len(boundaries) - 1
@@ -205,7 +208,7 @@ def _plan_segments(  # type: ignore[no-untyped-def]
                     end - middle if end == stop else target - (middle - place), end == stop,
                     word_starts,
                 )  # fmt: skip
-                while boundaries[after - 1] > middle:  # put back what was replaced
+                while boundaries[after - 1] > middle:  # put the replaced B back
                     after -= 1
                 end = middle
             labels[row] = label
@@ -216,7 +219,7 @@ def _plan_segments(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _near_half(stream, boundaries, head, place, end, target):  # type: ignore[no-untyped-def]
-    """Where A ends, ELECTRA's way; head: the boundary behind the first sentence."""
+    """The end of A as in ELECTRA; head: the boundary after the first sentence."""
     half = target // 2
     while boundaries[head] < end and boundaries[head + 1] - place < half:
         head += 1
@@ -227,9 +230,9 @@ def _near_half(stream, boundaries, head, place, end, target):  # type: ignore[no
 
 @numba.njit(cache=True, nogil=True)
 def _fill(ids, boundaries, sentence, close, room, wanted, nearest, word_starts):  # type: ignore[no-untyped-def]
-    """Where a random B ends that begins with `sentence`, in a document that ends at `close`.
+    """The end of a random B that starts at `sentence`, in a document that ends at `close`.
 
-    room: most tokens; wanted: reach so many, or with `nearest` come as near as sentences allow.
+    room: most tokens; wanted: tokens to reach, or with `nearest` to approach by whole sentences.
     """
     begin = boundaries[sentence]
     end = begin
@@ -284,7 +287,7 @@ def _plan_sentences(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _write(source, spans, offsets, bos, eos, separators, ids):  # type: ignore[no-untyped-def]
-    """Fill `ids` with the rows that `spans` plans."""
+    """Fill ids with the rows planned in spans, int64 [rows, 4]; source: ids of all documents."""
     for row in range(len(spans)):
         write = offsets[row]
         ids[write] = bos

@@ -3,13 +3,12 @@
 RoBERTa's FULL-SENTENCES (Liu et al. 2019, sec. 4.2): "Each input is packed with full sentences
 sampled contiguously from one or more documents, such that the total length is at most 512 tokens.
 Inputs may cross document boundaries. When we reach the end of one document, we begin sampling
-sentences from the next document and add an extra separator token between documents." Its
-DOC-SENTENCES do not cross them: the last row of every document may be short.
+sentences from the next document and add an extra separator token between documents." DOC-SENTENCES
+rows do not cross documents: the last row of every document may be short.
 
-A row is `<s> text </s>` with one more `</s>` between two documents. Nothing is dropped: the last
-row of a split may be short, and a sentence with more tokens than a row has room for is cut at the
-last word start that fits (any token, when the last 32 start no word). Rows of segments are made in
-`pairs`.
+A row is `<s> text </s>` with one more `</s>` between two documents. No token is dropped: the last
+row of a split may be short, and a sentence longer than a row is split at the last word start that
+fits (at any token if none of the last 32 starts a word). `segment_rows` makes rows of segments.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pipeline.data.tokenizers.token_ids import Ids, Tokens
 
 PACKING_VERSION = 1
 LOOK_BACK = 32
-"""Tokens in which a word start is looked for where a long sentence is cut."""
+"""Tokens searched for a word start where a long sentence is split."""
 
 
 class Frame(NamedTuple):
@@ -34,7 +33,7 @@ class Frame(NamedTuple):
     bos: int
     eos: int
     separators: int
-    """How many eos stand between two segments."""
+    """Number of eos between two segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +41,21 @@ class Rows:
     """Packed sequences in order."""
 
     ids: Ids
-    """All rows' tokens one after the other, special tokens included."""
+    """Concatenated tokens of all rows, special tokens included."""
     offsets: npt.NDArray[np.int64]
     """[rows + 1] positions in `ids`."""
     document_starts: npt.NDArray[np.uint16]
-    """Positions inside each row where a document, or what a row holds of it, begins; 0 first."""
+    """Positions in each row where a document, or the part of it in the row, starts; 0 first."""
     document_offsets: npt.NDArray[np.int32]
     """[rows + 1] positions in `document_starts`."""
     first_row: npt.NDArray[np.int64]
-    """[documents] the row in which each document begins."""
+    """[documents] the row in which each document starts."""
     last_row: npt.NDArray[np.int64]
-    """[documents] the row in which it ends: it has part in all rows between."""
+    """[documents] the row in which it ends; all rows in between hold parts of it."""
     elsewhere: npt.NDArray[np.int64]
-    """[n, 2] document and row of its other parts: random second segments, and further draws."""
+    """[n, 2] document and row of its other parts: random second segments, and later draws."""
     second_segment: npt.NDArray[np.uint16]
-    """[rows] first position of segment B, behind the separators; 0 when there is one segment."""
+    """[rows] first position of segment B, after the separators; 0 if there is one segment."""
     pair_label: npt.NDArray[np.int8]
     """[rows] 0 in order, 1 random next, -1 none."""
 
@@ -72,9 +71,9 @@ def pack_sentences(
     *,
     across: bool,
 ) -> Rows:
-    """FULL-SENTENCES rows of `tokens`, or DOC-SENTENCES when not `across` documents.
+    """FULL-SENTENCES rows of `tokens`, or DOC-SENTENCES if not `across` documents.
 
-    word_starts: [vocabulary] ids that begin a word.
+    word_starts: [vocabulary] ids that start a word.
     """
     count = len(tokens.document_offsets) - 1
     room = sequence_length - 2
@@ -101,7 +100,7 @@ def pack_sentences(
         last_row,
     )
     return Rows(
-        # views: what lies behind them was never touched, so it takes no memory
+        # views: the pages after them were never touched, so they take no memory
         ids[: offsets[rows]],
         offsets[: rows + 1],
         starts[: start_offsets[rows]],
@@ -116,7 +115,10 @@ def pack_sentences(
 
 @numba.njit(cache=True, nogil=True)
 def cut_sentence(ids, start, end, room, word_starts):  # type: ignore[no-untyped-def]
-    """Where to part ids[start:end] so that `room` tokens hold the first part; start: nowhere."""
+    """Where to split ids[start:end] so that the first part fits `room` tokens; start if nowhere.
+
+    ids: [tokens]; word_starts: bool [vocabulary].
+    """
     if end - start <= room:
         return end
     for place in range(start + room, max(start, start + room - LOOK_BACK), -1):
@@ -142,7 +144,10 @@ def _pack(  # type: ignore[no-untyped-def]
     first_row,
     last_row,
 ):
-    """Greedy packing into the output arrays; returns the number of rows."""
+    """Pack greedily into the output arrays, those of `Rows`. Returns the number of rows.
+
+    source: ids of all documents; document_offsets: [documents + 1]; sentence_starts: [sentences].
+    """
     row = 0
     used = 0  # tokens of the open row after <s>
     write = 0

@@ -1,19 +1,19 @@
-"""Which documents of a group are alike: signatures to clusters, in memory that does not grow.
+"""Clusters of similar documents from their signatures, in bounded memory.
 
-Locality-sensitive hashing (Indyk and Motwani 1998): documents that share a band, eight bytes of
-their signatures, are compared in all bytes, and what agrees in enough of them is one cluster
-(union-find). With 32 bands of 8 orders a pair of Jaccard index 0.8 shares one with probability
-1 - (1 - 0.8^8)^32 = 0.997, at 0.6 still 0.42; that 192 of 256 bytes agree has at 0.8 probability
-0.98, at 0.75 one half, at 0.7 0.06, at 0.65 0.0006. Exact copies are the special case of one band
-that is a hash of all words.
+Locality-sensitive hashing (Indyk and Motwani 1998): documents that share a band (eight bytes of
+their signatures) are compared in all bytes, and those that agree in enough bytes form a cluster
+(union-find). With 32 bands of 8 orders, a pair of Jaccard index 0.8 shares a band with probability
+1 - (1 - 0.8^8)^32 = 0.997, a pair of 0.6 with 0.42. At least 192 of 256 bytes agree with
+probability 0.98 at index 0.8, 0.5 at 0.75, 0.06 at 0.7 and 0.0006 at 0.65. Exact copies are the
+special case of one band that is a hash of all words.
 
-On disk and in order: signatures go to one file; every band of every document, as a hash and the
-document's number in 8 bytes, to files by hash, each small enough to be sorted in memory. For 100 M
-documents (about 300 GB of text): signatures 25.6 GB, bands 25.6 GB, written and read once, a file
-of a band 16 MB at most. Only the forest of the union-find grows in memory, by 4 bytes a document,
-and it is mapped from a file, so that the kernel may take its pages back.
+Signatures are written to one file. Every band of every document, a hash and the document's number
+in 8 bytes, is written to a file chosen by the hash, each small enough to be sorted in memory. For
+100 M documents (about 300 GB of text), signatures and bands take 25.6 GB each, written and read
+once, and a band's file takes at most 16 MB. Only the union-find forest grows, by 4 bytes per
+document; it is memory-mapped from a file, so the kernel can reclaim its pages.
 
-A cluster's root is its first document in the group's order, whoever made the signatures.
+The root of a cluster is its first document in the group's order.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from pipeline.data.selection.minhash import ORDERS, Words, equal_parts
 from pipeline.errors import DataError
 
 LIKENESS_VERSION = 1
-"""Goes up when the same signatures give other clusters."""
+"""Increased when the same signatures give different clusters."""
 FILE_DOCUMENTS = 1 << 21
-"""Bands in a file that is sorted in memory, about."""
+"""Approximate number of bands in a file that is sorted in memory."""
 _MOST_COMPARED = 8
-"""First members of a bucket that a further one is compared with: what a million documents quote
-makes a bucket of a million, whose pairs nobody can look at. Its copies meet in other bands."""
+"""A member of a bucket is compared with this many of its first members. A text quoted by a million
+documents makes a bucket of a million, too many for all pairs. Its copies share other bands."""
 _BLOCK = 1 << 16
-"""Rows that are numbered at once."""
+"""Rows that are numbered at a time."""
 _LOOKS = 16
-"""At signatures before their pages are let go: the kernel may map 2 MiB around each."""
+"""Comparisons before the mapped pages are released: the kernel may map 2 MiB around each."""
 _MOST_DOCUMENTS = 1 << 32
 
 Numbers = npt.NDArray[np.uint32]
@@ -50,10 +50,10 @@ Numbers = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """What makes two documents one."""
+    """When two documents belong to one cluster."""
 
     words: int
-    """Of 8 bytes in a signature; each is a band."""
+    """Words of 8 bytes in a signature; each is a band."""
     least: int
     """Bytes of two signatures that must agree."""
 
@@ -69,14 +69,15 @@ def find_roots(
     scratch: Path,
     file_documents: int = FILE_DOCUMENTS,
 ) -> Path:
-    """A file of a uint32 each: the first document of its cluster; its own number when it is alone.
+    """Write a file with a uint32 per document: the number of the first document of its cluster.
 
-    chunks: numbers [n] of documents below `count`, in order, and their signatures [n, words]; the
-    file has them all, in that order. scratch: an empty directory, for files of 16 bytes a word and
-    document.
+    A document without copies has its own number. chunks: numbers [n] of documents below `count`,
+    in order, and their signatures [n, words]; the file has the same order. scratch: an empty
+    directory, for files of 16 bytes per word and document. Returns the path. Raises DataError if
+    there are too many documents.
     """
     if count >= _MOST_DOCUMENTS:
-        raise DataError(f"{count:,} documents in a group, at most {_MOST_DOCUMENTS:,}; cut it")
+        raise DataError(f"{count:,} documents in a group, at most {_MOST_DOCUMENTS:,}; split it")
     files = -(-max(count, 1) // file_documents)
     rows = _spread(chunks, likeness, scratch, files)
     path = scratch / "roots"
@@ -95,7 +96,7 @@ def find_roots(
 def _spread(
     chunks: Iterable[tuple[Numbers, Words]], likeness: Likeness, scratch: Path, files: int
 ) -> int:
-    """Write signatures, and bands by hash; returns how many documents have them."""
+    """Write signatures, and bands by hash. Returns the number of documents."""
     rows = 0
     with (scratch / "signatures").open("wb") as all, (scratch / "numbers").open("wb") as names:
         for numbers, signatures in chunks:
@@ -134,7 +135,11 @@ def _band_file(scratch: Path, band: int, file: int) -> Path:
 
 @numba.njit(cache=True, nogil=True)
 def _by_file(band, first, number, files):  # type: ignore[no-untyped-def]
-    """Hash << 32 | row, ordered by file, and where each file's begin; first: row of band[0]."""
+    """Keys (hash << 32 | row) ordered by file, and the start of each file's keys.
+
+    band: uint64 [rows]; first: row of band[0]; number: of the band; files: how many.
+    Returns uint64 [rows] and int64 [files + 1].
+    """
     starts = np.zeros(files + 2, np.int64)
     hashes = np.empty(len(band), np.uint64)
     for row in range(len(band)):
@@ -152,12 +157,12 @@ def _by_file(band, first, number, files):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _join_alike(keys, at, signatures, forest, least):  # type: ignore[no-untyped-def]
-    """Join documents of the same hash whose signatures agree; returns where it stopped, after
-    `_LOOKS` at signatures.
+    """Join documents with the same hash whose signatures agree, until `_LOOKS` comparisons.
 
-    keys: sorted; at: of the first that was not compared with those before it.
+    keys: uint64 [n], sorted; at: index of the first key not yet compared with earlier ones;
+    signatures: uint64 [rows, words]; forest: uint32 [rows], changed. Returns the next `at`.
     """
-    begin = np.searchsorted(keys, keys[at] >> U(32) << U(32))  # of its bucket
+    begin = np.searchsorted(keys, keys[at] >> U(32) << U(32))  # start of its bucket
     looks = 0
     while at < len(keys) and looks < _LOOKS:
         if keys[at] >> U(32) != keys[begin] >> U(32):
@@ -176,6 +181,7 @@ def _join_alike(keys, at, signatures, forest, least):  # type: ignore[no-untyped
 
 @numba.njit(cache=True, nogil=True)
 def _root(forest, row):  # type: ignore[no-untyped-def]
+    """Root of a row in forest, uint32 [rows]; halves the path."""
     while forest[row] != row:
         forest[row] = forest[forest[row]]
         row = np.int64(forest[row])
@@ -184,6 +190,9 @@ def _root(forest, row):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _number_roots(forest, first, numbers):  # type: ignore[no-untyped-def]
-    """Rows from `first` on get the number of their root's document, which earlier rows have."""
+    """Replace rows from `first` on by their root's document number; earlier rows already have it.
+
+    forest: uint32 [rows], changed in place; numbers: uint32 [n], of the documents of these rows.
+    """
     for row in range(first, first + len(numbers)):
         forest[row] = numbers[row - first] if forest[row] == row else forest[forest[row]]

@@ -1,19 +1,19 @@
-"""Evaluation files to the runs of words that no training document may share with them.
+"""Decontamination: the runs of words in evaluation files that no training document may contain.
 
-A document is contaminated when it has 13 consecutive words of an evaluation text (Brown et al.
-2020, app. C: 13-grams of lower-case words without punctuation), and is dropped as a whole. GPT-3
-instead cut 200 characters around a match out of long documents, and ignored runs that more than
-10 documents share; we do neither. Texts of fewer than 13 words match nothing.
+A document is contaminated if it contains 13 consecutive words of an evaluation text (Brown et al.
+2020, app. C: 13-grams of lower-case words without punctuation). One match drops the whole document.
+GPT-3 instead removed 200 characters around a match from long documents, and ignored runs that more
+than 10 documents share; we do neither. Texts of fewer than 13 words match nothing.
 
 The texts of a file are:
 
 * Parquet and Arrow (file or stream): every string of every row, at any depth;
 * JSON (SQuAD) and JSON lines: every string at any depth, but not the keys;
-* other text (GLUE's tables, plain text, mark-up): the whole file as one text. Runs that span
-  two cells or lines occur in no other text, and do no harm.
+* other text (GLUE's tables, plain text, markup): the whole file as one text. Runs across two cells
+  or lines occur in no other text, and do no harm.
 
-Any of them can be compressed. Everything else is a DataError, since binary data read as text gives
-runs that match nothing.
+Any of them can be compressed. All other files raise DataError, since binary data read as text would
+match nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ RUN_WORDS = 13
 CHUNK_CHARACTERS = 1 << 22
 """Strings are cleaned and hashed in chunks of this size; one string is never split."""
 NAMED_FILES = 10
-"""Files without a run that are listed by name."""
+"""At most this many files without a run are listed by name."""
 
 _LINE = re.compile(rb"[^\r\n]+")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
@@ -77,13 +77,13 @@ class Evaluation:
     """Runs of words of evaluation files."""
 
     table: Words
-    """Of `shingles.run_table`; empty when no file was given."""
+    """Result of `minhash.run_table`; empty if no file was given."""
     mark: str
-    """Names the runs in fingerprints."""
+    """Identifies the runs in fingerprints."""
 
     @classmethod
     def read(cls, paths: list[str]) -> Evaluation:
-        """Read files, directories and globs; DataError if one is unreadable or none has a run."""
+        """Read files, directories and globs. Raises DataError if unreadable or without runs."""
         if not paths:
             return cls(np.empty(0, np.uint64), "")
         files = sorted(path for given in paths for _, path in files_of(given))
@@ -117,7 +117,7 @@ class Evaluation:
 
 
 def read_texts(path: Path) -> tuple[str, Iterator[str]]:
-    """The format of an evaluation file, and its texts; DataError if it cannot be read."""
+    """The format of an evaluation file, and its texts. Raises DataError if it cannot be read."""
     require_regular(path)
     compression = sniff_compression(str(path))
     head = read_head(str(path), compression).removeprefix(BOM)
@@ -139,7 +139,7 @@ def read_texts(path: Path) -> tuple[str, Iterator[str]]:
 
 
 def _decode(path: Path, content: bytes) -> str:
-    """Text in UTF-8, or mostly ASCII in Windows-1252, as older files of European languages are."""
+    """Decode UTF-8, or Windows-1252 if mostly ASCII, as in older files of European languages."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -152,7 +152,7 @@ def _decode(path: Path, content: bytes) -> str:
 
 
 def _refuse(path: Path, head: bytes) -> None:
-    """DataError if a file's first bytes, decompressed, show a format that cannot be read."""
+    """Raise DataError if a file's first bytes, decompressed, show a format that cannot be read."""
     if head.startswith(_LFS_POINTER):
         raise DataError(f"{path} is a Git LFS pointer, not the file itself; run git lfs pull")
     if is_tar(head):
@@ -165,7 +165,7 @@ def _refuse(path: Path, head: bytes) -> None:
     for pattern, shape in (UNREADABLE | _REFUSED).items():
         if shape != JSON_ARRAY and re.match(pattern, head):
             raise _unreadable(path, shape)
-    if b"\0" in head:  # so that a large binary file is not read to its end first
+    if b"\0" in head:  # avoids reading a large binary file to its end
         raise _unreadable(path, "binary")
     if expected := _TABLE_NAMES.get(path.suffix.lower()):
         raise DataError(f"{path} is not {expected}, though its name says so; fetch it again")
@@ -174,16 +174,16 @@ def _refuse(path: Path, head: bytes) -> None:
 def _unreadable(path: Path, shape: str) -> DataError:
     return DataError(
         f"{path} is {shape}, which --decontaminate cannot read; unpack it, convert it to JSON "
-        "lines, Parquet or UTF-8 text, or leave it out (globs such as 'DIR/*.tsv' pick files)"
+        "lines, Parquet or UTF-8 text, or exclude it (select files with a glob, e.g. 'DIR/*.tsv')"
     )
 
 
 def _json_values(path: Path, content: bytes) -> Iterator[Any] | None:
     """The value of a JSON document or the values of JSON lines; None if the content is text.
 
-    DataError for a file that is meant to be JSON but is broken. It is meant to be JSON if its name
-    says so, if it starts with an object, or if half of its lines parse and hold strings; a footnote
-    [1] at the start of a text, or {{a template}}, does not make it JSON.
+    Raises DataError if a file is meant to be JSON but is broken. It is meant to be JSON if its name
+    says so, if it starts with an object, or if half of its lines parse and hold strings. A text
+    that starts with a footnote [1] or {{a template}} is not JSON.
     """
     match = DATA_NAME.search(path.name)
     extension = match[1].lower() if match else ""
@@ -220,7 +220,7 @@ def _broken(path: Path, line: int, error: ValueError) -> str:
 
 
 def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with the position of each."""
+    """The non-blank lines, each with its position."""
     for match in _LINE.finditer(content):
         if match[0].strip():
             yield match.start(), match[0]
@@ -231,7 +231,7 @@ def _line_number(content: bytes, position: int) -> int:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """The strings of a JSON value; not recursive, since JSON can be nested deeper than calls."""
+    """The strings of a JSON value; iterative, since JSON can nest deeper than the call stack."""
     left = [value]
     while left:
         value = left.pop()
@@ -244,7 +244,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _distinct_runs(texts: Iterable[str]) -> tuple[Words, int]:
-    """Distinct hashes of the runs of some texts, and the number of texts."""
+    """Distinct hashes of the runs of all texts, and the number of texts."""
     found, count = [np.empty(0, np.uint64)], 0
     chunk: list[str] = []
     size = 0

@@ -1,6 +1,6 @@
-"""What the group stage decided, to look at: why a document is left out, and which one stays for it.
+"""A summary of selection decisions: why a document is dropped, and which copy of it is kept.
 
-Only those that are left out are kept in memory, as hashes of their ids: nine bytes each.
+Memory holds only the dropped documents, as hashes of their ids: nine bytes each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_REASONS = 1 << 8
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A document that is left out for another one, which stays; as (corpus, id)."""
+    """A document dropped as a copy, and the one that is kept; as (corpus, id)."""
 
     left_out: tuple[str, str]
     stays: tuple[str, str]
@@ -38,30 +38,33 @@ class DecisionSummary:
     reasons: list[str]
     """[codes]"""
     hashes: npt.NDArray[np.uint64]
-    """[documents left out], in order."""
+    """[dropped documents] hashes of corpus and id, sorted."""
     codes: npt.NDArray[np.uint8]
-    """[documents left out] index in `reasons`."""
+    """[dropped documents] index in `reasons`."""
     clusters: Counter[int] = field(default_factory=Counter)
-    """How many clusters there are of each number of documents, from two."""
+    """Number of clusters by size, from two documents on."""
     pairs: list[Pair] = field(default_factory=list)
-    """Some of those that are left out for another one, always the same."""
+    """A deterministic sample of dropped copies."""
 
     @classmethod
     def read(cls, directory: Path, pairs: int) -> DecisionSummary:
-        """All decisions of a directory; DataError when it has none, or others than ours."""
+        """Read the decisions of a directory. Raises DataError if it holds none, or other files."""
         paths = sorted(directory.glob("*.parquet"))
         if not paths:
             raise DataError(
-                f"{directory} holds no decisions; pipeline.prepare with --dedup leaves them in "
+                f"{directory} holds no decisions; pipeline.prepare with --dedup writes them to "
                 "$TENFOLD_ROOT/documents/decisions"
             )
         try:
             return _read(paths, pairs)
         except (pa.ArrowException, KeyError, OSError) as error:
-            raise DataError(f"{directory} holds something else than decisions ({error})") from error
+            raise DataError(
+                f"{directory} holds files that are not decisions ({error}); give a directory in "
+                "$TENFOLD_ROOT/documents/decisions"
+            ) from error
 
     def why(self, corpus: str, id: str) -> str:
-        """Why a document is left out; empty when it is not."""
+        """Why a document is dropped; empty if it is kept."""
         number = np.uint64(_hash(corpus, id))
         place = int(np.searchsorted(self.hashes, number))
         if place == len(self.hashes) or self.hashes[place] != number:
@@ -69,7 +72,7 @@ class DecisionSummary:
         return self.reasons[int(self.codes[place])]
 
     def left_out(self) -> Counter[str]:
-        """Documents of each reason."""
+        """Number of dropped documents by reason."""
         counts = np.bincount(self.codes, minlength=len(self.reasons)).tolist()
         return Counter(dict(zip(self.reasons, counts)))
 
@@ -117,14 +120,14 @@ def _choose(
     most: int,
     one: tuple[int, int, tuple[str, str], str],
 ) -> None:
-    """Keep those with the smallest hashes."""
+    """Add `one` to the heap `chosen`, which keeps the `most` items with the smallest hashes."""
     heapq.heappush(chosen, one)
     if len(chosen) > most:
         heapq.heappop(chosen)
 
 
 def _pairs(paths: list[Path], chosen: list[tuple[int, int, tuple[str, str], str]]) -> list[Pair]:
-    """The same with the documents that stay, which have the numbers of their clusters."""
+    """The chosen documents with the kept ones, whose numbers are those of the clusters."""
     wanted = {cluster for _, cluster, _, _ in chosen}
     stays: dict[int, tuple[str, str]] = {}
     first = 0
@@ -149,7 +152,7 @@ def _hash(corpus: str, id: str) -> int:
 
 
 def newest(directory: Path) -> Path:
-    """The decisions that were made last; DataError when there are none."""
+    """The newest decisions. Raises DataError if there are none."""
     found = [path for path in directory.glob("[!.]*") if path.is_dir()]
     if not found:
         raise DataError(f"{directory} holds no decisions; run pipeline.prepare with --dedup first")

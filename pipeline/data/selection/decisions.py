@@ -1,7 +1,7 @@
-"""What the group stage decided of a task's documents, a row each in the order of reading.
+"""Selection decisions for the documents of a task: one row per document, in reading order.
 
-`dropped` is null or says why a document is left out; `cluster` is the number, in the group, of the
-document that stands for it and all that are like it: its own number when it stays.
+`dropped` is null, or the reason for dropping the document. `cluster` is the number, in the group,
+of the document that is kept for its cluster: its own number if it is kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROWS = 1 << 14
 
 @dataclass(slots=True)
 class Decisions:
-    """A task's decisions, taken one batch of documents after the other."""
+    """The decisions of a task, read batch by batch."""
 
     path: Path
     rows: Iterator[pa.RecordBatch]
@@ -42,7 +42,7 @@ class Decisions:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[Decisions]:
-        """Decisions from the first document on; DataError when there is no such file."""
+        """Open the decisions at the first document. Raises DataError if the file does not exist."""
         try:
             file = pq.ParquetFile(path, pre_buffer=False)
         except (pa.ArrowException, OSError) as error:
@@ -51,9 +51,9 @@ class Decisions:
             yield cls(path, file.iter_batches(_ROWS, columns=["id", "dropped"]), [], [])
 
     def of_next(self, ids: list[str]) -> list[str | None]:
-        """Why each of the documents that are read next is left out; None for those that stay.
+        """The reason for dropping each of the next documents; None if it is kept.
 
-        DataError when these are not the documents that the decisions are about.
+        Raises DataError if the decisions are about other documents.
         """
         while len(self.ids) < len(ids) and (rows := next(self.rows, None)) is not None:
             self.ids += rows["id"].to_pylist()
@@ -66,23 +66,21 @@ class Decisions:
         return reasons
 
     def check_end(self) -> None:
-        """DataError when there are decisions about further documents."""
+        """Raise DataError if decisions about more documents follow."""
         if self.ids or next(self.rows, None) is not None:
             raise _stale(self.path)
 
 
 def _stale(path: Path) -> DataError:
-    return DataError(
-        f"{path} is not about the documents that are there now; remove {path.parent} and run again"
-    )
+    return DataError(f"{path} does not match the current documents; remove {path.parent} and rerun")
 
 
 def read_kept(
     pieces: tuple[Piece, ...], decisions: Path | None, seed: int, counts: DocumentCounts
 ) -> Iterator[DocumentBatch]:
-    """`read_batches` without what the group stage left out, which is counted, too.
+    """`read_batches` without the documents that selection dropped, which are counted.
 
-    decisions: about the documents of just these pieces; None: all of them stay.
+    decisions: for the documents of exactly these pieces; None: all are kept.
     """
     batches = read_batches(pieces, seed, counts)
     if decisions is None:

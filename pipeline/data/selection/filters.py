@@ -1,16 +1,15 @@
-"""Rules that leave documents out for what they look like; all are off unless asked for.
+"""Quality and language filters for documents; all are off by default.
 
-The papers of the families have hardly any: RoBERTa's CC-News is English only (Liu et al. 2019,
-sec. 3.2). Bounds are those of MassiveText (Rae et al. 2021, "Scaling language models: methods,
-analysis & insights from training Gopher", app. A.1.1), recalled, where it has one: 50 to 100,000
-words, a letter in 80 % of words, at most 30 % of lines seen before. Its other rules (symbols,
-bullets, ellipses, stop words, runs of n-grams) are not implemented.
+The papers of the families use hardly any: RoBERTa's CC-News is English only (Liu et al. 2019,
+sec. 3.2). Typical bounds are MassiveText's (Rae et al. 2021, "Scaling language models: methods,
+analysis & insights from training Gopher", app. A.1.1, recalled): 50 to 100,000 words, a letter in
+80 % of words, at most 30 % repeated lines. Its other rules (symbols, bullets, ellipses, stop words,
+repeated n-grams) are not implemented.
 
-A language is what resiliparse's `detect_fast` says, at 150 MB/s a core: of 1,928 pieces of 1,000
-characters of English books, news and articles it took 3 for another one, of pieces of 100
-characters about 3 %. A text that is too short to tell stays. What files say of a language is not
-asked: few formats say it, and it is that of a wiki or of a page's frame, not of the text; so all
-corpora are judged alike.
+The language is detected by resiliparse's `detect_fast`, at 150 MB/s per core. It misjudged 3 of
+1,928 pieces of 1,000 characters of English books, news and articles, and about 3 % of pieces of 100
+characters. A text that is too short to detect is kept. Language metadata in files is ignored: few
+formats have it, and it describes a wiki or a page's template rather than the text.
 """
 
 from __future__ import annotations
@@ -39,27 +38,27 @@ NUMBERS = {
     "min-letters": (1, "a share from 0 to 1, e.g. min-letters=0.8"),
     "max-repeated": (1, "a share from 0 to 1, e.g. max-repeated=0.3"),
 }
-"""The largest there is of each, and what it is."""
+"""Largest value of each filter, and what to give."""
 LANGUAGE = "language"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """A document outside any of these bounds is left out."""
+    """Bounds; a document outside any of them is dropped."""
 
     min_words: float = 0
-    """Words, as `shingles` parts them."""
+    """Words, as `minhash` splits them."""
     max_words: float = math.inf
     min_letters: float = 0
-    """Share of the words that have a letter."""
+    """Share of the words that contain a letter."""
     max_repeated: float = 1
-    """Share of the lines that the document had before."""
+    """Share of the lines that repeat an earlier line of the document."""
     language: str = ""
-    """ISO 639-1; empty: any."""
+    """ISO 639-1 code; empty: any."""
 
     @classmethod
     def parse(cls, given: list[str]) -> Filters:
-        """Of NAME=VALUE, as min-words=50; ConfigError when there is no such filter."""
+        """Parse NAME=VALUE, e.g. min-words=50. Raises ConfigError if a name or value is invalid."""
         bounds: dict[str, float] = {}
         language = ""
         for item in given:
@@ -71,20 +70,22 @@ class Filters:
             else:
                 names = [*NUMBERS, LANGUAGE]
                 raise ConfigError(
-                    f"--filter {item}: no such filter; did you mean {nearest(name, names)}? "
+                    f"--filter {item}: unknown filter; did you mean {nearest(name, names)}? "
                     f"({', '.join(names)})"
                 )
         if bounds.get("min_words", 0) > bounds.get("max_words", math.inf):
-            raise ConfigError(f"--filter {' '.join(given)}: no document has so many and so few")
+            raise ConfigError(
+                f"--filter {' '.join(given)}: min-words is above max-words; lower min-words"
+            )
         return cls(**bounds, language=language)
 
     def describe(self) -> dict[str, str]:
-        """For fingerprints: JSON knows no infinity."""
-        told_by = {"resiliparse": version("resiliparse")} if self.language else {}
-        return {name: str(bound) for name, bound in asdict(self).items()} | told_by
+        """The bounds as text, for fingerprints, since JSON has no infinity."""
+        detector = {"resiliparse": version("resiliparse")} if self.language else {}
+        return {name: str(bound) for name, bound in asdict(self).items()} | detector
 
     def reasons(self, buffer: Bytes, offsets: Offsets) -> Reasons:
-        """Reasons, and which of the documents [n] have them; as `cleaning.CleanText` has them."""
+        """Drop reasons, each with a mask of documents [n]; buffer and offsets as in `CleanText`."""
         if (self.min_words, self.max_words, self.min_letters) != (0, math.inf, 0):
             words, lettered = count_words(buffer, offsets).T
             yield "too few words", words < self.min_words
@@ -105,15 +106,14 @@ def _bound(item: str, name: str, value: str) -> float:
     except ValueError:
         bound = math.nan
     if not 0 <= bound <= most:
-        raise ConfigError(f"--filter {item}: {name} wants {what}")
+        raise ConfigError(f"--filter {item}: {name} needs {what}")
     return bound
 
 
 def _language(item: str, value: str) -> str:
     if value not in supported_langs():
         raise ConfigError(
-            f"--filter {item}: no language that is known; give its code of two letters, e.g. "
-            "language=en"
+            f"--filter {item}: unknown language; give its two-letter code, e.g. language=en"
         )
     return value
 
@@ -124,6 +124,6 @@ def _texts(buffer: Bytes, offsets: Offsets) -> Iterator[str]:
 
 
 def _repeated(buffer: Bytes, offsets: Offsets) -> npt.NDArray[np.float64]:
-    """[documents] the share of lines that an earlier one of the document is equal to."""
+    """[documents] share of lines that repeat an earlier line of the document."""
     lines = [text.split("\n") for text in _texts(buffer, offsets)]
     return np.array([1 - len(set(its)) / len(its) for its in lines])

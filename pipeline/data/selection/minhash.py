@@ -1,16 +1,16 @@
-"""What documents have in common: words, runs of words, and signatures that estimate overlap.
+"""Words, runs of words (shingles), and MinHash signatures that estimate the overlap of documents.
 
-A word is a run of letters and digits, ASCII in lower case; every other character of ASCII, of
-U+0080-00BF, U+2000-2E7F and U+3000-303F parts words, and in scripts that are written without spaces
-(Thai, Lao, Burmese, Khmer, Han, kana and beyond U+F000) each character is one.
+A word is a run of letters and digits, with ASCII in lower case. Every other character of ASCII, of
+U+0080-00BF, U+2000-2E7F and U+3000-303F separates words. In scripts written without spaces (Thai,
+Lao, Burmese, Khmer, Han, kana and beyond U+F000) each character is a word.
 
-Two documents are as alike as their sets of `SHINGLE_WORDS` consecutive words are: the Jaccard
-index, resemblance in Broder 1997. A signature has one byte for each of 256 random orders of all
-shingles, of the document's first one in it (MinHash, Broder 1997; a byte of it, Li and König 2010).
-Two signatures agree in a byte with probability J + (1 - J) / 256, so the share of equal bytes
-estimates J with a standard deviation of 0.025 at 0.8. Shingles of five words and comparing the
-candidates again are as in Lee et al. 2022 ("Deduplicating training data makes language models
-better", app. A; their 9,000 orders are 36 times as much to compute).
+The similarity of two documents is the Jaccard index of their sets of `SHINGLE_WORDS` consecutive
+words (resemblance in Broder 1997). A signature has one byte for each of 256 random orders of all
+shingles: a byte of the document's first shingle in that order (MinHash, Broder 1997; b-bit, Li and
+König 2010). Two signatures agree in a byte with probability J + (1 - J) / 256, so the share of
+equal bytes estimates J with a standard deviation of 0.025 at 0.8. Shingles of five words and the
+comparison of candidates follow Lee et al. 2022 ("Deduplicating training data makes language models
+better", app. A; their 9,000 orders cost 36 times as much).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from pipeline.data.text.clean import Offsets
 Words = npt.NDArray[np.uint64]
 
 SHINGLES_VERSION = 1
-"""Goes up when the same text gives other words or signatures."""
+"""Increased when the same text gives different words or signatures."""
 SHINGLE_WORDS = 5
 ORDERS = 256
-"""MinHash permutations: a byte of a signature each."""
+"""MinHash permutations, one byte of a signature each."""
 _BASE = U(0x9FB21C651E98DF25)
-"""Of the polynomial in word hashes that a run of words is hashed by."""
-_BLOCK = 1024  # shingles whose least values are taken at once
+"""Base of the polynomial over word hashes that hashes a run of words."""
+_BLOCK = 1024  # shingles whose minima are taken at once
 
 
 def _keys() -> npt.NDArray[np.uint32]:
-    """[2, ORDERS] factors, odd, and summands of the orders h -> a h + b modulo 2^32."""
+    """[2, ORDERS] odd factors and summands of the orders h -> a h + b modulo 2^32."""
     words = np.arange(1, 2 * ORDERS + 1, dtype=np.uint64) * GOLDEN
     drawn = np.array([mix.py_func(word) >> U(32) for word in words], np.uint32)
     keys = drawn.reshape(2, ORDERS)
@@ -48,9 +48,9 @@ with np.errstate(over="ignore"):
 
 
 def signatures(buffer: Bytes, offsets: Offsets) -> Words:
-    """[documents, ORDERS / 8] MinHash signatures; documents as `cleaning.CleanText` has them.
+    """[documents, ORDERS / 8] MinHash signatures; documents as in `CleanText`.
 
-    One with fewer than `SHINGLE_WORDS` words has a single shingle, of all of them.
+    A document of fewer than `SHINGLE_WORDS` words has a single shingle of all its words.
     """
     made = np.empty((len(offsets) - 1, ORDERS // 8), np.uint64)
     _signatures(buffer, offsets, _KEYS[0], _KEYS[1], made)
@@ -58,9 +58,9 @@ def signatures(buffer: Bytes, offsets: Offsets) -> Words:
 
 
 def word_hashes(buffer: Bytes, offsets: Offsets) -> Words:
-    """[documents, 1] hashes of all words in order: equal ones are exact copies.
+    """[documents, 1] hashes of all words in order; documents with equal hashes are exact copies.
 
-    Among 100 M documents the chance that any two others share one is 0.0003.
+    Among 100 M documents the probability of any collision is 0.0003.
     """
     made = np.empty((len(offsets) - 1, 1), np.uint64)
     _word_hashes(buffer, offsets, made)
@@ -68,28 +68,28 @@ def word_hashes(buffer: Bytes, offsets: Offsets) -> Words:
 
 
 def runs(buffer: Bytes, offsets: Offsets, words: int) -> Words:
-    """Hashes of all runs of so many consecutive words of each document."""
+    """Hashes of all runs of `words` consecutive words within each document."""
     made = np.empty(len(buffer), np.uint64)
     count = int(_runs(buffer, offsets, words, made))
     return np.array(made[:count])
 
 
 def have_run(buffer: Bytes, offsets: Offsets, words: int, table: Words) -> npt.NDArray[np.bool_]:
-    """[documents] whether each has a run of so many words that is in `table`, of `run_table`."""
+    """[documents] whether each has a run of `words` words that is in `table`, see `run_table`."""
     found = np.zeros(len(offsets) - 1, np.bool_)
     _have_run(buffer, offsets, words, table, found)
     return found
 
 
 def run_table(hashes: Words) -> Words:
-    """Distinct hashes as an open-addressed table; its slots are a power of two, 0 is free."""
+    """Distinct hashes as an open-addressed table of 2^k slots, in which 0 is an empty slot."""
     table = np.zeros(max(2, 1 << (2 * len(hashes) - 1).bit_length()), np.uint64)
     _fill_table(hashes, table)
     return table
 
 
 def count_words(buffer: Bytes, offsets: Offsets) -> npt.NDArray[np.int64]:
-    """[documents, 2] words, and those with a letter."""
+    """[documents, 2] number of words, and of words with a letter."""
     counts = np.zeros((len(offsets) - 1, 2), np.int64)
     _count_words(buffer, offsets, counts)
     return counts
@@ -97,7 +97,7 @@ def count_words(buffer: Bytes, offsets: Offsets) -> npt.NDArray[np.int64]:
 
 @numba.njit(cache=True, nogil=True)
 def equal_parts(one, other):  # type: ignore[no-untyped-def]
-    """How many bytes two signatures share."""
+    """Number of equal bytes of two signatures, uint64 [words] each."""
     low = U(0x7F7F7F7F7F7F7F7F)
     unequal = U(0)
     for index in range(len(one)):
@@ -106,13 +106,13 @@ def equal_parts(one, other):  # type: ignore[no-untyped-def]
     return 8 * len(one) - np.int64(unequal)
 
 
-NO_WORD = U(0)  # of _next_word: the document is over
+NO_WORD = U(0)  # returned by _next_word at the end of a document
 _PARTS, _WORD, _CHARACTER = 0, 1, 2
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _kind(buffer, at):  # type: ignore[no-untyped-def]
-    """What a character that is not ASCII does, and its bytes."""
+    """Kind of the non-ASCII character at `at` (_PARTS, _WORD or _CHARACTER), and its bytes."""
     lead, second = buffer[U(at)], buffer[U(at + 1)]
     if lead < 0xE0:
         return (_PARTS if lead == 0xC2 else _WORD), 2
@@ -131,7 +131,7 @@ def _kind(buffer, at):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _next_word(buffer, at, stop):  # type: ignore[no-untyped-def]
-    """Position behind the next word, its hash or NO_WORD, and whether it has a letter."""
+    """Position after the next word, its hash or NO_WORD, and whether it has a letter."""
     word = U(0)
     letters = False
     while at < stop:
@@ -168,7 +168,7 @@ def _next_word(buffer, at, stop):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _raw_hash(buffer, start, stop):  # type: ignore[no-untyped-def]
-    """Of a document without words."""
+    """Hash of the bytes of a document without words."""
     value = U(0)
     for at in range(start, stop):
         value = (value ^ U(buffer[at])) * _BASE
@@ -177,6 +177,7 @@ def _raw_hash(buffer, start, stop):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _power(exponent):  # type: ignore[no-untyped-def]
+    """_BASE to a power, modulo 2^64."""
     power = U(1)
     for _ in range(exponent):
         power *= _BASE
@@ -185,6 +186,10 @@ def _power(exponent):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _signatures(buffer, offsets, factors, summands, made):  # type: ignore[no-untyped-def]
+    """Write signatures to made, uint64 [documents, ORDERS / 8].
+
+    buffer: uint8 [bytes]; offsets: [documents + 1]; factors, summands: uint32 [ORDERS].
+    """
     ring = np.zeros(SHINGLE_WORDS, np.uint64)
     leaving = _power(SHINGLE_WORDS)
     block = np.empty(_BLOCK, np.uint32)
@@ -222,7 +227,7 @@ def _signatures(buffer, offsets, factors, summands, made):  # type: ignore[no-un
 
 @numba.njit(cache=True, nogil=True)
 def _take_least(block, filled, factors, summands, least):  # type: ignore[no-untyped-def]
-    """Shingle by shingle for one order at a time: that is a loop the compiler makes vectors of."""
+    """Lower least, uint32 [ORDERS], by the shingles block[:filled]; the inner loop vectorizes."""
     for order in range(ORDERS):
         factor, summand, value = factors[order], summands[order], least[order]
         for index in range(filled):
@@ -232,6 +237,7 @@ def _take_least(block, filled, factors, summands, least):  # type: ignore[no-unt
 
 @numba.njit(cache=True, nogil=True)
 def _word_hashes(buffer, offsets, made):  # type: ignore[no-untyped-def]
+    """Write hashes of all words to made, uint64 [documents, 1]; offsets: [documents + 1]."""
     for document in range(len(offsets) - 1):
         start, stop = offsets[document], offsets[document + 1] - 1
         value = U(0)
@@ -244,6 +250,7 @@ def _word_hashes(buffer, offsets, made):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _runs(buffer, offsets, count, made):  # type: ignore[no-untyped-def]
+    """Write hashes of all runs of `count` words to made, uint64 [bytes]. Returns their number."""
     ring, leaving = np.zeros(count, np.uint64), _power(count)
     written = 0
     for document in range(len(offsets) - 1):
@@ -263,6 +270,7 @@ def _runs(buffer, offsets, count, made):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _have_run(buffer, offsets, count, table, found):  # type: ignore[no-untyped-def]
+    """Set found, bool [documents], where a run of `count` words is in table, uint64 [slots]."""
     ring, leaving = np.zeros(count, np.uint64), _power(count)
     for document in range(len(offsets) - 1):
         ring[:] = U(0)
@@ -290,12 +298,14 @@ def _slot(table, value):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _fill_table(hashes, table):  # type: ignore[no-untyped-def]
+    """Insert hashes, uint64 [n], into table, uint64 [slots]."""
     for value in hashes:
         table[_slot(table, value)] = value
 
 
 @numba.njit(cache=True, nogil=True)
 def _count_words(buffer, offsets, counts):  # type: ignore[no-untyped-def]
+    """Add up words, and those with a letter, in counts, int64 [documents, 2]."""
     for document in range(len(offsets) - 1):
         stop = offsets[document + 1] - 1
         at, word, letters = _next_word(buffer, offsets[document], stop)

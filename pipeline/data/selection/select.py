@@ -1,14 +1,15 @@
-"""The group stage: which documents of several corpora go on, decided before any is packed.
+"""Selection: which documents of several corpora are kept, decided before any is packed.
 
-A look at each document by itself (`survey`, in parallel) leaves out what filters and evaluation
-files say and signs the others; then all signatures are compared at once (`likeness`), and of each
-cluster of copies the first document stays: of the first corpus, first file, first place, in the
-order in which the corpora are given. So nothing depends on workers, on the order of files in a
-directory, or on where a run was killed.
+First each document is surveyed by itself (`survey`, in parallel): filters and decontamination drop
+documents, and the others get a signature. Then all signatures are compared (`clusters`), and the
+first document of each cluster of copies is kept: first corpus, first file, first position, with the
+corpora in the given order. The result does not depend on workers, on the order of files in a
+directory, or on interruptions.
 
-What is decided is a directory of Parquet files, one for each task of `splits`, under
-`$TENFOLD_ROOT/documents/decisions/`, named for the files, rules and versions that decide it; it
-appears when it is whole. `splits.read_kept` applies it. Documents in are documents out and reasons.
+The decisions are a directory of Parquet files, one per task, under
+`$TENFOLD_ROOT/documents/decisions/`. It is named by a fingerprint of the files, rules and versions,
+and appears only when it is complete. `decisions.read_kept` applies it. Every document is kept, or
+counted as dropped with a reason.
 """
 
 from __future__ import annotations
@@ -55,31 +56,31 @@ from pipeline.errors import DataError
 from pipeline.files import make_directory, one_at_a_time, sync_directory, whole_file
 
 DEDUP: dict[str, Likeness | None] = {"none": None, "exact": EXACT, "near": NEAR}
-"""By their names on the command line."""
+"""Values of `--dedup`."""
 _REASONS = {"exact": "exact copy", "near": "near-duplicate"}
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Documents that are looked at together, and what decides which go on."""
+    """Documents that are deduplicated together, and the rules that select them."""
 
     tasks: list[Task]
     dedup: str
-    """A name of DEDUP."""
+    """A key of DEDUP."""
     rules: Rules
     place: Path
     """$TENFOLD_ROOT/documents."""
     surveys: list[SurveyTask]
     mark: str
-    """Fingerprint of all that decides; empty when every document stays."""
+    """Fingerprint of documents, rules and versions; empty if every document is kept."""
 
     @property
     def directory(self) -> Path:
-        """Where the decisions appear."""
+        """Directory of the decisions."""
         return self.place / "decisions" / self.mark
 
     def decided_tasks(self) -> list[Task]:
-        """The tasks, to be read without what is left out."""
+        """The tasks, with the decisions that drop documents from them."""
         if not self.mark:
             return self.tasks
         return [replace(task, decisions=_decisions(self.directory, task)) for task in self.tasks]
@@ -88,9 +89,9 @@ class Selection:
 def plan_selection(
     tasks: list[Task], dedup: str, filters: list[str], evaluation: list[str], place: Path
 ) -> Selection:
-    """What the stage would do; reads evaluation files, and of corpora the ends.
+    """Plan the selection; reads the evaluation files, and the ends of the corpora's files.
 
-    filters: as `Filters.parse` takes them; evaluation: files that no document may be found in.
+    filters: as `Filters.parse` takes them; evaluation: files to decontaminate against.
     """
     rules = Rules(DEDUP[dedup], Filters.parse(filters), Evaluation.read(evaluation))
     if rules.let_all_pass:
@@ -117,7 +118,7 @@ def plan_selection(
 def decide(
     selection: Selection, team: Team, part: tuple[int, int] = (1, 1), *, in_log: bool = False
 ) -> None:
-    """Have the decisions there; part: of an array, which does its share of the surveys first."""
+    """Make the decisions unless they exist; part: of a job array, surveys its share first."""
     if not selection.mark or selection.directory.exists():
         return
     for directory in (selection.place / "surveys", selection.directory.parent):
@@ -130,7 +131,7 @@ def decide(
         if selection.directory.exists():
             return
         scratch = selection.directory.with_name(f".{selection.mark}.tmp")
-        shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
+        shutil.rmtree(scratch, ignore_errors=True)  # from an interrupted run
         (scratch / "decisions").mkdir(parents=True)
         try:
             counts = _join(selection, scratch)
@@ -138,20 +139,17 @@ def decide(
             sync_directory(selection.directory.parent)
         except OSError as error:
             raise DataError(
-                f"cannot write to {scratch}: {error.strerror}; free some space, about 600 bytes a "
-                "document, and run again"
+                f"cannot write to {scratch}: {error.strerror}; free about 600 bytes per document "
+                "and rerun"
             ) from error
         finally:
             shutil.rmtree(scratch)
-    left_out = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if reason)
-    print(
-        f"selection: {sum(counts.values()):,} documents; left out {left_out or 'nothing'}",
-        flush=True,
-    )
+    dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if reason)
+    print(f"selection: {sum(counts.values()):,} documents; dropped {dropped or 'none'}", flush=True)
 
 
 def _join(selection: Selection, scratch: Path) -> Counter[str]:
-    """Write all decisions below `scratch`; returns how many documents each reason has, "" stays."""
+    """Write all decisions below `scratch`. Returns documents by drop reason, "" for kept ones."""
     paths = [survey.target for survey in selection.surveys]
     ends = np.cumsum([pq.read_metadata(path).num_rows for path in paths])
     firsts = [0, *ends[:-1].tolist()]
@@ -175,8 +173,10 @@ def _join(selection: Selection, scratch: Path) -> Counter[str]:
                     mine = _take_roots(roots, first, reasons)
                     for row in np.flatnonzero(mine != np.arange(first, first + len(rows))).tolist():
                         task = selection.tasks[int(np.searchsorted(ends, mine[row], "right"))]
-                        where = f" of one in {task.corpus}" * (task.corpus != survey.task.corpus)
-                        reasons[row] = _REASONS[selection.dedup] + where
+                        reason = _REASONS[selection.dedup]
+                        if task.corpus != survey.task.corpus:
+                            reason += f" of one in {task.corpus}"
+                        reasons[row] = reason
                     counts.update(reason or "" for reason in reasons)
                     writer.write_table(_table(survey.task.corpus, rows["id"], reasons, mine))
                     first += len(rows)
@@ -185,9 +185,9 @@ def _join(selection: Selection, scratch: Path) -> Counter[str]:
 
 
 def _take_roots(roots: BinaryIO | None, first: int, reasons: list[str | None]) -> Numbers:
-    """The first of the cluster of each document from `first` on, its own number if it is dropped.
+    """The cluster's first document for each document from `first` on; its own number if dropped.
 
-    roots: what `find_roots` made, read up to here; None: no document has another one's.
+    roots: the file of `find_roots`, read up to here; None: no deduplication.
     """
     numbers = np.arange(first, first + len(reasons), dtype=np.uint32)
     if roots is not None:

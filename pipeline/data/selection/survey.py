@@ -1,7 +1,7 @@
-"""What each document of a group is on its own: a signature, or a reason to leave it out.
+"""Survey of single documents: each gets a signature, or a reason for dropping it.
 
-The documents of a task of `splits`, cleaned, in order, have a row each in one Parquet file; it is
-named for the files and the rules that decide what it says, and appears when it is whole.
+One Parquet file per task has a row for each of its cleaned documents, in order. It is named by a
+fingerprint of the files and rules, and appears only when it is complete.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_bat
 from pipeline.files import only_once
 
 SURVEY_VERSION = 1
-"""Goes up when the same documents come out differently."""
+"""Increased when the same documents give a different survey."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a document is looked at for."""
+    """The rules that can drop a document."""
 
     likeness: Likeness | None
-    """None: copies may stay."""
+    """None: copies are kept."""
     filters: Filters
     evaluation: Evaluation
 
     @property
     def let_all_pass(self) -> bool:
-        """Whether there is nothing to look for."""
+        """Whether no rule can drop a document."""
         return not (self.likeness or self.evaluation.mark) and self.filters == Filters()
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyTask:
-    """A task's documents, to make one Parquet file of."""
+    """The survey of a task's documents, written to one Parquet file."""
 
     task: Task
     target: Path
@@ -113,7 +113,7 @@ class Surveyor:
         return pa.table(columns, schema=self._schema())
 
     def _reasons(self, batch: DocumentBatch) -> list[str | None]:
-        """Of each document the first that holds, filters before contamination."""
+        """The first drop reason of each document, filters before contamination; None: kept."""
         reasons: npt.NDArray[np.object_] = np.full(len(batch.ids), None)
         for reason, held in self.rules.filters.reasons(batch.buffer, batch.offsets):
             reasons[held & (reasons == None)] = reason  # noqa: E711 (item by item)
@@ -126,9 +126,9 @@ class Surveyor:
 def signed_documents(
     surveys: list[Path], firsts: list[int], likeness: Likeness
 ) -> Iterator[tuple[npt.NDArray[np.uint32], Words]]:
-    """Numbers and signatures of the documents that were not dropped, some at a time.
+    """Numbers and signatures of the documents that were not dropped, in chunks.
 
-    firsts: of each file, the number of its first document.
+    firsts: number of each file's first document.
     """
     for path, first in zip(surveys, firsts):
         with pq.ParquetFile(path, pre_buffer=False) as file:

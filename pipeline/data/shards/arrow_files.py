@@ -1,7 +1,8 @@
-"""Shard files of rows and of masks, written and read, in record batches of 1,024 rows.
+"""Reading and writing of shard files, of rows and of masks, in record batches of 1,024 rows.
 
-Arrow IPC *files* open with pyarrow.ipc.open_file and datasets.load_dataset("arrow"), and map into
-memory. An IPC file's bytes may change with the Arrow version; its columns may not: compare those.
+Arrow IPC *files* open with pyarrow.ipc.open_file and datasets.load_dataset("arrow"), and can be
+memory-mapped. Their bytes may change with the Arrow version, but their columns do not: compare
+columns.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def encode_rows(
     sequences: npt.NDArray[np.uint64],
     compression: Compression,
 ) -> pa.Buffer:
-    """The bytes of a file of rows; corpora: every name that the dictionary holds."""
+    """The bytes of a file of rows; corpora: all names in the dictionary."""
     codes = pa.array(np.full(len(rows), corpora.index(corpus), np.int16))
     columns = [
         _list(rows.ids, rows.offsets),
@@ -67,7 +68,7 @@ def mask_table(masks: Masks) -> pa.Table:
 
 
 def write_file(path: Path, content: pa.Buffer) -> dict[str, Any]:
-    """Write a shard file; returns its name, bytes and hash for the manifest."""
+    """Write a shard file. Returns its name, bytes and hash for the manifest."""
     view = memoryview(content)
     write_whole(path, view, lasting=False)
     return {"file": path.name, "bytes": len(view), "xxh3_64": xxhash.xxh3_64_hexdigest(view)}
@@ -76,9 +77,9 @@ def write_file(path: Path, content: pa.Buffer) -> dict[str, Any]:
 def write_tables(
     path: Path, schema: pa.Schema, tables: Iterable[pa.Table], compression: Compression
 ) -> dict[str, Any]:
-    """`write_file` of the rows of tables as they come: no more than one is in memory.
+    """`write_file` for a stream of tables, with one in memory at a time.
 
-    All but the last have a multiple of 1,024 rows.
+    All tables but the last have a multiple of 1,024 rows.
     """
     with whole_file(path, lasting=False) as temporary, pa.OSFile(str(temporary), "wb") as sink:
         _write(sink, schema, tables, compression)
@@ -88,7 +89,7 @@ def write_tables(
 def write_masks(
     directory: Path, stem: str, duplicates: Iterable[Masks], compression: Compression
 ) -> list[dict[str, Any]]:
-    """Write a mask file per duplicate of a shard's masks; returns the manifest's entries."""
+    """Write one mask file per duplicate of a shard. Returns the entries of the manifest."""
     entries = []
     for duplicate, masks in enumerate(duplicates):
         path = directory / f"{stem}.mask-{duplicate}.arrow"
@@ -112,19 +113,21 @@ def rows_schema(dtype: np.dtype[Any]) -> pa.Schema:
 
 
 def masks_schema(dtype: np.dtype[Any], swaps: bool) -> pa.Schema:
-    """Columns of a mask file; dtype: of the ids; swaps: sentence order is learned."""
+    """Columns of a mask file; dtype: of the ids; swaps: whether masks have coins (SOP)."""
     fields = [
         pa.field("positions", pa.binary(), nullable=False),
         pa.field("actions", pa.binary(), nullable=False),
         pa.field("random_ids", _list_type(dtype), nullable=False),
     ]
-    return pa.schema([*fields, pa.field("swapped", pa.bool_(), nullable=False)][: 3 + swaps])
+    if swaps:
+        fields.append(pa.field("swapped", pa.bool_(), nullable=False))
+    return pa.schema(fields)
 
 
 def cut_anew(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Their rows in order, in tables of a multiple of 1,024 rows and one of what is left.
+    """The rows in order, in tables of a multiple of 1,024 rows, and one with the remainder.
 
-    As few of the tables are held as fill a record batch.
+    Memory holds only as many tables as fill a record batch.
     """
     held: list[pa.Table] = []
     for table in tables:
@@ -139,7 +142,7 @@ def cut_anew(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def read_table(path: Path) -> pa.Table:
-    """A whole shard file, mapped into memory; DataError when it is not a whole Arrow file."""
+    """A shard file, memory-mapped. Raises DataError if it is not a complete Arrow file."""
     try:
         return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except (pa.ArrowInvalid, OSError) as error:
@@ -147,7 +150,7 @@ def read_table(path: Path) -> pa.Table:
 
 
 def corpus_of(path: Path) -> str:
-    """The corpus of a file of rows, which holds one: its first row's."""
+    """The corpus of a file of rows, read from its first row; a file has one corpus."""
     try:
         return str(pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0).column("corpus")[0])
     except (pa.ArrowException, OSError, KeyError) as error:
@@ -155,9 +158,9 @@ def corpus_of(path: Path) -> str:
 
 
 def ragged(column: pa.ChunkedArray | pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """A list or binary column as flat values and [rows + 1] offsets that begin with 0."""
+    """A list or binary column as flat values and [rows + 1] offsets that start at 0."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # what combine_chunks gives for a column without chunks
+    if isinstance(array, pa.ChunkedArray):  # combine_chunks of a column without chunks
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
     if len(array) == 0:
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
@@ -181,7 +184,7 @@ def _encode(table: pa.Table, compression: Compression) -> pa.Buffer:
 def _write(
     sink: pa.NativeFile, schema: pa.Schema, tables: Iterable[pa.Table], compression: Compression
 ) -> None:
-    # level 1: higher ones are slower and, on masks, no smaller
+    # level 1: higher levels are slower and do not compress masks better
     codec = pa.Codec("zstd", compression_level=1) if compression == "zstd" else None
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_file(sink, schema, options=options) as writer:

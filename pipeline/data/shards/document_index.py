@@ -1,12 +1,12 @@
 """documents.parquet: for each document, every sequence that holds a part of it.
 
-That is what a request to take a document down needs. A document has part in all sequences from
-`first_sequence` to `last_sequence`. Its other parts are in `other_sequences`: sequences of other
-documents that borrow a random second segment from it (NSP), and those of further draws
-(`data.segments.draws`). A sequence id is the `sequence` column of the rows.
+This answers takedown requests. All sequences from `first_sequence` to `last_sequence` hold a part
+of the document. `other_sequences` are those of other documents with a random second segment from
+it (NSP), and those of later draws (`data.segments.draws`). Sequence ids are the `sequence` column
+of the rows.
 
-`text_hash` is the hash of the cleaned text that decides whether the document is held out, so that
-directories can be compared by text: ids only name places in files.
+`text_hash` is the hash of the cleaned text that decides whether the document is held out. It allows
+comparing directories by text, since ids only name places in files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SEQUENCE_COLUMNS = ("first_sequence", "last_sequence", "other_sequences")
 
 
 def is_held_out(sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Whether sequence ids are of validation rows; see `splits.sequence_base`."""
+    """[n] whether sequence ids belong to validation rows, by bit 32."""
     held_out: npt.NDArray[np.bool_] = (sequences >> np.uint64(32)) & np.uint64(1) == 1
     return held_out
 
@@ -50,9 +50,9 @@ def document_table(
     rows: Rows,
     sequences: npt.NDArray[np.uint64],
 ) -> pa.Table:
-    """The documents of `rows`, in order; named: their ids, origins and licences.
+    """The documents of `rows`, in order.
 
-    hashes: [documents] of their text; sequences: [rows] ids.
+    named: their ids, origins and licences; hashes: [documents] of their text; sequences: [rows].
     """
     documents = len(rows.first_row)
     order = np.lexsort((rows.elsewhere[:, 1], rows.elsewhere[:, 0]))
@@ -70,7 +70,7 @@ def document_table(
 
 
 def verify_documents(directory: Path, file: str, rows: pa.Table) -> None:
-    """DataError unless the documents name each row of a shard as often as it has documents.
+    """Raise DataError unless each row of a shard is named by as many documents as it holds.
 
     file: of the shard; rows: its table.
     """
@@ -86,7 +86,7 @@ def verify_documents(directory: Path, file: str, rows: pa.Table) -> None:
     documents = pq.read_table(path, columns=names, filters=within)
     first, last = (documents[name].to_numpy() for name in names[:2])
     places = np.minimum(np.searchsorted(sequences, first), len(sequences) - 1)
-    mine = sequences[places] == first  # of other shards are those between a shard's sequences
+    mine = sequences[places] == first  # the others belong to other shards
     ends = np.searchsorted(sequences, last[mine], side="right")
     others = documents[names[2]].filter(pa.array(mine)).combine_chunks().flatten().to_numpy()
     found = np.zeros(len(sequences) + 1, np.int64)

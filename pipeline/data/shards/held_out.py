@@ -1,9 +1,9 @@
-"""Directories that are trained on together: is what one of them holds out trained on in another?
+"""Check that no directory of a run trains on documents that another one holds out.
 
-A document is held out when the hash of its text is below the threshold of its corpus, and that
-threshold depends on the corpus's other documents. So two directories that were prepared from
-overlapping files can disagree, and a loss on held-out documents would be one on documents that the
-model has seen. They are compared by that hash, never by id, which only names a place in a file.
+A document is held out if the hash of its text is below the threshold of its corpus, which depends
+on the corpus's other documents. So directories prepared from overlapping files can disagree, and
+the held-out loss would be measured on documents that the model has seen. Documents are compared by
+that hash, never by id, which only names a place in a file.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _BATCH_ROWS = 1 << 20
 
 
 def check_held_out(directories: Sequence[tuple[Path, Manifest]]) -> None:
-    """Raises DataError if one directory trains on a document that another one holds out.
+    """Raise DataError if one directory trains on a document that another one holds out.
 
     Reads 16 bytes per document of each directory, twice; memory holds the hashes of held-out
-    documents. Directories with the same documents.parquet cannot disagree and count as one.
+    documents. Directories with the same documents.parquet cannot disagree and are read once.
     """
     distinct: dict[str, Path] = {}
     for directory, manifest in directories:
@@ -58,14 +58,14 @@ def _identity(manifest: Manifest) -> str:
 
 
 def _documents(directory: Path) -> Iterator[tuple[Hashes, npt.NDArray[np.bool_]]]:
-    """Text hash of each document, and whether it is held out, a batch at a time."""
+    """Text hash of each document, and whether it is held out, in batches."""
     path = directory / DOCUMENTS
     try:
         with pq.ParquetFile(path) as file:
             if missing := set(_COLUMNS) - set(file.schema_arrow.names):
                 raise DataError(
-                    f"{path} has no column {min(missing)} (an earlier version made it), so it "
-                    "cannot be told whether another --data directory trains on documents that "
+                    f"{path} has no column {min(missing)} (an earlier version made it), which is "
+                    "needed to check that no other --data directory trains on documents that "
                     "this one holds out; prepare it again in a new --output, with --tokenizer "
                     f"{directory / 'tokenizer'}"
                 )
@@ -74,7 +74,7 @@ def _documents(directory: Path) -> Iterator[tuple[Hashes, npt.NDArray[np.bool_]]
                 yield hashes, is_held_out(sequences)
     except FileNotFoundError as error:
         raise DataError(
-            f"{path} is missing, so it cannot be told whether another --data directory trains on "
+            f"{path} is missing; it is needed to check that no other --data directory trains on "
             "documents that this one holds out; copy it again"
         ) from error
     except (pa.ArrowException, OSError) as error:
@@ -82,26 +82,26 @@ def _documents(directory: Path) -> Iterator[tuple[Hashes, npt.NDArray[np.bool_]]
 
 
 def _common(hashes: Hashes, sorted_hashes: Hashes) -> Hashes:
-    """Those of `hashes` that are among the sorted ones."""
+    """The values of `hashes` that are in `sorted_hashes`."""
     if not len(sorted_hashes):
         return hashes[:0]
-    hashes = hashes[hashes <= sorted_hashes[-1]]  # few: held-out hashes are the smallest
+    hashes = hashes[hashes <= sorted_hashes[-1]]  # leaves few: held-out hashes are the smallest
     common: Hashes = hashes[sorted_hashes[np.searchsorted(sorted_hashes, hashes)] == hashes]
     return common
 
 
 def _conflict(holder: Path, reader: Path, text_hash: int) -> str:
-    """What is wrong, with the ids of one such document in both directories."""
+    """The message, with the ids of one such document in both directories."""
     held, trained = _name(holder, text_hash, True), _name(reader, text_hash, False)
     return (
         f"{reader} trains on documents that {holder} holds out for validation, for example "
-        f"{trained} ({held} there); prepare all of the files together, as one corpus or with "
-        "--dedup exact, or train on one of the two"
+        f"{trained} ({held} there); prepare all files together, as one corpus or with --dedup "
+        "exact, or train on one of the two"
     )
 
 
 def _name(directory: Path, text_hash: int, held_out: bool) -> str:
-    """Corpus and id of a document with this text on this side."""
+    """Corpus and id of a document with this text that is held out, or is not."""
     table = pq.read_table(
         directory / DOCUMENTS,
         columns=["corpus", "id", "first_sequence"],

@@ -1,12 +1,12 @@
-"""manifest.json: what a directory of shards holds, checked when it is read.
+"""manifest.json: the description of a directory of shards, checked when it is read.
 
-Layout 2 of a directory, where layout 1 had all shard files side by side:
+Layout 2 of a directory (layout 1 had all shard files side by side):
 
     rows/train-00000.arrow       rows of a shard; held-out ones in validation-00000.arrow, ...
     mask-K/train-00000.arrow     duplicate K of the masks of the same rows, in the same order
     documents.parquet            one row per document
     tokenizer/                   loads with transformers.AutoTokenizer
-    manifest.json                describes all of it; written last, so where it is, all is
+    manifest.json                describes all of it; written last, so it marks completion
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import xxhash
 from pipeline.errors import DataError
 
 SCHEMA_VERSION = 2
-"""Of the layout on disk. The fingerprint names the columns, which are those of layout 1."""
+"""Version of the layout on disk; the columns, which the fingerprint covers, are layout 1's."""
 
 MANIFEST = "manifest.json"
 
@@ -36,7 +36,7 @@ class MaskFile:
     """One duplicate of one shard's masks."""
 
     file: str
-    """Path below the directory, see `mask_file`."""
+    """Path in the directory, see `mask_file`."""
     predictions: int
     bytes: int
     xxh3_64: str
@@ -47,53 +47,53 @@ class Shard:
     """One file of rows and its mask files, duplicate 0 first."""
 
     file: str
-    """Path below the directory, see `rows_file`."""
+    """Path in the directory, see `rows_file`."""
     split: str
     """train or validation."""
     sequences: int
     tokens: int
-    """Positions of all rows, special tokens included."""
+    """Tokens of all rows, special tokens included."""
     bytes: int
     xxh3_64: str
     masks: tuple[MaskFile, ...]
 
     @property
     def name(self) -> str:
-        """Its file name, the same in `rows/` and in each `mask-K/`: train-00000.arrow."""
+        """File name, the same in `rows/` and in each `mask-K/`: train-00000.arrow."""
         return self.file.rpartition("/")[2]
 
     def files(self) -> tuple[Shard | MaskFile, ...]:
-        """The file of rows, then those of masks."""
+        """The file of rows, then the mask files."""
         return (self, *self.masks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The whole description of a prepared directory."""
+    """A complete description of a prepared directory."""
 
     schema_version: int
     fingerprint: str
-    """Of everything that decides the bytes of the columns."""
+    """Hash of everything that decides the bytes of the columns."""
     data: dict[str, Any]
     """The recipe's data section, as prepared."""
     masking: dict[str, Any]
-    """As `Masking.describe` says: scheme, rate, 80/10/10 split, generator version."""
+    """From `Masking.describe`: scheme, rate, 80/10/10 split, generator version."""
     sequence_length: int
     max_predictions: int
     duplicates: int
-    """Masks stored with each train row; 0 when the loader draws them."""
+    """Masks stored per training row; 0 if the loader draws them."""
     seed: int
     compression: str
     engine: dict[str, Any]
-    """The recipe's name, and versions of what made ids, sentences, rows and masks."""
+    """Recipe name, and versions of the code that made ids, sentences, rows and masks."""
     tokenizer: dict[str, Any]
     """sha256 of tokenizer.json, kind, size and the five special ids."""
     corpora: dict[str, Any]
-    """Per corpus: documents, sequences, tokens, bytes, drop reasons, bad records, licence, and what
-    became of text tokens in packing."""
+    """Per corpus: documents, sequences, tokens, bytes, drop reasons, bad records, licence, and the
+    packing counts."""
     totals: dict[str, int]
     files: dict[str, dict[str, Any]]
-    """Every other file by its path: bytes and xxh3_64."""
+    """Bytes and xxh3_64 of every other file, by path."""
     shards: tuple[Shard, ...]
 
     def of(self, split: str) -> tuple[Shard, ...]:
@@ -106,7 +106,7 @@ class Manifest:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a finished directory; DataError when there is none or it is not ours."""
+    """The manifest of a finished directory. Raises DataError if it is missing or unusable."""
     path = directory / MANIFEST
     if not path.exists():
         why = (
@@ -118,13 +118,14 @@ def read_manifest(directory: Path) -> Manifest:
         version = content["schema_version"]
         if version == 1:
             raise DataError(
-                f"{directory} has layout 1 of shards, this version reads layout "
+                f"{directory} has layout 1 of shards, but this version reads layout "
                 f"{SCHEMA_VERSION}; move it away and run the same pipeline.prepare command again: "
                 "the fingerprint, rows and masks stay the same, so runs can resume on them"
             )
         if version != SCHEMA_VERSION:
             raise DataError(
-                f"{path}: schema version {version}, this version reads {SCHEMA_VERSION}"
+                f"{path}: schema version {version}, but this version reads {SCHEMA_VERSION}; use "
+                "the version of Tenfold that wrote it"
             )
         shards = tuple(
             Shard(**(shard | {"masks": tuple(MaskFile(**mask) for mask in shard["masks"])}))
@@ -141,26 +142,26 @@ def shard_name(split: str, number: int) -> str:
 
 
 def rows_file(name: str) -> str:
-    """Where the rows of a shard are, below the directory."""
+    """Path of a shard's rows in the directory."""
     return f"rows/{name}"
 
 
 def mask_file(name: str, duplicate: int) -> str:
-    """Where one duplicate of a shard's masks is, below the directory."""
+    """Path of one duplicate of a shard's masks in the directory."""
     return f"mask-{duplicate}/{name}"
 
 
 def stored_masks(duplicates: int, split: str) -> int:
-    """Mask files of a shard; duplicates: of the recipe.
+    """Number of mask files per shard; duplicates: of the recipe.
 
-    Validation rows have one even when the masks of train are drawn as they are read, so that all
-    evaluations see the same.
+    Validation rows have one even if the loader draws the masks of training rows, so that all
+    evaluations use the same masks.
     """
     return max(1, duplicates) if split == VALIDATION else duplicates
 
 
 def check_size(directory: Path, file: str, size: int) -> Path:
-    """The path of a shard file; DataError when it is missing or of another size."""
+    """The path of a shard file. Raises DataError if it is missing or has another size."""
     path = directory / file
     if not path.exists():
         raise DataError(

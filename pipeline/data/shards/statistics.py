@@ -1,4 +1,4 @@
-"""What the rows and masks of a prepared directory are, counted over all of them."""
+"""Statistics of the rows and masks of a prepared directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
 DRAWN_EPOCHS = 10
-"""Looked at when no masks are stored."""
+"""Epochs whose masks are drawn if none are stored."""
 Ragged = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 """A binary column: flat bytes and [rows + 1] offsets."""
 
@@ -31,7 +31,7 @@ class Drawn:
     positions: Ragged
     actions: Ragged
     swapped: npt.NDArray[np.bool_] | None
-    """[rows]; None where sentence order is not learned."""
+    """[rows]; None without sentence order prediction."""
 
 
 @dataclass(slots=True)
@@ -39,22 +39,22 @@ class Statistics:
     """Sums over rows and duplicates."""
 
     lengths: npt.NDArray[np.int64]
-    """[rows] tokens a row."""
+    """[rows] tokens per row."""
     documents: npt.NDArray[np.int64]
-    """[rows] documents, or parts of one, in a row."""
+    """[rows] documents, or parts of documents, per row."""
     text_tokens: int
     predictions: npt.NDArray[np.int64]
-    """[duplicates]"""
+    """[duplicates] predicted positions."""
     actions: npt.NDArray[np.int64]
-    """[duplicates, 3] predicted positions that are [MASK], random, kept."""
+    """[duplicates, 3] predicted positions with [MASK], with a random id, and kept."""
     runs: int
-    """Stretches of predicted positions without a gap, of all duplicates."""
+    """Maximal runs of adjacent predicted positions, over all duplicates."""
     pairs: dict[int, int]
     """Rows of two segments by label."""
     coins: int
-    """Labelled pairs of all duplicates that have a coin."""
+    """Pairs with a coin, over all duplicates."""
     swapped: int
-    """Those of them that show B before A."""
+    """Number of these pairs that show B before A."""
 
 
 def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Statistics:
@@ -89,7 +89,7 @@ def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Stat
             predictions[duplicate] += found
             runs += _count_runs(positions)
             counted = np.bincount(packed, minlength=256) @ code_counts
-            counted[MASK] -= 4 * len(packed) - found  # the padding of each row's last byte is zeros
+            counted[MASK] -= 4 * len(packed) - found  # padding of each row's last byte counts as 0
             actions[duplicate] += counted
     return Statistics(
         np.concatenate(lengths),
@@ -107,7 +107,7 @@ def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Stat
 def read_masks(
     directory: Path, manifest: Manifest, shard: Shard, vocabulary: Vocabulary
 ) -> Iterator[Drawn]:
-    """A shard's duplicates: stored, or of the first epochs when not."""
+    """The duplicates of a shard: the stored ones, or those of the first epochs."""
     if manifest.duplicates:
         for mask in shard.masks:
             table = arrow_files.read_table(directory / mask.file)
@@ -133,7 +133,7 @@ def read_masks(
 
 
 def _count_runs(positions: npt.NDArray[np.uint8]) -> int:
-    """Maximal runs of set bits, of rows of bitmaps."""
+    """Number of maximal runs of set bits in the bitmaps of rows."""
     bits = np.unpackbits(positions, bitorder="little")
-    begins = bits[1:] & ~bits[:-1]  # a row ends in a special token, so no run goes on in the next
+    begins = bits[1:] & ~bits[:-1]  # a row ends in a special token, so runs do not cross rows
     return int(np.count_nonzero(begins)) + int(bits[:1].sum())

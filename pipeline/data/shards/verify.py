@@ -1,4 +1,4 @@
-"""Is a shard what the manifest says: the same bytes, well-formed rows, masks that derive again."""
+"""Verification of shards against the manifest: hashes, well-formed rows, masks drawn again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipeline.errors import DataError
 
 
 def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
-    """Hash every file and derive every mask again; DataError names the first that differs."""
+    """Hash every file and draw every mask again. Raises DataError naming the first difference."""
     verify_files(directory, manifest)
     bar = tqdm(manifest.shards, desc="verifying", unit="shard", disable=None, leave=False)
     for shard in bar:
@@ -29,13 +29,13 @@ def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
 
 
 def verify_files(directory: Path, manifest: Manifest) -> None:
-    """DataError naming the first file beside the shards that is not as the manifest says."""
+    """Raise DataError naming the first other file that differs from the manifest."""
     for name, entry in manifest.files.items():
         _verify_hash(check_size(directory, name, entry["bytes"]), entry["xxh3_64"])
 
 
 def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: Vocabulary) -> None:
-    """DataError naming the file when a hash, a row or a mask of `shard` is not as it must be."""
+    """Raise DataError naming the file if a hash, a row or a mask of `shard` is wrong."""
     for file in shard.files():
         _verify_hash(check_size(directory, file.file, file.bytes), file.xxh3_64)
     table = arrow_files.read_table(directory / shard.file)
@@ -60,7 +60,8 @@ def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: 
     for mask, expected in zip(shard.masks, drawn):
         if mask.predictions != expected.predictions:
             raise DataError(
-                f"{directory / mask.file}: the manifest's count of predictions is wrong"
+                f"{directory / mask.file}: {expected.predictions:,} predictions, the manifest says "
+                f"{mask.predictions:,}; run pipeline.prepare again"
             )
         _verify_masks(
             directory / mask.file, arrow_files.read_table(directory / mask.file), expected
@@ -68,10 +69,10 @@ def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: 
 
 
 def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Masking:
-    """What draws a directory's masks, stored or not, again; vocabulary: the directory's."""
+    """The masking that draws a directory's masks, stored or not; vocabulary: the directory's."""
     if manifest.masking["generator"] != GENERATOR_VERSION:
         raise DataError(
-            f"masks of {directory} are drawn by generator {manifest.masking['generator']}, this "
+            f"masks of {directory} are from generator {manifest.masking['generator']}, but this "
             f"version has {GENERATOR_VERSION}; use the version that made it, or prepare it again"
         )
     return Masking.described(
@@ -94,30 +95,33 @@ def _wrong_rows(
     ids: npt.NDArray[Any],
     offsets: npt.NDArray[np.int64],
 ) -> str:
-    """What is wrong with the tokens of the rows, or nothing."""
+    """What is wrong with the tokens of the rows, or ""."""
     lengths = np.diff(offsets)
     if len(lengths) != shard.sequences or len(ids) != shard.tokens:
-        return f"{len(lengths):,} rows and {len(ids):,} tokens, the manifest says otherwise"
+        return (
+            f"{len(lengths):,} rows and {len(ids):,} tokens, the manifest says "
+            f"{shard.sequences:,} and {shard.tokens:,}"
+        )
     if lengths.max() > manifest.sequence_length or lengths.min() < 3:
-        return f"a row has {lengths.max()} or {lengths.min()} tokens"
+        return f"a row has {lengths.max()} or {lengths.min()} tokens, which is out of range"
     if ids.max() >= vocabulary.size:
-        return f"a row holds id {ids.max()}, the tokenizer has {vocabulary.size}"
+        return f"a row has id {ids.max()}, but the tokenizer has {vocabulary.size} ids"
     if (ids[offsets[:-1]] != vocabulary.bos).any() or (
         ids[offsets[1:] - 1] != vocabulary.eos
     ).any():
-        return "a row does not begin and end with its special tokens"
+        return "a row does not start and end with its special tokens"
     if np.count_nonzero(ids == vocabulary.bos) != len(lengths):
-        return "a row holds the token that begins one inside"
+        return "a row has a start token inside"
     never = [vocabulary.mask, vocabulary.pad]
-    if vocabulary.kind == BYTE_BPE:  # no text is unknown to it
+    if vocabulary.kind == BYTE_BPE:  # encodes every text without unknown tokens
         never.append(vocabulary.unk)
     if np.isin(ids, never).any():
-        return "a row holds a mask, padding or an unknown byte"
+        return "a row has a mask, padding or unknown token"
     return ""
 
 
 def _wrong_columns(table: pa.Table, ids: npt.NDArray[Any]) -> str:
-    """What is wrong with the columns beside the tokens, or nothing."""
+    """What is wrong with the other columns, or ""."""
     if len(table["corpus"].unique()) != 1:
         return "corpora are mixed"
     sequences = table["sequence"].to_numpy()
@@ -126,36 +130,36 @@ def _wrong_columns(table: pa.Table, ids: npt.NDArray[Any]) -> str:
     starts, mark_offsets = arrow_files.ragged(table["document_starts"])
     _, offsets = arrow_files.ragged(table["input_ids"])
     if (starts[mark_offsets[:-1]] != 0).any():
-        return "a row's first document does not begin at 0"
+        return "a row's first document does not start at 0"
     inner = np.delete(np.arange(len(starts)), mark_offsets[:-1])
     rows = np.searchsorted(mark_offsets, inner, side="right") - 1
     places = offsets[rows] + starts[inner]
     if (starts[inner] <= starts[inner - 1]).any() or (places >= offsets[rows + 1] - 1).any():
         return "document starts do not ascend inside a row"
     if len(inner) and len(np.unique(ids[places - 1])) != 1:
-        return "a document is not parted from the one before"
+        return "a document is not separated from the previous one"
     return ""
 
 
 def _wrong_pairs(
     table: pa.Table, ids: npt.NDArray[Any], offsets: npt.NDArray[np.int64], eos: int
 ) -> str:
-    """What is wrong with the segments of the rows, or nothing."""
+    """What is wrong with the segments of the rows, or ""."""
     second = table["second_segment"].to_numpy().astype(np.int64)
     label = table["pair_label"].to_numpy()
     paired = np.flatnonzero(second)
     places = offsets[paired] + second[paired]
     if (second[paired] < 3).any() or (places >= offsets[paired + 1] - 1).any():
-        return "a second segment lies outside its row"
+        return "a second segment is outside its row"
     if (ids[places - 1] != eos).any() or (ids[places] == eos).any():
-        return "a second segment does not begin behind a separator"
+        return "a second segment does not start after a separator"
     if not np.isin(label, [IN_ORDER, RANDOM_NEXT, UNLABELLED]).all():
-        return f"a pair label is {label.min()} or {label.max()}"
+        return f"a pair label is {label.min()} or {label.max()}, which is not a label"
     if (label[second == 0] != UNLABELLED).any():
         return "a row of one segment has a pair label"
     mixed = table["document_starts"].combine_chunks().value_lengths().to_numpy()[paired] == 2
     if (mixed != (label[paired] == RANDOM_NEXT)).any():
-        return "a pair's documents are not what its label says"
+        return "a pair's documents do not match its label"
     return ""
 
 

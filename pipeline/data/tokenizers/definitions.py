@@ -1,12 +1,12 @@
-"""tokenizer.json of each kind of vocabulary: what is done to a text before and after its ids.
+"""tokenizer.json of each kind of vocabulary: its normalizer, pre-tokenizer and post-processor.
 
     byte-bpe   RoBERTa's: bytes, nothing trimmed or changed
-    wordpiece  BERT's: clean, ideographs apart, lower case and accents off when uncased; words and
-               punctuation apart, `##` on what goes on inside a word
-    unigram    ALBERT's: ``quotes'' to ", NFKC, lower case and accents off when uncased; white space
-               parts words, `▁` begins one
+    wordpiece  BERT's: cleaned text, separate ideographs, lower case without accents if uncased;
+               punctuation separate from words, `##` on tokens that continue a word
+    unigram    ALBERT's: ``quotes'' to ", NFKC, lower case without accents if uncased; words split
+               at white space and marked by a leading `▁`
 
-ALBERT's own normaliser is a table inside its SentencePiece model; NFKC is what that table does.
+ALBERT's own normalizer is a table in its SentencePiece model; the table does NFKC.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SPECIALS: Mapping[str, Mapping[str, str]] = {
     WORDPIECE: {"pad": "[PAD]", "unk": "[UNK]", "bos": "[CLS]", "eos": "[SEP]", "mask": "[MASK]"},
     UNIGRAM: {"pad": "<pad>", "unk": "<unk>", "bos": "[CLS]", "eos": "[SEP]", "mask": "[MASK]"},
 }
-"""Special tokens of each kind by role, in the order of their ids when we train."""
+"""Special tokens of each kind by role, in the order of their ids in trained vocabularies."""
 CONTINUATION = "##"
 WORD_MARK = "▁"
 LONGEST_WORD = 100
-"""Characters; WordPiece makes a longer word unknown (google-research/bert tokenization.py)."""
+"""In characters; a longer word is unknown in WordPiece (google-research/bert tokenization.py)."""
 
 
 def byte_bpe_json(ids: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> str:
@@ -43,7 +43,7 @@ def byte_bpe_json(ids: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> 
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     bos, eos = SPECIALS[BYTE_BPE]["bos"], SPECIALS[BYTE_BPE]["eos"]
-    # as roberta-base: the mask swallows the space before it, so "a <mask>" can become "a word"
+    # as roberta-base: the mask takes the space before it, so "a <mask>" can become "a word"
     _add_specials(tokenizer, BYTE_BPE, spaced_mask=True)
     tokenizer.post_processor = processors.RobertaProcessing(
         (eos, ids[eos]), (bos, ids[bos]), trim_offsets=True, add_prefix_space=False
@@ -58,7 +58,7 @@ def wordpiece_json(
     strip_accents: bool | None = None,
     ideographs_apart: bool = True,
 ) -> str:
-    """tokenizer.json that treats text as BERT does; strip_accents: None, as `lower_case` says."""
+    """tokenizer.json that treats text as BERT does; strip_accents: None means `lower_case`."""
     specials = SPECIALS[WORDPIECE]
     tokenizer = Tokenizer(
         models.WordPiece(
@@ -96,7 +96,7 @@ def unigram_json(pieces: Sequence[tuple[str, float]], *, lower_case: bool) -> st
 
 
 def unigram_normalizer(lower_case: bool) -> normalizers.Normalizer:
-    """ALBERT's: accents go with the case (transformers' AlbertConverter)."""
+    """ALBERT's normalizer; lower case removes accents too (transformers' AlbertConverter)."""
     quotes = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     plain = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
     return normalizers.Sequence([*quotes, *(plain if lower_case else []), normalizers.NFKC()])
@@ -113,7 +113,7 @@ def _add_specials(tokenizer: Tokenizer, kind: str, *, spaced_mask: bool) -> None
 
 
 def _two_segments(tokenizer: Tokenizer) -> processors.TemplateProcessing:
-    """`[CLS] A [SEP]` and `[CLS] A [SEP] B [SEP]`, where B and what ends it are of type 1."""
+    """`[CLS] A [SEP]` and `[CLS] A [SEP] B [SEP]`, where B and the last [SEP] have type 1."""
     return processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",

@@ -1,9 +1,8 @@
 """Cleaned documents -> token ids, by the fastest engine that gives the ids of `tokenizers`.
 
-A document that the fast engine is not sure of goes to `tokenizers`. On top of that, one document in
-2,000 is encoded by both; a difference is an `EngineMismatch`, and the caller redoes that split with
-`tokenizers` alone. The ids of these documents, whichever engine gave them, must cover all of their
-text.
+Documents that the fast engine is unsure of are encoded by `tokenizers`. One document in 2,000 is
+encoded by both engines; a difference raises `EngineMismatch`, and the caller encodes that task
+again with `tokenizers` alone. The ids of these documents must also cover all of their text.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from pipeline.data.tokenizers.word_engine import WORDS_VERSION, WordEngine
 from pipeline.errors import DataError
 
 CHECKED_SHARE = 2000
-"""One document in this many is encoded by both engines, and its ids must cover its text."""
+"""One document in this many is encoded by both engines and checked for coverage."""
 _PROBE = (
     "Hello world! It's 3.14, isn't it?  two  spaces\n\nparagraph\ttab",
     "naïve café — “quoted” … €5 <mask> </s> [MASK]",
@@ -37,17 +36,17 @@ _PROBE = (
 
 
 class Engine(Protocol):
-    """A fast way to ids."""
+    """A fast encoder of documents."""
 
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
     ) -> tuple[Tokens, npt.NDArray[np.bool_]]:
-        """As `TextEncoder.encode`; also says which documents `tokenizers` shall encode."""
+        """As `TextEncoder.encode`; also returns which documents `tokenizers` has to encode."""
 
 
 @dataclass(slots=True)
 class TextEncoder:
-    """Both engines for one vocabulary; keep it, because a fast one learns words as it goes."""
+    """Both engines for one vocabulary; reuse it, because a fast engine caches words."""
 
     vocabulary: Vocabulary
     reference: Reference
@@ -56,7 +55,7 @@ class TextEncoder:
 
     @classmethod
     def create(cls, vocabulary: Vocabulary, *, fast: bool = True) -> TextEncoder:
-        """Raises DataError if the engines differ, or lose text, on the start-up probe."""
+        """Create the engines. Raises DataError if they differ, or lose text, on a probe text."""
         encoder = cls(vocabulary, Reference(vocabulary), None)
         if fast:
             encoder.fast = (
@@ -71,7 +70,7 @@ class TextEncoder:
             encoder.encode(probe.buffer, probe.offsets, sentences, checked)
         except EngineMismatch as error:
             raise DataError(
-                f"{fast_engine(vocabulary.kind)} does not give this vocabulary's ids "
+                f"{fast_engine(vocabulary.kind)} gives wrong ids for this vocabulary "
                 f"({error}); run with --engine tokenizers"
             ) from error
         return encoder
@@ -85,11 +84,11 @@ class TextEncoder:
     ) -> Tokens:
         """Ids of non-empty documents, and the first token of each sentence.
 
-        buffer, offsets: documents, each followed by one NUL byte (see documents.clean); sentences:
-        sorted positions in `buffer`; a start that falls inside a token moves to the next, and is
-        left out when its document has none; checked: [documents] those to encode by both engines,
-        and whose ids must cover their text. A document of nothing but what the tokenizer removes
-        has no tokens. Raises EngineMismatch, and DataError when text would be lost.
+        buffer, offsets: documents, each followed by one NUL byte (see `clean`); sentences: sorted
+        positions in `buffer`; a start inside a token moves to the next token, and is dropped if its
+        document has none; checked: [documents] those to encode by both engines and to check for
+        coverage. A document whose text the tokenizer removes entirely has no tokens. Raises
+        EngineMismatch if the engines differ, and DataError if text would be lost.
         """
         tokens = self._encode(buffer, offsets, sentences, checked)
         for index in np.flatnonzero(checked).tolist():

@@ -1,12 +1,12 @@
-"""Tokenizer folders: the layouts a vocabulary is read from, and the one it is written in.
+"""Tokenizer folders: the layouts a vocabulary is read from, and the layout it is written in.
 
-A folder we write holds `tokenizer.json` + `tokenizer_config.json` (they load with
-`transformers.AutoTokenizer`) and `word_starts.bin` (one byte an id: 1 when the id begins a word).
+Folders we write hold `tokenizer.json` + `tokenizer_config.json` (they load with
+`transformers.AutoTokenizer`) and `word_starts.bin` (one byte per id: 1 if the id starts a word).
 Layouts we read: such a folder, `vocab.txt` (BERT as Google and Hugging Face ship it), `vocab.json`
 + `merges.txt` (RoBERTa as Hugging Face ships it), and `encoder.json` + `vocab.bpe` (GPT-2 as OpenAI
-ships it), with fairseq's `dict.txt` beside it when the ids shall be RoBERTa's. fairseq orders ids
-by frequency: reading GPT-2's numbers as RoBERTa's gives nonsense (transformers issue 7960), so the
-folder says which it is, by what it holds.
+ships it), with fairseq's `dict.txt` beside them for RoBERTa's ids. fairseq orders ids by frequency,
+so GPT-2's ids read as RoBERTa's give nonsense (transformers issue 7960). The files in the folder
+decide which ids are meant.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LAYOUTS = (
 
 
 def read_vocabulary(directory: Path) -> Vocabulary:
-    """The vocabulary in `directory`, in any layout; DataError says what is missing or unfit."""
+    """Read the vocabulary in `directory`. Raises DataError if files are missing or unsuitable."""
     if not directory.is_dir():
         raise DataError(f"tokenizer {directory}: no such directory; give one with {LAYOUTS}")
     try:
@@ -53,7 +53,7 @@ def read_vocabulary(directory: Path) -> Vocabulary:
         return vocabulary(text, str(directory))
     except DataError:
         raise
-    except Exception as error:  # `tokenizers` raises bare Exception for what it cannot read
+    except Exception as error:  # `tokenizers` raises bare Exception for unreadable files
         what = str(error) if not isinstance(error, KeyError) else f"no entry {error}"
         raise DataError(
             f"tokenizer {directory} cannot be read: {what}; replace the folder, or remove it if it "
@@ -64,9 +64,9 @@ def read_vocabulary(directory: Path) -> Vocabulary:
 def save_vocabulary(
     vocabulary: Vocabulary, directory: Path, sequence_length: int, trained_on: str = ""
 ) -> None:
-    """Write the folder, `tokenizer.json` last: a folder that has it is whole.
+    """Write the folder, `tokenizer.json` last: a folder that has it is complete.
 
-    trained_on: what text, in words; kept so that who uses the folder later can be told.
+    trained_on: describes the training text; stored to be reported when the folder is used.
     """
     directory.mkdir(parents=True, exist_ok=True)
     names = SPECIALS[vocabulary.kind]
@@ -78,7 +78,7 @@ def save_vocabulary(
         config |= {"bos_token": names["bos"], "eos_token": names["eos"]}
     else:
         config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
-        # for who loads the folder as BertTokenizer or AlbertTokenizer, which read no normalizer
+        # for BertTokenizer and AlbertTokenizer, which do not read the normalizer
         config["do_lower_case"] = vocabulary.lower_case
         if vocabulary.kind == WORDPIECE:
             normalizer = json.loads(vocabulary.tokenizer_json)["normalizer"]
@@ -99,10 +99,10 @@ def save_vocabulary(
 
 
 def trained_on(directory: Path) -> str:
-    """What text the vocabulary of a folder was trained on, in words; "" when it does not say."""
+    """Description of the text that a folder's vocabulary was trained on; "" if not stored."""
     try:
         return str(_config(directory).get("trained_on", ""))
-    except (OSError, ValueError, TypeError):  # damaged; who needs more of it than this says so
+    except (OSError, ValueError, TypeError):  # damaged; other readers of the file report it
         return ""
 
 
@@ -112,9 +112,9 @@ def _config(directory: Path) -> dict[str, Any]:
 
 
 def _read_bert(directory: Path) -> str:
-    """`vocab.txt`, a token a line; without tokenizer_config.json, cased if a token has a capital.
+    """`vocab.txt`, one token per line; without tokenizer_config.json, cased if any has a capital.
 
-    An uncased vocabulary with capitals would hold tokens that no text gives.
+    In an uncased vocabulary, tokens with capitals could never be produced.
     """
     lines = (directory / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
     ids = {line.rstrip("\r"): index for index, line in enumerate(lines)}
@@ -141,7 +141,7 @@ def _read_bert(directory: Path) -> str:
 
 
 def _read_roberta(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """`vocab.json` + `merges.txt`; the three unused ids that some copies lack are put back."""
+    """`vocab.json` + `merges.txt`; adds the three unused ids that some copies lack."""
     ids: dict[str, int] = json.loads((directory / "vocab.json").read_text(encoding="utf-8"))
     merges = _read_merges(directory / "merges.txt")
     if max(ids.values()) + 1 == ROBERTA_SIZE:
@@ -152,7 +152,7 @@ def _read_roberta(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]
 
 
 def _read_gpt2(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """`encoder.json` + `vocab.bpe`: GPT-2's ids and ours after them; RoBERTa's with `dict.txt`."""
+    """`encoder.json` + `vocab.bpe`: GPT-2's ids, then specials; with `dict.txt`, RoBERTa's."""
     gpt2: dict[str, int] = json.loads((directory / "encoder.json").read_text(encoding="utf-8"))
     merges = _read_merges(directory / "vocab.bpe")
     names = SPECIALS[BYTE_BPE]
@@ -170,10 +170,10 @@ def _read_gpt2(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
 
 def _read_merges(path: Path) -> list[tuple[str, str]]:
     if not path.exists():
-        raise DataError(f"{path} is missing; a vocabulary needs its merges beside it")
+        raise DataError(f"{path} is missing; put the merges of the vocabulary beside it")
     lines = path.read_text(encoding="utf-8").split("\n")
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     bad = [pair for pair in pairs if len(pair) != 2]
     if bad:
-        raise DataError(f"{path}: not a merge: {' '.join(bad[0])!r}; expected two symbols a line")
+        raise DataError(f"{path}: not a merge: {' '.join(bad[0])!r}; expected two symbols per line")
     return [(left, right) for left, right in pairs]

@@ -1,9 +1,9 @@
-"""Byte-level BPE at the speed of gigatoken, and where its ids are not to be trusted.
+"""Byte-level BPE by gigatoken, except for documents whose ids could differ from `tokenizers`.
 
-All 1,112,032 code points were tried in five contexts each (gigatoken 0.10.0, tokenizers 0.23.3):
-the engines differ on 4,657 of them, all new in Unicode 17, where one engine's tables are older. A
-document with one of those, or with a code point that this Python's tables do not assign, is
-`tokenizers`' to encode.
+All 1,112,032 code points were tried in five contexts each (gigatoken 0.10.0, tokenizers 0.23.3).
+The engines differ on 4,657 of them, all new in Unicode 17, where one engine's tables are older.
+Documents with one of those, or with a code point that is unassigned in this Python's tables, are
+encoded by `tokenizers`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipeline.data.tokenizers.token_ids import Tokens, token_positions
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 CACHE_BYTES = 64 << 20
-"""Growth of this process after which gigatoken begins anew: its cache of words has no bound."""
+"""Growth of this process that restarts gigatoken, whose cache of words is unbounded."""
 
 # fmt: off
 DIFFERING = (
@@ -38,12 +38,12 @@ DIFFERING = (
     (0x1E6FE, 0x1E6FF), (0x2B73A, 0x2B73F), (0x2CEA2, 0x2CEAD), (0x323B0, 0x33479),
 )
 # fmt: on
-"""Code points (first, last) whose letter, number or space class the two engines see differently."""
+"""Code points (first, last) to which the engines assign different character classes."""
 
 
 @dataclass(slots=True)
 class GigatokenEngine:
-    """gigatoken for one vocabulary; keep it, because its cache doubles its speed."""
+    """gigatoken for one vocabulary; reuse it, because its cache doubles its speed."""
 
     vocabulary: Vocabulary
     text_json: str = field(init=False)
@@ -56,7 +56,7 @@ class GigatokenEngine:
         self.renew()
 
     def renew(self) -> None:
-        """Begin a new instance, with an empty cache."""
+        """Start a new instance, with an empty cache."""
         self.engine = None  # frees the old cache before the new one is made
         return_memory()
         self.engine = gigatoken.Tokenizer.from_json(self.text_json)
@@ -68,7 +68,7 @@ class GigatokenEngine:
         offsets: npt.NDArray[np.int64],
         sentences: npt.NDArray[np.int64],
     ) -> tuple[Tokens, npt.NDArray[np.bool_]]:
-        """As `tokens.Engine`."""
+        """As `encoder.Engine`."""
         if _resident_bytes() - self.resident > CACHE_BYTES:
             self.renew()
         assert self.engine is not None
@@ -77,7 +77,7 @@ class GigatokenEngine:
         layout = self.engine.encode_batch(source, parallel=False).layout
         starts = np.asarray(layout.offsets.data, np.int64)
         if len(starts) != len(offsets):
-            raise EngineMismatch(f"{len(offsets) - 1} documents came back as {len(starts) - 1}")
+            raise EngineMismatch(f"{len(starts) - 1} documents returned for {len(offsets) - 1}")
         dtype = id_type(self.vocabulary)
         ids = np.asarray(layout.content.data)[starts[0] : starts[-1]].astype(dtype)
         starts = starts - starts[0]
@@ -87,21 +87,21 @@ class GigatokenEngine:
 
 
 def gigatoken_version() -> str:
-    """For the fingerprint: another version could give other ids."""
+    """Version for the fingerprint, since another version could give different ids."""
     from importlib.metadata import version
 
     return version("gigatoken")
 
 
 def return_memory() -> None:
-    """Give freed memory back to the system, which glibc otherwise keeps in pieces."""
+    """Return freed memory to the system; glibc otherwise keeps it, fragmented."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def _resident_bytes() -> int:
-    """Memory of this process; 0 where the system does not say."""
+    """Resident memory of this process in bytes; 0 if the system does not report it."""
     try:
         pages = Path("/proc/self/statm").read_text().split()[1]
     except OSError:
@@ -120,7 +120,10 @@ def _verified() -> npt.NDArray[np.bool_]:
 
 @numba.njit(cache=True, nogil=True)
 def _has_unverified(buffer, offsets, verified):  # type: ignore[no-untyped-def]
-    """[documents] True where a code point is outside `verified`; buffer is valid UTF-8."""
+    """[documents] True where a code point is not in `verified`, bool [0x110000].
+
+    buffer: uint8, valid UTF-8; offsets: [documents + 1].
+    """
     flags = np.zeros(len(offsets) - 1, np.bool_)
     for document in range(len(flags)):
         place = offsets[document]

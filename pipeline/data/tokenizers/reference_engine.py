@@ -1,4 +1,4 @@
-"""Ids by `tokenizers`: slow, and what every other engine is measured by."""
+"""Ids by `tokenizers`: slow, and the reference for the fast engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.data.tokenizers.token_ids import Ids, Tokens
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
-_WHITE = (32, 10)  # what white space cleaned text has
+_WHITE = (32, 10)  # the white space of cleaned text
 
 
 class EngineMismatch(Exception):
@@ -36,7 +36,7 @@ class Reference:
     vocabulary: Vocabulary
     tokenizer: Tokenizer = field(init=False)
     normalized: Tokenizer = field(init=False)
-    """The same for text that is normalized already: its offsets are places in that text."""
+    """The same without normalizer: for normalized text, with offsets into that text."""
 
     def __post_init__(self) -> None:
         text_json = self.vocabulary.text_json()
@@ -47,7 +47,7 @@ class Reference:
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
     ) -> Tokens:
-        """Ids of documents; see `tokens.Encoder.encode`."""
+        """Ids of documents, see `TextEncoder.encode`."""
         ids: list[Ids] = [np.empty(0, id_type(self.vocabulary))]
         starts = [np.empty(0, np.int64)]
         token_offsets = [0]
@@ -56,7 +56,7 @@ class Reference:
             begin = offsets[index]
             document = buffer[begin : offsets[index + 1] - 1]
             found, places = self.encode_document(document)
-            # the first token that begins at a sentence's start, or behind it
+            # the first token that starts at a sentence's start or after it
             tokens = np.unique(np.searchsorted(places, sentences[first:last] - begin))
             starts.append(tokens[tokens < len(found)] + token_offsets[-1])
             ids.append(found)
@@ -64,10 +64,10 @@ class Reference:
         return Tokens(np.concatenate(ids), np.array(token_offsets), np.concatenate(starts))
 
     def check_coverage(self, document: Bytes, ids: Ids) -> None:
-        """Raises DataError unless `ids` cover a text from its first character to its last.
+        """Raise DataError unless `ids` cover a text from its first character to its last.
 
-        document: UTF-8. What normalization removes needs no token, nor does the white space between
-        words in WordPiece and unigram.
+        document: UTF-8. Text that normalization removes needs no token, and in WordPiece and
+        unigram neither does the white space between words.
         """
         if self.vocabulary.kind == BYTE_BPE:
             covered = int(self.vocabulary.byte_lengths[ids].sum(dtype=np.int64))
@@ -90,11 +90,11 @@ class Reference:
         excerpt = document[:60].tobytes().decode(errors="replace")
         raise DataError(
             f"tokenizer {self.vocabulary.sha256[:16]} loses text: {found} of the document that "
-            f"begins {excerpt!r}; give a tokenizer whose tokens cover all of a text"
+            f"starts with {excerpt!r}; use a tokenizer whose tokens cover the whole text"
         )
 
     def encode_document(self, document: Bytes) -> tuple[Ids, npt.NDArray[np.int64]]:
-        """Ids of a text in UTF-8, and where each begins in it, white space left out, ascending."""
+        """Ids of a UTF-8 text, and the ascending start of each in it, after white space."""
         encoding = self.tokenizer.encode(document.tobytes().decode(), add_special_tokens=False)
         ids = np.array(encoding.ids, id_type(self.vocabulary))
         if self.vocabulary.kind == BYTE_BPE:  # the offsets of characters are too coarse

@@ -1,7 +1,7 @@
-"""Is a vocabulary any good? What it does to real text and to the scripts of the world, in words.
+"""Quality report of a vocabulary: how it encodes real text and the scripts of the world.
 
-Said after training and by `pipeline.inspect FOLDER`. A tokenizer that tears a script apart gives
-ids all the same, and a model trains on them; nothing else would tell.
+Printed after training and by `pipeline.inspect FOLDER`. A tokenizer that damages a script still
+gives ids, and a model trains on them without any error, so the report is the only warning.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ SCRIPTS = {
     "Chinese": "人人生而自由，在尊严和权利上一律平等。",
 }
 _ACCENTED = ("English", "French")
-"""Where marks only modify letters: to lose them is what an uncased vocabulary is for."""
+"""Languages whose marks only modify letters; an uncased vocabulary removes them on purpose."""
 
 
 def report(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
-    """Lines for the user; texts: what to measure on, of which about a megabyte is read."""
+    """Lines of the report; texts: the text to measure on, of which about a megabyte is read."""
     tokenizer = Tokenizer.from_str(vocabulary.text_json())
     measured, size = [], 0
     for text in texts:
@@ -61,21 +61,21 @@ def report(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
         top = [word for word, _ in words.most_common(TOP_WORDS)]
         single = sum(_is_token(vocabulary, tokenizer, word) for word in top)
         lines.append(
-            f"{tokens / counts.total():.2f} tokens a word, {unknown / tokens:.3%} unknown; "
+            f"{tokens / counts.total():.2f} tokens per word, {unknown / tokens:.3%} unknown; "
             f"{single / max(1, len(top)):.1%} of the {len(top):,} commonest words are one token"
         )
     return [*lines, *_round_trips(vocabulary, tokenizer), *_torn(tokenizer)]
 
 
 def _is_token(vocabulary: Vocabulary, tokenizer: Tokenizer, word: str) -> bool:
-    """Whether a word, behind another, is one known token."""
+    """Whether a word that follows another is one known token."""
     space = " " if vocabulary.kind == BYTE_BPE else ""
     ids = tokenizer.encode(space + word, add_special_tokens=False).ids
     return len(ids) == 1 and ids[0] != vocabulary.unk
 
 
 def _round_trips(vocabulary: Vocabulary, tokenizer: Tokenizer) -> list[str]:
-    """What comes back of the scripts when their ids are decoded; white space does not count."""
+    """Which scripts survive encoding and decoding; white space is ignored."""
     found: dict[str, list[str]] = {"exact": [], "case or accents lost": [], "unknown": []}
     for name, text in SCRIPTS.items():
         words = text.split()
@@ -91,7 +91,7 @@ def _round_trips(vocabulary: Vocabulary, tokenizer: Tokenizer) -> list[str]:
 
 
 def _torn(tokenizer: Tokenizer) -> list[str]:
-    """A warning when the normaliser takes marks that spell words, or letters into pieces."""
+    """Warnings if the normalizer removes marks that spell words, or decomposes letters."""
     if tokenizer.normalizer is None:
         return []
     marks, pieces = [], []
@@ -106,12 +106,12 @@ def _torn(tokenizer: Tokenizer) -> list[str]:
     lines = []
     if marks:
         lines.append(
-            f"warning: its normaliser removes marks that spell words in {', '.join(marks)}; for "
+            f"warning: its normalizer removes marks that spell words in {', '.join(marks)}; for "
             "these scripts set data.lower_case=false"
         )
     if pieces:
         lines.append(
-            f"warning: its normaliser takes letters of {', '.join(pieces)} into pieces; for these "
+            f"warning: its normalizer decomposes letters of {', '.join(pieces)}; for these "
             "scripts set data.lower_case=false or data.tokenizer=byte-bpe"
         )
     return lines

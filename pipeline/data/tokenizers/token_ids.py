@@ -1,4 +1,4 @@
-"""Token ids of a batch of documents in one array, and the ids with a meaning of their own."""
+"""Token ids of a batch of documents in one array, with their sentence starts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 Ids = npt.NDArray[Any]
-"""Token ids: uint16, or uint32 above 65,536 ids."""
+"""Token ids: uint16, or uint32 for vocabularies above 65,536 ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Documents as ids, with the places where they may be parted."""
+    """Documents as ids, with the positions where they may be split."""
 
     ids: Ids
     document_offsets: npt.NDArray[np.int64]
@@ -31,11 +31,11 @@ def token_positions(
     byte_offsets: npt.NDArray[np.int64],
     token_offsets: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """Byte positions in a cleaned buffer -> the first tokens that begin there or later.
+    """Byte positions in a cleaned buffer -> the first tokens that start there or later.
 
-    byte_lengths: [vocabulary] bytes that each id stands for; byte_offsets and token_offsets:
-    [documents + 1] where each document begins in the buffer and in `ids`. A byte position inside a
-    token moves to the next token, and is left out when its document has none.
+    byte_lengths: [vocabulary] bytes of each id; byte_offsets and token_offsets: [documents + 1]
+    starts of documents in the buffer and in `ids`. A byte position inside a token moves to the next
+    token, and is dropped if its document has none.
     """
     out = np.empty(len(byte_positions), np.int64)
     used = _align(byte_positions, ids, byte_lengths, byte_offsets, token_offsets, out)
@@ -64,6 +64,7 @@ def join(pieces: list[Tokens]) -> Tokens:
 
 @numba.njit(cache=True, nogil=True)
 def _select(ids, document_offsets, sentence_starts, chosen):  # type: ignore[no-untyped-def]
+    """The arrays of `Tokens` for the documents in chosen, bool [documents]."""
     kept_ids = np.empty_like(ids)
     kept_offsets = np.zeros(len(document_offsets), np.int64)
     kept_starts = np.empty_like(sentence_starts)
@@ -89,6 +90,7 @@ def _select(ids, document_offsets, sentence_starts, chosen):  # type: ignore[no-
 
 @numba.njit(cache=True, nogil=True)
 def _align(byte_positions, ids, byte_lengths, byte_offsets, token_offsets, out):  # type: ignore[no-untyped-def]
+    """Write token positions to out, int64 [positions]. Returns how many; see `token_positions`."""
     used = 0
     wanted = 0
     for document in range(len(token_offsets) - 1):

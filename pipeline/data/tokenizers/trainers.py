@@ -1,8 +1,8 @@
-"""Texts -> a vocabulary of each kind; the same texts give the same bytes on every machine.
+"""Training of vocabularies of each kind; the same texts give the same bytes on every machine.
 
-WordPiece and unigram vocabularies hold characters, of which a corpus has thousands that occur
-once. Those beyond COVERAGE of the text are left out, as SentencePiece does: a word with one will
-be, or hold, the unknown token. Byte-level BPE needs no such choice.
+WordPiece and unigram vocabularies hold characters, and thousands of characters occur only once in a
+corpus. Characters beyond COVERAGE of the text are dropped, as in SentencePiece: a word with one of
+them becomes, or contains, the unknown token. Byte-level BPE needs no such choice.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from pipeline.data.tokenizers.definitions import (
 from pipeline.data.tokenizers.unigram_trainer import train_pieces
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 
-COVERAGE = 0.99995  # of the characters of a text; albert README, spm_train --character_coverage
+COVERAGE = 0.99995  # share of all characters; albert README, spm_train --character_coverage
 _CHUNK = 1 << 21  # characters handled at a time
 
 Texts = Callable[[], Iterator[str]]
-"""Begins the same texts anew at each call: they are read once or twice, and never held."""
+"""Each call iterates over the same texts: they are read once or twice, and never held."""
 
 
 def train(kind: str, texts: Texts, size: int, *, lower_case: bool) -> Vocabulary:
-    """A vocabulary of at most `size` ids; fewer when the texts have too few parts to make them."""
+    """Train a vocabulary of at most `size` ids; fewer if the texts have too few distinct parts."""
     if kind == BYTE_BPE:
         return train_byte_bpe(texts(), size)
     trainer = {WORDPIECE: train_wordpiece, UNIGRAM: train_unigram}[kind]
@@ -50,7 +50,7 @@ def train(kind: str, texts: Texts, size: int, *, lower_case: bool) -> Vocabulary
 
 
 def train_byte_bpe(texts: Iterator[str], size: int) -> Vocabulary:
-    """Byte-level BPE (Radford et al. 2019, sec. 2.2) with `tokenizers`; ids 0-4 are special."""
+    """Train byte-level BPE (Radford et al. 2019, sec. 2.2); ids 0-4 are special."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
@@ -68,10 +68,10 @@ def train_byte_bpe(texts: Iterator[str], size: int) -> Vocabulary:
 
 
 def train_wordpiece(texts: Texts, size: int, *, lower_case: bool) -> Vocabulary:
-    """WordPiece by the merges of `tokenizers` (BERT's own trainer was never published).
+    """Train WordPiece by the merges of `tokenizers` (BERT's own trainer was never published).
 
-    Continuing characters are numbered before training: left to itself, `tokenizers` numbers them
-    in the order of a randomly keyed hash table, which decides between merges of equal count.
+    Continuing characters get their ids before training. Otherwise `tokenizers` numbers them in the
+    order of a randomly keyed hash table, and these ids break ties between merges of equal count.
     """
     normalizer = normalizers.BertNormalizer(lowercase=lower_case)
     alone, inside = _frequent(texts, normalizer, size)
@@ -93,7 +93,7 @@ def train_wordpiece(texts: Texts, size: int, *, lower_case: bool) -> Vocabulary:
 
 
 def train_unigram(texts: Texts, size: int, *, lower_case: bool) -> Vocabulary:
-    """Unigram pieces (Kudo 2018) of words that begin with `▁`; ids 0-4 are special, as ALBERT's."""
+    """Train unigram pieces (Kudo 2018) of words that start with `▁`; ids 0-4 are special."""
     normalizer = unigram_normalizer(lower_case)
     alone, _ = _frequent(texts, normalizer, size)
     counts: Counter[str] = Counter()
@@ -109,7 +109,7 @@ def train_unigram(texts: Texts, size: int, *, lower_case: bool) -> Vocabulary:
 def _frequent(
     texts: Texts, normalizer: normalizers.Normalizer, size: int
 ) -> tuple[list[str], list[str]]:
-    """The characters that make up COVERAGE of the texts, and those of them seen inside a word.
+    """The characters that make up COVERAGE of the texts, and those that occur inside a word.
 
     At most a quarter of `size`; both sorted by code point.
     """
@@ -143,7 +143,7 @@ def _is_apart(character: str) -> bool:
 def _normalized(
     texts: Texts, normalizer: normalizers.Normalizer, characters: list[str]
 ) -> Iterator[str]:
-    """The texts as the vocabulary will see them, with other characters replaced by a space."""
+    """Normalized texts, with characters other than `characters` replaced by spaces."""
     known = {ord(character) for character in characters}
     for text in _chunks(texts, normalizer):
         rare = {ord(character): " " for character in set(text) if ord(character) not in known}
@@ -151,7 +151,7 @@ def _normalized(
 
 
 def _chunks(texts: Texts, normalizer: normalizers.Normalizer) -> Iterator[str]:
-    """Normalised texts, many to a string, with a newline between."""
+    """Normalized texts, many per string, joined by newlines."""
     held: list[str] = []
     size = 0
     for text in itertools.chain(texts(), (None,)):
@@ -165,7 +165,7 @@ def _chunks(texts: Texts, normalizer: normalizers.Normalizer) -> Iterator[str]:
 
 @contextmanager
 def _killed_by_interrupt() -> Iterator[None]:
-    """Ctrl-C ends the process at once: `tokenizers` would hear of it only when it is done."""
+    """Let Ctrl-C end the process at once; `tokenizers` would only react after training."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,13 +1,14 @@
-"""Word counts -> unigram pieces with log probabilities (Kudo 2018, sec. 3.2), always the same.
+"""Word counts -> unigram pieces with log probabilities (Kudo 2018, sec. 3.2), deterministically.
 
-As SentencePiece's unigram_model_trainer.cc does: begin with the substrings that cover most text,
-fit their probabilities by EM, drop the quarter whose loss costs least, and so on. Pieces are found
-by 64-bit hashes of their characters; two that collide (about once in 10^6 trainings) count as one.
+The algorithm is that of SentencePiece's unigram_model_trainer.cc: start with the substrings that
+cover most text, fit their probabilities by EM, drop the quarter that costs the least likelihood,
+and repeat. Pieces are looked up by 64-bit hashes of their characters; two that collide (about once
+in 10^6 trainings) count as one.
 
-Our own, since that of `tokenizers` 0.23 sums in the order of a randomly keyed hash table: its
-scores differ from run to run. The `sentencepiece` package (0.2.3) repeats itself with one thread,
-not with two. On 56 MB of English it took 35 s for 30,000 pieces that give 4.76 bytes a token of
-other text (4.36 if it also cuts at digits and changes of script, its default); ours: 18.5 s, 4.79.
+The trainer of `tokenizers` 0.23 sums in the order of a randomly keyed hash table, so its scores
+differ between runs. The `sentencepiece` package (0.2.3) is deterministic with one thread, not with
+two. On 56 MB of English it took 35 s for 30,000 pieces that give 4.76 bytes per token on other text
+(4.36 with its default splits at digits and changes of script); ours takes 18.5 s and gives 4.79.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from pipeline.data.kernels.bits import GOLDEN, U, mix
 
 LONGEST_PIECE = 16  # characters; SentencePiece max_sentencepiece_length
 SEED_PIECES = 1_000_000  # SentencePiece seed_sentencepiece_size
-KEPT_SHARE = 0.75  # of the pieces, in every round; SentencePiece shrinking_factor
-EM_STEPS = 2  # a round; SentencePiece num_sub_iterations
+KEPT_SHARE = 0.75  # of the pieces, per round; SentencePiece shrinking_factor
+EM_STEPS = 2  # per round; SentencePiece num_sub_iterations
 _LEAST_COUNT = 0.5  # expected; SentencePiece kExpectedFrequencyThreshold
-_DECIMALS = 6  # of a score: few enough that every reader of JSON gets the same number
-_NONE = -1e30  # log probability of what is no piece
+_DECIMALS = 6  # of a score: few enough that every JSON parser reads the same number
+_NONE = -1e30  # log probability of a string that is not a piece
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class CountedWords:
-    """Distinct words one after the other, as code points."""
+    """Distinct words, concatenated as code points."""
 
     codes: npt.NDArray[np.uint32]
     offsets: npt.NDArray[np.int64]
     """[words + 1] positions in `codes`."""
     counts: Floats
-    """[words] how often each occurs in the text."""
+    """[words] number of occurrences in the text."""
 
 
 @dataclass(slots=True)
 class _Pieces:
-    """Candidates: where each is spelt in `CountedWords.codes`, and its log probability."""
+    """Candidate pieces: position in `CountedWords.codes`, length, and log probability."""
 
     starts: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
@@ -57,9 +58,9 @@ class _Pieces:
 
 
 def train_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]]:
-    """At most `size` pieces of the words in `counts`, likely ones first; all characters are in.
+    """At most `size` pieces of the words in `counts`, most likely first, with all characters.
 
-    Fewer when the words have too few substrings that occur twice.
+    Fewer if too few substrings of the words occur twice.
     """
     ordered = sorted(counts)
     text = "".join(ordered)
@@ -72,7 +73,7 @@ def train_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
     while True:
         for _ in range(EM_STEPS):
             _fit(words, pieces)
-        if len(pieces.scores) <= size * 1.1:  # as SentencePiece: then the most likely are taken
+        if len(pieces.scores) <= size * 1.1:  # as in SentencePiece, which then takes the likeliest
             break
         _prune(words, pieces, max(int(len(pieces.scores) * KEPT_SHARE), int(size * 1.1)))
     single = pieces.lengths == 1
@@ -88,7 +89,7 @@ def train_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
 
 
 def _seed(words: CountedWords) -> _Pieces:
-    """All characters, and the substrings with the most text: how often x how long."""
+    """All characters, and the substrings that cover most text: count times length."""
     ends = np.repeat(words.offsets[1:], np.diff(words.offsets))
     weights = np.repeat(words.counts, np.diff(words.offsets))
     active = np.arange(len(words.codes))
@@ -101,7 +102,7 @@ def _seed(words: CountedWords) -> _Pieces:
         often: Floats = np.bincount(which, weights[active], len(first)).astype(np.float64)
         enough = (often >= 2) | (length == 1)
         found.append((active[first[enough]], length, often[enough]))
-        active = active[enough[which]]  # what is rare is not common when it is longer
+        active = active[enough[which]]  # extensions of a rare string are rare
     starts = np.concatenate([places for places, _, _ in found])
     lengths = np.repeat([length for _, length, _ in found], [len(places) for places, _, _ in found])
     text = np.concatenate([often * length for _, length, often in found])
@@ -112,7 +113,7 @@ def _seed(words: CountedWords) -> _Pieces:
 
 
 def _fit(words: CountedWords, pieces: _Pieces) -> None:
-    """One step of EM; pieces that are hardly used go, characters stay."""
+    """One step of EM; drops pieces that are hardly used, but no characters."""
     table = _table(words.codes, pieces.starts, pieces.lengths)
     expected = np.zeros(len(pieces.scores))
     _expect(words.codes, words.offsets, words.counts, *table, pieces.scores, expected)
@@ -124,7 +125,7 @@ def _fit(words: CountedWords, pieces: _Pieces) -> None:
 
 
 def _prune(words: CountedWords, pieces: _Pieces, size: int) -> None:
-    """Keep the `size` pieces without which the text would lose most likelihood."""
+    """Keep the `size` pieces whose removal would cost the most likelihood."""
     table = _table(words.codes, pieces.starts, pieces.lengths)
     used = np.zeros(len(pieces.scores))
     _count_best(words.codes, words.offsets, words.counts, *table, pieces.scores, used)
@@ -135,7 +136,7 @@ def _prune(words: CountedWords, pieces: _Pieces, size: int) -> None:
 
 
 def _digamma(x: Floats) -> Floats:
-    """Asymptotic series after a shift above 7; error below 1e-10."""
+    """Digamma by its asymptotic series after a shift above 7; error below 1e-10."""
     shift, result = np.array(x), np.zeros(len(x))
     for _ in range(7):
         small = shift < 7
@@ -150,7 +151,7 @@ def _digamma(x: Floats) -> Floats:
 def _table(
     codes: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
-    """A hash table of the pieces: keys (0: free) and the pieces' numbers."""
+    """A hash table of the pieces: keys (0: empty slot) and piece numbers."""
     slots = 1 << int(len(starts) * 2).bit_length()
     keys, numbers = np.zeros(slots, np.uint64), np.full(slots, -1, np.int32)
     _fill(codes, starts, lengths, keys, numbers)
@@ -159,12 +160,13 @@ def _table(
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _extend(key, code):  # type: ignore[no-untyped-def]
-    """The hash of a string and one more character."""
+    """The hash of a string (key) extended by one character (code)."""
     return mix((key + GOLDEN) ^ (U(code) << U(32) | U(code))) | U(1)
 
 
 @numba.njit(cache=True, nogil=True)
 def _extend_all(keys, codes):  # type: ignore[no-untyped-def]
+    """Hashes of strings extended by one character; keys: uint64 [n], codes: uint32 [n]."""
     longer = np.empty_like(keys)
     for index in range(len(keys)):
         longer[index] = _extend(keys[index], codes[index])
@@ -173,6 +175,7 @@ def _extend_all(keys, codes):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _fill(codes, starts, lengths, keys, numbers):  # type: ignore[no-untyped-def]
+    """Insert pieces, starts and lengths int64 [pieces], into keys and numbers, [slots] each."""
     mask = U(len(keys) - 1)
     for piece in range(len(starts)):
         key = U(0)
@@ -187,7 +190,7 @@ def _fill(codes, starts, lengths, keys, numbers):  # type: ignore[no-untyped-def
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _find(key, keys, numbers):  # type: ignore[no-untyped-def]
-    """The piece's number, -1 for what is no piece."""
+    """Number of the piece with a hash, -1 if it is not a piece; keys, numbers: [slots]."""
     mask = U(len(keys) - 1)
     slot = key >> U(20) & mask
     while keys[slot] != U(0):
@@ -199,13 +202,18 @@ def _find(key, keys, numbers):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _log_add(a, b):  # type: ignore[no-untyped-def]
+    """log(exp(a) + exp(b))."""
     high, low = (a, b) if a > b else (b, a)
     return high if high - low > 40.0 else high + np.log1p(np.exp(low - high))
 
 
 @numba.njit(cache=True, nogil=True)
 def _expect(codes, offsets, counts, keys, numbers, scores, expected):  # type: ignore[no-untyped-def]
-    """Add how often each piece is expected in the words, by forward and backward sums."""
+    """Add expected counts of pieces to expected, float64 [pieces], by forward-backward sums.
+
+    codes: uint32 [characters]; offsets: [words + 1]; counts: [words]; keys, numbers: [slots];
+    scores: float64 [pieces].
+    """
     for word in range(len(counts)):
         begin, size = offsets[word], offsets[word + 1] - offsets[word]
         forward = np.full(size + 1, _NONE)
@@ -233,7 +241,11 @@ def _expect(codes, offsets, counts, keys, numbers, scores, expected):  # type: i
 
 @numba.njit(cache=True, nogil=True)
 def _best(codes, begin, size, keys, numbers, scores, without, path):  # type: ignore[no-untyped-def]
-    """The most likely pieces of a string into `path`, last first, and how many; not `without`."""
+    """Write the most likely segmentation of a string to path, int64, last piece first.
+
+    codes[begin : begin + size]: the string; without: number of a piece not to use, or -1.
+    Returns the number of pieces, and their log probability.
+    """
     score = np.full(size + 1, _NONE)
     lengths = np.zeros(size + 1, np.int64)
     pieces = np.zeros(size + 1, np.int64)
@@ -259,7 +271,7 @@ def _best(codes, begin, size, keys, numbers, scores, without, path):  # type: ig
 
 @numba.njit(cache=True, nogil=True)
 def _count_best(codes, offsets, counts, keys, numbers, scores, used):  # type: ignore[no-untyped-def]
-    """Add how often each piece is in the words' most likely segmentations."""
+    """Add piece counts in the words' most likely segmentations to used, float64 [pieces]."""
     path = np.empty(np.max(np.diff(offsets)), np.int64)
     for word in range(len(counts)):
         size = offsets[word + 1] - offsets[word]
@@ -270,7 +282,10 @@ def _count_best(codes, offsets, counts, keys, numbers, scores, used):  # type: i
 
 @numba.njit(cache=True, nogil=True)
 def _losses(codes, starts, lengths, keys, numbers, scores, used, losses):  # type: ignore[no-untyped-def]
-    """[pieces] log likelihood of the text lost without each; -inf: not needed, inf: a character."""
+    """Write to losses, float64 [pieces], the log likelihood lost without each piece.
+
+    -inf: the piece is not needed; inf: a character, which is always kept.
+    """
     total = used.sum()
     path = np.empty(LONGEST_PIECE, np.int64)
     for piece in range(len(losses)):

@@ -1,7 +1,7 @@
-"""What a vocabulary is: its tokenizer.json with the per-id tables that packing and masking need.
+"""A vocabulary: its tokenizer.json with the per-id tables that packing and masking need.
 
-A text that holds `<mask>` or `[MASK]` keeps it as text in every kind: such a token is only ever put
-in by packing and masking.
+Literal `<mask>` or `[MASK]` in a document stays text in every kind of vocabulary: only packing and
+masking insert special tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pipeline.data.tokenizers.definitions import (
 from pipeline.errors import DataError
 
 _KINDS = {"BPE": BYTE_BPE, "WordPiece": WORDPIECE, "Unigram": UNIGRAM}
-_ANY_LETTER = "q"  # composes with no other character
+_ANY_LETTER = "q"  # does not compose with any character
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +43,27 @@ class Vocabulary:
     size: int
     """Largest id + 1."""
     bos: int
-    """Begins every row: <s> or [CLS]."""
+    """First token of every row: <s> or [CLS]."""
     pad: int
     eos: int
-    """Ends every segment: </s> or [SEP]."""
+    """Last token of every segment: </s> or [SEP]."""
     unk: int
     mask: int
     byte_lengths: npt.NDArray[np.uint16]
-    """[size] bytes of text a byte-bpe id stands for; 0 for special ids, and in other kinds."""
+    """[size] bytes of text per byte-bpe id; 0 for special ids, and in other kinds."""
     word_starts: npt.NDArray[np.bool_]
-    """[size] ids that begin a word, or special."""
+    """[size] ids that start a word, or are special."""
     special: npt.NDArray[np.bool_]
-    """[size] ids that no text gives, and the unknown one. Never predicted, never drawn."""
+    """[size] ids that no text produces, and the unknown id; never predicted, never drawn."""
     tokenizer_json: str
     sha256: str
-    """Of the bytes of tokenizer.json."""
+    """Hash of the bytes of tokenizer.json."""
 
     def text_json(self) -> str:
         """tokenizer.json without added tokens: literal `<mask>` in a document stays text."""
         content = json.loads(self.tokenizer_json)
         if self.kind == UNIGRAM:
-            # Its special tokens are pieces like others: with a space in it none is ever matched.
+            # Special tokens are ordinary pieces here; with a space in them they never match.
             pieces = content["model"]["vocab"]
             for token in content["added_tokens"]:
                 if token["id"] < len(pieces):
@@ -73,15 +73,15 @@ class Vocabulary:
         return json.dumps(content, ensure_ascii=False)
 
     def describe(self) -> dict[str, Any]:
-        """What the manifest says of the tokenizer."""
+        """The tokenizer's entry in the manifest."""
         names = ("sha256", "kind", "size", *ROLES)
         return {name: getattr(self, name) for name in names}
 
 
 def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
-    """Tables of a tokenizer.json, without its truncation and padding.
+    """The vocabulary of a tokenizer.json, with truncation and padding turned off.
 
-    Raises DataError unless it is complete and of a kind that can be prepared.
+    Raises DataError if it is incomplete or of an unsupported kind.
     """
     tokenizer_json = _unlimited(tokenizer_json)
     content = json.loads(tokenizer_json)
@@ -124,9 +124,9 @@ def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
 def _unlimited(tokenizer_json: str) -> str:
     """The same tokenizer.json with `truncation` and `padding` set to null.
 
-    A tokenizer that was called with truncation=True keeps its limit when it is saved, and would cut
-    every document there. All other characters stay, so that the sha256 is that of the same
-    tokenizer saved before it was used.
+    A tokenizer that was called with truncation=True keeps its limit when it is saved, and would
+    truncate every document. All other characters are kept, so the sha256 equals that of the same
+    tokenizer saved before that call.
     """
     content = json.loads(tokenizer_json)
     for key in ("truncation", "padding"):
@@ -149,7 +149,7 @@ def _byte_tables(
     word_starts: npt.NDArray[np.bool_],
     special: npt.NDArray[np.bool_],
 ) -> None:
-    """Fill the tables of byte-level BPE: a word begins with white space."""
+    """Fill the tables of byte-level BPE, where a word starts with white space."""
     alphabet = set(pre_tokenizers.ByteLevel.alphabet())
     white = {_byte_symbol(byte) for byte in b" \t\n\r\x0b\x0c"}
     for token, index in (ids | added).items():
@@ -171,9 +171,9 @@ def _word_tables(
 ) -> None:
     """Fill the tables of WordPiece and unigram.
 
-    Special are `[unused7]`, `##中` and whatever else words are never made of. In WordPiece a word
-    begins without `##`, in unigram with `▁`; there punctuation begins one too, as in ALBERT's
-    create_pretraining_data.py (which takes any letter but a-z for a word's beginning; we do not).
+    Ids such as `[unused7]` and `##中`, which no word produces, are special. In WordPiece a token
+    without `##` starts a word. In unigram `▁` does, and so does punctuation, as in ALBERT's
+    create_pretraining_data.py (where any letter but a-z starts a word, too; not here).
     """
     word_starts[list(added.values())] = True
     for token, index in ids.items():
@@ -188,7 +188,7 @@ def _word_tables(
 
 
 def _words(tokenizer: Tokenizer, text: str) -> list[str]:
-    """The words that a text is parted into, as they are looked up."""
+    """The normalized words that a text is split into."""
     if tokenizer.normalizer is not None:
         text = tokenizer.normalizer.normalize_str(text)
     assert tokenizer.pre_tokenizer is not None  # checked before
@@ -202,12 +202,12 @@ def _is_punctuation(text: str) -> bool:
 def _check_ids(
     kind: str, ids: dict[str, int], added: dict[str, int], pieces: int, name: str
 ) -> None:
-    """DataError unless the kind's special tokens are there and every token has its own id."""
+    """Raise DataError unless all special tokens exist and every token has its own id."""
     missing = [token for token in SPECIALS[kind].values() if token not in added]
     if missing:
         raise DataError(
             f"tokenizer {name} lacks {' '.join(missing)} among its added tokens; "
-            f"{' '.join(SPECIALS[kind].values())} are needed"
+            f"use one with {' '.join(SPECIALS[kind].values())}"
         )
     every = ids | added
     if len(ids) < pieces or len(set(every.values())) < len(every):
@@ -217,12 +217,12 @@ def _check_ids(
 def _check_byte_bpe(
     content: dict[str, Any], ids: dict[str, int], added: dict[str, int], name: str
 ) -> None:
-    """DataError for a tokenizer whose ids would not give back every byte of a text."""
+    """Raise DataError unless every byte of a text can be recovered from its ids."""
     model, pre_tokenizer = content["model"], content.get("pre_tokenizer") or {}
     if pre_tokenizer.get("type") != "ByteLevel":
         raise DataError(
-            f"tokenizer {name} is BPE with pre-tokenizer {pre_tokenizer.get('type')}; of BPE only "
-            "the byte-level kind can be prepared"
+            f"tokenizer {name} is BPE with pre-tokenizer {pre_tokenizer.get('type')}; use one of "
+            "the byte-level kind"
         )
     if content.get("normalizer") or pre_tokenizer.get("add_prefix_space"):
         raise DataError(
@@ -236,19 +236,19 @@ def _check_byte_bpe(
     if lacking:
         raise DataError(
             f"tokenizer {name} lacks {len(lacking)} of the 256 byte symbols, so text would be "
-            "lost; use a whole vocabulary"
+            "lost; use a complete vocabulary"
         )
 
 
 def _check_wordpiece(
     content: dict[str, Any], ids: dict[str, int], added: dict[str, int], name: str
 ) -> None:
-    """DataError unless text is treated as BERT does."""
+    """Raise DataError unless text is treated as in BERT."""
     parts = [(content.get(key) or {}).get("type") for key in ("normalizer", "pre_tokenizer")]
     if parts != ["BertNormalizer", "BertPreTokenizer"]:
         raise DataError(
             f"tokenizer {name} is WordPiece with normalizer {parts[0]} and pre-tokenizer "
-            f"{parts[1]}; BertNormalizer and BertPreTokenizer are needed"
+            f"{parts[1]}; use one with BertNormalizer and BertPreTokenizer"
         )
     prefix = content["model"]["continuing_subword_prefix"]
     if prefix != CONTINUATION or content["model"]["unk_token"] != SPECIALS[WORDPIECE]["unk"]:
@@ -258,7 +258,7 @@ def _check_wordpiece(
 def _check_unigram(
     content: dict[str, Any], ids: dict[str, int], added: dict[str, int], name: str
 ) -> None:
-    """DataError unless words are parted by white space and begin with `▁`, as in ALBERT."""
+    """Raise DataError unless words are split at white space and start with `▁`, as in ALBERT."""
     pre_tokenizer = content.get("pre_tokenizer") or {}
     steps = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
     last = steps[-1]
@@ -269,20 +269,20 @@ def _check_unigram(
         or not last.get("split", True)
     ):
         raise DataError(
-            f"tokenizer {name} is unigram and does not part words as ALBERT does; pre-tokenizer "
-            "Metaspace with replacement ▁, prepend_scheme always and split is needed"
+            f"tokenizer {name} is unigram and does not split words as ALBERT does; use "
+            "pre-tokenizer Metaspace with replacement ▁, prepend_scheme always and split"
         )
     if content["model"].get("byte_fallback"):
         raise DataError(f"tokenizer {name} sets model.byte_fallback; use one without")
     if content["model"]["unk_id"] != added.get(SPECIALS[UNIGRAM]["unk"]):
-        raise DataError(f"tokenizer {name}: its unknown id is not that of <unk>; use ALBERT's")
+        raise DataError(f"tokenizer {name}: unknown id differs from that of <unk>; use ALBERT's")
 
 
 _CHECKS = {BYTE_BPE: _check_byte_bpe, WORDPIECE: _check_wordpiece, UNIGRAM: _check_unigram}
 
 
 def _reserved(token: str, alphabet: set[str]) -> bool:
-    """Ids that fill a table: fairseq's madeupwords, GPT-2's end of text, unused symbols."""
+    """Whether a token only fills the table: fairseq's madeupwords, GPT-2's end of text, unused."""
     return (
         token.startswith("madeupword")
         or token == "<|endoftext|>"

@@ -1,12 +1,12 @@
-"""WordPiece and unigram ids at speed: text is cut into words, and a word's ids are looked up.
+"""Fast WordPiece and unigram ids: text is split into words, and a word's ids are looked up.
 
-Both kinds give a word its ids whatever stands beside it, and words repeat. So one pass finds the
-words of a batch in a table that is kept, another writes their ids. A word that is new is matched in
-compiled code when each of its characters becomes the same beside any other, else encoded by
-`tokenizers`: how its normaliser composes characters is not ours to repeat. What characters become,
-and where words begin, is learnt from `tokenizers` too, for each character when it is first seen: it
-parts words, belongs to one, or is one. A document with a character that does none of these, or with
-a word that has no ids, is left to `tokenizers`.
+In both kinds the ids of a word do not depend on its neighbours, and words repeat. One pass finds
+the words of a batch in a persistent table, another writes their ids. A new word is matched in
+compiled code if the normalizer treats each of its characters independently; otherwise `tokenizers`
+encodes it, since its composition of characters is not repeated here. How characters are normalized
+and how they split words is learned from `tokenizers` when a character is first seen: it separates
+words, belongs to a word, or is a word. A document with a character of no such kind, or with a word
+that has no ids, is encoded by `tokenizers`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from pipeline.data.tokenizers.word_table import (
 )
 
 WORDS_VERSION = 1
-"""Part of the fingerprint of prepared data: raise it whenever any id can change."""
+"""Part of the fingerprint of prepared data: increase it whenever any id can change."""
 MOST_WORDS = 400_000
 MOST_BYTES = 16 << 20
-"""Words, and bytes of them, after which the table begins anew: memory is bounded by these and a
-batch. What is in the table never changes an id."""
+"""Words, and bytes of words, after which the table is emptied: they bound memory, up to one batch.
+The content of the table never changes an id."""
 _UNK_PENALTY = 10.0  # below the least likely piece; sentencepiece kUnkPenalty
 _ASCII = 128
 _PLAIN_STEPS = {
@@ -60,16 +60,16 @@ _PLAIN_STEPS = {
 
 @dataclass(slots=True)
 class WordEngine:
-    """The words of one vocabulary; keep it, because a word is encoded once."""
+    """The words of one vocabulary; reuse it, because each word is encoded only once."""
 
     vocabulary: Vocabulary
     reference: Reference
     matcher: Matcher = field(init=False)
     kinds: Bytes = field(init=False)
-    """[0x110000] what each character is to words, as far as it was seen."""
+    """[0x110000] the kind of each character, UNSEEN until it occurs."""
     table: Table = field(init=False)
     plain: bool = field(init=False)
-    """Whether the normaliser treats characters one by one, but for composing them."""
+    """Whether the normalizer treats characters one by one, except for compositions."""
 
     def __post_init__(self) -> None:
         self.kinds = np.full(0x110000, UNSEEN, np.uint8)
@@ -83,7 +83,7 @@ class WordEngine:
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
     ) -> tuple[Tokens, npt.NDArray[np.bool_]]:
-        """As `tokens.Engine`."""
+        """As `encoder.Engine`."""
         if self.table.words > MOST_WORDS or self.table.bytes > MOST_BYTES:
             self.table = Table.empty()
         while len(unseen := find_unseen(buffer, offsets, self.kinds)):
@@ -100,7 +100,7 @@ class WordEngine:
         return Tokens(ids, document_offsets, starts), found.unsure
 
     def _encode_new(self, known: int) -> None:
-        """Give the words from number `known` on their ids."""
+        """Set the ids of words number `known` and later."""
         left = match_words(known, self.table, self.matcher)
         for word in left.tolist():
             text = self.table.spelling(word).tobytes().decode()
@@ -110,9 +110,9 @@ class WordEngine:
     def _sentences_inside(
         self, buffer: Bytes, inside: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """The token of its word with which each sentence begins that does so inside a word.
+        """For sentences that start inside a word: the token of the word at which they start.
 
-        inside: [sentences, 4] of the sentence, where it begins, and where its word does and ends.
+        inside: [n, 4] sentence, its position, and start and end of its word.
         """
         tokens = find_tokens(buffer, inside, self.matcher)
         last, places = -1, np.empty(0, np.int64)
@@ -125,7 +125,7 @@ class WordEngine:
         return tokens
 
     def _learn(self, codes: list[int]) -> None:
-        """Note what characters are to words, and what those become that need no neighbours."""
+        """Store the kind of characters, and the normalized form of context-free ones."""
         for code in codes:
             self.kinds[code] = self._kind(chr(code))
             text = _normalize(self.reference, f"q{chr(code)}q")[1:-1]
@@ -135,7 +135,7 @@ class WordEngine:
                 self.matcher.lengths[code] = len(becomes)
 
     def _kind(self, character: str) -> int:
-        """What a character is to words, tried inside a word and at either end of one."""
+        """The kind of a character, tested inside a word and at both ends of one."""
         mark = WORD_MARK if self.vocabulary.kind == UNIGRAM else ""
         left, right = f"{mark}a", f"{mark}b"
         inside, before, after = (
@@ -145,7 +145,7 @@ class WordEngine:
             own = inside[0][len(left) : -1]
             apart = before == [left, f"{mark}{own}b"] and after == [left + own, right]
             return PART if apart else UNSURE
-        if character == " ":  # alone, and not at an end: the text is clean
+        if character == " ":  # single and never at an end, since the text is clean
             return SPACE if inside == [left, right] else UNSURE
         if not inside == before == after or (inside[0], inside[-1]) != (left, right):
             return UNSURE
@@ -169,8 +169,8 @@ def _normalize(reference: Reference, text: str) -> str:
 
 
 def _matcher(vocabulary: Vocabulary, reference: Reference) -> Matcher:
-    """What compiled code needs to encode ASCII words as `tokenizers` does."""
-    # its own account: it may read the last bit of a number otherwise than Python does
+    """The tables that compiled code needs to encode words as `tokenizers` does."""
+    # from `tokenizers` itself, which may parse the last bit of a number differently from Python
     model = json.loads(reference.tokenizer.to_str())["model"]
     unigram = vocabulary.kind == UNIGRAM
     if unigram:
@@ -202,7 +202,7 @@ def _matcher(vocabulary: Vocabulary, reference: Reference) -> Matcher:
 
 
 def _dependent_pairs(reference: Reference) -> npt.NDArray[np.bool_]:
-    """[128, 128] pairs of ASCII characters that become something else together: `` in unigram."""
+    """[128, 128] ASCII pairs that normalize differently together, such as `` in unigram."""
     pairs = np.zeros((_ASCII, _ASCII), np.bool_)
     visible = [chr(code) for code in range(33, 127)]
     alone = {c: _normalize(reference, f"q{c}q")[1:-1] for c in visible}
@@ -213,7 +213,7 @@ def _dependent_pairs(reference: Reference) -> npt.NDArray[np.bool_]:
 
 
 def _is_alone(character: str) -> bool:
-    """Whether no normal form joins a character to one before it, or lets them change places."""
+    """Whether no normal form composes a character with the one before it, or reorders them."""
     first = unicodedata.normalize("NFKD", character)[0]
     known = unicodedata.category(character) != "Cn"
     return known and unicodedata.combining(first) == 0 and first not in _joining()
@@ -221,7 +221,7 @@ def _is_alone(character: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _joining() -> frozenset[str]:
-    """Characters that some canonical composition has second, conjoining Hangul included."""
+    """Characters that are second in some canonical composition, with conjoining Hangul."""
     pairs = (unicodedata.decomposition(chr(code)).split() for code in range(0x20000))
     found = {chr(int(pair[1], 16)) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
     return frozenset(found | set(map(chr, range(0x1160, 0x1200))))

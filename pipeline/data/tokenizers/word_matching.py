@@ -13,42 +13,42 @@ from pipeline.data.kernels.bits import Bytes, U, mix
 from pipeline.data.tokenizers.word_table import Numbers, Table, decode
 
 LONGEST = 8
-"""Bytes that a character may become here."""
+"""Most bytes that a normalized character may have here."""
 _LAST_WHITE = 32  # in clean text a newline or a space
 REFERENCE = 255
 
 
 class Trie(NamedTuple):
-    """Strings by their bytes: (node, byte) -> node, the root is 0."""
+    """A trie of byte strings: (node, byte) -> node; the root is 0."""
 
     keys: Numbers
-    """node << 8 | byte, plus 1; 0 is free."""
+    """[slots] (node << 8 | byte) + 1; 0 is an empty slot."""
     children: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int32]
-    """[nodes] the id of the string that ends there, or -1."""
+    """[nodes] id of the string that ends there, or -1."""
 
 
 class Matcher(NamedTuple):
-    """A vocabulary for ASCII words."""
+    """The tables of a vocabulary for matching words."""
 
     unigram: bool
     first: Trie
-    """Tokens that begin a word; in unigram all of them."""
+    """Tokens that start a word; in unigram all tokens."""
     rest: Trie
-    """Tokens that go on in one."""
+    """Tokens that continue a word."""
     scores: npt.NDArray[np.float64]
     unk: int
     unk_score: float
     longest: int
-    """In characters; WordPiece makes a longer word unknown."""
+    """In characters; a longer word is unknown in WordPiece."""
     mark: Bytes
-    """What is put before a word: nothing in WordPiece."""
+    """Prefix of every word; empty in WordPiece."""
     becomes: Bytes
-    """[0x110000, LONGEST] what a character becomes inside a word, in UTF-8."""
+    """[0x110000, LONGEST] normalized form of a character inside a word, in UTF-8."""
     lengths: Bytes
-    """[0x110000] bytes of it; REFERENCE: a word with one is for `tokenizers`."""
+    """[0x110000] bytes of that form; REFERENCE: words with the character go to `tokenizers`."""
     pairs: npt.NDArray[np.bool_]
-    """[128, 128] ASCII characters that together become something else: for `tokenizers`."""
+    """[128, 128] ASCII pairs that normalize differently together; also for `tokenizers`."""
 
 
 def build_trie(strings: Sequence[bytes], ids: Numbers) -> Trie:
@@ -65,15 +65,15 @@ def build_trie(strings: Sequence[bytes], ids: Numbers) -> Trie:
 
 
 def match_words(first: int, table: Table, matcher: Matcher) -> Numbers:
-    """Give ids to the words from number `first` on; returns those that `tokenizers` must encode."""
+    """Set ids of words number `first` and later. Returns those that `tokenizers` must encode."""
     left: Numbers = _match_all(first, table, matcher)
     return left
 
 
 def find_tokens(buffer: Bytes, inside: Numbers, matcher: Matcher) -> Numbers:
-    """The token of its word with which each sentence begins that does so inside a word.
+    """For sentences that start inside a word: the token of the word at which they start.
 
-    inside: [n, 4] as in `word_table.Found`. -1: `tokenizers` must say.
+    inside: [n, 4] as in `FoundWords`. Returns [n]; -1: `tokenizers` must decide.
     """
     found: Numbers = _find_tokens(buffer, inside, matcher)
     return found
@@ -81,7 +81,7 @@ def find_tokens(buffer: Bytes, inside: Numbers, matcher: Matcher) -> Numbers:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _step(trie, node, byte):  # type: ignore[no-untyped-def]
-    """The node behind `node` by `byte`, 0 when there is none."""
+    """The child of `node` by `byte`, 0 if there is none."""
     key = np.int64(node) << 8 | np.int64(byte)
     mask = U(len(trie.keys) - 1)
     slot = mix(U(key)) & mask
@@ -94,6 +94,7 @@ def _step(trie, node, byte):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _fill_trie(text, ends, ids, trie):  # type: ignore[no-untyped-def]
+    """Insert strings into an empty trie; text: uint8 of all, ends and ids: [strings]."""
     mask = U(len(trie.keys) - 1)
     nodes = 1
     begin = 0
@@ -117,6 +118,7 @@ def _fill_trie(text, ends, ids, trie):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
+    """Set ids of words number `first` and later; returns int64 [n], the words not matched."""
     left = np.empty(table.used[0] - first, np.int64)
     count = 0
     room = 0
@@ -140,9 +142,9 @@ def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
     return left[:count]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # a call would count who owns the matcher
+@numba.njit(cache=True, nogil=True, inline="always")  # a call would count matcher references
 def _encode(spelling, matcher, ids, starts):  # type: ignore[no-untyped-def]
-    """Ids of a word as `_normalize` spells it, and where in that each begins; how many."""
+    """Write ids of a normalized word, uint8 [bytes], and the start of each. Returns how many."""
     if len(spelling) == len(matcher.mark):
         return 0
     if matcher.unigram:
@@ -152,6 +154,7 @@ def _encode(spelling, matcher, ids, starts):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _find_tokens(buffer, inside, matcher):  # type: ignore[no-untyped-def]
+    """See `find_tokens`; buffer: uint8, inside: int64 [n, 4], returns int64 [n]."""
     found = np.full(len(inside), -1, np.int64)
     last, count = -1, -1
     places = np.empty(0, np.int64)
@@ -163,7 +166,7 @@ def _find_tokens(buffer, inside, matcher):  # type: ignore[no-untyped-def]
             spelling, origin = np.empty(room, np.uint8), np.empty(room, np.int64)
             ids, starts = np.empty(room, np.int32), np.empty(room, np.int64)
             word = buffer[begin:end]
-            # white space inside a word: for a pre-tokenizer of somebody else, who alone knows it
+            # white space inside a word: only a foreign pre-tokenizer allows it, ask `tokenizers`
             odd = word.min() <= _LAST_WHITE
             count = -1 if odd else _normalize(word, matcher, spelling, origin)
             if count >= 0:
@@ -176,9 +179,10 @@ def _find_tokens(buffer, inside, matcher):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _normalize(word, matcher, out, origin):  # type: ignore[no-untyped-def]
-    """Write the mark and what a word becomes, and where in the word each byte has its origin.
+    """Write the prefix and the normalized word to out, uint8, and the origin of each byte.
 
-    Returns how much is written, -1: for `tokenizers`.
+    word: uint8 [bytes]; origin: int64, positions in `word`. Returns the bytes written; -1 if
+    `tokenizers` must encode the word.
     """
     used = len(matcher.mark)
     out[:used] = matcher.mark
@@ -202,7 +206,7 @@ def _normalize(word, matcher, out, origin):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _longest_match(text, matcher, out, starts):  # type: ignore[no-untyped-def]
-    """Ids of a word by WordPiece's rule, and where each begins; returns how many."""
+    """Write ids of a word by WordPiece's rule, and the start of each. Returns how many."""
     out[0], starts[0] = matcher.unk, 0
     characters = 0
     for byte in text:

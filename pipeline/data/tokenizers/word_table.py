@@ -1,7 +1,7 @@
-"""Text into words, words into numbers, numbers into ids: a table of the words seen.
+"""A table of words seen: text is split into words, words get numbers, and numbers have ids.
 
-A word of up to 8 bytes is its own tag (no text holds NUL); the tag of a longer one is a hash with
-0xFF, which is no byte of UTF-8, on top, and its bytes are compared too.
+A word of up to 8 bytes is its own tag (text has no NUL). The tag of a longer word is a hash whose
+top byte is 0xFF, which never occurs in UTF-8; its bytes are compared too.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from pipeline.data.kernels.bits import (
 from pipeline.data.tokenizers.token_ids import Ids
 
 UNSEEN, SPACE, PART, APART, UNSURE = range(5)
-"""A character was never seen, parts words, belongs to a word, is one, or is none of these."""
+"""Kinds of characters: not seen yet, separates words, part of a word, a word, none of these."""
 _SLOTS = 1 << 20
-_MOST_TAGGED = _SLOTS * 7 // 10  # words beyond are not looked up again
+_MOST_TAGGED = _SLOTS * 7 // 10  # later words are not looked up again
 _LETTERS = np.frombuffer(string.ascii_letters.encode(), np.uint8)
 TO_ENCODE = -1
-"""Instead of how many ids a word has."""
+"""Count of a word that has no ids yet."""
 
 Numbers = npt.NDArray[np.int64]
 
 
 class Table(NamedTuple):
-    """Words seen, with their ids. Arrays are longer than what is used of them."""
+    """Words seen, with their ids; arrays have spare room at the end."""
 
     tags: npt.NDArray[np.uint64]
     numbers: npt.NDArray[np.int32]
-    """[slots] number of the word with the tag, -1: free."""
+    """[slots] number of the word with the tag, -1: empty slot."""
     used: Numbers
-    """[3] words, bytes and ids."""
+    """[3] used words, bytes and ids."""
     starts: Numbers
-    """[words] where each is spelt in `text`; of the next word, too."""
+    """[words + 1] positions in `text`."""
     text: Bytes
     id_starts: Numbers
     counts: npt.NDArray[np.int32]
-    """[words] ids of each."""
+    """[words] number of ids, or TO_ENCODE."""
     ids: npt.NDArray[np.int32]
 
     @classmethod
@@ -71,7 +71,7 @@ class Table(NamedTuple):
         return int(self.used[1])
 
     def with_room(self, size: int) -> Table:
-        """The same with room for the words of so many bytes; what is not touched costs nothing."""
+        """The table with room for `size` bytes of new words; untouched pages cost no memory."""
         words, written, ids = self.used.tolist()
         if len(self.counts) >= words + size and len(self.text) >= written + size + 8:
             return self._replace(ids=_grown(self.ids, ids, size * 6))
@@ -100,15 +100,15 @@ class FoundWords(NamedTuple):
     """The words of a batch."""
 
     words: npt.NDArray[np.int32]
-    """Numbers in the table, one after the other."""
+    """[words] numbers in the table, in text order."""
     document_offsets: Numbers
     """[documents + 1] positions in `words`."""
     sentence_words: Numbers
-    """[sentences] the word in `words` that each begins with or in; -1 when none is left."""
+    """[sentences] index in `words` of the word where each starts; -1 if no word follows."""
     inside: Numbers
-    """[n, 4] sentences that begin inside a word: number, place, and the word's begin and end."""
+    """[n, 4] sentences that start inside a word: number, position, start and end of the word."""
     unsure: npt.NDArray[np.bool_]
-    """[documents] those that `tokenizers` shall encode."""
+    """[documents] those that `tokenizers` has to encode."""
 
 
 def _grown(array: npt.NDArray[Any], used: int, more: int) -> npt.NDArray[Any]:
@@ -120,9 +120,7 @@ def _grown(array: npt.NDArray[Any], used: int, more: int) -> npt.NDArray[Any]:
 
 
 def find_unseen(buffer: Bytes, offsets: Numbers, kinds: Bytes) -> Numbers:
-    """Some of the characters in `buffer` whose kind is UNSEEN, each once; all but for a batch
-    of more than 4,096 of them.
-    """
+    """Distinct characters in `buffer` whose kind is UNSEEN, from the first 4,096 occurrences."""
     found: Numbers = _unseen(buffer, offsets[0], offsets[-1], kinds)
     return np.unique(found)
 
@@ -130,7 +128,7 @@ def find_unseen(buffer: Bytes, offsets: Numbers, kinds: Bytes) -> Numbers:
 def find_words(
     buffer: Bytes, offsets: Numbers, sentences: Numbers, kinds: Bytes, table: Table
 ) -> FoundWords:
-    """Cut documents into words and number them by `table`, where new ones are added."""
+    """Split documents into words and look up their numbers; new words are added to `table`."""
     size = int(offsets[-1] - offsets[0])
     padded = np.append(buffer, np.zeros(8, np.uint8))
     words = np.empty(size, np.int32)
@@ -148,10 +146,10 @@ def find_words(
 def write_ids(
     found: FoundWords, table: Table, inside: Numbers, kind: Ids
 ) -> tuple[Ids, Numbers, Numbers]:
-    """Ids, [documents + 1] offsets into them and sentence starts; of the type of `kind`.
+    """Ids of the type of `kind`, [documents + 1] offsets into them, and sentence starts.
 
-    inside: [n] the token of its word with which each of `found.inside` begins. A document with a
-    word that has no ids becomes unsure: white space around it may not be what it seems.
+    inside: [n] for each of `found.inside`, the token of the word at which it starts. A document
+    with a word without ids becomes unsure, since white space beside it may be lost.
     """
     size = int(table.counts[found.words].sum())
     ids = np.empty(size, kind.dtype)
@@ -165,7 +163,7 @@ def write_ids(
 
 @numba.njit(cache=True, nogil=True)
 def decode(buffer, place):  # type: ignore[no-untyped-def]
-    """The character at `place`, not ASCII, and its length in bytes."""
+    """The non-ASCII character at `place` in buffer, uint8, and its length in bytes."""
     byte = np.int64(buffer[place])
     code = np.int64(buffer[place + 1] & 0x3F)
     if byte < 0xE0:
@@ -178,6 +176,7 @@ def decode(buffer, place):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _unseen(buffer, place, end, kinds):  # type: ignore[no-untyped-def]
+    """Code points of buffer[place:end] whose kind, uint8 [0x110000], is UNSEEN; at most 4,096."""
     found = np.empty(4096, np.int64)
     count = 0
     while place < end and count < len(found):
@@ -195,15 +194,17 @@ def _unseen(buffer, place, end, kinds):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _behind_letters(buffer, place):  # type: ignore[no-untyped-def]
-    """The first byte from `place` on that is no ASCII letter; eight bytes are looked at at a time,
-    without a branch for each, whose end no processor foresees."""
+def _after_letters(buffer, place):  # type: ignore[no-untyped-def]
+    """Position of the first byte from `place` on that is not an ASCII letter.
+
+    Reads eight bytes at a time: a branch for each byte would be mispredicted at the end of a word.
+    """
     while True:
         found = word_at(buffer, place)
         low = (found | EVERY_ONE << U(5)) & ~EVERY_HIGH_BIT  # lower case
         from_a = low + EVERY_ONE * U(0x80 - 97)
-        behind_z = low + EVERY_ONE * U(0x80 - 123)
-        others = (~from_a | behind_z | found) & EVERY_HIGH_BIT
+        after_z = low + EVERY_ONE * U(0x80 - 123)
+        others = (~from_a | after_z | found) & EVERY_HIGH_BIT
         if others != U(0):
             return place + np.int64(trailing_zeros(others) >> U(3))
         place += 8
@@ -211,6 +212,7 @@ def _behind_letters(buffer, place):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _same(text, place, buffer, begin, size):  # type: ignore[no-untyped-def]
+    """Whether `size` bytes at text[place] and buffer[begin] are equal."""
     index = 0
     while index < size and text[U(place + index)] == buffer[U(begin + index)]:
         index += 1
@@ -219,7 +221,7 @@ def _same(text, place, buffer, begin, size):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _tag(buffer, begin, size):  # type: ignore[no-untyped-def]
-    """What tells words apart; those of over 8 bytes nearly always."""
+    """A tag of buffer[begin : begin + size]; unique up to 8 bytes, nearly unique beyond."""
     tag = word_at(buffer, begin)
     if size <= 8:
         return tag & (EVERY_BIT >> U(64 - 8 * size))
@@ -233,7 +235,7 @@ def _tag(buffer, begin, size):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _add(buffer, begin, size, table):  # type: ignore[no-untyped-def]
-    """Give a new word the next number."""
+    """Add the word buffer[begin : begin + size] to the table. Returns its number."""
     number = table.used[0]
     start = table.starts[number]
     table.text[start : start + size] = buffer[begin : begin + size]
@@ -258,7 +260,8 @@ def _find_words(  # type: ignore[no-untyped-def]
     inside,
     unsure,
 ):
-    # on their own: to hand a whole table to a function for every word takes five times as long
+    """See `find_words`; fills the arrays of `FoundWords`. Returns the rows of words and inside."""
+    # local variables: passing the whole table to a function per word takes five times as long
     tags, numbers, starts, text = table.tags, table.numbers, table.starts, table.text
     count = 0
     within = 0
@@ -272,7 +275,7 @@ def _find_words(  # type: ignore[no-untyped-def]
             kind = kinds[buffer[U(place)]]
             length = 1
             if by_letters:
-                place = _behind_letters(buffer, place)
+                place = _after_letters(buffer, place)
             while place < stop:
                 byte = buffer[U(place)]
                 length = 1
@@ -319,7 +322,7 @@ def _find_words(  # type: ignore[no-untyped-def]
                     numbers[slot] = number
             words[count] = number
             count += 1
-        while next_sentence <= stop:  # no word is left for it
+        while next_sentence <= stop:  # no word follows
             sentence += 1
             next_sentence = sentences[sentence] if sentence < len(sentences) else offsets[-1]
         document_offsets[document + 1] = count
@@ -328,7 +331,8 @@ def _find_words(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _write_ids(found, table, shifts, ids, offsets, starts):  # type: ignore[no-untyped-def]
-    words, wanted = found.words, found.sentence_words  # on their own, as in _find_words
+    """See `write_ids`; shifts: [sentences] tokens into a word. Returns the sentence starts."""
+    words, wanted = found.words, found.sentence_words  # local variables, as in _find_words
     counts, id_starts, word_ids = table.counts, table.id_starts, table.ids
     write = 0
     marks = 0
@@ -352,6 +356,6 @@ def _write_ids(found, table, shifts, ids, offsets, starts):  # type: ignore[no-u
                 ids[U(write + token)] = word_ids[U(place + token)]
             write += count
         while marks > first and starts[marks - 1] >= write:
-            marks -= 1  # no token is left for it
+            marks -= 1  # no token follows
         offsets[document + 1] = write
     return marks

@@ -164,10 +164,10 @@ def test_inspect_shows_a_pair(
 @pytest.mark.parametrize(
     ("column", "wrong", "message"),
     [
-        ("second_segment", 1, "a second segment lies outside its row"),
-        ("second_segment", 4, "a second segment does not begin behind a separator"),
+        ("second_segment", 1, "a second segment is outside its row"),
+        ("second_segment", 4, "a second segment does not start after a separator"),
         ("pair_label", 5, "a pair label is"),
-        ("pair_label", 1, "a pair's documents are not what its label says"),
+        ("pair_label", 1, "a pair's documents do not match its label"),
     ],
 )
 def test_wrong_pairs_are_reported_although_the_hash_is_right(

@@ -1,4 +1,4 @@
-"""Actions: one choice of 80/10/10 for each token, or for each span; random ids for each token."""
+"""Actions: one 80/10/10 choice per token, or per span; random ids per token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def draw(scheme: str, split: list[float], duplicate: int = 0) -> Masks:
 
 
 def actions_of(masks: Masks) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Position (row x LENGTH + place) and action of every predicted token."""
+    """Position (row x LENGTH + position) and action of every predicted token."""
     places, actions = [], []
     for row in range(ROWS):
         bitmap = masks.positions[masks.position_offsets[row] : masks.position_offsets[row + 1]]
@@ -54,7 +54,7 @@ def assert_split(actions: npt.NDArray[np.int64], split: list[float]) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["token", "whole_word", "ngram"])
-def test_tokens_choose_apart(scheme: str) -> None:
+def test_actions_of_tokens_are_independent(scheme: str) -> None:
     places, actions = actions_of(draw(scheme, [0.8, 0.1]))
     assert_split(actions, [0.8, 0.1])
     neighbours = np.diff(places) == 1
@@ -87,7 +87,7 @@ def test_traps_4_electra_shows_the_mask_or_the_token() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["token", "electra", "whole_word", "ngram", "span"])
-def test_duplicates_differ_and_derive_again(scheme: str) -> None:
+def test_duplicates_differ_and_are_reproducible(scheme: str) -> None:
     first, again, other = (draw(scheme, [0.8, 0.1], duplicate) for duplicate in (3, 3, 4))
     for column in ("positions", "actions", "random_ids", "counts"):
         assert np.array_equal(getattr(first, column), getattr(again, column))
@@ -103,7 +103,7 @@ def test_duplicates_differ_and_derive_again(scheme: str) -> None:
     ],
 )
 def test_golden(scheme: str, golden: int) -> None:
-    """Generator version 1 draws this for ever; a change needs a new GENERATOR_VERSION."""
+    """Generator version 1 always draws this; a change needs a new GENERATOR_VERSION."""
     assert digest(draw(scheme, [0.8, 0.1])) == golden
 
 

@@ -20,14 +20,14 @@ from tests.pipeline.data import reference_masking
 
 ALPHA = 1e-4
 CHI_SQUARE = {2: 18.42, 9: 33.72}
-"""By degrees of freedom: what a chi-square exceeds with probability ALPHA."""
+"""Chi-square value exceeded with probability ALPHA, by degrees of freedom."""
 MOST_DEVIATION = 5.0
-"""Standard deviations: a normal variable is beyond with 6e-7, one of 170 with ALPHA."""
+"""Standard deviations that a normal variable exceeds with 6e-7, one of 170 with ALPHA."""
 
 NGRAM = [6 / 11, 3 / 11, 2 / 11]
 SPAN = [0.8**more / sum(0.8**k for k in range(10)) for more in range(10)]
 
-# A vocabulary like WordPiece's: ids from 10 begin a word, ids from 500 go on with one ("##...").
+# A vocabulary like WordPiece's: ids from 10 start a word, ids from 500 continue one ("##...").
 SPECIAL = np.arange(1000) < 10
 STARTS = np.arange(1000) < 500
 BOS, EOS = 0, 2
@@ -40,7 +40,7 @@ def masking(scheme: str, rate: float = 0.15) -> Masking:
 
 
 def row(word_lengths: list[int]) -> list[int]:
-    """`<s> words </s>` with words of so many tokens; 0 stands for a separator."""
+    """`<s> words </s>` with words of the given numbers of tokens; 0 is a separator."""
     ids = [BOS]
     for number, length in enumerate(word_lengths):
         ids += [20 + number, *range(500, 499 + length)] if length else [EOS]
@@ -74,7 +74,7 @@ def chosen(scheme: str, ids: list[int], times: int, rate: float = 0.15) -> npt.N
 def edges(
     ids: list[int], special: npt.NDArray[np.bool_], starts: npt.NDArray[np.bool_]
 ) -> list[int]:
-    """Where a row may be parted, its length last."""
+    """The word boundaries of a row, its length last."""
     array = np.array(ids, np.uint16)
     memory = Memory(np.array([array.ctypes.data]), np.array([len(ids)]), False)
     flags = Flags(special, starts, np.uint32(1), np.uint32(0))
@@ -88,20 +88,20 @@ def test_words_of_a_wordpiece_like_table() -> None:
     assert edges(ids, SPECIAL, STARTS) == [0, 1, 2, 5, 6, 8, 9, 10]
 
 
-def test_a_word_begins_behind_a_special_token_whatever_its_flag_says() -> None:
+def test_a_word_starts_after_a_special_token_whatever_its_flag() -> None:
     assert edges([0, 500, 501, 2, 502, 20, 2], SPECIAL, STARTS) == [
         0, 1, 3, 4, 5, 6, 7,
     ]  # fmt: skip
 
 
-def test_words_go_on_across_the_words_of_the_bitmap() -> None:
+def test_words_continue_across_the_words_of_the_bitmap() -> None:
     ids = row([1] * 60 + [10] + [1] * 60 + [3])
     expected = [0, *(word[0] for word in words_of(ids)), len(ids) - 1, len(ids)]
     assert edges(ids, SPECIAL, STARTS) == expected
 
 
 def test_traps_10_words_of_byte_level_bpe(tiny_vocabulary: Vocabulary) -> None:
-    """A word begins at its space; the first of a row has none."""
+    """A word starts at its space; the first word of a row has none."""
     from tokenizers import Tokenizer
 
     encoded = Tokenizer.from_str(tiny_vocabulary.text_json()).encode(
@@ -116,7 +116,7 @@ def test_traps_10_words_of_byte_level_bpe(tiny_vocabulary: Vocabulary) -> None:
 
 @pytest.mark.parametrize("special", [[0, 1, 2, 3, 999], [0, 1, 2, 3, 500, 999], [1, 2]])
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
-def test_text_is_what_is_not_special_in_any_vocabulary(special: list[int], dtype: type) -> None:
+def test_all_ordinary_ids_are_text_in_any_vocabulary(special: list[int], dtype: type) -> None:
     flags = np.zeros(1000, np.bool_)
     flags[special] = True
     ids = np.random.default_rng(0).integers(0, 1000, 1000).astype(dtype)
@@ -131,7 +131,7 @@ def test_text_is_what_is_not_special_in_any_vocabulary(special: list[int], dtype
 
 
 @pytest.mark.parametrize("scheme", ["ngram", "span"])
-def test_drawn_lengths_follow_their_law(scheme: str) -> None:
+def test_drawn_lengths_follow_their_distribution(scheme: str) -> None:
     likely = {"ngram": NGRAM, "span": SPAN}[scheme]
     thresholds = masking(scheme)._tables[1].thresholds
     draws = np.random.default_rng(1).integers(0, 1 << 32, 50_000, dtype=np.uint64)
@@ -152,7 +152,7 @@ def run_lengths(mask: npt.NDArray[np.bool_]) -> list[int]:
 
 
 def features(masks: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """[masks, features]: each position, each count, and how many runs there are of each length."""
+    """[masks, features]: each position, each count, and the number of runs of each length."""
     counts = np.eye(40)[masks.sum(1)]
     runs = np.zeros((len(masks), 40))
     for number, mask in enumerate(masks):
@@ -176,7 +176,7 @@ WORD_LENGTHS = {
 
 @pytest.mark.parametrize("text", WORD_LENGTHS)
 @pytest.mark.parametrize("scheme", REFERENCES)
-def test_traps_4_8_and_9_masks_are_those_of_the_published_algorithm(scheme: str, text: str) -> None:
+def test_traps_4_8_and_9_masks_match_the_published_algorithm(scheme: str, text: str) -> None:
     """Two samples of 3,000 masks: positions, counts and run lengths have the same means."""
     ids = row(WORD_LENGTHS[text])
     budget = int(0.25 * (len(ids) - 2) + 0.5)
@@ -230,13 +230,13 @@ def test_a_row_without_text_predicts_nothing(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["ngram", "span"])
 def test_ngrams_and_spans_end_at_special_tokens(scheme: str) -> None:
-    """Words of one token, a separator behind each fifth: no run is longer than five."""
+    """Words of one token, with a separator after each fifth: no run is longer than five."""
     masks = chosen(scheme, row([1, 1, 1, 1, 1, 0] * 30), 300, 0.3)
     longest = max(length for mask in masks for length in run_lengths(mask))
     assert longest == 5
 
 
-def test_words_longer_than_the_bitmaps_word_are_taken_whole() -> None:
+def test_words_longer_than_64_tokens_are_chosen_whole() -> None:
     masks = chosen("whole_word", row([100, 1, 1, 130, 1]), 200, 0.6)
     assert masks[:, 50].any() and masks[:, 150].any()
     for mask in masks:

@@ -1,4 +1,4 @@
-"""Masks: exact counts, uniform choice, 80/10/10, streams that depend on their key alone."""
+"""Masks: exact counts, uniform choice, 80/10/10, streams that depend only on their key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def masking(rate: float = 0.15, seed: int = 0) -> Masking:
 
 
 def rows(lengths: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows `<s> text </s>` of the given lengths; rows over 20 have a separator at position 10."""
+    """Rows `<s> text </s>` of the given lengths; those over 20 have a separator at position 10."""
     ids = []
     for length in lengths:
         row = np.arange(length) % 900 + 5
@@ -146,7 +146,7 @@ def test_ten_duplicates_differ_and_share_no_more_than_chance() -> None:
         assert abs(shared - 76 / 509) < 0.015  # chance, +-5 sigma of 15,200 positions
 
 
-def test_traps_6_a_mask_depends_on_its_key_alone() -> None:
+def test_traps_6_a_mask_depends_only_on_its_key() -> None:
     lengths = [100, 512, 64, 30]
     whole = unpack(draw(lengths, 3), lengths)
     for row, length in enumerate(lengths):
@@ -165,14 +165,14 @@ def test_every_part_of_the_key_matters(change: dict[str, int]) -> None:
 
 
 def test_traps_6_neighbouring_seeds_share_no_streams() -> None:
-    """A key of seed + index would give seed 1 the masks of seed 0, one sequence on."""
+    """A key of seed + index would give seed 1 the masks of seed 0, shifted by one sequence."""
     sequences = np.arange(100_000, dtype=np.uint64)
     keys = np.concatenate([stream_keys(corpus_root(seed, "news"), sequences) for seed in range(5)])
     assert len(np.unique(keys)) == len(keys)
 
 
 def test_coins_are_fair_and_change_no_mask() -> None:
-    """Heads among 200,000 rows, alike in two duplicates and beside neighbours: within 4 sigma."""
+    """200,000 rows: heads, agreement of two duplicates, and of neighbours are within 4 sigma."""
     lengths = [3] * 200_000
     ids, offsets = rows(lengths)
     sequences = np.arange(len(lengths), dtype=np.uint64)
@@ -189,7 +189,7 @@ def test_coins_are_fair_and_change_no_mask() -> None:
 
 
 def test_golden() -> None:
-    """Generator version 1 draws this for ever; a change needs a new GENERATOR_VERSION."""
+    """Generator version 1 always draws this; a change needs a new GENERATOR_VERSION."""
     positions = [
         1,
         3,

@@ -1,4 +1,4 @@
-"""Formats by their names, the counts of what packing did, and draws that differ."""
+"""Formats by name, the packing counts, and independent draws."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rows_of(rows: Rows) -> list[list[int]]:
 
 @pytest.mark.parametrize("settings", FORMATS)
 def test_every_token_is_counted(settings: str) -> None:
-    """Against the rows themselves: ordinary ids in all of them, and in random second segments."""
+    """Against the rows: ordinary ids in all rows, and in random second segments."""
     chosen, source = data(settings), documents()
     rows = pack(chosen, source, VOCABULARY, "news", 0, 1)
     counts = count_tokens(chosen, source, rows, 1)
@@ -70,7 +70,7 @@ def test_every_token_is_counted(settings: str) -> None:
         assert (counts["unlabelled"] > 0) == ("label" not in settings)
 
 
-def test_a_document_begins_where_it_is_said_to() -> None:
+def test_document_starts_are_correct() -> None:
     for settings in FORMATS:
         source = documents()
         rows = pack(data(settings), source, VOCABULARY, "news", 0, 1)
@@ -92,7 +92,7 @@ def test_draws_hold_the_same_documents_in_other_rows() -> None:
     assert starts.tolist() == (1 + (rows.pair_label == 1)).tolist()
 
 
-def test_rows_depend_on_seed_corpus_and_split_alone() -> None:
+def test_rows_depend_only_on_seed_corpus_and_split() -> None:
     chosen, source = data(FORMATS[4]), documents()
     first = rows_of(pack(chosen, source, VOCABULARY, "news", 7, 1))
     assert rows_of(pack(chosen, source, VOCABULARY, "news", 7, 1)) == first

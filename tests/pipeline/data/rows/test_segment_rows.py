@@ -1,4 +1,4 @@
-"""Rows of segments equal a slow reference's, token by token; labels are fair, nothing is lost."""
+"""Rows of segments equal a slow reference's, token by token; labels are fair, no token is lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tokens(documents: list[reference.Sentences]) -> Tokens:
 
 
 def random_documents(rng: np.random.Generator, count: int) -> list[reference.Sentences]:
-    """Mostly several sentences of 1 to 30 ids, some of one, some sentences longer than a row."""
+    """Mostly several sentences of 1 to 30 ids; some single sentences, some longer than a row."""
     longest = int(rng.choice([8, 30, 120]))
     return [
         [
@@ -54,7 +54,7 @@ def law(
 
 
 def shown(rows: Rows, separators: int) -> list[tuple[list[int], list[int], int]]:
-    """A, B and the label of every row, out of its tokens."""
+    """A, B and the label of every row, from its tokens."""
     found = []
     for row in range(len(rows)):
         ids = rows.ids[rows.offsets[row] : rows.offsets[row + 1]].tolist()
@@ -74,9 +74,7 @@ def shown(rows: Rows, separators: int) -> list[tuple[list[int], list[int], int]]
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("label", LABELS)
 @pytest.mark.parametrize("separators", [1, 2])
-def test_traps_14_segments_are_those_of_the_reference(
-    seed: int, label: str, separators: int
-) -> None:
+def test_traps_14_segments_match_the_reference(seed: int, label: str, separators: int) -> None:
     rng = np.random.default_rng(seed)
     documents = random_documents(rng, int(rng.choice([1, 2, 30])))
     begins_word = set(np.flatnonzero(rng.random(1000) < 0.5).tolist())
@@ -97,7 +95,7 @@ def test_traps_14_segments_are_those_of_the_reference(
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("label", LABELS)
-def test_pairs_of_sentences_are_those_of_the_reference(seed: int, label: str) -> None:
+def test_pairs_of_sentences_match_the_reference(seed: int, label: str) -> None:
     rng = np.random.default_rng(seed)
     documents = random_documents(rng, int(rng.choice([1, 2, 30])))
     begins_word = set(np.flatnonzero(rng.random(1000) < 0.5).tolist())
@@ -113,7 +111,7 @@ def test_pairs_of_sentences_are_those_of_the_reference(seed: int, label: str) ->
 def assert_own_text(
     rows: Rows, expected: list[reference.Row], documents: list[reference.Sentences]
 ) -> None:
-    """What rows hold of their own documents is those documents, in order, once."""
+    """The rows hold their own documents once, in order."""
     own: list[list[int]] = [[] for _ in documents]
     for row in expected:
         own[row.document] += row.a + (row.b if row.label != RANDOM_NEXT else [])
@@ -137,13 +135,13 @@ def many(sentences: bool, label: str, seed: int = 0, documents: int = 6_000) -> 
 
 
 def two_sided(hits: int, count: int) -> float:
-    """How likely a fair coin is at least so far from half, by the normal law."""
+    """Probability that a fair coin is at least this far from half, by the normal distribution."""
     return erfc(abs(2 * hits - count) / sqrt(2 * count))
 
 
 @pytest.mark.parametrize("sentences", [False, True])
 def test_labels_are_fair_coins(sentences: bool) -> None:
-    """Binomial at n >= 1e5, also given what a row's length and A tell, and from row to row."""
+    """Binomial at n >= 1e5, also given a row's length and A, and from row to row."""
     rows = many(sentences, "next", documents=20_000)
     labelled = rows.pair_label != UNLABELLED
     label = rows.pair_label[labelled]
@@ -158,7 +156,7 @@ def test_labels_are_fair_coins(sentences: bool) -> None:
     assert not rows.second_segment[~labelled].any()
 
 
-def test_a_random_next_is_of_another_document_and_each_sentence_as_likely() -> None:
+def test_a_random_next_is_of_another_document_and_uniform_over_sentences() -> None:
     """Every document has its own id and every sentence its own length; chi-square."""
     documents = [[[5 + number] * 3 for _ in range(1 + number)] for number in range(40)]
     source, words = tokens(documents), np.ones(1000, np.bool_)
@@ -189,7 +187,7 @@ def test_traps_11_sentence_order_never_mixes_documents() -> None:
             assert label == (IN_ORDER if b else UNLABELLED)
 
 
-def test_one_document_alone_has_pairs_without_labels() -> None:
+def test_pairs_of_a_single_document_have_no_labels() -> None:
     documents = [[[10, 11], [12], [13, 14, 15], [16]]]
     words = np.ones(1000, np.bool_)
     for sentences in (False, True):
@@ -198,7 +196,7 @@ def test_one_document_alone_has_pairs_without_labels() -> None:
         assert set(rows.pair_label.tolist()) == {UNLABELLED} and rows.second_segment.all()
 
 
-def test_short_rows_are_as_many_as_asked_and_of_any_length() -> None:
+def test_short_rows_have_the_requested_share_and_any_length() -> None:
     """Sentences of one id: a row's length is its target. Mean and share, five sigma."""
     source = Tokens(
         np.full(2_000_000, 7, np.uint16), np.array([0, 2_000_000]), np.arange(2_000_000)
@@ -218,6 +216,6 @@ def test_a_share_of_single_segments() -> None:
     rows = pack_pairs(source, np.ones(1000, np.bool_), Frame(BOS, EOS, 2), chosen, np.uint64(3))
     single = int(np.count_nonzero(rows.second_segment == 0))
     assert abs(single - 0.1 * len(rows)) < 5 * sqrt(len(rows) * 0.09)
-    # Half of the target is 15: the sentence that reaches it is A's by a coin, or B's.
+    # Half of the target is 15: a coin gives the sentence that reaches it to A or to B.
     places, counts = np.unique(rows.second_segment[rows.second_segment > 0], return_counts=True)
     assert places.tolist() == [14 + 3, 15 + 3] and two_sided(int(counts[0]), counts.sum()) > 1e-3

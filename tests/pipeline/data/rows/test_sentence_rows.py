@@ -1,4 +1,4 @@
-"""Rows of full sentences, token by token on toy documents, and nothing lost on random ones."""
+"""Rows of full sentences, token by token on toy documents; no token of random ones is lost."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_row_may_be_exactly_full() -> None:
     assert lists(rows) == [[0, 10, 11, 12, 13, 2], [0, 20, 2]]
 
 
-def test_a_separator_needs_room_for_a_sentence_behind_it() -> None:
+def test_a_separator_needs_room_for_a_sentence_after_it() -> None:
     # room for 5: after three tokens a separator and one token fit, two do not
     assert lists(pack(7, [[10, 11, 12]], [[20]])) == [[0, 10, 11, 12, 2, 20, 2]]
     assert lists(pack(7, [[10, 11, 12]], [[20, 21]])) == [[0, 10, 11, 12, 2], [0, 20, 21, 2]]
@@ -101,7 +101,7 @@ def test_doc_sentences_never_cross_documents() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_doc_sentences_are_each_document_packed_alone(seed: int) -> None:
+def test_doc_sentences_pack_each_document_alone(seed: int) -> None:
     rng = np.random.default_rng(seed)
     documents = [
         [rng.integers(5, 900, rng.integers(1, 60)).tolist() for _ in range(rng.integers(1, 12))]
@@ -130,7 +130,7 @@ def test_traps_14_nothing_is_lost(seed: int) -> None:
     position = 0
     for index, (row, marks) in enumerate(zip(lists(rows), starts(rows))):
         new = np.count_nonzero(rows.first_row == index)
-        assert len(marks) - new in (0, 1), "at most one document goes on from the row before"
+        assert len(marks) - new in (0, 1), "at most one document continues from the previous row"
         pieces = [row[a:b][:-1] for a, b in zip(marks, [*marks[1:], len(row)])]
         pieces[0] = pieces[0][1:]
         for number, piece in enumerate(pieces):
@@ -166,7 +166,7 @@ def _runs(row: list[int]) -> list[tuple[int, int]]:
     return out
 
 
-def test_select_keeps_documents_as_they_are() -> None:
+def test_select_does_not_change_documents() -> None:
     source = tokens([[10], [11, 12]], [[20, 21]], [[30], [31]])
     kept = select(source, np.array([True, False, True]))
     expected = tokens([[10], [11, 12]], [[30], [31]])
@@ -176,7 +176,7 @@ def test_select_keeps_documents_as_they_are() -> None:
 
 
 def test_token_positions() -> None:
-    # documents "abcdef" and "gh" (each with its NUL); ids 1, 2, 3 stand for that many bytes
+    # documents "abcdef" and "gh" (each with its NUL); ids 1, 2, 3 cover that many bytes
     lengths = np.array([0, 1, 2, 3], np.uint16)
     ids = np.array([1, 2, 3, 2], np.uint16)
     places = token_positions(

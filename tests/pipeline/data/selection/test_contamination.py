@@ -1,4 +1,4 @@
-"""Evaluation files of every format give the same runs of words; what cannot be read is refused."""
+"""Evaluation files of every format give the same runs of words; other files are refused."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ MARKS = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_each_shape(tmp_path: Path, name: str) -> None:
+def test_each_kind_of_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + SHAPES[name].encode())
     found = Evaluation.read([str(tmp_path / name)])
     held = known(
@@ -76,7 +76,7 @@ def test_each_shape(tmp_path: Path, name: str) -> None:
     assert Evaluation.read([str(tmp_path / f"{name}.gz")]).mark == found.mark
 
 
-# --- Every format gives what JSON lines give
+# --- Every format gives the same runs as JSON lines
 
 
 def json_lines(texts: list[str]) -> bytes:
@@ -212,7 +212,7 @@ def test_prepare_drops_the_same_documents_for_each_format(
         assert manifest["totals"]["documents"] == 60
 
 
-# --- Text that begins like JSON, JSON that is broken
+# --- Text that looks like JSON, and broken JSON
 
 
 @pytest.mark.parametrize("content", [
@@ -225,7 +225,7 @@ def test_prepare_drops_the_same_documents_for_each_format(
     f'{{"Quoted"}} {FIRST}\n{SECOND}\n',
     f"{{}}\n{FIRST}\n{SECOND}\n",
 ])  # fmt: skip
-def test_text_that_begins_like_json(tmp_path: Path, content: str) -> None:
+def test_text_that_starts_like_json(tmp_path: Path, content: str) -> None:
     (tmp_path / "dev").write_text(content)
     (tmp_path / "dev.txt").write_text(f"-{content}")
     found = Evaluation.read([str(tmp_path / "dev")])
@@ -233,7 +233,7 @@ def test_text_that_begins_like_json(tmp_path: Path, content: str) -> None:
     assert found.mark == Evaluation.read([str(tmp_path / "dev.txt")]).mark
 
 
-def test_a_table_that_begins_with_a_cell_of_json(tmp_path: Path) -> None:
+def test_a_table_that_starts_with_a_cell_of_json(tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text(f'{{"id": 1}}\t{FIRST}\n{{"id": 2}}\t{SECOND}\n')
     assert known(Evaluation.read([str(tmp_path / "dev.tsv")]), FIRST, SECOND) == [True, True]
 
@@ -319,7 +319,7 @@ REFUSED = {
 
 
 def test_older_text_is_read_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """LICENSE.htm of a data set need not be left out, and accents match."""
+    """A data set's LICENSE.htm need not be excluded, and accents match."""
     text = f"Café “naïve”\n{FIRST} à la carte"
     (tmp_path / "LICENSE.htm").write_bytes(text.encode("cp1252"))
     found = Evaluation.read([str(tmp_path)])
@@ -329,7 +329,7 @@ def test_older_text_is_read_with_a_note(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path, name: str) -> None:
     """The error is one line with the path and a remedy, even if another file is fine."""
     file, content, reason = REFUSED[name]
     (tmp_path / "good.jsonl").write_text(GOOD)
@@ -389,11 +389,11 @@ def test_a_folder_of_many_formats(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert ", and 12 more\n" in capsys.readouterr().out
 
 
-def test_no_files_are_nothing() -> None:
+def test_no_files_give_an_empty_evaluation() -> None:
     assert Evaluation.read([]).mark == "" and not len(Evaluation.read([]).table)
 
 
-def test_files_that_tell_nothing(tmp_path: Path) -> None:
+def test_files_without_a_run_are_refused(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("only a few words")
     with pytest.raises(DataError, match="no text of 13 words in 1 file"):
         Evaluation.read([str(tmp_path / "short.txt")])

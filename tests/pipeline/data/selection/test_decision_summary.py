@@ -1,4 +1,4 @@
-"""Decisions of the group stage, looked up as a dictionary would."""
+"""The summary of selection decisions against a plain dictionary."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SCHEMA = pa.schema(
     ]
 )
 Row = tuple[str, str, "str | None", int]
-"""id, corpus, why it is left out, number of the document that stays for it."""
+"""id, corpus, drop reason, number of the document that is kept for it."""
 
 
 def write(directory: Path, files: list[list[Row]]) -> Path:
-    """Decisions, a file each task."""
+    """Write decisions, one file per task."""
     directory.mkdir(parents=True)
     for number, rows in enumerate(files):
         columns = [pa.array(column) for column in zip(*rows)]
@@ -52,7 +52,7 @@ def many(documents: int) -> list[list[Row]]:
     return [rows[:third], rows[third : 2 * third], rows[2 * third :]]
 
 
-def test_every_reason_is_found_again(tmp_path: Path) -> None:
+def test_every_reason_is_found(tmp_path: Path) -> None:
     files = many(3000)
     rows = [row for file in files for row in file]
     decided = DecisionSummary.read(write(tmp_path / "d", files), pairs=5)
@@ -64,7 +64,7 @@ def test_every_reason_is_found_again(tmp_path: Path) -> None:
     assert decided.clusters == Counter(size for size in sizes.values() if size > 1)
 
 
-def test_pairs_are_what_they_say_and_always_the_same(tmp_path: Path) -> None:
+def test_pairs_are_correct_and_deterministic(tmp_path: Path) -> None:
     files = many(3000)
     rows = [row for file in files for row in file]
     by_name = {(corpus, id): (reason, cluster) for id, corpus, reason, cluster in rows}
@@ -77,19 +77,19 @@ def test_pairs_are_what_they_say_and_always_the_same(tmp_path: Path) -> None:
         assert pair.reason == reason and rows[cluster][:2] == pair.stays[::-1]
 
 
-def test_none_are_left_out(tmp_path: Path) -> None:
+def test_no_document_is_dropped(tmp_path: Path) -> None:
     decided = DecisionSummary.read(
         write(tmp_path / "d", [[("a", "x", None, 0), ("b", "x", None, 1)]]), 3
     )
     assert decided.why("x", "a") == "" and not decided.pairs and not decided.clusters
 
 
-def test_what_is_no_decision(tmp_path: Path) -> None:
+def test_directories_without_decisions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(DataError, match="holds no decisions"):
         DecisionSummary.read(tmp_path / "a", 3)
     pq.write_table(pa.table({"text": ["x"]}), tmp_path / "a" / "0.parquet")
-    with pytest.raises(DataError, match="something else than decisions"):
+    with pytest.raises(DataError, match="holds files that are not decisions"):
         DecisionSummary.read(tmp_path / "a", 3)
     with pytest.raises(DataError, match="run pipeline"):
         newest(tmp_path / "b")

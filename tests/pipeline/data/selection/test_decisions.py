@@ -1,4 +1,4 @@
-"""Decisions are about the very documents that are read, or it is an error."""
+"""Decisions match the documents that are read, or it is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IDS = [f"a@{number}" for number in range(40_000)]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Every third document is left out."""
+    """Decisions that drop every third document."""
     dropped = ["exact copy" if number % 3 == 0 else None for number in range(len(IDS))]
     columns = [
         pa.array(IDS),
@@ -41,22 +41,22 @@ def test_batches_of_any_size(path: Path) -> None:
 def test_other_documents(path: Path) -> None:
     with Decisions.open(path) as decisions:
         decisions.of_next(IDS[:10])
-        with pytest.raises(DataError, match="not about the documents that are there now; remove"):
+        with pytest.raises(DataError, match="does not match the current documents; remove"):
             decisions.of_next(IDS[11:20])
 
 
 def test_fewer_and_more_documents(path: Path) -> None:
     with Decisions.open(path) as decisions:
         decisions.of_next(IDS[:-1])
-        with pytest.raises(DataError, match="not about"):
+        with pytest.raises(DataError, match="does not match the current documents"):
             decisions.check_end()
-        with pytest.raises(DataError, match="not about"):
+        with pytest.raises(DataError, match="does not match the current documents"):
             decisions.of_next([IDS[-1], "a@40000"])
 
 
 def test_no_such_file(tmp_path: Path) -> None:
     with (
-        pytest.raises(DataError, match="not about"),
+        pytest.raises(DataError, match="does not match the current documents"),
         Decisions.open(tmp_path / "000000.parquet"),
     ):
         pass

@@ -1,4 +1,4 @@
-"""Filters beside their definitions, and what is asked for wrongly."""
+"""Filters against their definitions, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def reasons(*given: str) -> dict[str, list[str]]:
     }
 
 
-def test_nothing_is_asked_for() -> None:
+def test_no_filters() -> None:
     assert reasons() == {}
 
 
 def test_each_filter() -> None:
-    """A bound itself is within."""
+    """Bounds are inclusive."""
     assert reasons("min-words=4") == {"too few words": ["one", "... 5"]}
     assert reasons("max-words=1") == {"too many words": TEXTS[:3]}
     assert reasons("min-letters=0.25") == {"too few letters": ["... 5"]}
@@ -36,7 +36,7 @@ def test_each_filter() -> None:
 
 
 def test_language() -> None:
-    """Of the sample, and of texts in others; what is too short to tell stays."""
+    """The sample is English; texts in other languages are dropped; short texts are kept."""
     german = "Die Katze schläft den ganzen Tag auf dem Sofa, und niemand weiß, warum sie das tut."
     english = "The cat sleeps on the sofa all day long, and nobody knows why she would do that."
     text = clean([german, english, "April 6", german])
@@ -47,20 +47,20 @@ def test_language() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("min-word=5", "no such filter; did you mean min-words?"),
-        ("min-words", "min-words wants a number of words, e.g. min-words=50"),
-        ("min-words=-1", "min-words wants"),
-        ("min-words=nan", "min-words wants"),
-        ("min-letters=80", "min-letters wants a share from 0 to 1, e.g. min-letters=0.8"),
-        ("max-repeated=two", "max-repeated wants a share"),
-        ("language=english", "give its code of two letters, e.g. language=en"),
+        ("min-word=5", "unknown filter; did you mean min-words?"),
+        ("min-words", "min-words needs a number of words, e.g. min-words=50"),
+        ("min-words=-1", "min-words needs"),
+        ("min-words=nan", "min-words needs"),
+        ("min-letters=80", "min-letters needs a share from 0 to 1, e.g. min-letters=0.8"),
+        ("max-repeated=two", "max-repeated needs a share"),
+        ("language=english", "unknown language; give its two-letter code, e.g. language=en"),
     ],
 )
-def test_what_is_no_filter(given: str, says: str) -> None:
+def test_invalid_filters_are_refused(given: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Filters.parse([given])
 
 
-def test_bounds_that_no_document_keeps() -> None:
-    with pytest.raises(ConfigError, match="so many and so few"):
+def test_bounds_that_no_document_can_satisfy() -> None:
+    with pytest.raises(ConfigError, match="min-words is above max-words"):
         Filters.parse(["min-words=5", "max-words=4"])

@@ -1,4 +1,4 @@
-"""Words, runs and signatures beside slow, obvious ones."""
+"""Words, runs and signatures against slow, obvious versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.data.text.clean import clean
 from tests.benchmarks.planted import copy_of, document, jaccard
 
 WORD = re.compile(
-    # what has a character a word; then runs of letters and digits, but not of Latin-1's marks
+    # scripts with one word per character; then runs of letters and digits, not Latin-1's marks
     "[\u0e00-\u0eff\u1000-\u107f\u1780-\u17ff\u2e80-\u2fff\u3040-\u9fff\uf000-\U0010ffff]"
     "|[0-9A-Za-z\u00c0-\u0dff\u0f00-\u0fff\u1080-\u177f\u1800-\u1fff\ua000-\uefff]+"
 )
@@ -65,7 +65,7 @@ def test_runs(sample_text: list[str]) -> None:
 
 
 def test_documents_that_have_a_run(sample_text: list[str]) -> None:
-    """Also when it is the first or the last one, and none over the end of a document."""
+    """A run at the start or end of a document is found; one across documents is not."""
     texts = [document_text.lower() for document_text in sample_text[:40]]
     wanted = [" ".join(words(text)[-13:]).upper() for text in texts[::3]]
     table = minhash.run_table(made(wanted, "runs", 13))
@@ -77,7 +77,7 @@ def test_documents_that_have_a_run(sample_text: list[str]) -> None:
                     table).any()  # fmt: skip
 
 
-def test_what_makes_an_exact_copy() -> None:
+def test_exact_copies_have_the_same_words() -> None:
     same = ["One, two three.", "one two\nThree", "ONE-TWO (three)"]
     other = ["one two", "onetwo three", "two one three", "...", "* * *", ""]
     hashes = made(same + other, "word_hashes").ravel().tolist()
@@ -85,7 +85,7 @@ def test_what_makes_an_exact_copy() -> None:
 
 
 def test_signatures_estimate_the_jaccard_index() -> None:
-    """No bias, and the spread that the law of large numbers gives 256 independent orders."""
+    """No bias, and the standard deviation of 256 independent orders."""
     rng = np.random.default_rng(0)
     ones = [document(rng, int(rng.integers(8, 400))) for _ in range(1500)]
     others = [copy_of(words, rng.uniform(0.2, 0.98), rng) for words in ones]
@@ -101,7 +101,7 @@ def test_signatures_estimate_the_jaccard_index() -> None:
     assert (estimated[index == 1] == 1).all()
 
 
-def test_signatures_of_long_and_of_hardly_any_text() -> None:
+def test_signatures_of_long_and_very_short_texts() -> None:
     """A block of shingles is 1,024; repeated ones count once; fewer than five words are one."""
     rng = np.random.default_rng(1)
     long = " ".join(document(rng, 5000))

@@ -1,4 +1,4 @@
-"""Of copies the first stays, in the order of the corpora, whoever decides and whenever."""
+"""The first of several copies is kept, by the order of the corpora, whatever the workers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PREPARE = (sys.executable, "-m", "pipeline.prepare")
 
 
 def corpora(folder: Path, **texts: list[str]) -> None:
-    """A directory of JSON lines for each corpus, a document a file."""
+    """A directory of JSON lines for each corpus, one document per file."""
     for corpus, its in texts.items():
         (folder / corpus).mkdir()
         for number, text in enumerate(its):
@@ -50,7 +50,7 @@ def chosen(folder: Path, *names: str, how: str = "near", split_bytes: int = 1 <<
 
 
 def outcome(decided: Selection) -> dict[str, str]:
-    """Corpus/id -> reason, "" for those that stay, as readers see it."""
+    """Corpus/id -> drop reason, "" for kept documents, as `read_kept` applies them."""
     decide(decided, local_team(1))
     found: dict[str, str] = {}
     for task in decided.decided_tasks():
@@ -67,7 +67,7 @@ def outcome(decided: Selection) -> dict[str, str]:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """Two corpora: a copy in each, a near copy, one that differs in case and marks only."""
+    """Two corpora: a copy in each, a near copy, one that differs only in case and punctuation."""
     rng = np.random.default_rng(0)
     one, two, three = (document(rng, 200) for _ in range(3))
     near = copy_of(two, 0.9, rng)
@@ -84,7 +84,7 @@ def small(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_first_of_the_first_corpus_stays(small: Path) -> None:
+def test_the_first_document_of_the_first_corpus_is_kept(small: Path) -> None:
     reasons = outcome(chosen(small, "first", "second"))
     assert reasons == {
         "first/000.jsonl@0": "", "first/001.jsonl@0": "", "first/002.jsonl@0": "near-duplicate",
@@ -103,7 +103,7 @@ def test_exact_copies_alone(small: Path) -> None:
     }  # fmt: skip
 
 
-def test_clusters_name_the_one_that_stays(small: Path) -> None:
+def test_clusters_name_the_kept_document(small: Path) -> None:
     decided = chosen(small, "first", "second")
     outcome(decided)
     clusters = [
@@ -114,15 +114,15 @@ def test_clusters_name_the_one_that_stays(small: Path) -> None:
     assert clusters == [0, 1, 0, 3, 3, 1, 6]
 
 
-def test_nothing_to_do_is_done_without_files(small: Path) -> None:
+def test_no_rules_write_no_files(small: Path) -> None:
     decided = chosen(small, "first", how="none")
     decide(decided, local_team(1))
     assert decided.mark == "" and decided.decided_tasks() == decided.tasks
     assert not (small / "documents").exists()
 
 
-def test_what_is_left_out_for_itself_does_not_stand_for_others(tmp_path: Path) -> None:
-    """A document with too many words is no reason to leave out its shorter copy."""
+def test_a_filtered_document_does_not_drop_its_copies(tmp_path: Path) -> None:
+    """A document dropped for too many words does not drop its shorter copy."""
     rng = np.random.default_rng(1)
     words = document(rng, 300)
     corpora(tmp_path, news=[" ".join(words), " ".join(words[:290])])
@@ -134,7 +134,7 @@ def test_what_is_left_out_for_itself_does_not_stand_for_others(tmp_path: Path) -
     assert [*outcome(bound).values()] == ["too many words", ""]
 
 
-def test_done_once_and_again_for_other_files_and_rules(small: Path) -> None:
+def test_decided_once_and_again_for_other_files_or_rules(small: Path) -> None:
     decided = chosen(small, "first", "second", split_bytes=600)
     outcome(decided)
     kept = {path: path.stat().st_mtime_ns for path in (small / "documents").rglob("*.parquet")}
@@ -155,18 +155,18 @@ def test_done_once_and_again_for_other_files_and_rules(small: Path) -> None:
 
 
 def test_documents_that_changed_since_are_an_error(small: Path) -> None:
-    """The decisions are about others; nobody may take them for these."""
+    """Decisions about other documents must not be applied to these."""
     decided = chosen(small, "first")
     decide(decided, local_team(1))
     [task] = decided.decided_tasks()
     write_jsonl(small / "first" / "003.jsonl", ["one more"])
     [more] = chosen(small, "first").tasks
-    with pytest.raises(DataError, match="not about the documents that are there now"):
+    with pytest.raises(DataError, match="does not match the current documents"):
         [*read_kept(more.pieces, task.decisions, 0, DocumentCounts())]
 
 
 def test_killed_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a run left that died in the middle of a survey, or of the join, is done again."""
+    """Work that was interrupted during a survey, or during the join, is done again."""
     expected = outcome(chosen(small, "first", "second"))
     files = contents(small / "documents")
     shutil.rmtree(small / "documents")
@@ -199,7 +199,7 @@ def test_two_processes_decide_the_same(small: Path) -> None:
     assert contents(small / "documents") == files and len(decided.surveys) > 4
 
 
-def test_a_corpus_of_nothing_but_copies_is_an_error(tmp_path: Path) -> None:
+def test_a_corpus_of_only_copies_is_an_error(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     texts = [" ".join(document(rng, 50)) for _ in range(3)]
     corpora(tmp_path, first=texts, second=texts[:2])
@@ -213,7 +213,7 @@ def test_a_corpus_of_nothing_but_copies_is_an_error(tmp_path: Path) -> None:
 
 
 def test_no_copy_of_a_held_out_document_is_trained_on(tmp_path: Path) -> None:
-    """Over two corpora of different thresholds; without the stage there are many."""
+    """In two corpora with different thresholds; without selection there are several."""
     rng = np.random.default_rng(3)
     news = [document(rng, 80) for _ in range(60)]
     web = [copy_of(words, 0.9, rng) for words in news[::2]] + [document(rng, 80) for _ in range(9)]
@@ -237,7 +237,7 @@ def test_no_copy_of_a_held_out_document_is_trained_on(tmp_path: Path) -> None:
                     held_out[task.corpus] += side
         return sum(jaccard(one, other) > 0.7 for one in sides[1] for other in sides[0]), held_out
 
-    # a tenth of what stays: of 60 and 39 documents, of 60 and 9
+    # a tenth of the kept documents: of 60 and 39 documents, of 60 and 9
     assert leaks("none") == (4, {"news": 6, "web": 3})
     assert leaks("near") == (0, {"news": 6, "web": 1})
 
@@ -245,7 +245,7 @@ def test_no_copy_of_a_held_out_document_is_trained_on(tmp_path: Path) -> None:
 def test_same_decisions_and_shards_from_ranks_and_parts(
     tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """With all that the stage can do, killed once on the way."""
+    """With all rules at once, and one interruption."""
     rng = np.random.default_rng(4)
     texts = [" ".join(document(rng, int(rng.integers(5, 120)))) for _ in range(240)]
     texts += [" ".join(copy_of(text.split(), 0.9, rng)) for text in texts[::4]]

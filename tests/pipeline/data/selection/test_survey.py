@@ -1,4 +1,4 @@
-"""A row a document: a signature, or the first reason to leave it out."""
+"""One row per document: a signature, or the first reason for dropping it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = ["one two three", "one", f"so {EVALUATION} it is", "1 2 3 4 5", " ", "th
 
 
 def survey(folder: Path, likeness: Likeness | None) -> tuple[Path, list[str]]:
-    """The Parquet file, and the documents that are no empty ones."""
+    """The Parquet file, and the documents that are not empty."""
     (folder / "eval.txt").write_text(EVALUATION)
     path = write_jsonl(folder / "in.jsonl", TEXTS)
     [task] = cut_tasks([sniff(path, "news", path.name)])
@@ -66,7 +66,7 @@ def test_exact_copies_and_none(tmp_path: Path) -> None:
     assert pq.read_schema(path).names == ["id", "dropped"]
 
 
-def test_several_files_go_on_counting(tmp_path: Path) -> None:
+def test_numbers_continue_over_several_files(tmp_path: Path) -> None:
     path, _ = survey(tmp_path, NEAR)
     chunks = [*signed_documents([path, path], [0, 5], NEAR)]
     assert np.concatenate([numbers for numbers, _ in chunks]).tolist() == [0, 4, 5, 9]

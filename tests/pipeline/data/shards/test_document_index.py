@@ -1,4 +1,4 @@
-"""documents.parquet names the sequences that hold a part of a document: all, and no others."""
+"""documents.parquet names exactly the sequences that hold a part of a document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.pipeline.data.rows.test_pack import BOS, EOS, FORMATS, VOCABULARY, da
 
 COUNT = 30
 FIRST_ID = 10
-"""Of document 0; every token of document d is FIRST_ID + d."""
+"""The id of document 0; every token of document d is FIRST_ID + d."""
 
 
 def documents() -> Tokens:
@@ -63,7 +63,7 @@ def test_each_document_names_the_sequences_that_hold_it(
     verify_documents(tmp_path, "train-00000.arrow", columns)
 
 
-def test_an_index_that_is_wrong_is_found(tmp_path: Path) -> None:
+def test_a_wrong_index_is_refused(tmp_path: Path) -> None:
     table, columns, _ = made(FORMATS[4], 1)
     entries = table.to_pylist()
     lender = next(number for number, entry in enumerate(entries) if entry["other_sequences"])

@@ -1,4 +1,4 @@
-"""No directory of a run trains on what another one holds out."""
+"""No directory of a run trains on documents that another one holds out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check(*directories: Path) -> None:
 
 @pytest.fixture
 def grown(tmp_path: Path, tiny_tokenizer: Path, run: Prepare) -> tuple[Path, Path]:
-    """A corpus, and the same with more documents before its own, so that ids differ."""
+    """A corpus, and the same with more documents before its own, so ids differ."""
     for name, texts in (("first", TEXTS[140:]), ("second", TEXTS)):
         source = write_jsonl(tmp_path / f"{name}.jsonl", texts)
         output = tiny(tiny_tokenizer, tmp_path / name)
@@ -53,10 +53,10 @@ def test_a_corpus_that_grew_is_not_trained_on_beside_its_former_self(
     assert not (output / "checkpoints").exists()
 
 
-def test_the_same_documents_in_other_rows_are_no_conflict(
+def test_the_same_documents_in_other_rows_do_not_conflict(
     grown: tuple[Path, Path], tmp_path: Path, tiny_tokenizer: Path, run: Prepare
 ) -> None:
-    """As phases read them; and a directory that is named twice."""
+    """As in phases; also a directory that is given twice."""
     _, second = grown
     output = tiny(tiny_tokenizer, tmp_path / "short")
     settings = ("--set", "data.duplicates=1", "--set", "data.sequence_length=16")
@@ -66,7 +66,7 @@ def test_the_same_documents_in_other_rows_are_no_conflict(
 
 
 def test_large_hashes_are_found(grown: tuple[Path, Path]) -> None:
-    """Both sides of 2^63, which Arrow's filters take for signed numbers unless told otherwise."""
+    """On both sides of 2^63, since Arrow's filters compare signed numbers by default."""
     first, second = grown
     table = pq.read_table(first / DOCUMENTS)
     held_out = (table["first_sequence"].to_numpy() >> np.uint64(32)) % np.uint64(2) == 1
@@ -82,7 +82,7 @@ def test_large_hashes_are_found(grown: tuple[Path, Path]) -> None:
         check(second, first)
 
 
-def test_what_cannot_be_compared_is_refused(grown: tuple[Path, Path]) -> None:
+def test_directories_that_cannot_be_compared_are_refused(grown: tuple[Path, Path]) -> None:
     first, second = grown
     path = first / DOCUMENTS
     table = pq.read_table(path)
@@ -97,11 +97,11 @@ def test_what_cannot_be_compared_is_refused(grown: tuple[Path, Path]) -> None:
     path.unlink()
     with pytest.raises(DataError, match="is missing"):
         check(first, second)
-    check(first)  # alone it has nobody to disagree with
+    check(first)  # a single directory cannot disagree with another
 
 
-def test_the_document_that_is_named_is_the_one_on_that_side(grown: tuple[Path, Path]) -> None:
-    """A text can be on both sides of one directory, in two corpora; that alone is no conflict."""
+def test_the_error_names_the_training_document(grown: tuple[Path, Path]) -> None:
+    """A text can be in both splits of one directory, in two corpora, without a conflict."""
     first, second = grown
     table = pq.read_table(second / DOCUMENTS)
     sequences = table["first_sequence"].to_numpy()
@@ -123,8 +123,8 @@ def test_the_document_that_is_named_is_the_one_on_that_side(grown: tuple[Path, P
     assert f"for example news {table['id'][int(trained)]} (" in str(error.value)
 
 
-def test_hashes_are_those_of_the_text(grown: tuple[Path, Path]) -> None:
-    """Equal texts have equal hashes in both directories, whatever their ids."""
+def test_hashes_depend_only_on_the_text(grown: tuple[Path, Path]) -> None:
+    """Equal texts have equal hashes in both directories, although their ids differ."""
     tables = [pq.read_table(directory / DOCUMENTS) for directory in grown]
     sets = [set(pa.chunked_array(table["text_hash"]).to_pylist()) for table in tables]
     assert len(sets[0]) == 60 and len(sets[1]) == 200 and sets[0] < sets[1]

@@ -1,4 +1,4 @@
-"""Counts over a prepared directory equal those of a loop over its rows."""
+"""Statistics of a prepared directory equal those of a loop over its rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.data.shards.statistics import measure
 from pipeline.data.tokenizers.folders import read_vocabulary
 
 
-def test_counts_are_those_of_the_rows(prepared: Path) -> None:
+def test_statistics_match_the_rows(prepared: Path) -> None:
     manifest, vocabulary = read_manifest(prepared), read_vocabulary(prepared / "tokenizer")
     found = measure(prepared, manifest, vocabulary)
     lengths, documents, text, runs = [], [], 0, 0

@@ -1,4 +1,4 @@
-"""The encoder: the fast engine where it is sure, `tokenizers` where it is not, and the checks."""
+"""The encoder: the fast engine, `tokenizers` for unsure documents, and the checks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def encode(encoder: TextEncoder, checked: list[int]) -> list[list[int]]:
 
 @dataclass
 class Spoilt:
-    """An engine that gives document 2 wrong, and may know it; `place`: what is wrong."""
+    """An engine that encodes document 2 wrongly and may be unsure of it; `place`: what is wrong."""
 
     engine: Engine
     place: str
@@ -63,7 +63,7 @@ def test_documents_are_spliced(unsure: list[int], encoder: TextEncoder) -> None:
 
 
 @pytest.mark.parametrize("place", ["ids", "sentences"])
-def test_a_checked_difference_is_noticed(place: str, encoder: TextEncoder) -> None:
+def test_a_difference_in_a_checked_document_is_an_error(place: str, encoder: TextEncoder) -> None:
     assert encoder.fast is not None
     spoilt = replace(encoder, fast=Spoilt(encoder.fast, place, []))
     encode(spoilt, [0, 1, 3])
@@ -78,20 +78,20 @@ def test_ids_cover_the_text_of_checked_documents(
     kind: str, fast: bool, direction: str, tiny_vocabulary: Vocabulary,
     word_vocabularies: dict[str, Vocabulary],
 ) -> None:  # fmt: skip
-    """Whichever engine made them; a limit that found its way in is noticed at either end."""
+    """With either engine; a truncation at either end is an error."""
     vocabulary = tiny_vocabulary if kind == "byte-bpe" else word_vocabularies[kind]
     encoder = TextEncoder.create(vocabulary, fast=fast)
     encode(encoder, [0, 1, 2, 3])
-    if fast:  # documents that the fast engine leaves to `tokenizers` are checked as well
+    if fast:  # documents that `tokenizers` encodes for the fast engine are checked as well
         assert encoder.fast is not None
         encoder.fast = Spoilt(encoder.fast, "", [0, 1, 2, 3])
     for tokenizer in (encoder.reference.tokenizer, encoder.reference.normalized):
         tokenizer.enable_truncation(3, direction=direction)
     encode(encoder, [1])
-    with pytest.raises(DataError, match=r"loses text: .* begins 'Naïve"):
+    with pytest.raises(DataError, match=r"loses text: .* starts with 'Naïve"):
         encode(encoder, [2])
     encoder.reference.normalized.no_truncation()
-    with pytest.raises(DataError, match=r"loses text: .* begins 'Naïve"):
+    with pytest.raises(DataError, match=r"loses text: .* starts with 'Naïve"):
         encode(encoder, [2])
 
 

@@ -1,4 +1,4 @@
-"""gigatoken's ids against those of `tokenizers`, and what happens where they differ."""
+"""gigatoken's ids against those of `tokenizers`, and the fallback where they differ."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_random_unicode_gives_the_reference_ids(highest: int, tiny_vocabulary: V
     assert encode(encoder, texts) == reference(encoder, texts)
 
 
-def test_code_points_the_engines_see_differently_go_to_the_reference(
+def test_code_points_with_differing_classes_go_to_the_reference(
     tiny_vocabulary: Vocabulary,
 ) -> None:
     encoder = TextEncoder.create(tiny_vocabulary)
@@ -63,14 +63,14 @@ def test_code_points_the_engines_see_differently_go_to_the_reference(
     assert encode(encoder, texts) == reference(encoder, texts)
 
 
-def test_ids_stand_for_every_byte(tiny_vocabulary: Vocabulary) -> None:
+def test_ids_cover_every_byte(tiny_vocabulary: Vocabulary) -> None:
     encoder = TextEncoder.create(tiny_vocabulary)
     texts = random_texts(200, 0x110000, seed=1)
     for text, ids in zip(texts, encode(encoder, texts)):
         assert tiny_vocabulary.byte_lengths[ids].sum() == len(text.encode())
 
 
-def test_a_difference_in_a_checked_document_is_noticed(tiny_vocabulary: Vocabulary) -> None:
+def test_a_difference_in_a_checked_document_is_an_error(tiny_vocabulary: Vocabulary) -> None:
     encoder = TextEncoder.create(tiny_vocabulary)
 
     class Wrong:

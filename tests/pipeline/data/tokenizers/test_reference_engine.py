@@ -1,4 +1,4 @@
-"""Where sentences begin among the tokens, in every kind of vocabulary."""
+"""Sentence starts among the tokens, in every kind of vocabulary."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ def test_each_sentence_has_the_tokens_it_has_alone(kind: str, reference: Referen
 
 @pytest.mark.parametrize("kind", ["wordpiece-uncased", "unigram"])
 def test_sentences_without_spaces_between(kind: str, reference: Reference) -> None:
-    """Every ideograph is a word of BERT's; unigram takes 他去。我来 for one unknown piece."""
+    """In BERT every ideograph is a word; in unigram 他去。我来 is one unknown piece."""
     tokens = encode(reference, ["他去。我来！好"])
     expected = [0, 3, 6] if kind == "wordpiece-uncased" else [0, 2, 3]
     assert tokens.sentence_starts.tolist() == expected
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
-def test_a_document_of_what_is_removed_has_no_tokens(kind: str, reference: Reference) -> None:
+def test_a_document_whose_text_is_all_removed_has_no_tokens(
+    kind: str, reference: Reference
+) -> None:
     removed = "\ufffd" if kind == "wordpiece" else "\n"
     tokens = encode(reference, ["one", removed, "two"])
     assert np.diff(tokens.document_offsets).tolist()[1] == 0

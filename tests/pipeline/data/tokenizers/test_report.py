@@ -1,4 +1,4 @@
-"""The sanity report: figures counted by hand, and what the normalisers of BERT and ALBERT tear."""
+"""The quality report: figures counted by hand, and scripts that normalizers damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_figures_by_hand() -> None:
     toy = vocabulary(wordpiece_json(ids, lower_case=True), "toy")
     # 6 words, 9 tokens: the cat ##s the . dog . the cat
     lines = report(toy, ["The cats the. dog.", "the cat"])
-    assert lines[0].startswith("1.50 tokens a word, 11.111% unknown; 60.0% of the 5 commonest")
+    assert lines[0].startswith("1.50 tokens per word, 11.111% unknown; 60.0% of the 5 commonest")
     assert lines[1].startswith("round trip unknown: English 100% of words")
 
 
@@ -30,18 +30,18 @@ def test_figures_by_hand() -> None:
         ("unigram-uncased", "Vietnamese Greek Russian Arabic Hindi Bengali Tamil Thai Japanese"),
     ],
 )
-def test_torn_scripts_are_named(
+def test_damaged_scripts_are_reported(
     kind: str, torn: str, word_vocabularies: dict[str, Vocabulary], sample_text: list[str]
 ) -> None:
     lines = report(word_vocabularies[kind], sample_text[:20])
     warnings = " ".join(line for line in lines if line.startswith("warning"))
     assert all(name in warnings for name in torn.split())
     assert bool(warnings) == bool(torn)
-    assert ("into pieces" in warnings) == (kind == "wordpiece-uncased")
+    assert ("decomposes" in warnings) == (kind == "wordpiece-uncased")
     assert "Chinese" not in warnings and "French" not in warnings
 
 
-def test_every_script_comes_back_from_bytes(tiny_vocabulary: Vocabulary) -> None:
+def test_every_script_survives_a_round_trip_in_bytes(tiny_vocabulary: Vocabulary) -> None:
     lines = report(tiny_vocabulary, [])
     assert len(lines) == 1 and lines[0].startswith("round trip exact: English, French")
     assert lines[0].endswith("Chinese")

@@ -1,4 +1,4 @@
-"""Training: always the same bytes, the size asked for, rare characters left out."""
+"""Training: reproducible bytes, the requested size, rare characters dropped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ texts = sys.stdin.read().split("\\0")
 for kind in ("wordpiece", "unigram"):
     print(train(kind, lambda: iter(texts), 600, lower_case=True).sha256)
 """
-"""Another process has other hash keys, which decided between equal counts in `tokenizers`."""
+"""Another process has other hash keys, which break ties between equal counts in `tokenizers`."""
 
 
 def test_another_process_gives_the_same_bytes(sample_text: list[str]) -> None:
@@ -34,7 +34,7 @@ def test_another_process_gives_the_same_bytes(sample_text: list[str]) -> None:
     assert runs[0] == runs[1] and len(runs[0].split()) == 2
 
 
-def test_the_size_is_the_one_asked_for(word_vocabularies: dict[str, Vocabulary]) -> None:
+def test_vocabularies_have_the_requested_size(word_vocabularies: dict[str, Vocabulary]) -> None:
     assert {vocabulary.size for vocabulary in word_vocabularies.values()} == {2000}
     assert not any(vocabulary.special[5:].any() for vocabulary in word_vocabularies.values())
 
@@ -51,13 +51,13 @@ def test_a_text_with_few_words_gives_fewer(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
-def test_rare_characters_are_left_out(kind: str) -> None:
+def test_rare_characters_are_dropped(kind: str) -> None:
     texts = ["ab cd " * 20_000, "one ☃"]
     content = train(kind, lambda: iter(texts), 600, lower_case=False).text_json()
     assert "☃" not in content and "ab" in content
 
 
-def test_characters_take_a_quarter_of_the_ids_at_most() -> None:
+def test_characters_take_at_most_a_quarter_of_the_ids() -> None:
     texts = ["".join(chr(0x4E00 + i) for i in range(3000)) + " and words" * 3000]
     assert train("wordpiece", lambda: iter(texts), 400, lower_case=False).size <= 400
     assert train("unigram", lambda: iter(texts), 400, lower_case=False).size <= 400

@@ -79,7 +79,7 @@ def test_digamma() -> None:
 
 
 def test_as_good_as_the_trainer_of_tokenizers(sample_text: list[str]) -> None:
-    """Tokens that a text takes, with as many pieces: within 1 %."""
+    """With as many pieces, a text takes as many tokens within 1 %."""
     texts = [" ".join(text.split()) for text in sample_text]
     held_out, seen = texts[::5], [text for i, text in enumerate(texts) if i % 5]
     counts = Counter("▁" + word for text in seen for word in text.split())

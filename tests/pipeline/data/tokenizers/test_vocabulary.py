@@ -1,4 +1,4 @@
-"""Tables of WordPiece and unigram vocabularies, against what `tokenizers` does to real text."""
+"""Tables of WordPiece and unigram vocabularies, against `tokenizers` on real text."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def is_punctuation(text: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_word_starts_are_those_of_the_pre_tokenizer(
+def test_word_starts_match_the_pre_tokenizer(
     kind: str, word_vocabularies: dict[str, Vocabulary], sample_text: list[str]
 ) -> None:
-    """On half a megabyte; in unigram punctuation begins a word too (ALBERT's rule)."""
+    """On half a megabyte; in unigram, punctuation starts a word too (ALBERT's rule)."""
     vocabulary = word_vocabularies[kind]
     tokenizer = Tokenizer.from_str(vocabulary.text_json())
     starts = inner = 0
@@ -63,7 +63,7 @@ def test_literal_special_tokens_stay_text(
 def test_limits_of_a_saved_tokenizer_are_cleared(
     kind: str, pretty: bool, tiny_vocabulary: Vocabulary, word_vocabularies: dict[str, Vocabulary]
 ) -> None:
-    """It is the vocabulary that it was before it was called with truncation=True, sha256 too."""
+    """The vocabulary and its sha256 are as before the call with truncation=True."""
     source = tiny_vocabulary if kind == "byte-bpe" else word_vocabularies[kind]
     tokenizer = Tokenizer.from_str(source.tokenizer_json)
     expected = vocabulary(tokenizer.to_str(pretty=pretty), "before")
@@ -76,7 +76,7 @@ def test_limits_of_a_saved_tokenizer_are_cleared(
     assert ids == Tokenizer.from_str(source.text_json()).encode(text).ids and len(ids) >= 20
 
 
-def test_a_limit_is_cleared_wherever_its_key_stands(tiny_vocabulary: Vocabulary) -> None:
+def test_a_limit_is_cleared_wherever_its_key_is(tiny_vocabulary: Vocabulary) -> None:
     content = json.loads(tiny_vocabulary.tokenizer_json)
     limit = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
     model = content.pop("model")
@@ -86,7 +86,7 @@ def test_a_limit_is_cleared_wherever_its_key_stands(tiny_vocabulary: Vocabulary)
     assert found == odd | {"truncation": None}
 
 
-def test_ids_that_no_text_gives_are_special() -> None:
+def test_ids_that_no_text_produces_are_special() -> None:
     ids = {token: index for index, token in enumerate(BERT + WORDS)}
     cased = vocabulary(wordpiece_json(ids, lower_case=False), "toy")
     unreachable = {"##中", "##,", "..."}
@@ -126,7 +126,7 @@ BROKEN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
 
 
 @pytest.mark.parametrize("message", BROKEN)
-def test_what_treats_text_otherwise_is_refused(
+def test_tokenizers_with_another_treatment_of_text_are_refused(
     message: str, word_vocabularies: dict[str, Vocabulary]
 ) -> None:
     kind, damage = BROKEN[message]
