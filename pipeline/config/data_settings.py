@@ -24,15 +24,15 @@ class MaskSettings:
     """How many tokens of a sequence are predicted, what replaces them, and how long spans are."""
 
     rate: Annotated[float, Range("(0, 1)")]
-    """Share of a sequence's text tokens that is predicted."""
+    """Share of a sequence's text tokens to predict."""
     mask_share: Share
-    """Share of the predicted tokens that is replaced by [MASK]."""
+    """Share of the predicted tokens to replace by [MASK]."""
     random_share: Share
-    """Share of the predicted tokens that is replaced by a random token; the rest is unchanged."""
+    """Share of the predicted tokens to replace by a random token; the rest stay unchanged."""
     max_ngram: Annotated[int, Range("[1, 64]")]
     """Longest n-gram of masking=ngram, in words; length n has probability proportional to 1/n."""
     span_p: Annotated[float, Range("(0, 1]")]
-    """masking=span: length k has probability proportional to span_p x (1 - span_p)**(k - 1)."""
+    """Span lengths of masking=span: k words, in proportion to span_p x (1 - span_p)**(k - 1)."""
     max_span: Annotated[int, Range("[1, 64]")]
     """Longest span of masking=span, in words; adjacent spans can form a longer one."""
 
@@ -54,7 +54,7 @@ class SegmentSettings:
     short_share: Share
     """Share of the rows that are filled only up to a random shorter length."""
     single_share: Annotated[float, Range("[0, 1)")]
-    """Share of the rows of segment_pair that hold a single segment and no label."""
+    """Share of segment_pair rows that hold a single segment, without a label."""
     draws: Annotated[int, Range("[1, 1024]")]
     """Passes over the training documents; each draws its rows independently of the others."""
 
@@ -88,7 +88,7 @@ class DataSettings:
     seed: Seed
     """Seed of the validation split, the rows and the masks; independent of the run's `seed`."""
     validation_fraction: Annotated[float, Range("(0, 0.5]")]
-    """Share of the documents that is held out for validation."""
+    """Share of the documents to hold out for validation."""
     order: Literal["global", "blocks"]
     """Shuffle: all rows at once, or blocks of 1,024 rows, mixed in `batch.order_window`."""
     reader: Literal["mmap", "read"]

@@ -177,7 +177,7 @@ class BatchSettings:
     """Global batch size in tokens per optimizer step: takes the number of sequences that hold as
     many tokens on average; 0: use `sequences`."""
     per_device: Count
-    """Rows per micro-batch on each device: affects memory and speed, never what is learned."""
+    """Most rows per micro-batch on each device: affects memory and speed, never what is learned."""
     packing: Literal["none", "rows"]
     """Sequences per row of a micro-batch: one, or as many as fit without attending to each other.
     Affects speed on short sequences, never what is learned."""

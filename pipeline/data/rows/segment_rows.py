@@ -95,12 +95,12 @@ def pack_pairs(
     begins = np.stack([np.zeros_like(second), second], 1).astype(np.uint16)
     borrowed = np.flatnonzero(labels == RANDOM_NEXT)
     lenders = np.searchsorted(tokens.document_offsets, spans[borrowed, 2], side="right") - 1
-    begun = np.stack([np.ones(len(labels), np.bool_), labels == RANDOM_NEXT], 1)
+    marked = np.stack([np.ones(len(labels), np.bool_), labels == RANDOM_NEXT], 1)
     return Rows(
         ids=ids,
         offsets=offsets,
-        document_starts=begins[begun],
-        document_offsets=np.concatenate([[0], np.cumsum(begun.sum(1))]).astype(np.int32),
+        document_starts=begins[marked],
+        document_offsets=np.concatenate([[0], np.cumsum(marked.sum(1))]).astype(np.int32),
         first_row=first_row,
         last_row=np.append(first_row[1:], len(labels)) - 1,
         elsewhere=np.stack([lenders, borrowed], 1),

@@ -238,10 +238,9 @@ def _longest_match(text, matcher, out, starts):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _viterbi(text, matcher, out, starts):  # type: ignore[no-untyped-def]
-    """Ids of the most likely pieces of a word, as `tokenizers`' encode_optimized, and where each
-    begins; how many.
+    """Write ids of the most likely pieces of a word, and the start of each. Returns how many.
 
-    Neighbouring characters that are in no piece are one unknown token.
+    As encode_optimized of `tokenizers`: adjacent characters without a piece are one unknown token.
     """
     size = len(text)
     score = np.zeros(size + 1)

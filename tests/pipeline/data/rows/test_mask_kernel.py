@@ -58,8 +58,8 @@ def test_actions_of_tokens_are_independent(scheme: str) -> None:
     places, actions = actions_of(draw(scheme, [0.8, 0.1]))
     assert_split(actions, [0.8, 0.1])
     neighbours = np.diff(places) == 1
-    alike = np.mean((actions[1:] == actions[:-1])[neighbours])
-    assert abs(alike - 0.66) < 5 * (0.66 * 0.34 / neighbours.sum()) ** 0.5  # .8**2 + 2 x .1**2
+    equal = np.mean((actions[1:] == actions[:-1])[neighbours])
+    assert abs(equal - 0.66) < 5 * (0.66 * 0.34 / neighbours.sum()) ** 0.5  # .8**2 + 2 x .1**2
 
 
 def test_traps_9_a_span_chooses_once_and_touching_spans_are_one() -> None:
@@ -68,8 +68,8 @@ def test_traps_9_a_span_chooses_once_and_touching_spans_are_one() -> None:
     assert (actions[1:] == actions[:-1])[~begins[1:]].all()
     assert_split(actions[begins], [0.8, 0.1])
     neighbours = np.flatnonzero(begins)
-    alike = np.mean(actions[neighbours[1:]] == actions[neighbours[:-1]])
-    assert abs(alike - 0.66) < 5 * (0.66 * 0.34 / len(neighbours)) ** 0.5
+    equal = np.mean(actions[neighbours[1:]] == actions[neighbours[:-1]])
+    assert abs(equal - 0.66) < 5 * (0.66 * 0.34 / len(neighbours)) ** 0.5
 
 
 def test_random_ids_of_a_span_differ() -> None:

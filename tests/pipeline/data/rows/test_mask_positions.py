@@ -1,4 +1,4 @@
-"""Words are found where they are; each scheme chooses as its paper's code does.
+"""Word boundaries, and each scheme's choice against the code of its paper.
 
 Random choices are tested at fixed seeds. ALPHA is the chance that a correct generator would fail a
 test at a random seed.
@@ -187,9 +187,9 @@ def test_traps_4_8_and_9_masks_match_the_published_algorithm(scheme: str, text: 
     ours = features(chosen(scheme, ids, 3000, 0.25))
     reference = features(theirs)
     spread = np.sqrt((ours.var(0) + reference.var(0)) / 3000)
-    apart = np.abs(ours.mean(0) - reference.mean(0))
-    assert (apart[spread == 0] == 0).all()
-    assert (apart[spread > 0] / spread[spread > 0]).max() < MOST_DEVIATION
+    distance = np.abs(ours.mean(0) - reference.mean(0))
+    assert (distance[spread == 0] == 0).all()
+    assert (distance[spread > 0] / spread[spread > 0]).max() < MOST_DEVIATION
 
 
 @pytest.mark.parametrize("scheme", REFERENCES)
@@ -207,11 +207,11 @@ def test_budgets_are_kept_and_words_stay_whole(scheme: str, rate: float) -> None
         assert (counts == budget).all()
     else:
         assert (counts <= budget).all() and counts.mean() > budget - 2
-    parted = np.array([sum(0 < mask[word].sum() < len(word) for word in words) for mask in masks])
+    split = np.array([sum(0 < mask[word].sum() < len(word) for word in words) for mask in masks])
     if scheme in ("whole_word", "ngram"):
-        assert (parted == 0).all()
+        assert (split == 0).all()
     if scheme == "span":
-        assert (parted <= 1).all() and (parted == 1).any()  # the last span is cut
+        assert (split <= 1).all() and (split == 1).any()  # the last span is cut
 
 
 @pytest.mark.parametrize(

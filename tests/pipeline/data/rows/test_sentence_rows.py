@@ -182,5 +182,5 @@ def test_token_positions() -> None:
     places = token_positions(
         np.array([0, 1, 2, 3, 7]), ids, lengths, np.array([0, 7, 10]), np.array([0, 3, 4])
     )
-    # byte 2 lies inside the second token, so it moves to the third, which byte 3 names already
+    # byte 2 is inside the second token, so it moves to the third, which byte 3 already gives
     assert places.tolist() == [0, 1, 2, 3]
