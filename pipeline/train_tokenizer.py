@@ -1,7 +1,7 @@
 """Train a vocabulary: `python -m pipeline.train_tokenizer --corpus sample --output DIR`.
 
 The text is a sample of the corpus with a fixed number of bytes: every split gives its share from
-its start, so the sample is the same on every machine, and no more than it is read.
+its start, so the sample is the same on every machine, and only the sample is read.
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ from pipeline.command_line import (
     chosen_recipe,
     cores,
     data_root,
-    downloads,
 )
-from pipeline.data.corpora.download import download_missing
-from pipeline.data.corpora.sources import corpus_sources, describe_corpus, limit_sites
-from pipeline.data.corpora.suitability import require_fit
-from pipeline.data.corpora.urls import local_inputs
-from pipeline.data.execution.workers import local_team
+from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
+from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.tokenizer import SAMPLE_BYTES, train_tokenizer
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.errors import ConfigError, run_command
@@ -62,20 +58,10 @@ def main() -> None:
         raise ConfigError(
             f"--output {arguments.output} holds a tokenizer already; name a new folder"
         )
-    inputs = local_inputs(arguments.input, downloads())
-    inputs = download_missing(
-        arguments.corpus, inputs, downloads(), data,
-        revision=arguments.revision, allow_short=True,
-    )  # fmt: skip
-    _, sources = corpus_sources(
-        arguments.corpus, inputs, arguments.text_field, arguments.plain_text
-    )
-    sources = limit_sites(sources, arguments.pages_per_domain)
-    require_fit(sources, data)
-    arguments.output.mkdir(parents=True, exist_ok=True)  # or fail before the work, not after
-    corpus = describe_corpus(arguments.corpus, inputs, sources)
-    sources = extract(sources, data_root() / "documents", local_team(cores()))
-    train_tokenizer(sources, data, arguments.output, corpus, int(arguments.sample_bytes))
+    found = find_sources(arguments, data)
+    arguments.output.mkdir(parents=True, exist_ok=True)  # fails before the work, not after it
+    sources = extract(found.files, data_root() / "documents", local_executor(cores()))
+    train_tokenizer(sources, data, arguments.output, found.description, int(arguments.sample_bytes))
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ import re, sys, time
 from pathlib import Path
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.execution.workers import local_team
+from pipeline.data.execution.workers import local_executor
 from pipeline.data.selection.select import decide, plan_selection
 began_at = time.process_time()
 _, sources = corpus_sources("web", [sys.argv[1]])
 decided = plan_selection(cut_tasks(sources), "near", [], [], Path(sys.argv[2]))
-decide(decided, local_team(1))
+decide(decided, local_executor(1))
 print("seconds", time.process_time() - began_at)
 print("peak", re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 print("decisions", decided.directory)

@@ -1,9 +1,10 @@
-"""The ranks of an MPI job as one team: the first gives out tasks, all do them.
+"""The ranks of an MPI job as one executor: the first hands out tasks, all ranks do them.
 
-The talk is a star of small messages, with naps in between: MPI's own waiting would keep cores busy.
-The first rank talks in its main thread and does tasks in another. An error of any rank is told to
-the first, which says it and aborts all; a rank that dies ends the job, too (the launcher sees to
-it). Parts are whole or absent, so the next run goes on from what was finished.
+Ranks exchange small messages with the first rank only, and sleep between two polls: MPI's own
+waiting would keep cores busy. The first rank sends messages in its main thread and does tasks in
+another one. Every rank reports errors to the first, which prints the error and aborts the job. The
+launcher ends the job when a rank dies. Parts are whole or absent, so the next run continues after
+what is finished.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from pipeline.data.execution.workers import AnyWork, Doer, Setup, Work
+from pipeline.data.execution.workers import AnyTask, Stage, Task
 from pipeline.errors import (
     EXIT_BY_USER,
     EXIT_USER_ERROR,
@@ -73,8 +74,8 @@ class Ranks:
             raise
         self._dismiss()
 
-    def team(self, setup: Setup[AnyWork], tasks: list[AnyWork]) -> Iterator[AnyWork]:
-        """Have all ranks make `tasks`, a new one for whoever is free; called by the first."""
+    def run(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+        """Have all ranks do `tasks`; each free rank gets the next. Called by the first rank."""
         waiting = deque(tasks)
         inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -88,7 +89,7 @@ class Ranks:
                 self.comm.send(message, dest=rank)
 
         for rank in range(min(self.size, len(tasks))):
-            give(rank, setup)
+            give(rank, stage)
             give(rank, waiting.popleft())
         for _ in tasks:
             rank, report = self._next_report(outbox)
@@ -137,10 +138,12 @@ class Ranks:
 
 
 def _work(
-    rank: int, receive: Callable[[], Any], report: Callable[[Work | Exception], None]
+    rank: int, receive: Callable[[], Any], report: Callable[[Task | Exception], None]
 ) -> None:
-    """Receive a setup, then its tasks, then the next setup, until None; report what is done, or
-    what went wrong."""
+    """Receive a stage, then its tasks, then the next stage, until None.
+
+    Reports each task that is done, or the error.
+    """
     try:
         message = receive()
         while message is not None:
@@ -155,17 +158,17 @@ def _work(
 
 def _do_all(
     rank: int,
-    setup: Setup[Any],
+    stage: Stage[Any],
     receive: Callable[[], Any],
-    report: Callable[[Work | Exception], None],
+    report: Callable[[Task | Exception], None],
 ) -> Any:
-    """Do the tasks that follow `setup`; returns what came then, a setup or None."""
-    with (setup.directory / f"rank-{rank:05d}.log").open("a") as log:
+    """Do the tasks that follow `stage`; returns the message after them, a stage or None."""
+    with (stage.directory / f"rank-{rank:05d}.log").open("a") as log:
         _write(log, f"rank {rank}, process {os.getpid()} on {socket.gethostname()}")
-        worker: Doer[Any] = setup.worker()
-        while (message := receive()) is not None and not isinstance(message, Setup):
+        do_task = stage.start()
+        while (message := receive()) is not None and not isinstance(message, Stage):
             began_at = time.monotonic()
-            worker.do(message)
+            do_task(message)
             seconds = time.monotonic() - began_at
             _write(log, f"{message.name}, {message.weight / 1e6:.1f} MB: {seconds:.1f} s")
             report(message)

@@ -19,14 +19,14 @@ _EXPANSION = {"gz": 3, "zst": 3, "xz": 4, "bz2": 4, "parquet": 2, "extracted": 3
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SplitTask:
     """Pieces of one corpus, done by one worker."""
 
     number: int
     corpus: str
     pieces: tuple[Piece, ...]
     decisions: Path | None = None
-    """Of the group stage, see `decisions`; None: every document stays."""
+    """File of the group stage, see `decisions`; None: every document stays."""
 
     @property
     def weight(self) -> int:
@@ -39,6 +39,11 @@ class Task:
         first = self.pieces[0]
         return f"task {self.number}, {first.source.name} from {first.start}"
 
+    @property
+    def marker(self) -> str:
+        """Name of the file that exists once all parts of the task do; it holds how many."""
+        return f"task-{self.number:06d}.json"
+
 
 def piece_weight(piece: Piece) -> int:
     """Bytes of text a piece is expected to hold."""
@@ -46,20 +51,20 @@ def piece_weight(piece: Piece) -> int:
     return piece.weight * _EXPANSION.get(packed, 1)
 
 
-def cut_tasks(sources: list[Source], split_bytes: int = SPLIT_BYTES) -> list[Task]:
+def cut_tasks(sources: list[Source], split_bytes: int = SPLIT_BYTES) -> list[SplitTask]:
     """Every source in tasks of about `split_bytes`; small files share one, corpora never do."""
-    tasks: list[Task] = []
+    tasks: list[SplitTask] = []
     pending: list[Piece] = []
     weight = 0
     for source in sources:
         for piece in cut(source, split_bytes):
             weight += piece_weight(piece)
             if pending and (pending[0].source.corpus != source.corpus or weight > split_bytes):
-                tasks.append(Task(len(tasks), pending[0].source.corpus, tuple(pending)))
+                tasks.append(SplitTask(len(tasks), pending[0].source.corpus, tuple(pending)))
                 pending, weight = [], piece_weight(piece)
             pending.append(piece)
     if pending:
-        tasks.append(Task(len(tasks), pending[0].source.corpus, tuple(pending)))
+        tasks.append(SplitTask(len(tasks), pending[0].source.corpus, tuple(pending)))
     if len(tasks) > _MOST_TASKS:
         raise DataError(
             f"{len(tasks):,} tasks, at most {_MOST_TASKS:,}; prepare the corpus in pieces"

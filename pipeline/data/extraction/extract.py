@@ -24,7 +24,7 @@ from pipeline.config.settings import fingerprint
 from pipeline.data.documents.file_identity import file_ends
 from pipeline.data.documents.parquet import EXTRACTION_MARK
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Extract, Format, Source
-from pipeline.data.execution.workers import Team, do_tasks
+from pipeline.data.execution.workers import Executor, Stage
 from pipeline.data.extraction.mediawiki import read_articles
 from pipeline.data.extraction.tar_archives import TAR_VERSION, read_tar
 from pipeline.data.extraction.web_pages import WEB_VERSION, read_pages, read_web
@@ -95,34 +95,14 @@ class ExtractionTask:
         """Its name in logs."""
         return f"extract {self.source.name}"
 
-
-@dataclass(frozen=True, slots=True)
-class Extraction:
-    """What the tasks share, see `workers.Setup`."""
-
-    directory: Path
-
-    def worker(self) -> Extractor:
-        """A worker for the tasks."""
-        return Extractor()
-
-    def is_done(self, names: set[str], task: ExtractionTask) -> bool:
-        """Whether a task's file exists; names: the files in `directory`."""
-        return task.target.name in names
-
-
-class Extractor:
-    """Does tasks; has no state."""
-
-    def do(self, task: ExtractionTask) -> None:
-        """Write the file of `task`, unless another process does or has."""
-        with only_once(task.target) as temporary:
-            if temporary:
-                _write(task.source, task.mark, temporary)
+    @property
+    def marker(self) -> str:
+        """Name of the Parquet file."""
+        return self.target.name
 
 
 def extract(
-    sources: list[Source], directory: Path, team: Team, part: int = 1, *, in_log: bool = False
+    sources: list[Source], directory: Path, executor: Executor, part: int = 1
 ) -> list[Source]:
     """Return the sources, with slow ones replaced by their Parquet files under `directory`.
 
@@ -139,9 +119,20 @@ def extract(
         for number, source in enumerate(bare)
     ]
     first = (part - 1) % len(tasks)
-    do_tasks(Extraction(directory), tasks[first:] + tasks[:first], team, in_log=in_log)
+    executor.run(Stage(directory, _start), tasks[first:] + tasks[:first])
     made = {source: _made(source, task) for source, task in zip(slow, tasks)}
     return [made.get(source, source) for source in sources]
+
+
+def _start() -> Callable[[ExtractionTask], None]:
+    return _extract_file
+
+
+def _extract_file(task: ExtractionTask) -> None:
+    """Make the file of `task`, unless another process makes it or has made it."""
+    with only_once(task.target) as temporary:
+        if temporary:
+            _write(task.source, task.mark, temporary)
 
 
 def _mark(source: Source) -> str:

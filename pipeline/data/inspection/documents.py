@@ -12,7 +12,7 @@ from pipeline.command_line import cores, data_root
 from pipeline.data.corpora.sources import corpus_sources, describe_input
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import Source
-from pipeline.data.execution.workers import local_team
+from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
 from pipeline.data.inspection.document_statistics import Decide, DocumentStatistics, find, keep_all
 from pipeline.data.inspection.html_report import page
@@ -45,7 +45,7 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     print(f"{path}: {about}", flush=True)
     place = data_root() / "documents"
     decided = _decided(arguments, place / "decisions")
-    sources = extract(sources, place, local_team(cores()))
+    sources = extract(sources, place, local_executor(cores()))
     statistics = DocumentStatistics(arguments.samples)
     if decided:
         statistics.wanted |= {end for pair in decided.pairs for end in (pair.left_out, pair.stays)}

@@ -1,7 +1,7 @@
 """Finished parts -> a prepared directory: final names, merged validation, documents, the manifest.
 
-Every step can be repeated: train files move by rename, everything else is written anew from parts,
-which stay until the manifest is there.
+Every step can be repeated: train files move by rename, everything else is written again from the
+parts, which stay until the manifest exists.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.execution.tasks import Task
-from pipeline.data.preparation.worker import PrepareJob, part_marker, task_marker
+from pipeline.data.execution.tasks import SplitTask
+from pipeline.data.preparation.worker import PrepareJob, part_marker
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
@@ -57,11 +57,11 @@ class Part:
         return [entry for entry in self.shards if entry["split"] == split]
 
 
-def read_parts(directory: Path, tasks: list[Task]) -> list[Part]:
+def read_parts(directory: Path, tasks: list[SplitTask]) -> list[Part]:
     """The parts of all tasks, in order; every task must be finished."""
     parts = []
     for task in tasks:
-        for number in range(json.loads(task_marker(directory, task.number).read_bytes())):
+        for number in range(json.loads((directory / task.marker).read_bytes())):
             marker = part_marker(directory, task.number, number)
             content = json.loads(marker.read_bytes())
             parts.append(
@@ -85,7 +85,7 @@ def check_bad_records(parts: list[Part], most: float) -> None:
     if bad > most * records:
         raise DataError(
             f"{total.bad_example} ({bad:,} of {records:,} records cannot be used, more than "
-            f"--max-bad-fraction {most}); mend the input or allow more"
+            f"--max-bad-fraction {most}); fix the input or allow more"
         )
     if not any(part.of(TRAIN) for part in parts):
         raise DataError("the input holds no text to train on; give more documents")
@@ -243,8 +243,8 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
     return counts
 
 
-def publish(output: Path, manifest: Manifest, work: Path) -> None:
-    """Write the manifest, which makes the directory whole, then remove what was only for work."""
+def write_manifest(output: Path, manifest: Manifest, work: Path) -> None:
+    """Write the manifest, which completes the directory, then remove `work`."""
     for folder in {
         (output / file.file).parent for shard in manifest.shards for file in shard.files()
     }:

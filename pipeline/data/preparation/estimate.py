@@ -27,7 +27,7 @@ from pipeline.data.documents.byte_blocks import Compression
 from pipeline.data.documents.read import read, read_whole
 from pipeline.data.documents.records import EXTRACTED, Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.tasks import SPLIT_BYTES, Task, cut_tasks
+from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask, cut_tasks
 from pipeline.data.extraction.extract import FORMATS
 from pipeline.data.preparation.assemble import read_parts
 from pipeline.data.preparation.worker import PrepareJob, Worker
@@ -124,7 +124,7 @@ def describe(found: dict[str, Estimate], output: Path, workers: int) -> list[str
     return lines
 
 
-def _measure(worker: Worker, tasks: list[Task]) -> Estimate:
+def _measure(worker: Worker, tasks: list[SplitTask]) -> Estimate:
     began_at = time.process_time()  # of the CPU: whether disks keep up is another question
     for task in tasks:
         worker.do(task)

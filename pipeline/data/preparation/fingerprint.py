@@ -1,4 +1,4 @@
-"""What decides the bytes of shards, all of it, so that equal fingerprints mean equal shards."""
+"""Everything that decides the bytes of shards: equal fingerprints mean equal shards."""
 
 from __future__ import annotations
 
@@ -23,9 +23,21 @@ COLUMNS_VERSION = 1
 """Of the columns of rows and masks, whatever files they are in."""
 
 
+Identities = dict[Source, list[Any]]
+"""What identifies each file that was looked at, see `file_identity`."""
+
+
+def identify(sources: list[Source], known: Identities) -> list[list[Any]]:
+    """The identity of each file; those that are not in `known` are read and added to it."""
+    for source in sources:
+        if source not in known:
+            known[source] = file_identity(source)
+    return [known[source] for source in sources]
+
+
 def shard_identity(
     data: DataSettings,
-    sources: list[Source],
+    files: list[list[Any]],
     vocabulary: Vocabulary,
     engine: str,
     compression: str,
@@ -33,7 +45,8 @@ def shard_identity(
 ) -> dict[str, Any]:
     """Everything that decides what the shards hold; its fingerprint names the directory.
 
-    selection: of the group stage; empty when every document stays.
+    files: the identity of each input file, in order; selection: the mark of the group stage, empty
+    when every document stays.
     """
     return ({"selection": selection} if selection else {}) | {
         "schema": COLUMNS_VERSION,
@@ -41,12 +54,12 @@ def shard_identity(
         "tokenizer": vocabulary.sha256,
         "engine": engine_versions(data, engine),
         "compression": compression,
-        "files": [file_identity(source) for source in sources],
+        "files": files,
     }
 
 
 def engine_versions(data: DataSettings, engine: str) -> dict[str, Any]:
-    """What makes documents, ids, rows and masks; engine: fast or tokenizers."""
+    """Versions of what makes documents, ids, rows and masks; engine: fast or tokenizers."""
     ids = f"tokenizers {version('tokenizers')}"
     return {
         "ids": ids if engine == "tokenizers" else f"{fast_engine(data.tokenizer)} and {ids}",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config.run import DataSettings
-from pipeline.data.execution.tasks import Task
+from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.errors import DataError
@@ -25,7 +25,7 @@ _HOPELESS = 1000
 """Records in a row without one that can be used."""
 
 
-def validation_thresholds(tasks: list[Task], data: DataSettings) -> dict[str, int]:
+def validation_thresholds(tasks: list[SplitTask], data: DataSettings) -> dict[str, int]:
     """Per corpus, the hash below which a document is held out, of those that stay in.
 
     Reads a corpus until `MINIMUM_DOCUMENTS` of its documents fall under `data.validation_fraction`:
@@ -39,7 +39,7 @@ def validation_thresholds(tasks: list[Task], data: DataSettings) -> dict[str, in
     }
 
 
-def _threshold(tasks: list[Task], data: DataSettings) -> int:
+def _threshold(tasks: list[SplitTask], data: DataSettings) -> int:
     fraction = int(data.validation_fraction * 2.0**64)
     counts = DocumentCounts()
     seen: list[npt.NDArray[np.uint64]] = []
@@ -63,7 +63,7 @@ def _threshold(tasks: list[Task], data: DataSettings) -> int:
     return min(threshold, int(distinct[-1]))  # one is always left to train on
 
 
-def _why_no_text(tasks: list[Task], counts: DocumentCounts) -> str:
+def _why_no_text(tasks: list[SplitTask], counts: DocumentCounts) -> str:
     files = {piece.source.path for task in tasks for piece in task.pieces}
     first = tasks[0].pieces[0].source
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.dropped.items())

@@ -1,36 +1,52 @@
-"""Stages of preparing that the command names: find sources, assemble, publish, report."""
+"""Stages that `pipeline.prepare` names: plan the job, run its tasks, publish, report, estimate."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.command_line import cores, data_root
 from pipeline.config.run import DataSettings, Run, max_predictions, shard_settings
-from pipeline.data.corpora.groups import most_text, require_size
-from pipeline.data.corpora.sources import corpus_sources, describe_cut, describe_input, limit_sites
-from pipeline.data.corpora.suitability import require_fit
+from pipeline.config.settings import fingerprint
+from pipeline.data.corpora.groups import require_size
+from pipeline.data.corpora.sources import describe_cut
 from pipeline.data.documents.records import Source
-from pipeline.data.execution.tasks import SPLIT_BYTES, Task
-from pipeline.data.execution.work_directory import WORK, WorkDirectory
-from pipeline.data.execution.workers import unfinished
+from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask
+from pipeline.data.execution.work_directory import WORK, WorkDirectory, work_directory
+from pipeline.data.execution.workers import Executor, Stage, share, unfinished
 from pipeline.data.preparation.assemble import (
     Part,
+    check_bad_records,
     corpus_counts,
+    corpus_text,
     make_folders,
     merge_validation_shards,
     mismatches,
     other_files,
     place_train_shards,
-    publish,
+    read_parts,
     write_documents,
+    write_manifest,
 )
 from pipeline.data.preparation.estimate import describe, estimate
-from pipeline.data.preparation.fingerprint import engine_versions
-from pipeline.data.preparation.tokenizer import ChosenTokenizer, Places, read_existing, sample_texts
-from pipeline.data.preparation.worker import Preparation, PrepareJob
+from pipeline.data.preparation.fingerprint import (
+    Identities,
+    engine_versions,
+    identify,
+    shard_identity,
+)
+from pipeline.data.preparation.holdout import validation_thresholds
+from pipeline.data.preparation.sources import FoundCorpus
+from pipeline.data.preparation.tokenizer import ChosenTokenizer, read_existing, sample_texts
+from pipeline.data.preparation.worker import PrepareJob, prepare_stage
 from pipeline.data.rows.masks import Masking
+from pipeline.data.selection.select import Selection
+from pipeline.data.shards.arrow_files import Compression
+from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.shards.manifest import (
     MANIFEST,
     SCHEMA_VERSION,
@@ -46,75 +62,161 @@ from pipeline.errors import DataError
 from pipeline.files import remove_temporaries
 
 
-def find_sources(
-    arguments: argparse.Namespace, inputs: list[str], data: DataSettings
-) -> tuple[str, list[Source]]:
-    """The corpus's name and files; an error where these cannot become what was asked for."""
-    corpus, sources = corpus_sources(
-        arguments.corpus, inputs, arguments.text_field, arguments.plain_text
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardsJob:
+    """The shards to make: of which documents, by what, and where."""
+
+    run: Run
+    corpus: str
+    """The corpus's or group's name."""
+    sources: list[Source]
+    """The files that are read; slow formats are extracted already."""
+    selection: Selection
+    tokenizer: ChosenTokenizer
+    engine: str
+    compression: Compression
+    split_bytes: int
+    fingerprint: str
+    output: Path
+
+    def is_complete(self) -> bool:
+        """Whether `output` holds exactly these shards; DataError when it holds others."""
+        if not (self.output / MANIFEST).exists():
+            return False
+        found = read_manifest(self.output).fingerprint
+        if found != self.fingerprint:
+            raise DataError(
+                f"{self.output} was made by another recipe, input or tokenizer (fingerprint "
+                f"{found}, now {self.fingerprint}); name another --output"
+            )
+        shutil.rmtree(self.output / WORK, ignore_errors=True)  # of a run that died at the very end
+        print(f"{self.output} is complete already; nothing to do")
+        return True
+
+
+def plan_job(
+    arguments: argparse.Namespace,
+    run: Run,
+    corpus: str,
+    sources: list[Source],
+    selection: Selection,
+    tokenizer: ChosenTokenizer,
+    *,
+    split_bytes: int,
+    known: Identities,
+) -> ShardsJob:
+    """Name the shards and their directory; known: identities of files that were read before."""
+    identity = shard_identity(
+        run.data, identify(sources, known), tokenizer.vocabulary, arguments.engine,
+        arguments.compression, selection.mark,
+    )  # fmt: skip
+    mark = fingerprint(identity)
+    return ShardsJob(
+        run=run,
+        corpus=corpus,
+        sources=sources,
+        selection=selection,
+        tokenizer=tokenizer,
+        engine=arguments.engine,
+        compression=arguments.compression,
+        split_bytes=split_bytes,
+        fingerprint=mark,
+        output=arguments.output or data_root() / "shards" / f"{corpus}-{run.name}-{mark}",
     )
-    sources = limit_sites(sources, arguments.pages_per_domain)
-    print(f"input: {describe_input(sources)}", flush=True)
-    require_fit(sources, data)
-    if not arguments.allow_short:
-        require_size(corpus, most_text(sources), "at most")
-    return corpus, sources
 
 
-def is_last_part(
-    part: tuple[int, int], work: WorkDirectory, setup: Preparation, tasks: list[Task]
+@dataclass(frozen=True, slots=True)
+class FinishedTasks:
+    """What the tasks of a job made, ready to be published."""
+
+    job: PrepareJob
+    tasks: list[SplitTask]
+
+
+@contextmanager
+def run_tasks(
+    job: ShardsJob, executor: Executor, part: tuple[int, int] | None
+) -> Iterator[FinishedTasks | None]:
+    """Make the parts of the shards, or one share of them, and hold OUT/.work meanwhile.
+
+    Yields None when another process has published, or will publish, the shards.
+    """
+    tasks = job.selection.decided_tasks()
+    thresholds = validation_thresholds(tasks, job.run.data)
+    plan = {
+        "tasks": len(tasks),
+        "thresholds": thresholds,
+        "changed_at": max(Path(source.path).stat().st_mtime_ns for source in job.sources),
+        "documents": DOCUMENTS_SCHEMA.names,
+    }
+    with work_directory(
+        job.output, job.fingerprint, plan, job.is_complete, shared=part is not None
+    ) as work:
+        if work is None:
+            yield None
+            return
+        parts = PrepareJob(
+            directory=work.path,
+            data=job.run.data,
+            corpora=tuple(thresholds),
+            thresholds=thresholds,
+            split_bytes=job.split_bytes,
+            compression=job.compression,
+            engine=job.engine,
+        )
+        stage = prepare_stage(parts, job.tokenizer.vocabulary)
+        executor.run(stage, share(tasks, *part) if part else tasks)
+        is_last = part is None or _is_last(part, work, stage, tasks)
+        yield FinishedTasks(parts, tasks) if is_last else None
+
+
+def _is_last(
+    part: tuple[int, int], work: WorkDirectory, stage: Stage[SplitTask], tasks: list[SplitTask]
 ) -> bool:
-    """Whether all parts are finished and it falls to this one to put them together."""
+    """Whether all parts are finished and this one publishes the shards; prints why not."""
     name = f"part {part[0]}/{part[1]} is finished"
     if not work.has_locks:
         print(f"{name}; run the command without --part when all parts are")
     elif not work.take_alone():
         print(f"{name}; others are at work, and the last one puts all of it together")
-    elif missing := len(unfinished(setup, tasks)):
+    elif missing := len(unfinished(stage, tasks)):
         print(f"{name}; {missing:,} of {len(tasks):,} splits are for parts that must still run")
     else:
         return True
     return False
 
 
-def is_complete(output: Path, mark: str) -> bool:
-    """Whether `output` holds these very shards; DataError when it holds others."""
-    if not (output / MANIFEST).exists():
-        return False
-    found = read_manifest(output).fingerprint
-    if found != mark:
-        raise DataError(
-            f"{output} was made by another recipe, input or tokenizer (fingerprint {found}, now "
-            f"{mark}); name another --output"
-        )
-    shutil.rmtree(output / WORK, ignore_errors=True)  # of a run that died when all was done
-    print(f"{output} is complete already; nothing to do")
-    return True
-
-
-def assemble(
-    output: Path,
-    parts: list[Part],
-    job: PrepareJob,
-    run: Run,
-    tokenizer: ChosenTokenizer,
-    sources: list[Source],
-    mark: str,
+def publish(
+    job: ShardsJob, finished: FinishedTasks, *, max_bad_fraction: float, allow_short: bool
 ) -> Manifest:
-    """Turn finished parts into the published directory."""
-    data, work, vocabulary = run.data, job.directory, tokenizer.vocabulary
+    """Check what the tasks made, put it together, write the manifest, publish the tokenizer."""
+    parts = read_parts(finished.job.directory, finished.tasks)
+    check_bad_records(parts, max_bad_fraction)
+    if not allow_short:
+        require_size(job.corpus, corpus_text(parts))
+    manifest = assemble(job, parts, finished.job)
+    job.tokenizer.publish(job.run.data)
+    return manifest
+
+
+def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
+    """Turn finished parts into the published directory; made: what the parts were made by."""
+    data, work, output = job.run.data, made.directory, job.output
+    vocabulary = job.tokenizer.vocabulary
     for directory in (output, output / "tokenizer"):
         remove_temporaries(directory)
     make_folders(output, data.duplicates)
     placed = place_train_shards(work, output, parts)
     masking = Masking.of(data, vocabulary.special, vocabulary.word_starts)
-    placed += merge_validation_shards(work, output, parts, job, masking)
+    placed += merge_validation_shards(work, output, parts, made, masking)
     write_documents(work, output, parts)
-    save_vocabulary(vocabulary, output / "tokenizer", data.sequence_length, tokenizer.trained_on)
-    engine = {"recipe": run.name, "mismatches": mismatches(work)}
+    save_vocabulary(
+        vocabulary, output / "tokenizer", data.sequence_length, job.tokenizer.trained_on
+    )
+    engine = {"recipe": job.run.name, "mismatches": mismatches(work)}
     manifest = Manifest(
         schema_version=SCHEMA_VERSION,
-        fingerprint=mark,
+        fingerprint=job.fingerprint,
         data=shard_settings(data),
         masking=masking.describe(),
         sequence_length=data.sequence_length,
@@ -124,7 +226,7 @@ def assemble(
         compression=job.compression,
         engine=engine | engine_versions(data, job.engine),
         tokenizer=vocabulary.describe(),
-        corpora=corpus_counts(parts, {s.corpus: s.licence for s in sources}),
+        corpora=corpus_counts(parts, {s.corpus: s.licence for s in job.sources}),
         totals={
             "documents": sum(part.counts.documents for part in parts),
             "sequences": sum(shard.sequences for shard in placed),
@@ -133,11 +235,12 @@ def assemble(
         files=other_files(output),
         shards=tuple(placed),
     )
-    publish(output, manifest, work)
+    write_manifest(output, manifest, work)
     return manifest
 
 
 def report_result(output: Path, manifest: Manifest, seconds: float) -> None:
+    """Print what was prepared, what was dropped, and what to do next."""
     text = sum(corpus["bytes"] for corpus in manifest.corpora.values())
     totals = manifest.totals
     fill = totals["tokens"] / (totals["sequences"] * manifest.sequence_length)
@@ -162,32 +265,32 @@ def report_result(output: Path, manifest: Manifest, seconds: float) -> None:
     print(f"next: python -m pipeline.inspect {output}")
 
 
-def print_estimate(
-    arguments: argparse.Namespace, places: Places, sources: list[Source], data: DataSettings
-) -> None:
+def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: DataSettings) -> None:
     """What --dry-run prints; nothing is written."""
-    vocabulary = read_existing(arguments.tokenizer, places, data)
+    vocabulary = read_existing(arguments.tokenizer, found, data)
     if vocabulary is None:
         print("tokenizer: none for this corpus yet; this estimate uses one of a small sample")
         vocabulary = train(
             data.tokenizer,
-            lambda: sample_texts(sources, 1 << 22, DocumentCounts()),
+            lambda: sample_texts(found.files, 1 << 22, DocumentCounts()),
             data.vocab_size,
             lower_case=data.lower_case,
         )
     job = PrepareJob(
         directory=Path(),
         data=data,
-        corpora=tuple(dict.fromkeys(source.corpus for source in sources)),
+        corpora=tuple(dict.fromkeys(source.corpus for source in found.files)),
         thresholds={},
         split_bytes=SPLIT_BYTES,
         compression=arguments.compression,
         engine=arguments.engine,
     )
-    found = estimate(sources, job, vocabulary)
-    for line in describe(found, arguments.output or data_root(), arguments.workers or cores()):
+    estimates = estimate(found.files, job, vocabulary)
+    for line in describe(estimates, arguments.output or data_root(), arguments.workers or cores()):
         print(line)
     if arguments.dedup != "none" or arguments.decontaminate or arguments.filter:
         print("all of it before --dedup, --decontaminate and --filter leave anything out")
     if not arguments.allow_short:
-        require_size(arguments.corpus, {name: about.text for name, about in found.items()}, "about")
+        require_size(
+            arguments.corpus, {name: about.text for name, about in estimates.items()}, "about"
+        )

@@ -28,10 +28,10 @@ from pipeline.command_line import data_root
 from pipeline.config.run import DataSettings
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.catalogue import CORPORA
-from pipeline.data.corpora.sources import SAMPLE, describe_corpus, is_named
-from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import cut_tasks
+from pipeline.data.preparation.fingerprint import Identities, identify
+from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizers.report import report
@@ -57,7 +57,7 @@ class Places:
     """Where the tokenizer of some input files may be, all below `$TENFOLD_ROOT/tokenizers`."""
 
     corpus: str
-    """What the files are, as `corpora.describe_corpus` says."""
+    """What the files are, in words."""
     named: bool
     """Whether all of them are of named corpora, which share."""
     shared: Path
@@ -68,39 +68,35 @@ class Places:
     """That of these input files until it is published."""
 
     @classmethod
-    def of(
-        cls, corpus: str, inputs: list[str], sources: list[Source], data: DataSettings
-    ) -> Places:
-        """The places for these input files and this recipe.
-
-        corpus, inputs: as `corpora.corpus_sources` takes them; sources: as they are before anything
-        is extracted from them.
-        """
+    def of(cls, found: FoundCorpus, data: DataSettings, known: Identities) -> Places:
+        """The places for these input files and this recipe; known: gets the files' identities."""
         home = data_root() / "tokenizers"
         case = "-uncased" if data.lower_case else ""
         kind = f"{data.tokenizer}-{data.vocab_size}{case}"
         mark = fingerprint(
             {
-                "files": [[file_identity(each), each.pages_per_domain] for each in sources],
+                "files": [
+                    [identity, source.pages_per_domain]
+                    for source, identity in zip(found.files, identify(found.files, known))
+                ],
                 "tokenizer": [data.tokenizer, data.vocab_size, data.lower_case, SAMPLE_BYTES],
             }
         )
-        named = is_named(corpus, inputs)
-        name = corpus if named or corpus == SAMPLE else sources[0].corpus
         return cls(
-            corpus=describe_corpus(corpus, inputs, sources),
-            named=named,
+            corpus=found.description,
+            named=found.named,
             shared=home / kind,
-            own=home / f"{kind}.{name[:_NAME_CHARACTERS]}.{mark}",
+            own=home / f"{kind}.{found.name[:_NAME_CHARACTERS]}.{mark}",
             unfinished=home / ".unfinished" / f"{kind}.{mark}",
         )
 
-    def existing(self, data: DataSettings) -> Path | None:
+    def existing(self, data: DataSettings) -> tuple[Path, Vocabulary] | None:
         """The first of the folders that exists and that these input files take."""
         for folder in (self.own, self.unfinished):
             if _is_whole(folder):
-                return folder
-        return self.shared if self.named and _may_be_shared(self.shared, data) else None
+                return folder, read_vocabulary(folder)
+        vocabulary = _read_shared(self.shared, data) if self.named else None
+        return None if vocabulary is None else (self.shared, vocabulary)
 
     def others(self) -> list[Path]:
         """Published folders of other files with this kind, size and case.
@@ -173,48 +169,73 @@ class ChosenTokenizer:
 
 
 def find_tokenizer(
-    given: Path | None, places: Places, sources: list[Source], data: DataSettings
+    given: Path | None,
+    found: FoundCorpus,
+    sources: list[Source],
+    data: DataSettings,
+    known: Identities,
 ) -> ChosenTokenizer:
     """The tokenizer to prepare with: the one given, one that exists, or one trained now.
 
-    Says where it came from and on how much text it was trained. sources: to train on. Raises
-    ConfigError if it does not fit the recipe.
+    Prints where it comes from and on how much text it was trained. sources: to train on; known:
+    gets the identities of the corpus's files, unless a tokenizer is given. Raises ConfigError if it
+    does not fit the recipe.
     """
     if given is not None:
-        return ChosenTokenizer(_read(given, data, given=True), trained_on(given), None)
+        return ChosenTokenizer(_read_given(given, data), trained_on(given), None)
+    places = Places.of(found, data, known)
     with places.locked():
-        folder = places.existing(data)
-        if folder is None or folder == places.unfinished:
+        existing = places.existing(data)
+        if existing is None or existing[0] == places.unfinished:
             _mention_others(places)
-        if folder is None:
+        if existing is None:
             print("tokenizer: none for this corpus yet; training it on this corpus", flush=True)
             train_tokenizer(sources, data, places.unfinished, places.corpus)
-            if places.named and _may_be_shared(places.shared, data):  # published meanwhile
-                shutil.rmtree(places.unfinished)
-                folder = places.shared
-        vocabulary = _read(folder or places.unfinished, data, fresh=folder is None)
-        if folder in (places.own, places.shared):
-            return ChosenTokenizer(vocabulary, trained_on(folder), None)
-        return ChosenTokenizer(vocabulary, trained_on(places.unfinished), places)
+            # Another corpus may have published the shared one during the training.
+            shared = _read_shared(places.shared, data) if places.named else None
+            if shared is None:
+                vocabulary = read_vocabulary(places.unfinished)
+                _check(places.unfinished, vocabulary, data, fresh=True)
+                return ChosenTokenizer(vocabulary, trained_on(places.unfinished), places)
+            shutil.rmtree(places.unfinished)
+            existing = places.shared, shared
+        folder, vocabulary = existing
+        _check(folder, vocabulary, data)
+        unfinished = places if folder == places.unfinished else None
+        return ChosenTokenizer(vocabulary, trained_on(folder), unfinished)
 
 
-def read_existing(given: Path | None, places: Places, data: DataSettings) -> Vocabulary | None:
+def read_existing(given: Path | None, found: FoundCorpus, data: DataSettings) -> Vocabulary | None:
     """The vocabulary that `find_tokenizer` would use without training; None if it would train."""
-    folder = given or places.existing(data)
-    return None if folder is None else _read(folder, data, given=given is not None)
+    if given is not None:
+        return _read_given(given, data)
+    existing = Places.of(found, data, {}).existing(data)
+    if existing is None:
+        return None
+    _check(*existing, data)
+    return existing[1]
 
 
-def _read(
-    folder: Path, data: DataSettings, *, given: bool = False, fresh: bool = False
-) -> Vocabulary:
-    """The vocabulary of a folder; ConfigError if it does not fit. Describes it unless `fresh`."""
+def _read_given(folder: Path, data: DataSettings) -> Vocabulary:
     vocabulary = read_vocabulary(folder)
+    _check(folder, vocabulary, data, given=True)
+    return vocabulary
+
+
+def _check(
+    folder: Path,
+    vocabulary: Vocabulary,
+    data: DataSettings,
+    *,
+    given: bool = False,
+    fresh: bool = False,
+) -> None:
+    """ConfigError if the folder's vocabulary does not fit. Describes it unless it is `fresh`."""
     _require_fit(folder, vocabulary, data)
     if not fresh:  # training has just described it
         print(f"tokenizer: {_describe(folder)}", flush=True)
     if vocabulary.size < data.vocab_size:
         print(f"tokenizer: only {_compare(vocabulary, data)}{_advice(vocabulary, data, given)}")
-    return vocabulary
 
 
 def _compare(vocabulary: Vocabulary, data: DataSettings) -> str:
@@ -259,11 +280,13 @@ def _require_fit(folder: Path, vocabulary: Vocabulary, data: DataSettings) -> No
         )
 
 
-def _may_be_shared(folder: Path, data: DataSettings) -> bool:
-    """Whether it exists and is of named corpora, with about as many ids as were asked for."""
+def _read_shared(folder: Path, data: DataSettings) -> Vocabulary | None:
+    """The folder's vocabulary if named corpora gave it about as many ids as the recipe asks for."""
     corpora = trained_on(folder).partition(":")[0].split(", ")
-    named = all(name in CORPORA for name in corpora)
-    return named and _is_whole(folder) and _has_enough_ids(read_vocabulary(folder), data)
+    if not all(name in CORPORA for name in corpora) or not _is_whole(folder):
+        return None
+    vocabulary = read_vocabulary(folder)
+    return vocabulary if _has_enough_ids(vocabulary, data) else None
 
 
 def _has_enough_ids(vocabulary: Vocabulary, data: DataSettings) -> bool:

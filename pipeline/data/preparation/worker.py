@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config.run import DataSettings
-from pipeline.data.execution.tasks import Task
+from pipeline.data.execution.tasks import SplitTask
+from pipeline.data.execution.workers import Stage
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_tokens, pack
 from pipeline.data.selection.decisions import read_kept
@@ -96,10 +99,10 @@ class Worker:
         encoder = TextEncoder.create(vocabulary, fast=job.engine == "fast")
         return cls(job, vocabulary, encoder, masking)
 
-    def do(self, task: Task) -> None:
+    def do(self, task: SplitTask) -> None:
         """Make every part of `task` that is not there yet, then its marker."""
         directory = self.job.directory
-        if task_marker(directory, task.number).exists():
+        if (directory / task.marker).exists():
             return
         # Written before the task is redone: a restart must not trust the fast engine again.
         distrust = directory / f"task-{task.number:06d}.mismatch"
@@ -113,7 +116,7 @@ class Worker:
                 write_whole(distrust, f"{task.pieces[0].source.name}: {error}".encode())
         self._do(task, TextEncoder.create(self.vocabulary, fast=False))
 
-    def _do(self, task: Task, encoder: TextEncoder) -> None:
+    def _do(self, task: SplitTask, encoder: TextEncoder) -> None:
         counts, read = (
             DocumentCounts(),
             DocumentCounts(),
@@ -131,7 +134,7 @@ class Worker:
                 counts, sides, part = DocumentCounts(), (_Side(), _Side()), part + 1
         counts.take(read)
         self._finish(task, part, counts, sides)
-        write_whole(task_marker(self.job.directory, task.number), json.dumps(part + 1).encode())
+        write_whole(self.job.directory / task.marker, json.dumps(part + 1).encode())
 
     def _encode(
         self,
@@ -153,7 +156,7 @@ class Worker:
         sides[1].add(tokens, batch, filled & validation)
 
     def _finish(
-        self, task: Task, part: int, counts: DocumentCounts, sides: tuple[_Side, _Side]
+        self, task: SplitTask, part: int, counts: DocumentCounts, sides: tuple[_Side, _Side]
     ) -> None:
         """Pack, mask and write one part; its marker last."""
         if part >= _MOST_PARTS:
@@ -221,34 +224,17 @@ class Worker:
         hashes = np.concatenate(side.hashes)
         return entry, document_table(corpus, side.documents, hashes, rows, sequences), packed
 
-    def _marker(self, task: Task, part: int) -> Path:
+    def _marker(self, task: SplitTask, part: int) -> Path:
         return part_marker(self.job.directory, task.number, part)
 
 
-@dataclass(frozen=True, slots=True)
-class Preparation:
-    """Documents to parts of shards: the job, and the vocabulary that every worker needs."""
-
-    job: PrepareJob
-    vocabulary: Vocabulary
-
-    @property
-    def directory(self) -> Path:
-        """Where parts and logs go."""
-        return self.job.directory
-
-    def worker(self) -> Worker:
-        """A process's tools."""
-        return Worker.create(self.job, self.vocabulary)
-
-    def is_done(self, names: set[str], task: Task) -> bool:
-        """Whether a task's marker is among `names`."""
-        return task_marker(self.directory, task.number).name in names
+def prepare_stage(job: PrepareJob, vocabulary: Vocabulary) -> Stage[SplitTask]:
+    """Documents to parts of shards; every worker needs the job and the vocabulary."""
+    return Stage(job.directory, partial(_start, job, vocabulary))
 
 
-def task_marker(directory: Path, task: int) -> Path:
-    """Exists when all parts of a task do; holds how many."""
-    return directory / f"task-{task:06d}.json"
+def _start(job: PrepareJob, vocabulary: Vocabulary) -> Callable[[SplitTask], None]:
+    return Worker.create(job, vocabulary).do
 
 
 def part_marker(directory: Path, task: int, part: int) -> Path:

@@ -30,8 +30,8 @@ from pipeline.config.settings import fingerprint
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.read import READING_VERSION
 from pipeline.data.documents.records import Source
-from pipeline.data.execution.tasks import Task
-from pipeline.data.execution.workers import Team, do_tasks, share
+from pipeline.data.execution.tasks import SplitTask
+from pipeline.data.execution.workers import Executor, share
 from pipeline.data.selection.clusters import (
     EXACT,
     LIKENESS_VERSION,
@@ -47,9 +47,9 @@ from pipeline.data.selection.minhash import SHINGLES_VERSION
 from pipeline.data.selection.survey import (
     SURVEY_VERSION,
     Rules,
-    Survey,
     SurveyTask,
     signed_documents,
+    survey_stage,
 )
 from pipeline.data.text.clean import CLEANING_VERSION
 from pipeline.errors import DataError
@@ -64,7 +64,7 @@ _REASONS = {"exact": "exact copy", "near": "near-duplicate"}
 class Selection:
     """Documents that are deduplicated together, and the rules that select them."""
 
-    tasks: list[Task]
+    tasks: list[SplitTask]
     dedup: str
     """A key of DEDUP."""
     rules: Rules
@@ -79,7 +79,7 @@ class Selection:
         """Directory of the decisions."""
         return self.place / "decisions" / self.mark
 
-    def decided_tasks(self) -> list[Task]:
+    def decided_tasks(self) -> list[SplitTask]:
         """The tasks, with the decisions that drop documents from them."""
         if not self.mark:
             return self.tasks
@@ -87,7 +87,7 @@ class Selection:
 
 
 def plan_selection(
-    tasks: list[Task], dedup: str, filters: list[str], evaluation: list[str], place: Path
+    tasks: list[SplitTask], dedup: str, filters: list[str], evaluation: list[str], place: Path
 ) -> Selection:
     """Plan the selection; reads the evaluation files, and the ends of the corpora's files.
 
@@ -115,18 +115,16 @@ def plan_selection(
     return Selection(tasks, dedup, rules, place, surveys, mark)
 
 
-def decide(
-    selection: Selection, team: Team, part: tuple[int, int] = (1, 1), *, in_log: bool = False
-) -> None:
+def decide(selection: Selection, executor: Executor, part: tuple[int, int] = (1, 1)) -> None:
     """Make the decisions unless they exist; part: of a job array, surveys its share first."""
     if not selection.mark or selection.directory.exists():
         return
     for directory in (selection.place / "surveys", selection.directory.parent):
         make_directory(directory)
-    setup = Survey(selection.place / "surveys", selection.rules)
+    stage = survey_stage(selection.place / "surveys", selection.rules)
     if part != (1, 1):
-        do_tasks(setup, share(selection.surveys, *part), team, in_log=in_log)
-    do_tasks(setup, selection.surveys, team, in_log=in_log)
+        executor.run(stage, share(selection.surveys, *part))
+    executor.run(stage, selection.surveys)
     with one_at_a_time(selection.directory.with_name(f".{selection.mark}.lock")):
         if selection.directory.exists():
             return
@@ -202,5 +200,5 @@ def _table(corpus: str, ids: pa.Array, reasons: list[str | None], roots: Numbers
     return pa.table([ids, corpora, dropped, roots], schema=SCHEMA)
 
 
-def _decisions(directory: Path, task: Task) -> Path:
+def _decisions(directory: Path, task: SplitTask) -> Path:
     return directory / f"{task.number:06d}.parquet"

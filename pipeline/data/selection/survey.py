@@ -6,8 +6,9 @@ fingerprint of the files and rules, and appears only when it is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.execution.tasks import Task
+from pipeline.data.execution.tasks import SplitTask
+from pipeline.data.execution.workers import Stage
 from pipeline.data.selection.clusters import EXACT, Likeness
 from pipeline.data.selection.contamination import RUN_WORDS, Evaluation
 from pipeline.data.selection.filters import Filters
@@ -46,13 +48,8 @@ class Rules:
 class SurveyTask:
     """The survey of a task's documents, written to one Parquet file."""
 
-    task: Task
+    task: SplitTask
     target: Path
-
-    @property
-    def number(self) -> int:
-        """Its place among all."""
-        return self.task.number
 
     @property
     def weight(self) -> int:
@@ -64,21 +61,19 @@ class SurveyTask:
         """What it is, for logs."""
         return f"survey of {self.task.name}"
 
+    @property
+    def marker(self) -> str:
+        """Name of the Parquet file."""
+        return self.target.name
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What the tasks have in common, see `workers.Setup`."""
 
-    directory: Path
-    rules: Rules
+def survey_stage(directory: Path, rules: Rules) -> Stage[SurveyTask]:
+    """What all surveys under `directory` have in common."""
+    return Stage(directory, partial(_start, rules))
 
-    def worker(self) -> Surveyor:
-        """Whoever does tasks."""
-        return Surveyor(self.rules)
 
-    def is_done(self, names: set[str], task: SurveyTask) -> bool:
-        """Whether a task's file is there; names: of what is in `directory`."""
-        return task.target.name in names
+def _start(rules: Rules) -> Callable[[SurveyTask], None]:
+    return Surveyor(rules).do
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pipeline.data.documents.records import Piece, Source
-from pipeline.data.execution.tasks import Task
+from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.workers import share
 
 
-def tasks(*weights: int) -> list[Task]:
+def tasks(*weights: int) -> list[SplitTask]:
     source = Source("c", "/in", "in", sum(weights), "jsonl", "", "", "blank_lines", "")
     return [
-        Task(number, "c", (Piece(source, 0, weight, weight),))
+        SplitTask(number, "c", (Piece(source, 0, weight, weight),))
         for number, weight in enumerate(weights)
     ]
 

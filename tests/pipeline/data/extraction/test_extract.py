@@ -13,7 +13,7 @@ import pytest
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.workers import local_team
+from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import FORMATS, SlowFormat, extract
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.preparing import FORKED, MPIEXEC, contents, finish, tiny
@@ -27,7 +27,7 @@ def sources(*paths: Path) -> list[Source]:
 
 def test_every_page_is_a_document_or_counted_as_dropped(tmp_path: Path) -> None:
     (tmp_path / "small.xml").write_bytes(small_dump())
-    [made] = extract(sources(tmp_path / "small.xml"), tmp_path / "documents", local_team(1))
+    [made] = extract(sources(tmp_path / "small.xml"), tmp_path / "documents", local_executor(1))
     assert made.format == EXTRACTED and made.name == "small.xml"
     rows = pq.read_table(made.path).to_pylist()
     assert [row["id"] for row in rows] == ["1", "2", "3", "4", "5"]
@@ -37,12 +37,12 @@ def test_every_page_is_a_document_or_counted_as_dropped(tmp_path: Path) -> None:
 def test_a_file_is_extracted_once_and_again_when_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "small.xml"
     path.write_bytes(small_dump())
-    [first] = extract(sources(path), tmp_path / "documents", local_team(1))
+    [first] = extract(sources(path), tmp_path / "documents", local_executor(1))
     written = Path(first.path).stat().st_mtime_ns
-    [second] = extract(sources(path), tmp_path / "documents", local_team(1))
+    [second] = extract(sources(path), tmp_path / "documents", local_executor(1))
     assert second == first and Path(second.path).stat().st_mtime_ns == written
     path.write_bytes(small_dump().replace(b"river", b"River"))
-    [third] = extract(sources(path), tmp_path / "documents", local_team(1))
+    [third] = extract(sources(path), tmp_path / "documents", local_executor(1))
     assert third.path != first.path
 
 
@@ -52,8 +52,8 @@ def test_a_file_is_the_same_through_another_folder(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(small_dump())
     alone, inside = sources(path)[0], sniff(path, "wikipedia", "deep/small.xml")
-    [first] = extract([alone], tmp_path / "documents", local_team(1))
-    again = extract([inside, alone], tmp_path / "documents", local_team(1))
+    [first] = extract([alone], tmp_path / "documents", local_executor(1))
+    again = extract([inside, alone], tmp_path / "documents", local_executor(1))
     assert [source.path for source in again] == [first.path] * 2
     assert [source.name for source in again] == ["deep/small.xml", "small.xml"]
     assert len([*(tmp_path / "documents").glob("*.parquet")]) == 1
@@ -70,7 +70,7 @@ def test_every_record_is_read_back_unchanged(
     records = [kept, replace(kept, text="", dropped="redirect"), BadRecord("small.xml:3", "torn")]
     format = SlowFormat(lambda source: iter(records), lambda source: iter(()), 1, ())
     monkeypatch.setitem(FORMATS, "mediawiki", format)
-    [made] = extract(sources(path), tmp_path / "documents", local_team(1))
+    [made] = extract(sources(path), tmp_path / "documents", local_executor(1))
     [piece] = cut(made, 1 << 20)
     assert [*read(piece)] == [
         Record("small.xml@0", "http://a.org/1", "Text."),
@@ -78,14 +78,14 @@ def test_every_record_is_read_back_unchanged(
         BadRecord("small.xml:3", "torn"),
     ]
     monkeypatch.setitem(FORMATS, "mediawiki", replace(format, code=2))
-    [again] = extract(sources(path), tmp_path / "documents", local_team(1))
+    [again] = extract(sources(path), tmp_path / "documents", local_executor(1))
     assert again.path != made.path
 
 
 def test_fast_formats_are_not_extracted(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "one"}\n')
     given = sources(tmp_path / "in.jsonl")
-    assert extract(given, tmp_path / "documents", local_team(1)) == given
+    assert extract(given, tmp_path / "documents", local_executor(1)) == given
     assert not (tmp_path / "documents").exists()
 
 

@@ -18,7 +18,7 @@ from pipeline.data.documents import byte_blocks
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Extract, Record
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.workers import local_team
+from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction import tar_archives
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.tar_archives import read_tar
@@ -212,7 +212,7 @@ def test_archives_nested_too_deeply(tmp_path: Path) -> None:
 def test_extraction_keeps_the_names_of_members(tmp_path: Path) -> None:
     path = write(tmp_path, published([PAGES]))
     given = [sniff(path, "openwebtext", path.name)]
-    [made] = extract(given, tmp_path / "documents", local_team(1))
+    [made] = extract(given, tmp_path / "documents", local_executor(1))
     found = [record for piece in cut(made, 1 << 20) for record in read(piece)]
     assert [record.text for record in found if isinstance(record, Record)] == [
         text.decode().strip() for text in PAGES.values()
@@ -220,5 +220,5 @@ def test_extraction_keeps_the_names_of_members(tmp_path: Path) -> None:
     inside = "openwebtext/urlsf_subset00-1_data.xz/0000002-e.txt"
     assert found[2] == Record("pages.tar@2", f"pages.tar/{inside}", "Page 2.")
     written = Path(made.path).stat().st_mtime_ns
-    assert extract(given, tmp_path / "documents", local_team(1)) == [made]
+    assert extract(given, tmp_path / "documents", local_executor(1)) == [made]
     assert Path(made.path).stat().st_mtime_ns == written

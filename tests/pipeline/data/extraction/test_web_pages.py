@@ -15,7 +15,7 @@ import pytest
 from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.execution.workers import local_team
+from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction import web_pages
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.web_pages import PAGES_WITH_LINE, read_pages, read_web
@@ -179,14 +179,14 @@ def test_documents_do_not_depend_on_workers_or_restarts(tmp_path: Path) -> None:
         source(tmp_path / f"{n}.warc.gz", articles(20, f"s{n}.org", f"<p>{REPEATED}</p>"))
         for n in range(3)
     ]
-    extract(given, tmp_path / "one", local_team(1))
-    made = extract(given, tmp_path / "two", local_team(2))
+    extract(given, tmp_path / "one", local_executor(1))
+    made = extract(given, tmp_path / "two", local_executor(2))
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     Path(made[1].path).unlink()
-    extract(given, tmp_path / "two", local_team(2))
+    extract(given, tmp_path / "two", local_executor(2))
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     capped = [replace(item, pages_per_domain=3) for item in given]
-    assert {item.path for item in extract(capped, tmp_path / "two", local_team(1))}.isdisjoint(
+    assert {item.path for item in extract(capped, tmp_path / "two", local_executor(1))}.isdisjoint(
         item.path for item in made
     )
 
@@ -198,7 +198,7 @@ def test_a_file_without_a_document_says_why(tmp_path: Path) -> None:
         ([record("response", b"x", length=9)], "x.warc.gz:1: record cut off; give other files"),
         ([record("warcinfo", b"a: b")], "x.warc.gz: nothing but white space; give other files"),
     ):
-        made = extract([source(tmp_path / "x.warc.gz", records)], tmp_path, local_team(1))
+        made = extract([source(tmp_path / "x.warc.gz", records)], tmp_path, local_executor(1))
         with pytest.raises(DataError, match=message):
             validation_thresholds(cut_tasks(made), recipe("roberta_tiny").data)
 

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.workers import local_team
+from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
 from pipeline.data.inspection import document_statistics
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found, find
@@ -64,7 +64,7 @@ def test_extracted_documents_keep_title_reason_and_site(tmp_path: Path) -> None:
     path = tmp_path / "small.xml"
     path.write_bytes(small_dump())
     source = sniff(path, "wikipedia", path.name)
-    [source] = extract([source], tmp_path / "documents", local_team(1))
+    [source] = extract([source], tmp_path / "documents", local_executor(1))
     [piece] = cut(source, 1 << 20)
     records = list(find(piece, lambda corpus, id: KEPT))
     assert Counter(record.reason for record in records) == {

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.data.preparation import assemble
-from pipeline.data.preparation.assemble import Part, merge_validation_shards
+from pipeline.data.preparation.assemble import Part, make_folders, merge_validation_shards
 from pipeline.data.preparation.worker import PrepareJob
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
@@ -41,7 +41,8 @@ def test_merged_shards_are_those_of_all_rows_at_once(
     data = replace(recipe("roberta_tiny").data, duplicates=2)
     masking = Masking.of(data, SPECIAL, np.ones(2048, np.bool_))
     work, output = tmp_path / "work", tmp_path / "out"
-    work.mkdir(), output.mkdir()
+    work.mkdir()
+    make_folders(output, data.duplicates)
     parts, tables = [], []
     rng = np.random.default_rng(0)
     for number, (corpus, count) in enumerate(

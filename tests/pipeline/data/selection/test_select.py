@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.execution.workers import local_team
+from pipeline.data.execution.workers import local_executor
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.selection.select import Selection, decide, plan_selection
@@ -51,7 +51,7 @@ def chosen(folder: Path, *names: str, how: str = "near", split_bytes: int = 1 <<
 
 def outcome(decided: Selection) -> dict[str, str]:
     """Corpus/id -> drop reason, "" for kept documents, as `read_kept` applies them."""
-    decide(decided, local_team(1))
+    decide(decided, local_executor(1))
     found: dict[str, str] = {}
     for task in decided.decided_tasks():
         assert task.decisions is not None
@@ -116,7 +116,7 @@ def test_clusters_name_the_kept_document(small: Path) -> None:
 
 def test_no_rules_write_no_files(small: Path) -> None:
     decided = chosen(small, "first", how="none")
-    decide(decided, local_team(1))
+    decide(decided, local_executor(1))
     assert decided.mark == "" and decided.decided_tasks() == decided.tasks
     assert not (small / "documents").exists()
 
@@ -157,7 +157,7 @@ def test_decided_once_and_again_for_other_files_or_rules(small: Path) -> None:
 def test_documents_that_changed_since_are_an_error(small: Path) -> None:
     """Decisions about other documents must not be applied to these."""
     decided = chosen(small, "first")
-    decide(decided, local_team(1))
+    decide(decided, local_executor(1))
     [task] = decided.decided_tasks()
     write_jsonl(small / "first" / "003.jsonl", ["one more"])
     [more] = chosen(small, "first").tasks
@@ -181,7 +181,7 @@ def test_killed_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(place, die)
-            decide(decided, local_team(1))
+            decide(decided, local_executor(1))
         assert not decided.directory.exists()
         for survey in decided.surveys[1:]:
             survey.target.unlink(missing_ok=True)
@@ -192,10 +192,10 @@ def test_killed_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_two_processes_decide_the_same(small: Path) -> None:
     decided = chosen(small, "first", "second", split_bytes=600)
-    decide(decided, local_team(1))
+    decide(decided, local_executor(1))
     files = contents(small / "documents")
     shutil.rmtree(small / "documents")
-    decide(decided, local_team(2))
+    decide(decided, local_executor(2))
     assert contents(small / "documents") == files and len(decided.surveys) > 4
 
 
@@ -204,7 +204,7 @@ def test_a_corpus_of_only_copies_is_an_error(tmp_path: Path) -> None:
     texts = [" ".join(document(rng, 50)) for _ in range(3)]
     corpora(tmp_path, first=texts, second=texts[:2])
     decided = chosen(tmp_path, "first", "second")
-    decide(decided, local_team(1))
+    decide(decided, local_executor(1))
     with pytest.raises(DataError) as error:
         validation_thresholds(decided.decided_tasks(), recipe("roberta_tiny").data)
     assert str(error.value).startswith(
@@ -223,7 +223,7 @@ def test_no_copy_of_a_held_out_document_is_trained_on(tmp_path: Path) -> None:
     def leaks(how: str) -> tuple[int, Counter[str]]:
         """Pairs across the split, and how many documents of each corpus are held out."""
         decided = chosen(tmp_path, "news", "web", how=how)
-        decide(decided, local_team(1))
+        decide(decided, local_executor(1))
         tasks = decided.decided_tasks()
         thresholds = validation_thresholds(tasks, data)
         sides: tuple[list[str], list[str]] = ([], [])

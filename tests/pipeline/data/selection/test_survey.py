@@ -9,11 +9,12 @@ import pyarrow.parquet as pq
 
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import cut_tasks
+from pipeline.data.execution.workers import unfinished
 from pipeline.data.selection.clusters import EXACT, NEAR, Likeness
 from pipeline.data.selection.contamination import Evaluation
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import signatures, word_hashes
-from pipeline.data.selection.survey import Rules, Survey, SurveyTask, signed_documents
+from pipeline.data.selection.survey import Rules, SurveyTask, signed_documents, survey_stage
 from pipeline.data.text.clean import clean
 from tests.pipeline.preparing import write_jsonl
 
@@ -30,12 +31,12 @@ def survey(folder: Path, likeness: Likeness | None) -> tuple[Path, list[str]]:
         likeness, Filters(min_words=2, min_letters=0.5), Evaluation.read([str(folder / "eval.txt")])
     )
     made = SurveyTask(task, folder / "made.parquet")
-    setup = Survey(folder, rules)
-    assert not setup.is_done({path.name for path in folder.iterdir()}, made)
-    setup.worker().do(made)
-    assert setup.is_done({path.name for path in folder.iterdir()}, made)
+    stage = survey_stage(folder, rules)
+    assert unfinished(stage, [made]) == [made]
+    stage.start()(made)
+    assert unfinished(stage, [made]) == []
     written = made.target.stat().st_mtime_ns
-    setup.worker().do(made)
+    stage.start()(made)
     assert made.target.stat().st_mtime_ns == written
     return made.target, [text for text in TEXTS if text.strip()]
 
