@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import hashlib
 import json
@@ -31,10 +30,8 @@ from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
-from pipeline.data.shards.verify import verify_files, verify_shard
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.tokenizers.encoder import TextEncoder
-from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError, run_command
@@ -50,17 +47,6 @@ def test_the_same_bytes_for_any_number_of_workers(
 ) -> None:
     run("--corpus", "sample", "--workers", workers, *tiny(tiny_tokenizer, tmp_path / "out"))
     assert contents(tmp_path / "out") == contents(prepared)
-
-
-def test_every_mask_derives_again(prepared: Path) -> None:
-    manifest = read_manifest(prepared)
-    vocabulary = read_vocabulary(prepared / "tokenizer")
-    assert len(manifest.of("train")) == 5 and len(manifest.of("validation")) == 5
-    verify_files(prepared, manifest)
-    assert "documents.parquet" in manifest.files and "tokenizer/word_starts.bin" in manifest.files
-    for shard in manifest.shards:
-        assert len(shard.masks) == 10
-        verify_shard(prepared, manifest, shard, vocabulary)
 
 
 SCHEMES = {
@@ -185,30 +171,6 @@ def _byte_symbols() -> list[str]:
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     moved = iter(range(256, 512))
     return [chr(byte) if byte in printable else chr(next(moved)) for byte in range(256)]
-
-
-def test_documents_are_held_out_whole_and_from_every_corpus(prepared: Path) -> None:
-    manifest = read_manifest(prepared)
-    for name, corpus in manifest.corpora.items():
-        assert 0 < corpus["validation_sequences"] < corpus["sequences"], name
-    table = pq.read_table(prepared / "documents.parquet")
-    assert len(set(zip(table["corpus"].to_pylist(), table["id"].to_pylist()))) == len(table)
-    held_out = (table["first_sequence"].to_numpy() >> np.uint64(32)) % np.uint64(2) == 1
-    assert 5 <= held_out.sum() <= len(table) // 4
-
-
-def test_copies_of_a_document_are_on_one_side(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
-    texts = [f"Text number {i}. It has copies." for i in range(30)] * 3
-    path = write_jsonl(tmp_path / "copies.jsonl", texts)
-    run("--corpus", path, *tiny(tiny_tokenizer, tmp_path / "out"))
-    table = pq.read_table(tmp_path / "out" / "documents.parquet")
-    held_out = (table["first_sequence"].to_numpy() >> np.uint64(32)) % np.uint64(2) == 1
-    # ids are name@position, in the order of the file: copy k of text i is document 30 k + i
-    order = np.argsort([int(name.split("@")[1]) for name in table["id"].to_pylist()])
-    sides = held_out[order].reshape(3, 30)
-    assert (sides == sides[0]).all() and 1 <= sides[0].sum() <= 9
 
 
 def test_shards_open_with_datasets(prepared: Path, tmp_path: Path) -> None:
@@ -411,30 +373,6 @@ def test_bad_input_is_one_line_and_no_manifest(
     assert not (tmp_path / "out" / MANIFEST).exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--corpus", "sample", "--recipe", "roberta_bse"], "did you mean roberta_base"),
-        (["--corpus", "sample", "--set", "data.sequence_lenght=64"], "data.sequence_length"),
-        (["--corpus", "sample", "--set", "data.segments.label=order"], "full_sentences"),
-        (["--corpus", "wikipedai"], "did you mean wikipedia"),
-        (["--corpus", "sample", "--allow-short"], "16gb, 160gb"),
-        (["--corpus", "16gb", "--input", "pipeline"], "needs files of wikipedia, bookcorpus"),
-        (["--corpus", "bookcorpus"], "lower-cased"),  # the Hub's copy: known before it is fetched
-        (["--corpus", "160gb", "--recipe", "bert_base"], "data.format=segment_pair"),
-        (["--corpus", "wikipedia", "--revision", "main", "--input", "x"], "--revision main"),
-        (["--corpus", "nothing", "--explain"], "did you mean"),
-        (["--corpus", "sample", "--input", "x"], "drop --input"),
-        (["--corpus", "sample", "--tokenizer", "/nonexistent"], "no such directory"),
-        (["--corpus", "sample", "--workers", "0"], "--workers 0"),
-        (["--corpus", "sample", "--max-bad-fraction", "1.5"], "--max-bad-fraction 1.5"),
-    ],
-)
-def test_bad_arguments_are_one_line(arguments: list[str], message: str, run: Prepare) -> None:
-    error = run(*arguments, code=2)
-    assert error.startswith("error: ") and error.count("\n") == 1 and message in error
-
-
 def test_a_vocabulary_larger_than_the_recipe_says(
     tiny_tokenizer: Path, tmp_path: Path, run: Prepare
 ) -> None:
@@ -468,17 +406,6 @@ def test_a_tokenizer_saved_with_truncation_loses_no_text(
     monkeypatch.setattr(sys, "argv", ["inspect", str(damaged)])
     with pytest.raises(DataError, match="obeyed the truncation or padding"):
         inspect.main()
-
-
-def test_an_output_of_something_else_is_left_alone(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
-    (tmp_path / "file").write_text("mine")
-    arguments = tiny(tiny_tokenizer, tmp_path)
-    assert "other files" in run("--corpus", "sample", *arguments, code=2)
-    arguments = tiny(tiny_tokenizer, prepared)
-    error = run("--corpus", "sample", "--set", "data.seed=5", *arguments, code=2)
-    assert "another recipe, input or tokenizer" in error
 
 
 def test_a_crash_at_every_point_leaves_nothing_half_done(
@@ -553,38 +480,6 @@ def test_every_file_is_on_disk_before_it_gets_its_name(
     path = write_jsonl(tmp_path / "in.jsonl", [STORY, STORY.upper(), "More."])
     run("--corpus", path, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out"))
     assert not unsynced and len(synced) > 20
-
-
-def test_a_directory_in_use_is_left_alone(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
-    path = write_jsonl(tmp_path / "in.jsonl", [STORY, "More."])
-    (tmp_path / "out" / ".work").mkdir(parents=True)
-    with (tmp_path / "out" / ".work" / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        error = run("--corpus", path, *tiny(tiny_tokenizer, tmp_path / "out"), code=2)
-    assert "another pipeline.prepare is writing" in error
-
-
-def test_unfinished_work_of_something_else_is_not_taken_on(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
-    path = write_jsonl(tmp_path / "in.jsonl", ["A text. Fine.", "More."] + ["", 5] * 3)
-    arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    assert "in.jsonl:4" in run("--corpus", path, *arguments, code=2)
-    write_jsonl(path, ["A text. Fine.", "More."])
-    error = run("--corpus", path, *arguments, code=2)
-    assert "unfinished work of another" in error and f"remove {tmp_path / 'out' / '.work'}" in error
-
-
-def test_validation_never_takes_everything(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
-    path = write_jsonl(tmp_path / "in.jsonl", ["One. A.", "Two. B.", "Three. C."])
-    setting = ["--set", "data.validation_fraction=0.5"]
-    run("--corpus", path, *setting, *tiny(tiny_tokenizer, tmp_path / "out"))
-    manifest = read_manifest(tmp_path / "out")
-    assert manifest.of("train") and manifest.of("validation")
 
 
 def test_interrupted_workers_are_gone_at_once(tiny_tokenizer: Path, tmp_path: Path) -> None:

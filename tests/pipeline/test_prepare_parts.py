@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -129,10 +128,3 @@ def test_without_locks_the_last_word_is_the_users(
         assert ("run the command without --part" in out) == bool(more)
         assert ("prepared 344 documents" in out) == (not more)
     assert contents(tmp_path / "out") == contents(prepared)
-
-
-@pytest.mark.parametrize("part", ["0/4", "5/4", "1", "1/0", "a/b", "-1/4", ""])
-def test_a_part_there_is_not(part: str, tmp_path: Path) -> None:
-    result: subprocess.CompletedProcess[str] = finish(*PREPARE, f"--part={part}")
-    assert result.returncode == 2
-    assert result.stderr.startswith(f"error: --part {part}: ") and "1/4 to 4/4" in result.stderr

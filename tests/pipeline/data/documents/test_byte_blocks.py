@@ -1,11 +1,11 @@
-"""Lines of raw files; compressions and damaged files are tested through test_documents.py."""
+"""Lines of raw files; compressions and damaged files are tested in test_read.py."""
 
 import lzma
 from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents import byte_blocks, sniff
+from pipeline.data.documents import byte_blocks
 from pipeline.data.documents.byte_blocks import (
     count_lines,
     first_line_start,
@@ -13,7 +13,6 @@ from pipeline.data.documents.byte_blocks import (
     parse_again,
     read_blocks,
 )
-from pipeline.data.documents.sniff import read_head
 from pipeline.errors import DataError
 
 
@@ -55,18 +54,6 @@ def test_count_lines(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_follows_blank_line(tmp_path: Path, before: bytes, blank: bool) -> None:
     assert follows_blank_line(write(tmp_path, before + b"text"), len(before)) is blank
-
-
-def test_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sniff, "HEAD_BYTES", 4)
-    for content, head in (
-        (b"", b""),
-        (b"0123", b"0123"),
-        (b"01234", b"01234"),
-        (b"0" * 9, b"00000"),
-    ):
-        assert read_head(write(tmp_path, content), "") == head
-        assert read_head(write(tmp_path, lzma.compress(content)), "xz") == head
 
 
 ONE, TWO = lzma.compress(b"One.\n" * 50), lzma.compress(b"Two.\n")

@@ -2,79 +2,25 @@
 
 import gzip
 import io
-import json
-import lzma
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 
 from pipeline.data.corpora.sources import SAMPLE_FILES
 from pipeline.data.documents.read import cut, read
-from pipeline.data.documents.records import BadRecord, Piece, Record, Source
+from pipeline.data.documents.records import BadRecord, Piece, Record
 from pipeline.data.documents.sniff import sniff
 from pipeline.errors import DataError
-
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {
-    "": lambda data: data,
-    "gz": gzip.compress,
-    "zst": zstandard.ZstdCompressor().compress,
-    "xz": lzma.compress,
-}
-LINES = b'{"text": "One.", "url": "http://a/1"}\n{"text": "Two."}\n'
-RECORDS = [Record("news@0", "http://a/1", "One."), Record("news@38", "news", "Two.")]
-
-
-def source(folder: Path, content: bytes, **options: str | bool) -> Source:
-    path = folder / "file"
-    path.write_bytes(content)
-    return sniff(path, "corpus", "news", **options)  # type: ignore[arg-type]
-
-
-def records(source: Source, piece_bytes: int = 1 << 20) -> list[Record | BadRecord]:
-    return [record for piece in cut(source, piece_bytes) for record in read(piece)]
-
-
-def parquet(table: pa.Table, rows: int = 2) -> bytes:
-    stream = io.BytesIO()
-    pq.write_table(table, stream, row_group_size=rows)
-    return stream.getvalue()
-
-
-# --- formats
-
-
-@pytest.mark.parametrize("compression", COMPRESS)
-def test_json_lines(tmp_path: Path, compression: str) -> None:
-    content = COMPRESS[compression](LINES)
-    found = source(tmp_path, content, licence="CC BY 2.5")
-    assert found == Source(
-        corpus="corpus", path=str(tmp_path / "file"), name="news", size=len(content),
-        format="jsonl", compression=compression,  # type: ignore[arg-type]
-        text_field="", plain_text="file",
-        licence="CC BY 2.5",
-    )  # fmt: skip
-    assert records(found) == RECORDS
-
-
-@pytest.mark.parametrize("compression", COMPRESS)
-def test_text_file_is_one_document(tmp_path: Path, compression: str) -> None:
-    found = source(tmp_path, COMPRESS[compression](b"\xef\xbb\xbfOne.\r\n\r\nTwo.\r\n"))
-    assert (found.format, found.compression) == ("text", compression)
-    assert records(found, 1) == [Record("news@0", "news", "One.\r\n\r\nTwo.")]
-
-
-@pytest.mark.parametrize("compression", COMPRESS)
-def test_text_with_blank_lines_between_documents(tmp_path: Path, compression: str) -> None:
-    text = b"\n\nOne.\nMore.\n \t\n\nTwo.\n"
-    found = source(tmp_path, COMPRESS[compression](text), plain_text="blank_lines")
-    assert records(found) == [
-        Record("news@2", "news", "One.\nMore."), Record("news@17", "news", "Two."),
-    ]  # fmt: skip
+from tests.pipeline.data.documents.raw_files import (
+    COMPRESS,
+    LINES,
+    RECORDS,
+    parquet,
+    records,
+    source,
+)
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -120,230 +66,11 @@ def test_parquet_without_a_text_column(tmp_path: Path, table: dict, message: str
     assert source(tmp_path, parquet(pa.table({"story": ["One."]})), text_field="story")
 
 
-def test_format_by_content_not_suffix(tmp_path: Path) -> None:
-    (tmp_path / "wiki_00").write_bytes(b'\n {"id": "12", "url": "u", "text": "One."}')
-    assert sniff(tmp_path / "wiki_00", "c", "n").format == "jsonl"
-    (tmp_path / "a.txt.gz").write_bytes(b'{"text": "One."}')
-    assert sniff(tmp_path / "a.txt.gz", "c", "n").format == "jsonl"
-    (tmp_path / "a.csv").write_bytes(b'{"text": "One."}')
-    assert sniff(tmp_path / "a.csv", "c", "n").format == "jsonl"
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [b"# exported 2020", b"null", b'{"text": "cut o', b'{"text": "cut",', b'{"text":', b"\xc3!",
-     b'["a", "b"]', b'"a"', b"{{x}}"],
-)  # fmt: skip
-@pytest.mark.parametrize("final", [b"\n", b""])
-def test_a_damaged_first_line_is_a_bad_record(tmp_path: Path, damaged: bytes, final: bytes) -> None:
-    content = damaged + b'\n{"text": "One."}\n{"text": "Two."}' + final
-    bad, *good = records(source(tmp_path, content))
-    assert isinstance(bad, BadRecord)
-    assert bad.where == "news:1"
-    assert [record.text for record in good if isinstance(record, Record)] == ["One.", "Two."]
-
-
-def test_damaged_lines_before_a_record_longer_than_the_head(tmp_path: Path) -> None:
-    long = b'{"text": "' + b"word " * 20_000 + b'"}\n'
-    assert source(tmp_path, b"# exported\n" + long).format == "jsonl"
-    assert source(tmp_path, long).format == "jsonl"
-    assert source(tmp_path, b"\xef\xbb\xbf" + long).format == "jsonl"
-
-
-def test_a_byte_order_mark_before_any_line(tmp_path: Path) -> None:
-    bom = b"\xef\xbb\xbf"
-    for before in (b"\n", b" \r\n\n", bom + b"\n"):
-        content = before + bom + b'{"text": "One."}\n' + bom + b"\n" + bom + b'{"text": "Two."}'
-        found = records(source(tmp_path, content))
-        assert [record.text for record in found if isinstance(record, Record)] == ["One.", "Two."]
-        assert len(found) == 2
-
-
-SPEECH = b'"Where?"\n\n"There!"\n\nHe looked.\n\n"Indeed."\n'
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("file", b'["One."]\n["Two.", 2]\n', "seems to be JSON lines of arrays or strings"),
-        ("file", b'"One."\n"Two."\n\n"Three."', "seems to be JSON lines of arrays or strings"),
-        ("a.json", b"One.", r"seems to be JSON, but no line is an object \(it is a .json file\)"),
-        ("a.jsonl.zst", b"One.", "seems to be JSON, but no line is an object"),
-        ("a.NDJSON.gz", b"[1]\nOne.\n2", "seems to be JSON, but no line is an object"),
-        ("a.csv", b"id,text\n1,One.\n", r"seems to be a table \(it is a .csv file\)"),
-        ("a.tsv.xz", b"id\ttext\n1\tOne.\n", "seems to be a table"),
-    ],
-)
-def test_data_that_would_be_read_as_text(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=f"{path} {message}.*; convert it .*--plain-text"):
-        sniff(path, "corpus", "news")
-    assert sniff(path, "corpus", "news", forced_text=True).format == "text"
-    path.rename(tmp_path / "blob")  # as in a cache, where the link has the name
-    with pytest.raises(DataError, match=message):
-        sniff(tmp_path / "blob", "corpus", name)
-
-
-@pytest.mark.parametrize(
-    "text", [SPEECH, b"[1]\nOne.\nTwo.\n", b"{{Infobox}}\n", b"{| class\n", b"[[Link]] one.\n"]
-)
-def test_text_that_is_not_data(tmp_path: Path, text: bytes) -> None:
-    assert source(tmp_path, text).format == "text"
-
-
-def test_text_with_an_example_of_json_can_be_forced(tmp_path: Path) -> None:
-    text = b'Such as\n{"a": 1}\nis called an object.\n'
-    assert source(tmp_path, text).format == "jsonl"
-    assert source(tmp_path, text, forced_text=True).format == "text"
-    assert source(tmp_path, LINES, forced_text=True).format == "jsonl"
-
-
-@pytest.mark.parametrize("size", [1, 5000])
-@pytest.mark.parametrize("indent", [0, 2])
-def test_json_over_several_lines(tmp_path: Path, size: int, indent: int) -> None:
-    documents = [{"text": f"\u00e9 {n}.", "n": [n, False]} for n in range(size)]
-    for value, shape in (
-        ({"documents": documents}, "one JSON object over several lines, not one a line"),
-        (documents, "one JSON array"),
-        ([[n, n] for n in range(size)], "one JSON array"),
-    ):
-        content = json.dumps(value, indent=indent, ensure_ascii=False).encode()
-        for whole in (content, b"\xef\xbb\xbf\n" + content, content + b"\n" + content):
-            for forced_text in (False, True):
-                with pytest.raises(DataError, match=f"is {shape}"):
-                    source(tmp_path, whole, forced_text=forced_text)
-    with pytest.raises(DataError, match="one JSON object over several lines"):
-        source(tmp_path, b'{"documents": [\n{"text": "a"},\n{"text": "b"}\n]}')
-
-
-def test_head_is_cut_anywhere_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = json.dumps({"a": [1.5e3, True, None, "\u00e9\n\\"], "b": {"c": "d"}}, indent=1)
-    for size in range(12, len(content)):
-        monkeypatch.setattr("pipeline.data.documents.sniff.HEAD_BYTES", size)
-        with pytest.raises(DataError, match="one JSON object over several lines"):
-            source(tmp_path, content.encode())
-
-
-def test_json_that_python_cannot_parse(tmp_path: Path) -> None:
-    assert source(tmp_path, b"[" * 100_000).format == "text"
-    assert source(tmp_path, b"[" + b"9" * 5000 + b"] bottles.").format == "text"
-    nested = b'{"a": NaN, "b": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
-    assert records(source(tmp_path, LINES + nested)) == [
-        *RECORDS,
-        BadRecord("news:3", "invalid JSON"),
-    ]
-
-
 def test_several_members_frames_and_streams(tmp_path: Path) -> None:
     skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"  # as pzstd writes
     for compression, before in (("gz", b""), ("zst", skippable), ("zst", b""), ("xz", b"")):
         parts = [COMPRESS[compression](part) for part in (LINES[:20], LINES[20:], b"")]
         assert records(source(tmp_path, before + b"".join(parts))) == RECORDS
-
-
-# --- fields
-
-
-@pytest.mark.parametrize(
-    ("line", "text", "origin"),
-    [
-        ('{"body": "B", "content": "C"}', "B", "news"),
-        ('{"text": null, "content": "C"}', "C", "news"),
-        ('{"text": "", "body": "B"}', "", "news"),
-        ('{"text": "T", "path": "p", "id": "i"}', "T", "p"),
-        ('{"text": "T", "id": 12}', "T", "12"),
-        ('{"text": "T", "id": "i", "metadata": {"url": "m"}}', "T", "m"),
-        ('{"text": "T", "url": "u", "metadata": {"url": "m"}}', "T", "u"),
-        ('{"text": "caf\\u00e9 \\ud83d\\ude42 <mask>"}', "café 🙂 <mask>", "news"),
-    ],
-)
-def test_fields(tmp_path: Path, line: str, text: str, origin: str) -> None:
-    assert records(source(tmp_path, line.encode())) == [Record("news@0", origin, text)]
-
-
-def test_named_text_field(tmp_path: Path) -> None:
-    found = source(tmp_path, b'{"text": "T", "story": "S"}\n{"text": "T"}', text_field="story")
-    assert records(found) == [Record("news@0", "news", "S"), BadRecord("news:2", "no text field")]
-
-
-@pytest.mark.parametrize(
-    ("line", "text", "origin"),
-    [
-        ('{"text": "T", "score": NaN}', "T", "news"),
-        ('{"text": "T", "score": [-Infinity, {"a": Infinity}]}', "T", "news"),
-        ('{"text": "NaN \\ud83d\\ude42", "url": NaN, "id": 3}', "NaN 🙂", "3"),
-        ('{"text": NaN, "content": "C"}', "C", "news"),
-    ],
-)
-def test_constants_that_python_writes(tmp_path: Path, line: str, text: str, origin: str) -> None:
-    assert records(source(tmp_path, line.encode())) == [Record("news@0", origin, text)]
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b'{"text": "NaN}', "invalid JSON"),
-        (b'{"text": "T", "score": NaN', "invalid JSON"),
-        (b'{"text": "T", "score": nan}', "invalid JSON"),
-        (b'{"text": "T", "score": -NaN}', "invalid JSON"),
-        (b'{"text": "\\ud800", "score": NaN}', "invalid JSON"),
-        (b'{"text": "T", "a\\udc00": NaN}', "invalid JSON"),
-        (b'{"text": "caf\xe9", "score": NaN}', "invalid UTF-8"),
-        (b'{"text": "T", "score": NaN, "n": ' + b"9" * 5000 + b"}", "invalid JSON"),
-        (b'{"text": NaN}', "null text"),
-        (b"NaN", "not a JSON object"),
-    ],
-)
-def test_constants_do_not_excuse_the_rest(tmp_path: Path, line: bytes, reason: str) -> None:
-    found = records(source(tmp_path, LINES + line))
-    assert found == [*RECORDS, BadRecord("news:3", reason)]
-
-
-# --- bad records
-
-BAD_LINES = [
-    (b'{"text": "One."}', None),
-    (b'{"text": "One.', "invalid JSON"),
-    (b"", None),
-    (b"  \r", None),
-    (b'{"title": "x"}', "no text field"),
-    (b'{"text": null}', "null text"),
-    (b'{"text": 5}', "text is not a string"),
-    (b'["text"]', "not a JSON object"),
-    (b'{"text": "caf\xe9"}', "invalid UTF-8"),
-    (b'{"text": "\\ud800"}', "invalid JSON"),
-    (b'{"text": "Last."}', None),
-]
-
-
-@pytest.mark.parametrize("compression", COMPRESS)
-@pytest.mark.parametrize("piece_bytes", [1, 7, 1000])
-def test_bad_records_are_named_by_line_and_reading_goes_on(
-    tmp_path: Path, compression: str, piece_bytes: int
-) -> None:
-    found = source(tmp_path, COMPRESS[compression](b"\n".join(line for line, _ in BAD_LINES)))
-    got = records(found, piece_bytes)
-    assert [record for record in got if isinstance(record, BadRecord)] == [
-        BadRecord(f"news:{number}", reason)
-        for number, (_, reason) in enumerate(BAD_LINES, 1) if reason
-    ]  # fmt: skip
-    assert [record.text for record in got if isinstance(record, Record)] == ["One.", "Last."]
-
-
-def test_bad_text_is_named_by_its_line(tmp_path: Path) -> None:
-    text = b"One.\n\n\nTwo,\ncaf\xe9.\n\nThree.\n\n\xff"
-    for piece_bytes in (1, 5, 1000):
-        found = source(tmp_path, text, plain_text="blank_lines")
-        assert records(found, piece_bytes) == [
-            Record("news@0", "news", "One."),
-            BadRecord("news:5", "invalid UTF-8"),
-            Record("news@19", "news", "Three."),
-            BadRecord("news:9", "invalid UTF-8"),
-        ]
-    assert records(source(tmp_path, text)) == [BadRecord("news:5", "invalid UTF-8")]
 
 
 # --- pieces
@@ -434,64 +161,6 @@ def test_damaged_parquet(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content[:4] + bytes(500) + content[504:])
     with pytest.raises(DataError, match="file is truncated or damaged"):
         records(found)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        (gzip.compress(b"", mtime=0), "is empty"),
-        (bytes(range(256)), "is binary"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(100), "is binary"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" * 9, "is binary"),
-        ("One.".encode("utf-16"), "is UTF-16"),
-        (b"BZh91AY&SY", "is truncated"),
-        (b'[\n  {"text": "One."}\n]', "is one JSON array"),
-    ],
-)
-def test_files_that_are_something_else(tmp_path: Path, content: bytes, message: str) -> None:
-    with pytest.raises(DataError, match=f"{tmp_path / 'file'} {message}"):
-        source(tmp_path, content)
-
-
-def test_missing_file_and_directory(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nothing\.txt does not exist"):
-        sniff(tmp_path / "nothing.txt", "corpus", "news")
-    with pytest.raises(DataError, match="is a directory"):
-        sniff(tmp_path, "corpus", "news")
-    with pytest.raises(DataError, match=r"file/below does not exist"):
-        source(tmp_path, LINES)
-        sniff(tmp_path / "file" / "below", "corpus", "news")
-    found = source(tmp_path, LINES)
-    (tmp_path / "file").unlink()
-    with pytest.raises(DataError, match="file cannot be read: No such file"):
-        records(found)
-
-
-def test_what_is_not_a_regular_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in ("/dev/null", tmp_path / "pipe"):
-        with pytest.raises(DataError, match=f"{path} is not a regular file; give files"):
-            sniff(path, "corpus", "news")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(DataError, match="loop is a symbolic link that leads back to itself"):
-        sniff(tmp_path / "loop", "corpus", "news")
-    with pytest.raises(DataError, match="cannot be read: File name too long"):
-        sniff(tmp_path / ("x" * 300), "corpus", "news")
-
-
-def test_latin1_text_is_a_bad_record_not_a_bad_file(tmp_path: Path) -> None:
-    text = "Déjà vu, naïve café, all in an old encoding.".encode("latin-1")
-    assert records(source(tmp_path, text)) == [BadRecord("news:1", "invalid UTF-8")]
-
-
-def test_a_document_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.data.documents.records.MAX_DOCUMENT_BYTES", 1 << 10)
-    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", 1 << 8)
-    for plain_text in ("file", "blank_lines"):
-        found = source(tmp_path, b"word " * 1000, plain_text=plain_text)
-        with pytest.raises(DataError, match="blank lines between them"):
-            records(found)
 
 
 # --- the shipped sample

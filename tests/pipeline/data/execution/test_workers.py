@@ -1,12 +1,19 @@
-"""What falls to whom; that workers give the same bytes is tests/pipeline/test_prepare.py's."""
+"""Shares and executors; tests/pipeline/test_prepare.py compares the bytes of the shards."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from pipeline.data.documents.records import Piece, Source
 from pipeline.data.execution.tasks import SplitTask
-from pipeline.data.execution.workers import share
+from pipeline.data.execution.workers import Stage, local_executor, share, unfinished
+from pipeline.errors import DataError
 
 
 def tasks(*weights: int) -> list[SplitTask]:
@@ -30,3 +37,61 @@ def test_shares_have_about_the_same_weight() -> None:
     every = tasks(90, *[10] * 18)
     weights = [sum(task.weight for task in share(every, number, 3)) for number in (1, 2, 3)]
     assert weights == [90, 90, 90]
+
+
+@dataclass(frozen=True)
+class Line:
+    """Appends its name to a file, and leaves its marker."""
+
+    name: str
+    weight: int
+
+    @property
+    def marker(self) -> str:
+        return f"{self.name}.done"
+
+
+def start(directory: Path) -> Callable[[Line], None]:
+    """Also counts the processes that were prepared."""
+    (directory / f"process-{os.getpid()}").touch()
+
+    def do_task(task: Line) -> None:
+        if task.name == "bad":
+            raise DataError("a bad task")
+        with (directory / "done").open("a") as file:
+            print(task.name, file=file)
+        (directory / task.marker).touch()
+
+    return do_task
+
+
+LINES = [Line("a", 1), Line("b", 9), Line("c", 5), Line("d", 7)]
+
+
+def done(directory: Path) -> list[str]:
+    return (directory / "done").read_text().split()
+
+
+def test_the_largest_first_and_only_what_is_not_done(tmp_path: Path) -> None:
+    (tmp_path / "c.done").touch()
+    stage = Stage(tmp_path, partial(start, tmp_path))
+    local_executor(1).run(stage, LINES)
+    assert done(tmp_path) == ["b", "d", "a"]
+    local_executor(1).run(stage, LINES)
+    assert done(tmp_path) == ["b", "d", "a"]
+    assert unfinished(stage, [*LINES, Line("e", 1)]) == [Line("e", 1)]
+
+
+def test_two_processes_do_each_task_once(tmp_path: Path) -> None:
+    local_executor(2).run(Stage(tmp_path, partial(start, tmp_path)), LINES)
+    assert sorted(done(tmp_path)) == ["a", "b", "c", "d"]
+    processes = {path.name for path in tmp_path.glob("process-*")}
+    assert 1 <= len(processes) <= 2 and f"process-{os.getpid()}" not in processes
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_error_of_a_task_ends_the_stage(workers: int, tmp_path: Path) -> None:
+    stage = Stage(tmp_path, partial(start, tmp_path))
+    with pytest.raises(DataError, match="a bad task"):
+        local_executor(workers).run(stage, [Line("bad", 20), *LINES])
+    assert unfinished(stage, [Line("bad", 20)])

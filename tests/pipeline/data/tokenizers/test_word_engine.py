@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,9 @@ from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers import word_engine as module
 from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.data.tokenizers.reference_engine import Reference
 from pipeline.data.tokenizers.token_ids import Tokens
-from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.data.tokenizers.word_engine import WordEngine
-from pipeline.data.tokenizers.word_table import APART, PART, SPACE, UNSURE
 
 KINDS = ["wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]
 AWKWARD = [
@@ -114,61 +110,6 @@ def test_a_known_word_has_the_ids_it_has_when_new(
         assert engine.table.words <= len(text)
 
 
-@pytest.mark.parametrize("lower_case", [False, True])
-def test_sentences_without_white_space_between(lower_case: bool) -> None:
-    """Of Chinese a paragraph is one word of unigram; sentences begin at tokens inside it."""
-    rng = np.random.default_rng(0)
-    words = ["".join(map(chr, rng.integers(0x4E00, 0x4E40, n))) for n in (1, 2, 2, 3, 3, 4)]
-    words += ["½", "ﬁne", "Éa", "x"]  # of which some become more characters, or fewer bytes
-    texts = [
-        "".join(
-            "".join(rng.choice(words, rng.integers(2, 9))) + str(rng.choice(["。", "！", "？"]))
-            for _ in range(8)
-        )
-        for _ in range(60)
-    ]
-    vocabulary = train("unigram", lambda: iter(texts), 200, lower_case=lower_case)
-    expected = same(TextEncoder.create(vocabulary), clean(texts).texts())
-    assert len(expected.sentence_starts) > 4 * len(texts)
-
-
-def test_bytes_of_long_words_are_compared(word_vocabularies: dict[str, Vocabulary]) -> None:
-    """A word whose tag is that of another is told apart by its bytes."""
-    encoder = TextEncoder.create(word_vocabularies["unigram"])
-    engine = encoder.fast
-    assert isinstance(engine, WordEngine)
-    given = buffers(["extraordinary", "distinguished"])
-    expected = columns(encoder.reference.encode(*given))
-    engine.encode(*buffers(["extraordinary"]))
-    table = engine.table
-    slot = np.flatnonzero(table.numbers == table.words - 1)
-    engine.encode(*given)
-    other = np.flatnonzero(table.numbers == table.words - 1)
-    assert len(slot) == len(other) == 1
-    # spell the known word otherwise: the tag still matches, the bytes do not
-    table.text[table.starts[table.words - 1]] ^= 1
-    assert columns(engine.encode(*given)[0]) == expected
-
-
-@pytest.mark.parametrize(
-    ("kind", "character", "expected"),
-    [
-        ("wordpiece", "a", PART), ("wordpiece", ",", APART), ("wordpiece", "中", APART),
-        ("wordpiece", "\n", SPACE), ("wordpiece", "é", PART), ("wordpiece", "\ufffd", PART),
-        ("unigram", ",", PART), ("unigram", "中", PART), ("unigram", "\n", SPACE),
-        ("unigram", "▁", UNSURE), ("unigram-uncased", "¨", SPACE),
-        ("unigram", "ﷺ", UNSURE),
-    ],
-)  # fmt: skip
-def test_kinds_of_characters(
-    kind: str, character: str, expected: int, word_vocabularies: dict[str, Vocabulary]
-) -> None:
-    found = word_vocabularies[kind]
-    engine = WordEngine(found, Reference(found))
-    engine.encode(*buffers([f"x{character}y"]))
-    assert engine.kinds[ord(character)] == expected
-
-
 def test_unigram_without_white_space_split(word_vocabularies: dict[str, Vocabulary]) -> None:
     """As other converters write it: only a space parts words, a newline belongs to one."""
     content = json.loads(word_vocabularies["unigram"].tokenizer_json)
@@ -186,20 +127,6 @@ def test_bert_on_real_and_golden_text(case: str, real_data: Path, tmp_path: Path
     same(encoder, [text for text in (json.loads(line)["text"] for line in lines) if text])
     wiki = (real_data / "wikipedia" / "extracted" / "wiki_00").read_text().splitlines()
     same(encoder, clean([json.loads(line)["text"] for line in wiki]).texts())
-
-
-def test_a_broken_table_is_noticed(encoder: TextEncoder, sample_text: list[str]) -> None:
-    """The check would see a wrong id; what it does then is tested in test_tokens."""
-    engine = encoder.fast
-    assert isinstance(engine, WordEngine)
-    given = buffers(sample_text[:5])
-    expected = columns(encoder.reference.encode(*given))
-    scores = engine.matcher.scores + np.linspace(0, 50, len(engine.matcher.scores))
-    broken = engine.matcher._replace(scores=scores, longest=3)
-    spoilt = WordEngine(engine.vocabulary, engine.reference)
-    spoilt.matcher = broken
-    tokens, _ = replace(encoder, fast=spoilt).fast.encode(*given)  # type: ignore[union-attr]
-    assert columns(tokens) != expected
 
 
 def precompiled(becomes: dict[str, str]) -> bytes:

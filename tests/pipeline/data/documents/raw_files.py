@@ -1,0 +1,46 @@
+"""Raw files for tests: how they are written, sniffed and read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.records import BadRecord, Record, Source
+from pipeline.data.documents.sniff import sniff
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda data: data,
+    "gz": gzip.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+    "xz": lzma.compress,
+}
+
+
+LINES = b'{"text": "One.", "url": "http://a/1"}\n{"text": "Two."}\n'
+
+
+RECORDS = [Record("news@0", "http://a/1", "One."), Record("news@38", "news", "Two.")]
+
+
+def source(folder: Path, content: bytes, **options: str | bool) -> Source:
+    path = folder / "file"
+    path.write_bytes(content)
+    return sniff(path, "corpus", "news", **options)  # type: ignore[arg-type]
+
+
+def records(source: Source, piece_bytes: int = 1 << 20) -> list[Record | BadRecord]:
+    return [record for piece in cut(source, piece_bytes) for record in read(piece)]
+
+
+def parquet(table: pa.Table, rows: int = 2) -> bytes:
+    stream = io.BytesIO()
+    pq.write_table(table, stream, row_group_size=rows)
+    return stream.getvalue()

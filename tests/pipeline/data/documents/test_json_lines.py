@@ -1,0 +1,146 @@
+"""JSON lines to records: fields, bad lines, and what Python writes that is not JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.documents.records import BadRecord, Record, Source
+from tests.pipeline.data.documents.raw_files import (
+    COMPRESS,
+    LINES,
+    RECORDS,
+    records,
+    source,
+)
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_json_lines(tmp_path: Path, compression: str) -> None:
+    content = COMPRESS[compression](LINES)
+    found = source(tmp_path, content, licence="CC BY 2.5")
+    assert found == Source(
+        corpus="corpus", path=str(tmp_path / "file"), name="news", size=len(content),
+        format="jsonl", compression=compression,  # type: ignore[arg-type]
+        text_field="", plain_text="file",
+        licence="CC BY 2.5",
+    )  # fmt: skip
+    assert records(found) == RECORDS
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"# exported 2020", b"null", b'{"text": "cut o', b'{"text": "cut",', b'{"text":', b"\xc3!",
+     b'["a", "b"]', b'"a"', b"{{x}}"],
+)  # fmt: skip
+@pytest.mark.parametrize("final", [b"\n", b""])
+def test_a_damaged_first_line_is_a_bad_record(tmp_path: Path, damaged: bytes, final: bytes) -> None:
+    content = damaged + b'\n{"text": "One."}\n{"text": "Two."}' + final
+    bad, *good = records(source(tmp_path, content))
+    assert isinstance(bad, BadRecord)
+    assert bad.where == "news:1"
+    assert [record.text for record in good if isinstance(record, Record)] == ["One.", "Two."]
+
+
+def test_a_byte_order_mark_before_any_line(tmp_path: Path) -> None:
+    bom = b"\xef\xbb\xbf"
+    for before in (b"\n", b" \r\n\n", bom + b"\n"):
+        content = before + bom + b'{"text": "One."}\n' + bom + b"\n" + bom + b'{"text": "Two."}'
+        found = records(source(tmp_path, content))
+        assert [record.text for record in found if isinstance(record, Record)] == ["One.", "Two."]
+        assert len(found) == 2
+
+
+def test_json_that_python_cannot_parse(tmp_path: Path) -> None:
+    assert source(tmp_path, b"[" * 100_000).format == "text"
+    assert source(tmp_path, b"[" + b"9" * 5000 + b"] bottles.").format == "text"
+    nested = b'{"a": NaN, "b": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    assert records(source(tmp_path, LINES + nested)) == [
+        *RECORDS,
+        BadRecord("news:3", "invalid JSON"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "origin"),
+    [
+        ('{"body": "B", "content": "C"}', "B", "news"),
+        ('{"text": null, "content": "C"}', "C", "news"),
+        ('{"text": "", "body": "B"}', "", "news"),
+        ('{"text": "T", "path": "p", "id": "i"}', "T", "p"),
+        ('{"text": "T", "id": 12}', "T", "12"),
+        ('{"text": "T", "id": "i", "metadata": {"url": "m"}}', "T", "m"),
+        ('{"text": "T", "url": "u", "metadata": {"url": "m"}}', "T", "u"),
+        ('{"text": "caf\\u00e9 \\ud83d\\ude42 <mask>"}', "café 🙂 <mask>", "news"),
+    ],
+)
+def test_fields(tmp_path: Path, line: str, text: str, origin: str) -> None:
+    assert records(source(tmp_path, line.encode())) == [Record("news@0", origin, text)]
+
+
+def test_named_text_field(tmp_path: Path) -> None:
+    found = source(tmp_path, b'{"text": "T", "story": "S"}\n{"text": "T"}', text_field="story")
+    assert records(found) == [Record("news@0", "news", "S"), BadRecord("news:2", "no text field")]
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "origin"),
+    [
+        ('{"text": "T", "score": NaN}', "T", "news"),
+        ('{"text": "T", "score": [-Infinity, {"a": Infinity}]}', "T", "news"),
+        ('{"text": "NaN \\ud83d\\ude42", "url": NaN, "id": 3}', "NaN 🙂", "3"),
+        ('{"text": NaN, "content": "C"}', "C", "news"),
+    ],
+)
+def test_constants_that_python_writes(tmp_path: Path, line: str, text: str, origin: str) -> None:
+    assert records(source(tmp_path, line.encode())) == [Record("news@0", origin, text)]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"text": "NaN}', "invalid JSON"),
+        (b'{"text": "T", "score": NaN', "invalid JSON"),
+        (b'{"text": "T", "score": nan}', "invalid JSON"),
+        (b'{"text": "T", "score": -NaN}', "invalid JSON"),
+        (b'{"text": "\\ud800", "score": NaN}', "invalid JSON"),
+        (b'{"text": "T", "a\\udc00": NaN}', "invalid JSON"),
+        (b'{"text": "caf\xe9", "score": NaN}', "invalid UTF-8"),
+        (b'{"text": "T", "score": NaN, "n": ' + b"9" * 5000 + b"}", "invalid JSON"),
+        (b'{"text": NaN}', "null text"),
+        (b"NaN", "not a JSON object"),
+    ],
+)
+def test_constants_do_not_excuse_the_rest(tmp_path: Path, line: bytes, reason: str) -> None:
+    found = records(source(tmp_path, LINES + line))
+    assert found == [*RECORDS, BadRecord("news:3", reason)]
+
+
+BAD_LINES = [
+    (b'{"text": "One."}', None),
+    (b'{"text": "One.', "invalid JSON"),
+    (b"", None),
+    (b"  \r", None),
+    (b'{"title": "x"}', "no text field"),
+    (b'{"text": null}', "null text"),
+    (b'{"text": 5}', "text is not a string"),
+    (b'["text"]', "not a JSON object"),
+    (b'{"text": "caf\xe9"}', "invalid UTF-8"),
+    (b'{"text": "\\ud800"}', "invalid JSON"),
+    (b'{"text": "Last."}', None),
+]
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("piece_bytes", [1, 7, 1000])
+def test_bad_records_are_named_by_line_and_reading_goes_on(
+    tmp_path: Path, compression: str, piece_bytes: int
+) -> None:
+    found = source(tmp_path, COMPRESS[compression](b"\n".join(line for line, _ in BAD_LINES)))
+    got = records(found, piece_bytes)
+    assert [record for record in got if isinstance(record, BadRecord)] == [
+        BadRecord(f"news:{number}", reason)
+        for number, (_, reason) in enumerate(BAD_LINES, 1) if reason
+    ]  # fmt: skip
+    assert [record.text for record in got if isinstance(record, Record)] == ["One.", "Last."]

@@ -1,0 +1,58 @@
+"""Plain text to documents: one per file, or with blank lines between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.documents.records import BadRecord, Record
+from pipeline.errors import DataError
+from tests.pipeline.data.documents.raw_files import (
+    COMPRESS,
+    records,
+    source,
+)
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_text_file_is_one_document(tmp_path: Path, compression: str) -> None:
+    found = source(tmp_path, COMPRESS[compression](b"\xef\xbb\xbfOne.\r\n\r\nTwo.\r\n"))
+    assert (found.format, found.compression) == ("text", compression)
+    assert records(found, 1) == [Record("news@0", "news", "One.\r\n\r\nTwo.")]
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_text_with_blank_lines_between_documents(tmp_path: Path, compression: str) -> None:
+    text = b"\n\nOne.\nMore.\n \t\n\nTwo.\n"
+    found = source(tmp_path, COMPRESS[compression](text), plain_text="blank_lines")
+    assert records(found) == [
+        Record("news@2", "news", "One.\nMore."), Record("news@17", "news", "Two."),
+    ]  # fmt: skip
+
+
+def test_bad_text_is_named_by_its_line(tmp_path: Path) -> None:
+    text = b"One.\n\n\nTwo,\ncaf\xe9.\n\nThree.\n\n\xff"
+    for piece_bytes in (1, 5, 1000):
+        found = source(tmp_path, text, plain_text="blank_lines")
+        assert records(found, piece_bytes) == [
+            Record("news@0", "news", "One."),
+            BadRecord("news:5", "invalid UTF-8"),
+            Record("news@19", "news", "Three."),
+            BadRecord("news:9", "invalid UTF-8"),
+        ]
+    assert records(source(tmp_path, text)) == [BadRecord("news:5", "invalid UTF-8")]
+
+
+def test_latin1_text_is_a_bad_record_not_a_bad_file(tmp_path: Path) -> None:
+    text = "Déjà vu, naïve café, all in an old encoding.".encode("latin-1")
+    assert records(source(tmp_path, text)) == [BadRecord("news:1", "invalid UTF-8")]
+
+
+def test_a_document_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.data.documents.records.MAX_DOCUMENT_BYTES", 1 << 10)
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", 1 << 8)
+    for plain_text in ("file", "blank_lines"):
+        found = source(tmp_path, b"word " * 1000, plain_text=plain_text)
+        with pytest.raises(DataError, match="blank lines between them"):
+            records(found)

@@ -1,0 +1,75 @@
+"""Pieces of files to batches of cleaned documents; each document is there, or counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+
+from pipeline.data.documents.read import cut
+from pipeline.data.documents.records import BadRecord, Piece
+from pipeline.data.documents.sniff import sniff
+from pipeline.data.text import documents as module
+from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
+from tests.pipeline.preparing import write_jsonl
+
+TEXTS = ["One.", "  ", "Two\u00a0words.", 5, "", "One.", "Four."]
+
+
+@pytest.fixture
+def pieces(tmp_path: Path) -> tuple[Piece, ...]:
+    path = write_jsonl(tmp_path / "in.jsonl", TEXTS)
+    return tuple(cut(sniff(path, "news", "in", licence="CC0"), 1 << 20))
+
+
+def texts(batch: DocumentBatch) -> list[str]:
+    bounds = zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True)
+    return [batch.buffer[start : stop - 1].tobytes().decode() for start, stop in bounds]
+
+
+def test_documents_come_cleaned_and_what_does_not_come_is_counted(
+    pieces: tuple[Piece, ...],
+) -> None:
+    counts = DocumentCounts()
+    [batch] = read_batches(pieces, 7, counts)
+    assert texts(batch) == ["One.", "Two words.", "One.", "Four."]
+    assert batch.licences == ["CC0"] * 4 and batch.ids[0] == "in@0"
+    expected = [xxhash.xxh3_64_intdigest(text.encode(), 7) for text in texts(batch)]
+    assert batch.hashes.tolist() == expected
+    assert counts.dropped == {"empty": 2} and counts.bad == {"text is not a string": 1}
+    assert counts.bad_example == "in:4: text is not a string"
+
+
+def test_batches_of_any_size_hold_the_same(
+    pieces: tuple[Piece, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [whole] = read_batches(pieces, 0, DocumentCounts())
+    monkeypatch.setattr(module, "BATCH_CHARACTERS", 1)
+    counts = DocumentCounts()
+    batches = [*read_batches(pieces, 0, counts)]
+    assert [text for batch in batches for text in texts(batch)] == texts(whole)
+    assert len(batches) == 4 and counts.dropped == {"empty": 2}
+    assert np.concatenate([batch.hashes for batch in batches]).tolist() == whole.hashes.tolist()
+
+
+def test_some_of_the_documents(pieces: tuple[Piece, ...]) -> None:
+    [batch] = read_batches(pieces, 0, DocumentCounts())
+    some = batch.only(np.array([False, True, False, True]))
+    assert texts(some) == ["Two words.", "Four."]
+    assert some.ids == [batch.ids[1], batch.ids[3]]
+    assert some.hashes.tolist() == batch.hashes[[1, 3]].tolist()
+    assert batch.only(np.ones(4, np.bool_)) is batch
+
+
+def test_counts_add_up_and_are_taken_once() -> None:
+    total, more = DocumentCounts(documents=1, bytes=10, dropped={"empty": 1}), DocumentCounts()
+    more.drop("empty"), more.drop("too long")
+    more.reject(BadRecord("in:3", "invalid JSON"))
+    more.documents, more.bytes, more.left_out = 2, 20, 5
+    total.take(more)
+    assert (total.documents, total.bytes, total.left_out) == (3, 30, 5)
+    assert total.dropped == {"empty": 2, "too long": 1} and total.bad == {"invalid JSON": 1}
+    assert total.bad_example == "in:3: invalid JSON"
+    assert more == DocumentCounts()

@@ -1,0 +1,54 @@
+"""Ids of words by the rules of WordPiece and unigram."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pipeline.data.text.clean import clean
+from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.data.tokenizers.word_engine import WordEngine
+from tests.pipeline.data.tokenizers.test_word_engine import KINDS, buffers, columns, same
+
+
+@pytest.fixture(params=KINDS)
+def encoder(
+    request: pytest.FixtureRequest, word_vocabularies: dict[str, Vocabulary]
+) -> TextEncoder:
+    return TextEncoder.create(word_vocabularies[request.param])
+
+
+@pytest.mark.parametrize("lower_case", [False, True])
+def test_sentences_without_white_space_between(lower_case: bool) -> None:
+    """Of Chinese a paragraph is one word of unigram; sentences begin at tokens inside it."""
+    rng = np.random.default_rng(0)
+    words = ["".join(map(chr, rng.integers(0x4E00, 0x4E40, n))) for n in (1, 2, 2, 3, 3, 4)]
+    words += ["½", "ﬁne", "Éa", "x"]  # of which some become more characters, or fewer bytes
+    texts = [
+        "".join(
+            "".join(rng.choice(words, rng.integers(2, 9))) + str(rng.choice(["。", "！", "？"]))
+            for _ in range(8)
+        )
+        for _ in range(60)
+    ]
+    vocabulary = train("unigram", lambda: iter(texts), 200, lower_case=lower_case)
+    expected = same(TextEncoder.create(vocabulary), clean(texts).texts())
+    assert len(expected.sentence_starts) > 4 * len(texts)
+
+
+def test_a_broken_table_is_noticed(encoder: TextEncoder, sample_text: list[str]) -> None:
+    """The check would see a wrong id; what it does then is tested in test_tokens."""
+    engine = encoder.fast
+    assert isinstance(engine, WordEngine)
+    given = buffers(sample_text[:5])
+    expected = columns(encoder.reference.encode(*given))
+    scores = engine.matcher.scores + np.linspace(0, 50, len(engine.matcher.scores))
+    broken = engine.matcher._replace(scores=scores, longest=3)
+    spoilt = WordEngine(engine.vocabulary, engine.reference)
+    spoilt.matcher = broken
+    tokens, _ = replace(encoder, fast=spoilt).fast.encode(*given)  # type: ignore[union-attr]
+    assert columns(tokens) != expected

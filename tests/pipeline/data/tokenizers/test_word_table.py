@@ -1,0 +1,50 @@
+"""The table of words: kinds of characters, and words told apart by their bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.tokenizers.reference_engine import Reference
+from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.data.tokenizers.word_engine import WordEngine
+from pipeline.data.tokenizers.word_table import APART, PART, SPACE, UNSURE
+from tests.pipeline.data.tokenizers.test_word_engine import buffers, columns
+
+
+def test_bytes_of_long_words_are_compared(word_vocabularies: dict[str, Vocabulary]) -> None:
+    """A word whose tag is that of another is told apart by its bytes."""
+    encoder = TextEncoder.create(word_vocabularies["unigram"])
+    engine = encoder.fast
+    assert isinstance(engine, WordEngine)
+    given = buffers(["extraordinary", "distinguished"])
+    expected = columns(encoder.reference.encode(*given))
+    engine.encode(*buffers(["extraordinary"]))
+    table = engine.table
+    slot = np.flatnonzero(table.numbers == table.words - 1)
+    engine.encode(*given)
+    other = np.flatnonzero(table.numbers == table.words - 1)
+    assert len(slot) == len(other) == 1
+    # spell the known word otherwise: the tag still matches, the bytes do not
+    table.text[table.starts[table.words - 1]] ^= 1
+    assert columns(engine.encode(*given)[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "character", "expected"),
+    [
+        ("wordpiece", "a", PART), ("wordpiece", ",", APART), ("wordpiece", "中", APART),
+        ("wordpiece", "\n", SPACE), ("wordpiece", "é", PART), ("wordpiece", "\ufffd", PART),
+        ("unigram", ",", PART), ("unigram", "中", PART), ("unigram", "\n", SPACE),
+        ("unigram", "▁", UNSURE), ("unigram-uncased", "¨", SPACE),
+        ("unigram", "ﷺ", UNSURE),
+    ],
+)  # fmt: skip
+def test_kinds_of_characters(
+    kind: str, character: str, expected: int, word_vocabularies: dict[str, Vocabulary]
+) -> None:
+    found = word_vocabularies[kind]
+    engine = WordEngine(found, Reference(found))
+    engine.encode(*buffers([f"x{character}y"]))
+    assert engine.kinds[ord(character)] == expected

@@ -1,0 +1,105 @@
+"""The validation of a step: written once, for all ranks, and owed until it is."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from model.objectives import MaskedLanguageModel
+from pipeline.errors import DataError
+from pipeline.loading.dataset import Dataset
+from pipeline.recipes import recipe
+from pipeline.training.cluster.ranks import StopRequest
+from pipeline.training.planning.plan import encoder_config
+from pipeline.training.validation import validator as module
+from pipeline.training.validation.validator import Validator
+
+
+class Lines:
+    """Metrics in memory."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, Any] = {}
+        self.written: list[dict[str, Any]] = []
+
+    def write(self, line: dict[str, Any]) -> None:
+        self.written.append(line)
+        self.last = line
+
+    def draw(self) -> None:
+        pass
+
+
+class Engine:
+    """The model alone."""
+
+    def __init__(self) -> None:
+        run = recipe("roberta_tiny")
+        small = replace(run.encoder, layers=1, width=16, feed_forward=32)
+        self.module = MaskedLanguageModel(encoder_config(replace(run, encoder=small)), seed=3)
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.module(*inputs)
+
+
+@pytest.fixture
+def phase(prepared: Path) -> Any:
+    return SimpleNamespace(
+        number=0, plan=SimpleNamespace(rows=64), validation=[Dataset.open(prepared, "validation")],
+        run=SimpleNamespace(batch=SimpleNamespace(attention="row")),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def validator() -> Validator:
+    cluster: Any = SimpleNamespace(
+        rank=0, world_size=1, device=torch.device("cpu"), total=lambda sums: sums, any=bool,
+        agreed=contextlib.nullcontext,
+    )  # fmt: skip
+    engine, lines, watchdog = Engine(), Lines(), SimpleNamespace(beat=lambda: None)
+    return Validator(
+        engine=engine, cluster=cluster, stop=StopRequest(), metrics=lines, watchdog=watchdog  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_scores_are_written_and_no_longer_owed(validator: Validator, phase: Any) -> None:
+    assert validator.is_owed(5)
+    assert validator.validate(5, phase)
+    [line] = validator.metrics.written  # type: ignore[union-attr]
+    assert line["step"] == 5 and 0 < line["validation_loss"] < 20
+    assert line["validation_loss/news"] != line["validation_loss/books"]
+    assert not validator.is_owed(5) and validator.is_owed(10)
+    assert validator.engine.module.training
+    loaders = validator.loaders[0]
+    assert validator.validate(10, phase) and validator.loaders[0] is loaders
+    again = validator.metrics.last  # type: ignore[union-attr]
+    assert again == line | {"step": 10}
+
+
+def test_a_stop_request_ends_it_without_a_line(validator: Validator, phase: Any) -> None:
+    validator.stop.signalled = True
+    assert not validator.validate(5, phase)
+    assert validator.metrics.written == [] and validator.is_owed(5)  # type: ignore[union-attr]
+    assert validator.engine.module.training
+
+
+def test_damaged_data_become_the_reason_to_stop(
+    validator: Validator, phase: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(*_: object, **__: object) -> None:
+        raise DataError("rows/validation-00000.arrow is damaged")
+
+    monkeypatch.setattr(module, "evaluate_corpora", damaged)
+    assert not validator.validate(5, phase)
+    assert "is damaged" in str(validator.stop.mistake) and validator.stop.requested
+
+
+def test_ranks_without_metrics_write_nothing(validator: Validator, phase: Any) -> None:
+    validator.metrics = None
+    assert validator.validate(5, phase) and not validator.is_owed(5)
