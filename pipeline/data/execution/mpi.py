@@ -101,7 +101,7 @@ class Ranks:
         inbox.put(None)
 
     def follow(self) -> None:
-        """What every other rank does: tasks, until it is told to leave."""
+        """What every other rank does: tasks, until the first rank says that there are no more."""
         # srun ends all when one ends; the exit code of an error is then everyone's.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_USER_ERROR))
         try:
@@ -264,12 +264,12 @@ def join() -> Ranks | None:
 
 
 def _leave_ucx_out() -> None:
-    """Let the MPICH of PyPI use libfabric, where this environment has it and nobody chose.
+    """Let the MPICH of PyPI use libfabric, where this environment has it and the user chose none.
 
-    By UCX it hands the process manager 4,096 bytes from an address of a few hundred: whatever lies
-    behind in memory. It writes runs of zeros short and the rest in lines of up to 1,080 characters;
-    Slurm's pmi2 reads 1,024 (seen with MPICH 5.0.2 and Slurm 22.05). The memory decides whether the
-    job starts, ends in MPI_Init or hangs there.
+    With UCX it hands the process manager 4,096 bytes, although the address has a few hundred; the
+    others are what follows in memory. It shortens runs of zeros and writes lines of up to 1,080
+    characters; Slurm's pmi2 reads 1,024 (seen with MPICH 5.0.2 and Slurm 22.05). The content of the
+    memory decides whether the job starts, ends in MPI_Init or hangs there.
     """
     with suppress(importlib.metadata.PackageNotFoundError):
         importlib.metadata.version("mpich")

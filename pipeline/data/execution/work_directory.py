@@ -1,9 +1,9 @@
 """OUT/.work, where finished parts wait for each other, and who may be in it.
 
-A `prepare` that does everything holds the directory alone. One that does a share (`--part i/n`)
-holds it with the others, and asks to have it alone when its share is done: only the last one gets
-that, so exactly one puts the parts together, and nobody writes meanwhile. The kernel forgets the
-locks of whoever dies.
+A `prepare` that does everything holds the directory alone (an exclusive lock). One that does a
+share (`--part i/n`) holds a shared lock, and asks for the exclusive one when its share is done:
+only the last one gets it, so exactly one process puts the parts together while no other writes. The
+kernel releases the locks of a process that dies.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class WorkDirectory:
     path: Path
     lock: TextIO
     has_locks: bool
-    """False on a file system that knows no locks."""
+    """False on a file system without locks."""
 
     def take_alone(self) -> bool:
-        """From now on nobody else is here, unless somebody is: then False, and we are out, too.
+        """Upgrade to the exclusive lock. False, with the lock released, if another process has one.
 
-        To change a lock is to let go of it first; of several that do so at once, one gets it.
+        The kernel releases a lock before it changes it; of several processes that ask at the same
+        time, one gets it.
         """
         if not self.has_locks:
             return False
@@ -62,7 +63,7 @@ def work_directory(
     cannot be written.
     """
     directory = output / WORK
-    # In this order: others may begin, or finish, between any two of these looks.
+    # In this order: other processes may start or finish between any two of these checks.
     foreign = output.is_dir() and any(path != directory for path in output.iterdir())
     if foreign and not directory.exists() and not is_done():
         raise DataError(f"--output {output} holds other files; name a new directory")
@@ -127,5 +128,5 @@ def _check_plan(directory: Path, content: dict[str, Any]) -> None:
         elif json.loads(path.read_bytes()) != content:
             raise DataError(
                 f"{directory.parent} holds unfinished work of another recipe, input, tokenizer or "
-                f"version; remove {directory} to begin anew, or name another --output"
+                f"version; remove {directory} to start again, or name another --output"
             )
