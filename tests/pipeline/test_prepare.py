@@ -295,7 +295,7 @@ def test_many_splits(
     assert len(set(keys)) == len(keys) == manifest.totals["sequences"]
     # a run that was stopped between two parts of a file goes on behind the first
     work = tmp_path / "again" / ".work"
-    monkeypatch.setattr(prepare, "assemble", _stop)
+    monkeypatch.setattr("pipeline.data.preparation.prepare.assemble", _stop)
     with pytest.raises(InterruptedError):
         run(*arguments, *tiny(tiny_tokenizer, tmp_path / "again"))
     for marker in sorted(work.glob("task-*.json")) + sorted(work.glob("part-*.json"))[1::2]:

@@ -19,7 +19,7 @@ from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from tests.conftest import Command
 from tests.pipeline.preparing import Said, tiny, write_jsonl
 
-SAMPLE = Path(prepare.__file__).parent / "data" / "corpora" / "sample"
+SAMPLE = sources.SAMPLE_FILES
 FOLDERS = ("articles", "books", "news", "web", "stories")
 """Of the sample, in the order of the members that they stand for."""
 

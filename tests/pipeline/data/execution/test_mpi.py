@@ -131,7 +131,7 @@ def test_a_mistake_met_by_any_rank_is_one_line(tiny_tokenizer: Path, tmp_path: P
     ("arguments", "message"),
     [
         (["--corpus", "sample", "--recipe", "roberta_bse"], "did you mean roberta_base"),
-        (["--corpus", "sample", "--workers", "2"], "every rank is one"),
+        (["--corpus", "sample", "--workers", "2"], "every rank is a worker"),
         (["--corpus"], "expected one argument"),
     ],
 )
