@@ -1,1 +1,3 @@
 """Tenfold: from raw text to pretrained BERT-family encoders."""
+
+__version__ = "0.1.0"

@@ -4,23 +4,51 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pipeline.config.run import Run
+from pipeline.config.run_file import read_run
 from pipeline.config.settings import override
 from pipeline.errors import ConfigError
-from pipeline.recipes import RECIPES, recipe
+from pipeline.recipes import recipe
 
 DEFAULT_RECIPE = "roberta_base"
 
 
+MOST_COLUMNS = 100
+"""Of help texts, on a wider terminal too."""
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Wraps paragraphs at the width of the terminal and leaves lists of lines as they are."""
+
+    def __init__(self, prog: str) -> None:
+        """prog: name of the command."""
+        columns = shutil.get_terminal_size().columns
+        super().__init__(prog, width=min(columns, MOST_COLUMNS) - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
 class Parser(argparse.ArgumentParser):
-    """Arguments whose mistakes end as every other one: one line, exit code 2."""
+    """Arguments with examples in their help; a mistake ends in one line and exit code 2."""
+
+    def __init__(self, **options: Any) -> None:
+        """options: those of argparse."""
+        super().__init__(formatter_class=HelpFormatter, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Say the mistake and where help is."""
-        raise ConfigError(f"{message}; {self.prog} --help shows what there is")
+        """Raise the mistake as a ConfigError that says where help is."""
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def example_text(*commands: str) -> str:
+    """The examples at the end of a help text; each may span lines that end in a backslash."""
+    lines = [line for command in commands for line in command.splitlines()]
+    return "\n".join(["examples:", *(f"  {line}" for line in lines)])
 
 
 def data_root() -> Path:
@@ -43,16 +71,16 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="PATH",
-        help="the corpus's files, directories or globs, or URLs of such (s3://, https://): JSONL, "
-        "plain text, books, TEI, wikiextractor output, MediaWiki dumps, WARC and WET, tars of text "
-        "(all also .gz .zst .xz .bz2 .lz4), Parquet; of a group MEMBER=PATH..., or one directory "
-        "with a folder for each member (default: the Hub's copy of a named corpus)",
+        help="files, directories, globs or URLs (s3://, https://) of the corpus: JSONL, plain "
+        "text, books, TEI, wikiextractor output, MediaWiki dumps, WARC and WET, tars of text (all "
+        "also .gz .zst .xz .bz2 .lz4), Parquet; for a group MEMBER=PATH..., or one directory with "
+        "a folder for each member (default: the Hub's copy of a named corpus)",
     )
     parser.add_argument(
         "--revision",
         default="",
         metavar="COMMIT",
-        help="of the Hub's copy (default: the one that --explain names)",
+        help="commit of the Hub's copy (default: the one that --explain names)",
     )
     parser.add_argument(
         "--text-field",
@@ -64,26 +92,29 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "--plain-text",
         default="",
         choices=["file", "book", "blank_lines"],
-        help="plain text files: one document a file, one book a file, or documents parted by blank "
-        "lines (default: file for wikipedia, book for bookcorpus, else blank_lines)",
+        help="plain text files hold one document per file, one book per file, or documents "
+        "separated by blank lines (default: file for wikipedia, book for bookcorpus, else "
+        "blank_lines)",
     )
     parser.add_argument(
         "--pages-per-domain",
         type=int,
         default=0,
         metavar="N",
-        help="of each WARC or WET file by itself keep no more than N pages of a site, chosen by "
-        "the hash of their urls (default: all)",
+        help="keep at most N pages per site in each WARC or WET file, chosen by the hash of their "
+        "URLs (default: all)",
     )
 
 
 def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
-    """--recipe and --set."""
+    """--recipe, --run and --set."""
     parser.add_argument(
         "--recipe",
-        default=DEFAULT_RECIPE,
         metavar="NAME",
-        help=f"{', '.join(RECIPES)} (default: %(default)s)",
+        help=f"a recipe that `tenfold recipes` lists (default: {DEFAULT_RECIPE})",
+    )
+    parser.add_argument(
+        "--run", type=Path, metavar="FILE", help="the run.json of a run, instead of a recipe"
     )
     parser.add_argument(
         "--set",
@@ -94,9 +125,17 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_recipe(name: str, settings: list[str]) -> Run:
-    """The recipe with its settings changed; ConfigError for unknown names and illegal values."""
-    return override(recipe(name), settings)
+def read_settings(recipe_name: str | None, run_file: Path | None, changes: list[str]) -> Run:
+    """The run of --recipe or of --run, with the changes of --set; neither: the default recipe.
+
+    Raises ConfigError for both, an unknown name, an unreadable file and an illegal value.
+    """
+    if recipe_name and run_file:
+        raise ConfigError(
+            f"--recipe {recipe_name} and --run {run_file} both choose the settings; give one"
+        )
+    run = read_run(run_file) if run_file else recipe(recipe_name or DEFAULT_RECIPE)
+    return override(run, changes)
 
 
 def downloads() -> Path:

@@ -13,8 +13,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pipeline.model_folder  # noqa: F401  before `model`
 from model.hugging_face import Model
-from pipeline.command_line import Parser
+from pipeline.command_line import Parser, example_text
 from pipeline.config.formats import Attention
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary
@@ -149,6 +150,12 @@ def _parse() -> argparse.Namespace:
     parser = Parser(
         prog="python -m pipeline.evaluate",
         description="Score a model on held-out sequences: loss, accuracy, perplexity.",
+        epilog=example_text(
+            "python -m pipeline.evaluate runs/tiny --data data/shards/sample-roberta_tiny-*",
+            "python -m pipeline.evaluate runs/tiny/2400 --data data/shards/sample-* --json",
+            "python -m pipeline.evaluate my-model --data data/shards/news-* "
+            "--pseudo-perplexity 100",
+        ),
     )
     parser.add_argument(
         "model",
@@ -169,7 +176,7 @@ def _parse() -> argparse.Namespace:
         type=int,
         default=0,
         metavar="N",
-        help="also mask every token of N sequences in turn (default: none)",
+        help="also mask each token of N sequences in turn (default: 0)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()

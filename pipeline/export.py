@@ -10,7 +10,8 @@ import argparse
 import shutil
 from pathlib import Path
 
-from pipeline.command_line import Parser
+import pipeline.model_folder  # noqa: F401  before `model`
+from pipeline.command_line import Parser, example_text
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.errors import CheckpointError, ConfigError, run_command
 from pipeline.loading.dataset import Dataset
@@ -76,15 +77,22 @@ def _parse() -> argparse.Namespace:
         prog="python -m pipeline.export",
         description="Write a run's newest checkpoint as a folder that transformers' "
         "AutoModelForMaskedLM and AutoTokenizer load. Refuses if logits differ from ours.",
+        epilog=example_text(
+            "python -m pipeline.export runs/tiny --output runs/tiny-export",
+            "python -m pipeline.export runs/tiny --step 1200 --output runs/tiny-1200",
+            "python -m pipeline.export runs/base --data /scratch/shards/16gb-* --output base",
+        ),
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run")
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--step", type=int, help="another checkpoint than the newest one")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="checkpoint of this step (default: the newest)"
+    )
     parser.add_argument(
         "--data",
         type=Path,
         metavar="DIR",
-        help="the run's shards, if they are not where they were in training",
+        help="shards of the run, if they have moved since the training",
     )
     return parser.parse_args()
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pipeline.command_line import Parser
+from pipeline.command_line import Parser, example_text
 from pipeline.data.corpora.sources import corpus_sources, describe_cut
 from pipeline.data.inspection.documents import holds_documents, inspect_documents
 from pipeline.data.preparation.tokenizer import REPORT_BYTES, sample_texts
@@ -229,6 +229,16 @@ def print_sequence(
         print(f"  ... {len(ids) - shown_tokens} more tokens: --tokens 0 shows all")
 
 
+def print_tokenizer(directory: Path) -> None:
+    """Print how a tokenizer encodes the sample corpus."""
+    vocabulary = read_vocabulary(directory)
+    _, sources = corpus_sources("sample", [])
+    case = "uncased" if vocabulary.lower_case else "cased"
+    print(f"{directory}: {vocabulary.kind}, {case}, {vocabulary.size:,} ids; on the sample corpus:")
+    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
+        print(f"  {line}")
+
+
 def _shortened(text: str, room: int) -> str:
     if len(text) <= room:
         return text
@@ -271,7 +281,13 @@ def _parse() -> argparse.Namespace:
         prog="python -m pipeline.inspect",
         description="Show what pipeline.prepare made: counts, mask rates, lengths, and a sequence "
         "with its masks side by side; or what a tokenizer does to many scripts; or what documents "
-        "are: samples kept and left out by reason, lengths, languages, sites, copies.",
+        "are: samples kept and dropped by reason, lengths, languages, sites, copies.",
+        epilog=example_text(
+            "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --verify",
+            "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --sequence 7 --tokens 0",
+            "python -m pipeline.inspect my-tokenizer",
+            "python -m pipeline.inspect news.jsonl --samples 5 --html news.html",
+        ),
     )
     parser.add_argument(
         "directory",
@@ -281,38 +297,38 @@ def _parse() -> argparse.Namespace:
         "$TENFOLD_ROOT/documents",
     )
     parser.add_argument(
-        "--sequence", type=int, default=0, metavar="I", help="which sequence to show (default: 0)"
+        "--sequence", type=int, default=0, metavar="I", help="the sequence to show (default: 0)"
     )
     parser.add_argument(
         "--split",
         choices=[TRAIN, VALIDATION],
         default=TRAIN,
-        help="of which split (default: train)",
+        help="the split of that sequence (default: train)",
     )
     parser.add_argument(
         "--tokens",
         type=int,
         default=40,
         metavar="N",
-        help="tokens of it to show with their masks, 0 for all (default: 40)",
+        help="how many of its tokens to show with their masks, 0 for all (default: 40)",
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="read every file, check its hash, draw every mask again and compare",
+        help="read every file, check its hash, redraw every mask and compare",
     )
     parser.add_argument(
         "--corpus",
         default="",
         metavar="NAME",
-        help="of documents: read them as those of this corpus or group, as pipeline.prepare does",
+        help="of documents: read them as this corpus or group, as pipeline.prepare does",
     )
     parser.add_argument(
         "--samples",
         type=int,
         default=3,
         metavar="N",
-        help="of documents: how many to show that are kept, and left out for each reason "
+        help="of documents: how many to show of those kept, and of those dropped for each reason "
         "(default: 3)",
     )
     parser.add_argument(
@@ -320,9 +336,9 @@ def _parse() -> argparse.Namespace:
         nargs="?",
         const="",
         metavar="DIR",
-        help="of documents: also show what --dedup and --filter of pipeline.prepare left out, and "
-        "copies beside each other (default: the newest in $TENFOLD_ROOT/documents/decisions); "
-        "needs the --corpus and files that it had",
+        help="of documents: also show what --dedup and --filter of pipeline.prepare dropped, and "
+        "copies side by side (default: the newest in $TENFOLD_ROOT/documents/decisions); needs "
+        "the --corpus and files of that command",
     )
     parser.add_argument(
         "--html", type=Path, metavar="PAGE", help="of documents: also write a page for a browser"
@@ -338,13 +354,3 @@ def _parse() -> argparse.Namespace:
 if __name__ == "__main__":
     run_command(main)
     sys.exit(0)
-
-
-def print_tokenizer(directory: Path) -> None:
-    """Print how a tokenizer encodes the sample corpus."""
-    vocabulary = read_vocabulary(directory)
-    _, sources = corpus_sources("sample", [])
-    case = "uncased" if vocabulary.lower_case else "cased"
-    print(f"{directory}: {vocabulary.kind}, {case}, {vocabulary.size:,} ids; on the sample corpus:")
-    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
-        print(f"  {line}")

@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 
-from pipeline.command_line import chosen_recipe, cores, data_root
+from pipeline.command_line import cores, data_root, read_settings
 from pipeline.data.corpora.explain import explain
 from pipeline.data.execution.mpi import join, run_together
 from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
@@ -61,7 +61,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
         print("\n".join(explain(arguments.corpus, shutil.get_terminal_size().columns)))
         return
     started_at = time.perf_counter()
-    run = chosen_recipe(arguments.recipe, arguments.set)
+    run = read_settings(arguments.recipe, arguments.run, arguments.set)
     if arguments.fetch:
         fetch_inputs(arguments, run.data)
         return

@@ -16,6 +16,7 @@ from functools import partial
 
 from tqdm import tqdm
 
+import pipeline.model_folder  # noqa: F401  before `model`
 from model.hugging_face import Model, logical_parameters
 from pipeline.data.shards.held_out import check_held_out
 from pipeline.data.shards.manifest import TRAIN, VALIDATION

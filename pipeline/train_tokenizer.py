@@ -13,9 +13,10 @@ from pipeline.command_line import (
     Parser,
     add_input_arguments,
     add_recipe_arguments,
-    chosen_recipe,
     cores,
     data_root,
+    example_text,
+    read_settings,
 )
 from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
@@ -30,12 +31,20 @@ def main() -> None:
         prog="python -m pipeline.train_tokenizer",
         description="Train a vocabulary on a corpus. The result loads with "
         "transformers.AutoTokenizer, and with pipeline.prepare --tokenizer DIR.",
+        epilog=example_text(
+            "python -m pipeline.train_tokenizer --corpus sample --vocab-size 4096 --output tok",
+            "python -m pipeline.train_tokenizer --corpus my-corpus --input shards/*.jsonl.zst \\\n"
+            "    --kind wordpiece --sample-bytes 2e9 --output my-tokenizer",
+            "python -m pipeline.train_tokenizer --corpus 16gb --recipe bert_base --output bert",
+        ),
     )
     add_input_arguments(parser)
     add_recipe_arguments(parser)
-    parser.add_argument("--kind", choices=list(SPECIALS), help="kind of vocabulary (the recipe's)")
     parser.add_argument(
-        "--vocab-size", type=int, help="tokens, special ones included (the recipe's)"
+        "--kind", choices=list(SPECIALS), help="kind of vocabulary (default: the recipe's)"
+    )
+    parser.add_argument(
+        "--vocab-size", type=int, help="tokens, with the special ones (default: the recipe's)"
     )
     parser.add_argument(
         "--sample-bytes",
@@ -51,7 +60,7 @@ def main() -> None:
         settings.append(f"data.tokenizer={arguments.kind}")
     if arguments.vocab_size is not None:
         settings.append(f"data.vocab_size={arguments.vocab_size}")
-    data = chosen_recipe(arguments.recipe, settings).data
+    data = read_settings(arguments.recipe, arguments.run, settings).data
     if not 1 <= arguments.sample_bytes < 2**63:
         raise ConfigError(f"--sample-bytes {arguments.sample_bytes}: choose a size, e.g. 1e9")
     if (arguments.output / "tokenizer.json").exists():

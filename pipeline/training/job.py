@@ -7,14 +7,14 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.command_line import Parser, chosen_recipe
+from pipeline.command_line import Parser, example_text
 from pipeline.config.run import Run
+from pipeline.config.run_file import read_run
 from pipeline.config.settings import override
 from pipeline.errors import ConfigError
-from pipeline.recipes import RECIPES
+from pipeline.recipes import recipe
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.planning.schedule import batch_advice
-from pipeline.training.run_directory.run_json import read_run
 from pipeline.training.weights.initial_weights import NEW
 
 
@@ -47,12 +47,8 @@ def read_job(arguments: argparse.Namespace) -> Job:
     """The job of a command line. Raises ConfigError for contradictory options."""
     if (arguments.recipe is None) == (arguments.run is None):
         raise ConfigError("give either a recipe's name or --run run.json")
-    if arguments.run is not None:
-        given = read_run(arguments.run)
-        run = override(given, arguments.set)
-    else:
-        given = chosen_recipe(arguments.recipe, [])
-        run = chosen_recipe(arguments.recipe, arguments.set)
+    given = recipe(arguments.recipe) if arguments.run is None else read_run(arguments.run)
+    run = override(given, arguments.set)
     if arguments.stop_at is not None and not 1 <= arguments.stop_at <= run.steps:
         raise ConfigError(
             f"--stop-at {arguments.stop_at} is not a step of the run; choose one in "
@@ -91,8 +87,17 @@ def parse() -> argparse.Namespace:
         description="Train a model from shards. Run the same command again to resume. "
         "With several processes: torchrun --nproc-per-node N -m pipeline.train ..., or "
         "deepspeed --num_gpus N --module pipeline.train ...",
+        epilog=example_text(
+            "python -m pipeline.train roberta_tiny --data data/shards/sample-* --output runs/tiny",
+            "python -m pipeline.train bert_base --data data/shards/16gb-* --output runs/bert \\\n"
+            "    --ds zero2 --set batch.per_device=32 --dry-run",
+            "torchrun --standalone --nproc-per-node 8 -m pipeline.train roberta_large \\\n"
+            "    --data data/shards/160gb-* --output runs/large --hours 24",
+        ),
     )
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help=", ".join(RECIPES))
+    parser.add_argument(
+        "recipe", nargs="?", metavar="RECIPE", help="a recipe that `tenfold recipes` lists"
+    )
     parser.add_argument(
         "--run", type=Path, metavar="FILE", help="the run.json of another run, instead of a recipe"
     )

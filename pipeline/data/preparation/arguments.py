@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pipeline.command_line import Parser, add_input_arguments, add_recipe_arguments
+from pipeline.command_line import (
+    Parser,
+    add_input_arguments,
+    add_recipe_arguments,
+    example_text,
+)
 from pipeline.data.corpora.catalogue import GROUPS
 from pipeline.data.corpora.groups import group_of
 from pipeline.data.selection.select import DEDUP
@@ -18,7 +23,13 @@ def prepare_arguments() -> argparse.Namespace:
         prog="python -m pipeline.prepare",
         description="Turn raw text into Arrow shards with ten masks per sequence. The bare command "
         "is complete: `--corpus sample` works offline, and trains a tokenizer if there is none. "
-        "Interrupted, it goes on where it was when run again.",
+        "After an interruption, run it again: it continues where it was.",
+        epilog=example_text(
+            "python -m pipeline.prepare --corpus sample --recipe roberta_tiny",
+            "python -m pipeline.prepare --corpus news --input news/*.jsonl.zst --dedup near",
+            "python -m pipeline.prepare --corpus news --input news/ --run runs/base/run.json",
+            "python -m pipeline.prepare --corpus 16gb --recipe bert_base --dry-run",
+        ),
     )
     add_input_arguments(parser)
     _add_source_arguments(parser)

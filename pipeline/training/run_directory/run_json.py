@@ -18,7 +18,7 @@ from typing import Any
 from pipeline.config.run import Run
 from pipeline.config.schema import setting_types
 from pipeline.config.settings import from_dict, to_dict
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import ORDER_VERSION
@@ -116,18 +116,6 @@ def read_record(run: Path) -> RunRecord:
         return RunRecord(**content | {"run": from_dict(Run, content["run"])})
     except (ValueError, TypeError, KeyError, OSError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); restore it from a copy") from error
-
-
-def read_run(path: Path) -> Run:
-    """The settings in a run.json, or in a file with the settings alone; for `--run`."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"--run {path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"--run {path} holds no settings; give the run.json of a run")
-    whole = isinstance(content.get("run"), dict)
-    return from_dict(Run, content["run"] if whole else content)
 
 
 def check_same(earlier: RunRecord, run: Run, datasets: Sequence[Dataset], directory: Path) -> None:

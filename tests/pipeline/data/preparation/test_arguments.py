@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.preparation.arguments import prepare_arguments
 from tests.pipeline.preparing import Prepare, finish
 
 PREPARE = (sys.executable, "-m", "pipeline.prepare")
@@ -42,3 +43,12 @@ def test_a_part_there_is_not(part: str, tmp_path: Path) -> None:
     result: subprocess.CompletedProcess[str] = finish(*PREPARE, f"--part={part}")
     assert result.returncode == 2
     assert result.stderr.startswith(f"error: --part {part}: ") and "1/4 to 4/4" in result.stderr
+
+
+def test_settings_are_chosen_by_recipe_or_by_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["prepare", "--corpus", "sample", "--run", "a/run.json"])
+    arguments = prepare_arguments()
+    assert (arguments.recipe, arguments.run) == (None, Path("a/run.json"))
+    monkeypatch.setattr(sys, "argv", ["prepare", "--corpus", "sample", "--recipe", "bert_tiny"])
+    arguments = prepare_arguments()
+    assert (arguments.recipe, arguments.run) == ("bert_tiny", None)

@@ -1,0 +1,125 @@
+"""All commands as subcommands of one: `tenfold prepare ...` is `python -m pipeline.prepare ...`.
+
+Also lists the recipes and the settings of a recipe. Imports neither torch nor numba by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+
+from pipeline import __version__
+from pipeline.command_line import Parser, example_text
+from pipeline.config.settings import find_near
+from pipeline.config.settings_view import format_settings
+from pipeline.errors import ConfigError, run_command
+from pipeline.recipes import recipe
+from pipeline.recipes.table import format_recipes
+
+COMMANDS = {
+    "train_tokenizer": "text -> a vocabulary (optional: prepare trains one if there is none)",
+    "prepare": "text -> shards with ten masks per sequence; needs CPUs only",
+    "inspect": "show what is in shards, in a tokenizer or in raw documents",
+    "train": "shards -> a trained model; resumes by itself",
+    "export": "a trained model -> a folder that transformers loads",
+    "evaluate": "score a model on held-out sequences",
+}
+"""Modules of `pipeline` in the order of their use, each with what it does."""
+VIEWS = {
+    "recipes": "list the recipes by family",
+    "settings": "list the settings of a recipe: settings RECIPE [PATH]",
+    "compile": "compile the numerical kernels now instead of at the first start",
+}
+"""Subcommands that have no module of their own."""
+
+
+def main() -> None:
+    """Run a command as `python -m` does, or print what a view shows."""
+    if sys.argv[1:] and sys.argv[1] in COMMANDS:
+        name = sys.argv.pop(1)
+        runpy.run_module(f"pipeline.{name}", run_name="__main__", alter_sys=True)
+    else:
+        run_command(_show)
+
+
+def _show() -> None:
+    arguments = _parse()
+    if arguments.command == "compile":
+        # numba takes a second to import, which only this view needs
+        from pipeline.compile_kernels import compile_kernels
+
+        compile_kernels()
+    elif arguments.command == "recipes":
+        print(format_recipes(), flush=True)
+    else:
+        print(format_settings(recipe(arguments.recipe), arguments.path), flush=True)
+
+
+def _parse() -> argparse.Namespace:
+    parser = Parser(
+        prog="tenfold",
+        usage="tenfold COMMAND ...",
+        description="Pretrain BERT-family encoders from raw text.",
+        epilog=_command_list()
+        + example_text(
+            "tenfold prepare --corpus sample --recipe roberta_tiny",
+            "tenfold train roberta_tiny --data data/shards/sample-roberta_tiny-* "
+            "--output runs/tiny",
+            "tenfold export runs/tiny --output runs/tiny-export",
+            "tenfold settings roberta_base optimizer",
+        ),
+    )
+    parser.add_argument("--version", action="version", version=f"tenfold {__version__}")
+    views = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
+    views.add_parser("recipes", prog="tenfold recipes", description="List the recipes by family.")
+    views.add_parser(
+        "compile",
+        prog="tenfold compile",
+        description="Compile the numerical kernels for this processor and keep them, so that no "
+        "other command has to wait for it.",
+    )
+    settings = views.add_parser(
+        "settings",
+        prog="tenfold settings",
+        description="List the settings of a recipe with type, value and meaning.",
+        epilog=example_text(
+            "tenfold settings roberta_base",
+            "tenfold settings roberta_base optimizer",
+            "tenfold settings bert_large data.sequence_length",
+        ),
+    )
+    settings.add_argument("recipe", metavar="RECIPE", help="a name that `tenfold recipes` lists")
+    settings.add_argument(
+        "path",
+        nargs="?",
+        default="",
+        metavar="PATH",
+        help="a setting or a section, e.g. optimizer (default: all)",
+    )
+    if not sys.argv[1:]:
+        parser.print_help()
+        sys.exit(0)
+    _check_command(sys.argv[1])
+    return parser.parse_args()
+
+
+def _check_command(name: str) -> None:
+    """Raises ConfigError with the nearest name if there is no command `name`."""
+    known = [*COMMANDS, *VIEWS]
+    if name not in known and not name.startswith("-"):
+        near = find_near(name, known)
+        advice = f"did you mean {near}?" if near else "`tenfold --help` lists them all"
+        raise ConfigError(f"unknown command {name!r}; {advice}")
+
+
+def _command_list() -> str:
+    """Every command in the order of use, each with a line."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {meaning}" for name, meaning in (COMMANDS | VIEWS).items()]
+    lines.append("\n`tenfold COMMAND --help` describes the options of a command.")
+    return "\n".join(["commands:", *lines, "", ""])
+
+
+if __name__ == "__main__":
+    main()

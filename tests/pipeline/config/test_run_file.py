@@ -1,0 +1,33 @@
+"""The file of `--run`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.run_file import read_run
+from pipeline.config.settings import override, to_dict
+from pipeline.errors import ConfigError
+from pipeline.recipes import recipe
+
+
+def test_a_run_json_and_bare_settings_are_read(tmp_path: Path) -> None:
+    run = override(recipe("roberta_tiny"), ["data.seed=7"])
+    file = tmp_path / "run.json"
+    for content in (to_dict(run), {"run": to_dict(run), "versions": {}}):
+        file.write_text(json.dumps(content))
+        assert read_run(file) == run
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [("[1]", "holds no settings"), ("{", "cannot be read"), (None, "cannot be read")],
+)
+def test_another_file_is_refused(tmp_path: Path, content: str | None, reason: str) -> None:
+    file = tmp_path / "run.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(ConfigError, match=f"--run .*run.json {reason}"):
+        read_run(file)

@@ -1,0 +1,68 @@
+"""What the commands share: the choice of settings, and help that shows examples which parse."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.command_line import DEFAULT_RECIPE, Parser, example_text, read_settings
+from pipeline.config.settings import override, to_dict
+from pipeline.errors import ConfigError
+from pipeline.recipes import recipe
+from tests.pages import inner_command, parse
+
+COMMANDS = ("train_tokenizer", "prepare", "inspect", "train", "export", "evaluate")
+
+
+def test_settings_come_from_a_recipe_or_a_run_file(tmp_path: Path) -> None:
+    run = override(recipe("bert_tiny"), ["seed=7", "data.seed=7"])
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"run": to_dict(run)}))
+    assert read_settings(None, None, []) == recipe(DEFAULT_RECIPE)
+    assert read_settings("bert_tiny", None, ["seed=7", "data.seed=7"]) == run
+    assert read_settings(None, file, []) == run
+    assert read_settings(None, file, ["seed=8"]) == override(run, ["seed=8"])
+    with pytest.raises(ConfigError, match=r"--recipe bert_tiny and --run .*run.json .*give one"):
+        read_settings("bert_tiny", file, [])
+
+
+def test_a_mistake_says_where_help_is() -> None:
+    with pytest.raises(ConfigError, match=r"unrecognized arguments: --nope; see tool --help"):
+        Parser(prog="tool").parse_args(["--nope"])
+
+
+def test_help_wraps_paragraphs_and_keeps_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns, widest in ((80, 78), (200, 98)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        parser = Parser(
+            prog="tool", description="word " * 50, epilog=example_text("tool --one", "tool --two")
+        )
+        text = parser.format_help()
+        assert widest - 5 < max(map(len, text.splitlines())) <= widest
+        assert text.endswith("examples:\n  tool --one\n  tool --two\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_and_its_examples_parse(name: str) -> None:
+    text = subprocess.run(
+        [sys.executable, "-m", f"pipeline.{name}", "--help"],
+        capture_output=True, text=True, check=True, env={"COLUMNS": "200"},
+        cwd=Path(__file__).parents[2],
+    ).stdout  # fmt: skip
+    assert max(map(len, text.splitlines())) <= 100
+    examples = text.partition("\nexamples:\n")[2].replace("\\\n", " ").splitlines()
+    assert 2 <= len(examples) <= 4
+    for example in examples:
+        called = inner_command(shlex.split(example))
+        assert called[0] == f"pipeline.{name}", example
+        arguments = parse(called)
+        for path in re.findall(r"\S+\.(?:py|md)\b", example):
+            assert Path(path).exists(), path
+        if chosen := getattr(arguments, "recipe", None):
+            override(recipe(chosen), getattr(arguments, "set", []))

@@ -1,0 +1,196 @@
+"""`tenfold COMMAND` is `python -m pipeline.COMMAND`, from a wheel and from any directory."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import __version__
+from pipeline.config.settings_view import format_settings
+from pipeline.recipes import recipe
+from pipeline.recipes.table import format_recipes
+from pipeline.tenfold import COMMANDS, VIEWS
+from tests.pages import split
+
+ROOT = Path(__file__).parents[2]
+
+
+def launch(*words: object, **options: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run `python WORDS...`; options: cwd and PYTHONPATH."""
+    unset = ("TENFOLD_ROOT", "COLUMNS", "PYTHONPATH")
+    environment = {k: v for k, v in os.environ.items() if k not in unset}
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(options.get("path", ROOT))}
+    return subprocess.run(
+        [sys.executable, *map(str, words)], cwd=options.get("cwd", ROOT), env=environment,
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+
+
+def tenfold(*words: object) -> subprocess.CompletedProcess[str]:
+    return launch("-m", "pipeline.tenfold", *words)
+
+
+def test_every_command_is_listed() -> None:
+    found = set()
+    for path in (ROOT / "pipeline").glob("*.py"):
+        last = ast.parse(path.read_text()).body[-1]
+        if 'if __name__ == "__main__"' in path.read_text():
+            assert isinstance(last, ast.If), f"{path.name} defines something after it has run"
+            found.add(path.stem)
+    assert found - {"tenfold"} == set(COMMANDS)
+
+
+def test_a_command_runs_as_python_runs_its_module() -> None:
+    for words in (["prepare", "--help"], ["prepare", "--corpus", "no/such"], ["inspect", "no/x"]):
+        ours = tenfold(*words)
+        theirs = launch("-m", f"pipeline.{words[0]}", *words[1:])
+        assert (ours.returncode, ours.stdout, ours.stderr) == (
+            theirs.returncode, theirs.stdout, theirs.stderr,
+        )  # fmt: skip
+    assert ours.returncode == 2 and ours.stderr.startswith("error: ")
+
+
+def test_views_print() -> None:
+    assert tenfold("--version").stdout == f"tenfold {__version__}\n"
+    assert tenfold("recipes").stdout == format_recipes() + "\n"
+    assert tenfold("settings", "bert_base").stdout == format_settings(recipe("bert_base")) + "\n"
+    shown = tenfold("settings", "bert_base", "optimizer").stdout
+    assert shown == format_settings(recipe("bert_base"), "optimizer") + "\n"
+
+
+def test_help_lists_everything_and_its_examples_are_commands() -> None:
+    text = tenfold("--help").stdout
+    assert text == tenfold().stdout
+    for name in COMMANDS | VIEWS:
+        assert f"\n  {name} " in text
+    examples = [split(line) for line in text.partition("examples:\n")[2].splitlines()]
+    assert all(words[0] == "tenfold" for words in examples)
+    assert {words[1] for words in examples} <= set(COMMANDS | VIEWS)
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["prepar"], "unknown command 'prepar'; did you mean prepare?"),
+        (["nothing-like-it"], "unknown command 'nothing-like-it'; `tenfold --help` lists them all"),
+        (["settings", "roberta_bas"], "unknown recipe 'roberta_bas'; did you mean roberta_base?"),
+        (["settings"], "the following arguments are required: RECIPE; see tenfold settings --help"),
+        (["--nope", "recipes"], "unrecognized arguments: --nope; see tenfold --help"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], line: str) -> None:
+    result = tenfold(*words)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"error: {line}\n")
+
+
+def test_views_start_without_torch_and_numba() -> None:
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(['torch', 'numba', 'pyarrow', 'numpy'])\n"
+        "from pipeline.tenfold import main\n"
+        "sys.argv = ['tenfold', 'recipes']; main()\n"
+        "sys.argv = ['tenfold', 'settings', 'bert_base']; main()\n"
+        "sys.argv = ['tenfold', '--version']; main()\n"
+    )
+    result = launch("-c", code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith(f"tenfold {__version__}\n")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which a wheel built from the checkout is installed, without dependencies."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    unwanted = shutil.ignore_patterns("__pycache__")
+    for name in ("pipeline", "model", "ds_configs"):
+        shutil.copytree(ROOT / name, source / name, ignore=unwanted)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+    offline = ("--no-index", "--no-deps")
+    for words in (
+        ("wheel", *offline, "--no-build-isolation", source, "--wheel-dir", folder),
+        ("install", *offline, "--target", folder / "site"),
+    ):
+        wheels = folder.glob("*.whl") if words[0] == "install" else ()
+        result = launch(*pip, *words, *wheels, path="", cwd=folder)
+        assert result.returncode == 0, result.stderr
+    return folder / "site"
+
+
+def console_script(installed: Path) -> Path:
+    script = installed / "bin" / "tenfold"
+    assert script.is_file()
+    return script
+
+
+def test_a_wheel_holds_every_file_of_the_product(installed: Path) -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard",
+         "pipeline", "model", "ds_configs"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    pages = {name for name in tracked if name.endswith("README.md")}
+    present = {name for name in tracked if (ROOT / name).exists()} - pages
+    found = {
+        path.relative_to(installed).as_posix()
+        for folder in ("pipeline", "model", "ds_configs")
+        for path in (installed / folder).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    assert found == present
+    assert len(found) > 200
+
+
+def test_a_wheel_starts_in_any_directory(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("")
+    (tmp_path / "pipeline.py").write_text("")  # both hide nothing from a script
+    script = console_script(installed)
+    for words in (["--version"], ["prepare", "--corpus", "sample", "--explain"]):
+        result = launch(script, *words, cwd=tmp_path, path=installed)
+        assert result.returncode == 0, result.stderr
+        assert result.stdout
+    code = "import sys; del sys.path[0]; import pipeline; print(pipeline.__file__)"
+    result = launch("-c", code, cwd=tmp_path, path=installed)
+    assert Path(result.stdout.strip()).is_relative_to(installed)
+
+
+def test_a_wheel_finds_its_deepspeed_files(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from pipeline.training.cluster.deepspeed_config import FOLDER, read_deepspeed_file\n"
+        "for file in sorted(FOLDER.glob('*.json')): read_deepspeed_file(file.stem)\n"
+        "print(*sorted(file.name for file in FOLDER.iterdir() if file.suffix == '.json'))\n"
+        "print(FOLDER)"
+    )
+    result = launch("-c", code, cwd=tmp_path, path=installed)
+    assert result.returncode == 0, result.stderr
+    names, folder = result.stdout.splitlines()
+    assert names.split() == sorted(path.name for path in (ROOT / "ds_configs").glob("*.json"))
+    assert Path(folder).is_relative_to(installed)
+
+
+@pytest.mark.slow
+def test_a_wheel_trains_exports_and_evaluates(installed: Path, tmp_path: Path) -> None:
+    for words in (
+        ["prepare", "--corpus", "sample", "--recipe", "roberta_tiny", "--output", "shards"],
+        ["inspect", "shards", "--tokens", "2", "--verify"],
+        ["inspect", "shards/tokenizer"],
+        ["train", "roberta_tiny", "--data", "shards", "--output", "run", "--stop-at", "2"],
+        ["export", "run", "--output", "exported"],
+        ["evaluate", "exported", "--data", "shards", "--json"],
+        ["prepare", "--corpus", "sample", "--run", "run/run.json", "--tokenizer",
+         "shards/tokenizer", "--output", "again"],
+    ):  # fmt: skip
+        result = launch(console_script(installed), *words, cwd=tmp_path, path=installed)
+        assert result.returncode == 0, result.stderr
+    first, again = (json.loads((tmp_path / name / "manifest.json").read_text())
+                    for name in ("shards", "again"))  # fmt: skip
+    assert first["fingerprint"] == again["fingerprint"]
