@@ -1,0 +1,125 @@
+"""Compile the numerical kernels ahead of the first start: `tenfold compile`.
+
+Numba compiles a kernel when it is first called and keeps the result in the directory that
+`pipeline.kernel_cache` sets. So this calls them: it prepares a few documents in each tokenizer,
+format and mask scheme in a temporary directory, reads the shards as training does and updates a
+small tensor. Without torch only the kernels of preparing are compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+DOCUMENTS = 12
+RUNS = {
+    "roberta": ("roberta_tiny", ()),
+    "per-epoch": (
+        "roberta_tiny_published",
+        ("--compression", "zstd"),
+    ),
+    "bert": ("bert_tiny", ()),
+    "whole_word": ("bert_tiny", ("--set", "data.masking=whole_word")),
+    "albert": ("albert_tiny", ()),
+    "electra": ("electra_tiny", ()),
+    "spanbert": ("spanbert_tiny", ()),
+    "spanbert_published": ("spanbert_tiny_published", ()),
+}
+"""Folder -> a recipe and options of `prepare`: each tokenizer, format and mask scheme once."""
+
+
+def compile_kernels() -> None:
+    """Compile what is not in the cache yet, and say so; says why if the cache is not writable."""
+    print("compiling kernels for this processor: a minute or two", file=sys.stderr, flush=True)
+    arguments, root = sys.argv, os.environ.get("TENFOLD_ROOT")
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            os.environ["TENFOLD_ROOT"] = directory
+            folder = Path(directory)
+            _prepare(folder)
+            if find_spec("torch"):
+                for name, (recipe_name, _) in RUNS.items():
+                    _load(folder / name, recipe_name)
+                _update()
+    except (OSError, RuntimeError) as error:
+        # numba raises RuntimeError where it has no directory to write
+        print(
+            f"warning: kernels are not kept: {error}; they are compiled at the first start",
+            file=sys.stderr,
+        )
+    finally:
+        sys.argv = arguments
+        os.environ.pop("TENFOLD_ROOT", None)
+        if root is not None:
+            os.environ["TENFOLD_ROOT"] = root
+
+
+def _prepare(folder: Path) -> None:
+    """Prepare a few stories of the sample for each of RUNS, and verify the shards."""
+    import pipeline.inspect
+    import pipeline.prepare
+
+    stories = Path(__file__).parent / "data" / "corpora" / "sample" / "stories" / "stories.jsonl"
+    lines = stories.read_text(encoding="utf-8").splitlines(keepends=True)[: DOCUMENTS + 1]
+    corpus, evaluation = folder / "stories.jsonl", folder / "evaluation.jsonl"
+    corpus.write_text("".join(lines[:-1]), encoding="utf-8")
+    evaluation.write_text(lines[-1], encoding="utf-8")
+    with contextlib.redirect_stdout(io.StringIO()):
+        for name, (recipe_name, options) in RUNS.items():
+            sys.argv = [
+                "prepare", "--corpus", str(corpus), "--recipe", recipe_name, "--workers", "1",
+                "--output", str(folder / name), "--dedup", "near", "--filter", "min-words=3",
+                "--decontaminate", str(evaluation), "--set", "data.vocab_size=700", *options,
+            ]  # fmt: skip
+            pipeline.prepare.main()
+            sys.argv = ["inspect", str(folder / name), "--verify"]
+            pipeline.inspect.main()
+
+
+def _load(shards: Path, recipe_name: str) -> None:
+    """Read a step of prepared shards in every order and packing that they allow."""
+    from pipeline.loading.dataset import Dataset
+    from pipeline.loading.loader import Loader
+    from pipeline.loading.order import Order, Share
+    from pipeline.recipes import recipe
+    from pipeline.training.feed import extras_of
+
+    dataset = Dataset.open(shards, "train")
+    in_blocks = dataset.manifest.compression != "none"
+    for packing in ("none", "rows"):
+        kind: Literal["global", "blocks"] = "blocks" if in_blocks else "global"
+        loader = Loader(
+            [dataset],
+            Order(kind=kind, seed=0, shard_rows=(dataset.shard_rows,)),
+            Share(sequences=8, per_device=4, rank=0, world_size=1),
+            reader="read" if in_blocks else "mmap",
+            packing=packing,
+            attention="document" if packing == "rows" else "row",
+            extras=extras_of(recipe(recipe_name)),
+        )
+        for _ in loader.micro_batches(0, 2):
+            pass
+        loader.close()
+
+
+def _update() -> None:
+    """One step of each optimizer on a CPU."""
+    import torch
+
+    from pipeline.training.optimizer.cpu_update import CompiledUpdate
+    from pipeline.training.optimizer.fragments import Fragment
+    from pipeline.training.optimizer.lamb_variants import AdamStep
+
+    weight, gradient, mean, square = (torch.ones(64) for _ in range(4))
+    fragment = Fragment(logical=0, start=0, flat=0, offset=0, numel=64)
+    update = CompiledUpdate([weight], [(mean, square)], [fragment], [0.1])
+    adam = AdamStep(beta1=0.9, beta2=0.99, eps=1e-6, updates=1, gradient_scale=1.0)
+    update.gradient_square([gradient])
+    update.advance([gradient], adam)
+    update.apply([gradient], [0.1])
