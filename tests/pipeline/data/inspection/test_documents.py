@@ -14,7 +14,7 @@ from tests.pipeline.data.dump import small_dump
 from tests.pipeline.data.selection.test_decision_summary import write
 from tests.pipeline.preparing import Call
 
-SAMPLE = Path(prepare.__file__).parent / "data" / "sample"
+SAMPLE = Path(prepare.__file__).parent / "data" / "corpora" / "sample"
 Show = Callable[..., str]
 
 
@@ -70,11 +70,11 @@ def test_copies_are_shown_with_the_kept_document(show: Show, tmp_path: Path) -> 
     assert "1 dropped, 33.3%: near-duplicate" in said
     assert "copies: 2 of 3 documents are in 1 clusters" in said
     assert f"dropped: stories {ids[2]}\n      Story 0 about" in said
-    assert f"stays: stories {ids[0]}\n      Story 0 about" in said
+    assert f"kept: stories {ids[0]}\n      Story 0 about" in said
     page = (tmp_path / "page.html").read_text()
     assert page.count("Story 0 about a river.") == 4  # two samples and one pair
     other = show(tmp_path / "in.jsonl", "--decisions", decisions / "abc")
-    assert "give the --corpus and the files" in other
+    assert "give the same --corpus and files" in other
 
 
 def test_mistakes(show: Show, tmp_path: Path) -> None:
