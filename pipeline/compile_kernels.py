@@ -44,9 +44,11 @@ def compile_kernels() -> None:
             folder = Path(directory)
             _prepare(folder)
             if find_spec("torch"):
+                from pipeline.training.optimizer.cpu_update import compile_all
+
                 for name, (recipe_name, _) in RUNS.items():
                     _load(folder / name, recipe_name)
-                _update()
+                compile_all()
     except (OSError, RuntimeError) as error:
         # numba raises RuntimeError where it has no directory to write
         print(
@@ -106,20 +108,3 @@ def _load(shards: Path, recipe_name: str) -> None:
         for _ in loader.micro_batches(0, 2):
             pass
         loader.close()
-
-
-def _update() -> None:
-    """One step of each optimizer on a CPU."""
-    import torch
-
-    from pipeline.training.optimizer.cpu_update import CompiledUpdate
-    from pipeline.training.optimizer.fragments import Fragment
-    from pipeline.training.optimizer.lamb_variants import AdamStep
-
-    weight, gradient, mean, square = (torch.ones(64) for _ in range(4))
-    fragment = Fragment(logical=0, start=0, flat=0, offset=0, numel=64)
-    update = CompiledUpdate([weight], [(mean, square)], [fragment], [0.1])
-    adam = AdamStep(beta1=0.9, beta2=0.99, eps=1e-6, updates=1, gradient_scale=1.0)
-    update.gradient_square([gradient])
-    update.advance([gradient], adam)
-    update.apply([gradient], [0.1])

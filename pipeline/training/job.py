@@ -17,6 +17,14 @@ from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deeps
 from pipeline.training.planning.schedule import batch_advice
 from pipeline.training.weights.initial_weights import NEW
 
+EXAMPLES = example_text(
+    "python -m pipeline.train roberta_tiny --data data/shards/sample-* --output runs/tiny",
+    "python -m pipeline.train bert_base --data data/shards/16gb-* --output runs/bert \\\n"
+    "    --ds zero2 --set batch.per_device=32 --dry-run",
+    "torchrun --standalone --nproc-per-node 8 -m pipeline.train roberta_large \\\n"
+    "    --data data/shards/160gb-* --output runs/large --hours 24",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -87,17 +95,9 @@ def parse() -> argparse.Namespace:
         description="Train a model from shards. Run the same command again to resume. "
         "With several processes: torchrun --nproc-per-node N -m pipeline.train ..., or "
         "deepspeed --num_gpus N --module pipeline.train ...",
-        epilog=example_text(
-            "python -m pipeline.train roberta_tiny --data data/shards/sample-* --output runs/tiny",
-            "python -m pipeline.train bert_base --data data/shards/16gb-* --output runs/bert \\\n"
-            "    --ds zero2 --set batch.per_device=32 --dry-run",
-            "torchrun --standalone --nproc-per-node 8 -m pipeline.train roberta_large \\\n"
-            "    --data data/shards/160gb-* --output runs/large --hours 24",
-        ),
+        epilog=EXAMPLES,
     )
-    parser.add_argument(
-        "recipe", nargs="?", metavar="RECIPE", help="a recipe that `tenfold recipes` lists"
-    )
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="see `tenfold recipes`")
     parser.add_argument(
         "--run", type=Path, metavar="FILE", help="the run.json of another run, instead of a recipe"
     )

@@ -16,6 +16,13 @@ from pipeline.data.corpora.groups import group_of
 from pipeline.data.selection.select import DEDUP
 from pipeline.errors import ConfigError
 
+EXAMPLES = example_text(
+    "python -m pipeline.prepare --corpus sample --recipe roberta_tiny",
+    "python -m pipeline.prepare --corpus news --input news/*.jsonl.zst --dedup near",
+    "python -m pipeline.prepare --corpus news --input news/ --run runs/base/run.json",
+    "python -m pipeline.prepare --corpus 16gb --recipe bert_base --dry-run",
+)
+
 
 def prepare_arguments() -> argparse.Namespace:
     """What the command line says; ConfigError for what no corpus or recipe makes right."""
@@ -24,12 +31,7 @@ def prepare_arguments() -> argparse.Namespace:
         description="Turn raw text into Arrow shards with ten masks per sequence. The bare command "
         "is complete: `--corpus sample` works offline, and trains a tokenizer if there is none. "
         "After an interruption, run it again: it continues where it was.",
-        epilog=example_text(
-            "python -m pipeline.prepare --corpus sample --recipe roberta_tiny",
-            "python -m pipeline.prepare --corpus news --input news/*.jsonl.zst --dedup near",
-            "python -m pipeline.prepare --corpus news --input news/ --run runs/base/run.json",
-            "python -m pipeline.prepare --corpus 16gb --recipe bert_base --dry-run",
-        ),
+        epilog=EXAMPLES,
     )
     add_input_arguments(parser)
     _add_source_arguments(parser)

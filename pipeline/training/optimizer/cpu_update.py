@@ -290,3 +290,14 @@ def _apply(
     for piece in range(first, last):
         start, end = offsets[piece], offsets[piece] + numels[piece]
         _subtract(flat[start:end], update[start:end], rates[piece])
+
+
+def compile_all() -> None:
+    """Compile every kernel of this file by one step on a small tensor; for `tenfold compile`."""
+    weight, gradient, mean, square = (torch.ones(64) for _ in range(4))
+    fragment = Fragment(logical=0, start=0, flat=0, offset=0, numel=64)
+    update = CompiledUpdate([weight], [(mean, square)], [fragment], [0.1])
+    adam = AdamStep(beta1=0.9, beta2=0.99, eps=1e-6, updates=1, gradient_scale=1.0)
+    update.gradient_square([gradient])
+    update.advance([gradient], adam)
+    update.apply([gradient], [0.1])
