@@ -109,9 +109,7 @@ def parse() -> argparse.Namespace:
         metavar="DIR",
         help="shards made by pipeline.prepare; several are mixed by size",
     )
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="RUN", help="directory of the run"
-    )
+    parser.add_argument("--output", type=Path, required=True, metavar="RUN", help="run directory")
     parser.add_argument(
         "--ds",
         default="zero1",
