@@ -130,7 +130,9 @@ def test_hpz_is_refused_by_name() -> None:
 
 def test_another_deepspeed_is_warned_about() -> None:
     said = measured(2)["refusals"]["version"]
-    assert re.fullmatch(r"DeepSpeed [\d.]+ is not the tested version 0\.0\.1; its layout .*\n", said)
+    assert re.fullmatch(
+        r"DeepSpeed [\d.]+ is not the tested version 0\.0\.1; its layout .*\n", said
+    )
 
 
 def test_no_micro_batch_waits_for_the_device() -> None:

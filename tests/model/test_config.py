@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
+from typing import get_type_hints
 
 import pytest
 
@@ -14,10 +15,7 @@ from tests.model.conftest import TOY
 
 
 def test_has_the_fields_of_a_run_and_the_vocabulary() -> None:
-    ours = {field.name: field.type for field in fields(EncoderConfig)}
-    assert ours == {"vocab_size": "int"} | {
-        field.name: field.type for field in fields(EncoderSettings)
-    }
+    assert get_type_hints(EncoderConfig) == {"vocab_size": int} | get_type_hints(EncoderSettings)
     run = roberta_base()
     config = encoder_config(run)
     assert (config.width, config.embedding_width, config.vocab_size) == (768, 768, 50_265)
