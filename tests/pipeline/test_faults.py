@@ -436,9 +436,10 @@ def test_a_rank_that_hangs_ends_the_job(arguments: Arguments, tmp_path: Path) ->
 
 
 def test_every_answer_of_the_page_names_a_test() -> None:
-    """That these tests exist, tests/test_readme.py checks for all pages."""
+    """tests/test_readme.py checks, for all pages, that these tests exist."""
     page = ROOT / "pipeline" / "training" / "run_directory" / "README.md"
-    answers = re.findall(r"^- \*\*.*?(?=^- \*\*|^[^ -]|\Z)", page.read_text("utf-8"), re.M | re.S)
+    text = page.read_text(encoding="utf-8")
+    answers = re.findall(r"^- \*\*.*?(?=^- \*\*|^[^ -]|\Z)", text, re.M | re.S)
     assert len(answers) > 12
     for answer in answers:
         assert re.search(r"`tests/[\w/]+\.py::test_\w+`", answer), answer
