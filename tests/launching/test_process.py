@@ -111,7 +111,7 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 total = torch.ones(1)
 dist.all_reduce(total)
-print("rank", dist.get_rank(), "of", int(total), flush=True)
+print(f"rank {dist.get_rank()} of {int(total)}\\n", end="", flush=True)  # one write
 if sys.argv[1] == "fails" and dist.get_rank() == 1:
     sys.exit(3)
 if sys.argv[1] != "ends":

@@ -45,8 +45,10 @@ def tiny(tokenizer: Path, output: Path) -> list[object]:
 
 
 def rewrite(path: Path, table: pa.Table) -> dict[str, Any]:
-    """Put other rows in a shard file; returns the manifest's entry."""
-    return arrow_files.write_tables(path, table.schema, arrow_files.cut_anew([table]), "none")
+    """Put other rows in a shard file; returns what changes in the manifest's entry."""
+    tables = arrow_files.cut_anew([table])
+    entry = arrow_files.write_tables(path, table.schema, tables, "none")
+    return {name: value for name, value in entry.items() if name != "file"}
 
 
 def write_jsonl(path: Path, texts: Sequence[object]) -> Path:

@@ -404,7 +404,7 @@ def test_a_tokenizer_saved_with_truncation_loses_no_text(
     manifest["files"]["tokenizer/tokenizer.json"]["bytes"] = len(content)
     (damaged / "manifest.json").write_text(json.dumps(manifest))
     monkeypatch.setattr(sys, "argv", ["inspect", str(damaged)])
-    with pytest.raises(DataError, match="obeyed the truncation or padding"):
+    with pytest.raises(DataError, match="applied the truncation or padding"):
         inspect.main()
 
 

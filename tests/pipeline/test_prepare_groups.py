@@ -141,7 +141,7 @@ def test_copies_stay_with_the_first_member_and_inspect_shows_them(
     inspect.main()
     said = " ".join(capsys.readouterr().out.split())
     assert "5 dropped, 7.7%: near-duplicate of one in wikipedia" in said
-    assert "10 of 65 documents are in 5 clusters" in said and "stays: wikipedia w.jsonl@" in said
+    assert "10 of 65 documents are in 5 clusters" in said and "kept: wikipedia w.jsonl@" in said
 
 
 @pytest.mark.slow

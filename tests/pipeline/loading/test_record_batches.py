@@ -21,7 +21,7 @@ SCHEMA = arrow_files.rows_schema(np.dtype(np.uint16))
 
 
 def columns(directory: Path) -> Columns:
-    names = [f"train-{number:05}.arrow" for number in range(3)]
+    names = [f"rows/train-{number:05}.arrow" for number in range(3)]
     files = [(name, (directory / name).stat().st_size) for name in names]
     return Columns(directory, files, Layout.of(ROWS), SCHEMA, ROW_COLUMNS)
 

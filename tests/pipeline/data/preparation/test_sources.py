@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         find_sources(arguments("own", file, pages_per_domain=3), DATA)
     group = arguments("16gb", f"wikipedia={file}", f"bookcorpus={file}")
     uncased = replace(DATA, tokenizer="wordpiece", lower_case=True)
-    with pytest.raises(DataError, match="short of text"):
+    with pytest.raises(DataError, match="has too little text"):
         find_sources(group, uncased, allow_short=False)
     assert len(find_sources(group, uncased).files) == 2
 

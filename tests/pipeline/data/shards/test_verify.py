@@ -47,18 +47,22 @@ def changed(table: pa.Table, column: str, row: int, change: Callable[[Any], Any]
 @pytest.mark.parametrize(
     ("column", "change", "message"),
     [
-        ("input_ids", lambda ids: [ids[1], *ids[1:]], "does not begin and end with its special"),
-        ("input_ids", lambda ids: [*ids[:-1], ids[1]], "does not begin and end with its special"),
-        ("input_ids", lambda ids: [ids[0], ids[0], *ids[2:]], "the token that begins one inside"),
-        ("input_ids", lambda ids: [ids[0], 4, *ids[2:]], "a mask, padding or an unknown byte"),
-        ("input_ids", lambda ids: [ids[0], 2048, *ids[2:]], "holds id 2048"),
-        ("input_ids", lambda ids: ids[:-1], "tokens, the manifest says otherwise"),
+        ("input_ids", lambda ids: [ids[1], *ids[1:]], "does not start and end with its special"),
+        ("input_ids", lambda ids: [*ids[:-1], ids[1]], "does not start and end with its special"),
+        ("input_ids", lambda ids: [ids[0], ids[0], *ids[2:]], "a start token inside"),
+        ("input_ids", lambda ids: [ids[0], 4, *ids[2:]], "a mask, padding or unknown token"),
+        (
+            "input_ids",
+            lambda ids: [ids[0], 2048, *ids[2:]],
+            "has id 2048, but the tokenizer has 2048",
+        ),
+        ("input_ids", lambda ids: ids[:-1], "tokens, the manifest says 6,260 and"),
         ("sequence", lambda sequence: sequence - 5, "sequence ids do not ascend"),
-        ("document_starts", lambda starts: [1, *starts[1:]], "does not begin at 0"),
+        ("document_starts", lambda starts: [1, *starts[1:]], "does not start at 0"),
         ("document_starts", lambda starts: [0, 3, 2], "do not ascend inside a row"),
         ("pair_label", lambda _: 7, "a pair label is -1 or 7"),
         ("pair_label", lambda _: 1, "a row of one segment has a pair label"),
-        ("second_segment", lambda _: 1, "lies outside its row"),
+        ("second_segment", lambda _: 1, "is outside its row"),
     ],
 )
 def test_rows_that_are_not_well_formed(

@@ -161,12 +161,15 @@ def test_the_reference_is_pytorchs_adamw() -> None:
     assert distance(found, reference, Toy()) < 1e-12
 
 
-def test_the_page_is_in_step_with_the_code() -> None:
-    page = (Path(lamb_variants.__file__).parent / "README.md").read_text()
-    refused = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE)
+def test_the_pages_are_in_step_with_the_code() -> None:
+    folder = Path(lamb_variants.__file__).parent
+    page = (folder.parent / "cluster" / "README.md").read_text()
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| `(\w+)` \|", page, re.MULTILINE)
+    refused = [(name, value) for names, value in rows for name in re.findall(r"\w+", names)]
     assert refused == [(name, str(value)) for name, value in REFUSED.items()]
+    page = (folder / "README.md").read_text()
     start = page.index("`optimizer.lamb_variant` is")
-    named = re.findall(r"`(\w+)` \(", page[start : page.index("lamb.py", start)])
+    named = re.findall(r"`(\w+)` \(", page[start : page.index("lamb_variants.py", start)])
     assert named == [*VARIANTS]
     for recipe_name in ("roberta_base", "roberta_large"):
         with torch.device("meta"):

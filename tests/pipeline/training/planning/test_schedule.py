@@ -66,7 +66,7 @@ def test_other_kinds(kind: Any, settings: dict[str, Any], expected: list[float])
 @pytest.mark.parametrize(
     "settings,message",
     [
-        ({"kind": "inverse_sqrt", "warmup_steps": 0}, "schedule.warmup_steps=0 has none"),
+        ({"kind": "inverse_sqrt", "warmup_steps": 0}, "schedule.warmup_steps=0 gives none"),
         ({"kind": "warmup_stable_decay"}, "needs schedule.decay_steps=0 above 0"),
         ({"kind": "warmup_stable_decay", "decay_steps": 5}, "at most steps=6"),
     ],

@@ -93,7 +93,9 @@ def test_a_folder_that_does_not_fit_says_what_would(
     )
     ours = small("roberta_tiny", 0)
     assert "this run has no generator; remove it" in refusal(ours, folder, tokenizer, "generator")
-    assert "has the tokenizer of --data; leave it" in refusal(ours, folder, tokenizer, "vocabulary")
+    assert "has the tokenizer of --data; remove it" in refusal(
+        ours, folder, tokenizer, "vocabulary"
+    )
     assert f"--init {tmp_path} holds no config.json" in refusal(ours, tmp_path, tokenizer)
     half = Path(shutil.copytree(folder, tmp_path / "half"))
     (half / "model.safetensors").unlink()
@@ -190,7 +192,7 @@ def test_electra_wants_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Pa
     )
     shutil.move(folder / "generator", tmp_path / "elsewhere")
     assert refusal(model, folder, tokenizer) == (
-        f"--init {folder} has no generator: ELECTRA's is published as a folder of its own; put it "
+        f"--init {folder} has no generator: ELECTRA's is published as a separate folder; put it "
         f"at {folder / 'generator'}, or give --new generator to initialize one"
     )
     for alone, said in ((folder, "discriminator alone"), (tmp_path / "elsewhere", "generator al")):
