@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import sys
 import tempfile
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 DOCUMENTS = 12
+MICRO_BATCHES = 4
+"""Read of each run's shards: two steps."""
 RUNS = {
     "roberta": ("roberta_tiny", ()),
     "per-epoch": (
@@ -105,6 +108,6 @@ def _load(shards: Path, recipe_name: str) -> None:
             attention="document" if packing == "rows" else "row",
             extras=extras_of(recipe(recipe_name)),
         )
-        for _ in loader.micro_batches(0, 2):
+        for _ in itertools.islice(loader.micro_batches(), MICRO_BATCHES):  # they never end
             pass
         loader.close()
