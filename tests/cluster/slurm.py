@@ -94,7 +94,7 @@ class Cluster:
         self._until(f"{node} has its namespace", lambda: link.readlink() != ours)
         self._namespaces[node] = str(link.readlink())
 
-    def wait_up(self, node: str, timeout: float = 30) -> None:
+    def wait_up(self, node: str, timeout: float = 120) -> None:
         """Wait until jobs can run on a node."""
         usable = {"idle", "mixed", "allocated", "completing"}
         self._until(f"{node} is up", lambda: self.node_state(node) in usable, timeout)
@@ -194,7 +194,7 @@ class Cluster:
     def _succeeds(self, *command: str) -> bool:
         return self.run(*command).returncode == 0
 
-    def _until(self, what: str, done: Callable[[], bool], timeout: float = 30) -> None:
+    def _until(self, what: str, done: Callable[[], bool], timeout: float = 120) -> None:
         end = time.monotonic() + timeout
         while not done():
             dead = [name for name, daemon in self._daemons.items() if daemon.poll() is not None]
@@ -235,7 +235,7 @@ class Job:
         path = Path(self.field("StdOut"))
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def until(self, done: Callable[[], bool], timeout: float = 240) -> None:
+    def until(self, done: Callable[[], bool], timeout: float = 600) -> None:
         """Wait for a condition to become true while the job exists."""
         end = time.monotonic() + timeout
         while not done():
@@ -244,11 +244,11 @@ class Job:
             assert time.monotonic() < end, f"job {self.id}: not in {timeout} s\n{self.log()}"
             time.sleep(POLL_SECONDS)
 
-    def until_state(self, *states: str, timeout: float = 240) -> None:
+    def until_state(self, *states: str, timeout: float = 600) -> None:
         """Wait for one of these states."""
         self.until(lambda: self.state() in states, timeout)
 
-    def end(self, timeout: float = 400) -> str:
+    def end(self, timeout: float = 900) -> str:
         """Wait until the job has ended, restarts included; returns its last state."""
         self.until(lambda: self.state() not in UNFINISHED, timeout)
         return self.state()
