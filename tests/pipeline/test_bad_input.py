@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.data.documents import byte_blocks, json_lines
+from pipeline.data.documents import records as documents
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Record
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.shards.manifest import MANIFEST
+from tests.pipeline.data.documents.raw_files import records
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.preparing import Prepare, contents, many_documents, tiny
 
@@ -64,6 +66,25 @@ def test_only_text_that_is_not_a_string(tmp_path: Path, prepare: Prepare) -> Non
     assert "types.jsonl:1: text is not a string" in prepare(path, code=2)
 
 
+def test_only_the_bad_line_that_is_printed_is_counted_from_the_start(
+    tmp_path: Path, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a bad line in each piece of a file makes each piece read the file up to there."""
+    few = b"".join(GOOD.splitlines(keepends=True)[:9])
+    path = write(tmp_path / "torn.jsonl", (few + b"{bad\n") * 40)
+    counted: list[int] = []
+
+    def count(path: str, end: int) -> int:
+        counted.append(end)
+        return byte_blocks.count_lines(path, end)
+
+    monkeypatch.setattr(documents, "count_lines", count)
+    monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 3 * len(few))
+    said = prepare(path, code=2)
+    assert "torn.jsonl:10: invalid JSON (40 of 400 records" in said
+    assert len(counted) <= 1
+
+
 def test_a_line_of_200_mb(tmp_path: Path, prepare: Prepare) -> None:
     """It is skipped and counted, and not held in memory; the file is sparse, for speed."""
     path = write(tmp_path / "long.jsonl", GOOD * 5 + b'{"text": "')
@@ -105,7 +126,7 @@ def test_lines_that_are_too_long_anywhere(
             expected.append(Record(f"in@{position}", "in", text))
         position += len(line) + 1
     source = sniff(path, "own", "in")
-    assert [record for piece in cut(source, piece_bytes) for record in read(piece)] == expected
+    assert records(source, piece_bytes) == expected
 
 
 def test_nuls(tmp_path: Path, prepare: Prepare) -> None:

@@ -30,7 +30,7 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
             position += len(line) + 1
             if line is TOO_LONG:
                 reason = f"a line of over {MAX_LINE_BYTES >> 20} MiB, not one object a line"
-                yield BadRecord(where(number), reason)
+                yield BadRecord(where(number, at), reason)
                 continue
             try:
                 fields = loads(line)
@@ -41,11 +41,11 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
                     fields = parse_again(line)
                 except ValueError:
                     reason = "invalid JSON" if _is_utf8(line) else "invalid UTF-8"
-                    yield BadRecord(where(number), reason)
+                    yield BadRecord(where(number, at), reason)
                     continue
             text = _text(fields, names)
             if text is None:
-                yield BadRecord(where(number), _why_no_text(fields, names))
+                yield BadRecord(where(number, at), _why_no_text(fields, names))
             else:
                 text = close_bracket_holes(text) if closes_holes else text
                 yield Record(f"{name}@{at}", _origin(fields) or name, text)

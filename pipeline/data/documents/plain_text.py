@@ -83,4 +83,4 @@ def _decoded(document: bytes, position: int, lines: int, where: Where) -> Record
         return Record(f"{name}@{position}", name, document.strip().decode())
     except UnicodeDecodeError as error:
         number = lines + document.count(b"\n", 0, error.start) + 1
-        return BadRecord(where(number), "invalid UTF-8")
+        return BadRecord(where(number, position + error.start), "invalid UTF-8")

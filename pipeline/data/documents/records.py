@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,7 +98,7 @@ class BadRecord:
     """A record that cannot be used."""
 
     where: str
-    """name:line, or name:row for Parquet, from 1."""
+    """name:line, or name:row for Parquet, from 1; name@byte where no line is known."""
     reason: str
 
 
@@ -126,19 +127,36 @@ class Extract:
     """Decompressed bytes of the file up to the record's end, or slightly more."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Where:
-    """Names lines of a piece; counts the lines before the piece on the first call."""
+    """Names places in a piece that starts at the byte `start`."""
 
     source: Source
     start: int
-    before: int = -1
 
-    def __call__(self, number: int) -> str:
-        """The piece's line `number`, from 1, as name:line of the file."""
-        if self.before < 0:
-            self.before = count_lines(self.source.path, self.start)
-        return f"{self.source.name}:{self.before + number}"
+    def __call__(self, number: int, position: int) -> str:
+        """The piece's line `number`, from 1, as name:line; name@byte if the piece is not the first.
+
+        position: the same place, in bytes of the file. The lines before the piece are not counted,
+        since that means reading the file up to there; `with_line` does it for one place.
+        """
+        if self.start:
+            return f"{self.source.name}@{position}"
+        return f"{self.source.name}:{number}"
+
+
+def with_line(example: str, sources: Iterable[Source]) -> str:
+    """An example of a bad record, with the line instead of the byte where it has one.
+
+    example: "where: reason", see `BadRecord`; reads the file up to that line.
+    """
+    for source in sources:
+        if not source.compression and example.startswith(f"{source.name}@"):
+            position, _, reason = example.removeprefix(f"{source.name}@").partition(": ")
+            if position.isdecimal():
+                line = count_lines(source.path, int(position)) + 1
+                return f"{source.name}:{line}: {reason}"
+    return example
 
 
 def end_of(piece: Piece) -> int:

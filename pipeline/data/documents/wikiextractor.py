@@ -81,7 +81,7 @@ def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         buffer = buffer[begin:]
         check_length(source, len(buffer))
     if buffer.strip():
-        yield BadRecord(where(lines + 1), "no </doc>")
+        yield BadRecord(where(lines + 1, position), "no </doc>")
 
 
 def _document(
@@ -90,12 +90,12 @@ def _document(
     number = lines + content[: len(content) - len(content.lstrip())].count(b"\n") + 1
     begin = _BEGIN.match(content.lstrip())
     if begin is None:
-        return BadRecord(where(number), "no <doc>")
+        return BadRecord(where(number, position), "no <doc>")
     try:
         attributes = dict(_ATTRIBUTE.findall(begin[1].decode()))
         text = content.lstrip()[begin.end() :].decode().strip()
     except UnicodeDecodeError:
-        return BadRecord(where(number), "invalid UTF-8")
+        return BadRecord(where(number, position), "invalid UTF-8")
     name = f"{where.source.name}@{position}"
     if text in ("", attributes.get("title", "").strip()):
         return Dropped(name, "title only")

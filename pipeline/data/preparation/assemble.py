@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.data.documents.records import Source, with_line
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.preparation.worker import PrepareJob, part_marker
 from pipeline.data.rows.masks import Masking
@@ -75,8 +76,11 @@ def read_parts(directory: Path, tasks: list[SplitTask]) -> list[Part]:
     return parts
 
 
-def check_bad_records(parts: list[Part], most: float) -> None:
-    """DataError when more than the share `most` of all records could not be used."""
+def check_bad_records(parts: list[Part], sources: list[Source], most: float) -> None:
+    """DataError when more than the share `most` of all records could not be used.
+
+    sources: all input files, to name a line of one.
+    """
     total = DocumentCounts()
     for part in parts:
         total.add(part.counts)
@@ -84,8 +88,8 @@ def check_bad_records(parts: list[Part], most: float) -> None:
     records = total.documents + sum(total.dropped.values()) + bad
     if bad > most * records:
         raise DataError(
-            f"{total.bad_example} ({bad:,} of {records:,} records cannot be used, more than "
-            f"--max-bad-fraction {most}); fix the input or allow more"
+            f"{with_line(total.bad_example, sources)} ({bad:,} of {records:,} records cannot be "
+            f"used, more than --max-bad-fraction {most}); fix the input or allow more"
         )
     if not any(part.of(TRAIN) for part in parts):
         raise DataError("the input holds no text to train on; give more documents")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config.run import DataSettings
+from pipeline.data.documents.records import with_line
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.text.documents import DocumentCounts
@@ -64,15 +65,16 @@ def _threshold(tasks: list[SplitTask], data: DataSettings) -> int:
 
 
 def _why_no_text(tasks: list[SplitTask], counts: DocumentCounts) -> str:
-    files = {piece.source.path for task in tasks for piece in task.pieces}
-    first = tasks[0].pieces[0].source
+    sources = list(dict.fromkeys(piece.source for task in tasks for piece in task.pieces))
+    first, files = sources[0], {source.path for source in sources}
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.dropped.items())
     if counts.left_out:
         return (
             f"corpus {first.corpus}: all documents of {len(files)} file(s) are left out: "
             f"{reasons}; leave the corpus out, or ask for less (--dedup, --filter)"
         )
-    what = counts.bad_example or reasons or f"{first.name}: nothing but white space"
+    example = with_line(counts.bad_example, sources)
+    what = example or reasons or f"{first.name}: nothing but white space"
     has_fields = first.format in ("jsonl", "wiki_jsonl", "parquet")
     advice = "name the field with --text-field" if has_fields else "give other files"
     return f"corpus {first.corpus} has no text in {len(files)} file(s): {what}; {advice}"

@@ -191,7 +191,7 @@ def publish(
 ) -> Manifest:
     """Check what the tasks made, put it together, write the manifest, publish the tokenizer."""
     parts = read_parts(finished.job.directory, finished.tasks)
-    check_bad_records(parts, max_bad_fraction)
+    check_bad_records(parts, job.sources, max_bad_fraction)
     if not allow_short:
         require_size(job.corpus, corpus_text(parts))
     manifest = assemble(job, parts, finished.job)

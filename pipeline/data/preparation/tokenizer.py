@@ -28,7 +28,7 @@ from pipeline.command_line import data_root
 from pipeline.config.run import DataSettings
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.catalogue import CORPORA
-from pipeline.data.documents.records import Source
+from pipeline.data.documents.records import Source, with_line
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.preparation.fingerprint import Identities, identify
 from pipeline.data.preparation.sources import FoundCorpus
@@ -334,7 +334,7 @@ def train_tokenizer(
 
     vocabulary = train(data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case)
     if counts.documents == 0:
-        example = f" (first bad record: {counts.bad_example})" if counts.bad else ""
+        example = f" (first bad record: {_example(counts, sources)})" if counts.bad else ""
         raise DataError(f"the input holds no text to train a tokenizer on{example}")
     text = f"{corpus}: {counts.documents:,} documents, {counts.bytes / 1e6:,.1f} MB"
     save_vocabulary(vocabulary, directory, data.sequence_length, trained_on=text)
@@ -346,8 +346,12 @@ def train_tokenizer(
         print(f"tokenizer: {line}")
     if counts.bad:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.bad.items())
-        print(f"tokenizer: left out {reasons}, first {counts.bad_example}")
+        print(f"tokenizer: left out {reasons}, first {_example(counts, sources)}")
     return vocabulary
+
+
+def _example(counts: DocumentCounts, sources: list[Source]) -> str:
+    return with_line(counts.bad_example, sources)
 
 
 def sample_texts(sources: list[Source], sample_bytes: int, counts: DocumentCounts) -> Iterator[str]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from pipeline.data.documents.read import cut, read
-from pipeline.data.documents.records import BadRecord, Record, Source
+from pipeline.data.documents.records import BadRecord, Record, Source, with_line
 from pipeline.data.documents.sniff import sniff
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -37,7 +37,13 @@ def source(folder: Path, content: bytes, **options: str | bool) -> Source:
 
 
 def records(source: Source, piece_bytes: int = 1 << 20) -> list[Record | BadRecord]:
-    return [record for piece in cut(source, piece_bytes) for record in read(piece)]
+    """The records of a file, cut into pieces; bad ones are named by line wherever the cuts are."""
+    found = [record for piece in cut(source, piece_bytes) for record in read(piece)]
+    return [named(record, source) if isinstance(record, BadRecord) else record for record in found]
+
+
+def named(record: BadRecord, source: Source) -> BadRecord:
+    return BadRecord(with_line(f"{record.where}: ", [source])[: -len(": ")], record.reason)
 
 
 def parquet(table: pa.Table, rows: int = 2) -> bytes:
