@@ -1,8 +1,9 @@
-"""Where compiled kernels are kept between runs, and the line that announces their compilation.
+"""The cache of compiled kernels, and the line that announces their compilation.
 
-To tell whether a kernel changed, numba looks at the kernel's own file, not at the files of what it
-calls, so an update could run old code. Kernels are therefore kept under a hash of all of
-`pipeline/`. `NUMBA_CACHE_DIR` moves them, unhashed. Packages with kernels import this module first.
+numba recompiles a kernel if the kernel's file has changed, but not if the file of a function it
+calls has: after an update it could run old code. Kernels are therefore cached under a hash of all
+of `pipeline/`. `NUMBA_CACHE_DIR` replaces the directory, without a hash. Packages with kernels
+import this module first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numba.core import event
 
 
 def kernel_directory(code: Path) -> Path:
-    """The directory for kernels compiled from the Python files below `code`."""
+    """The cache directory for kernels compiled from the Python files below `code`."""
     digest = xxhash.xxh3_64()
     for path in sorted(code.rglob("*.py")):
         digest.update(path.relative_to(code).as_posix().encode())
@@ -27,12 +28,12 @@ def kernel_directory(code: Path) -> Path:
 
 
 class FirstCompilation(event.Listener):
-    """Announces, once and on a terminal, that kernels are compiled, since that takes a while."""
+    """Announces the compilation of kernels once, if stderr is a terminal."""
 
     announced = False
 
     def on_start(self, event: event.Event) -> None:
-        """Called when numba compiles a function, not when it loads one."""
+        """Called when numba compiles a function, not when it loads a compiled one."""
         if not self.announced and sys.stderr.isatty():
             print(
                 "compiling kernels for this processor: up to a minute, the first time only",
@@ -42,7 +43,7 @@ class FirstCompilation(event.Listener):
         self.announced = True
 
     def on_end(self, event: event.Event) -> None:
-        """Nothing to say: progress follows."""
+        """Required by numba; prints nothing."""
 
 
 if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]

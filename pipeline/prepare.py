@@ -1,9 +1,9 @@
 """Raw text -> shards with ten masks: `python -m pipeline.prepare --corpus wikipedia --input DIR`.
 
-Plans splits that do not depend on the machine, has workers prepare them, and puts the finished
-parts together. Workers are processes of this machine, or the ranks of an MPI job when srun or
-mpiexec starts it; `--part i/n` does a share. Kill it at any time and run it again: it keeps what is
-finished, and the result is the same.
+Cuts the text into splits that do not depend on the machine, prepares them on all workers, and
+publishes the result. Workers are processes of this machine, or the ranks of an MPI job under srun
+or mpiexec; `--part i/n` does a share. Kill it at any time and run it again: finished work is kept,
+and the result is the same.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def main() -> None:
             arguments = prepare_arguments()
             if arguments.workers:
                 raise ConfigError(
-                    f"--workers {arguments.workers}: under MPI every rank is a worker; drop "
-                    "--workers, and start as many ranks as there are cores"
+                    f"--workers {arguments.workers}: under MPI every rank is a worker; omit "
+                    "--workers, and start one rank per core"
                 )
             print(f"{ranks.size} ranks on {ranks.hosts} node(s)", flush=True)
             arguments.workers = ranks.size
@@ -83,7 +83,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
         split_bytes=SPLIT_BYTES, known=known,
     )  # fmt: skip
     if job.is_complete():
-        tokenizer.publish(run.data)  # in case the run that made the shards died before it did
+        tokenizer.publish(run.data)  # in case the earlier run was killed before this
         return
     decide(selection, executor, part or (1, 1))
     with run_tasks(job, executor, part) as finished:

@@ -368,7 +368,7 @@ def print_start(job: Job, cluster: Cluster, start: Start) -> None:
 
 
 def print_plans(job: Job, phases: Sequence[Phase]) -> None:
-    """Print the plan of each phase, and warn of what is doubtful."""
+    """Print the plan of each phase, and warnings about doubtful choices."""
     print(f"{job.run.name} -> {job.output}")
     indent = "    " if len(phases) > 1 else "  "
     for phase in phases:

@@ -58,7 +58,7 @@ def test_text_that_is_a_number_a_list_or_an_object(tmp_path: Path, prepare: Prep
     wrong = b'{"text": 3}\n{"text": ["a"]}\n{"text": {"a": 1}}\n'
     path = write(tmp_path / "types.jsonl", GOOD + wrong)
     assert "prepared 300 documents" in (said := prepare(path))
-    assert "left out 3 text is not a string" in said
+    assert "dropped 3 text is not a string" in said
 
 
 def test_only_text_that_is_not_a_string(tmp_path: Path, prepare: Prepare) -> None:
@@ -101,7 +101,7 @@ def test_a_line_of_200_mb(tmp_path: Path, prepare: Prepare) -> None:
     assert bad == [BadRecord("in:1501", reason)]
     assert len({record.id for record in found if isinstance(record, Record)}) == 1800
     said = prepare(path)
-    assert "prepared 1,800 documents" in said and f"left out 1 {reason}" in said
+    assert "prepared 1,800 documents" in said and f"dropped 1 {reason}" in said
 
 
 @pytest.mark.parametrize("block", [1, 7, 64])
@@ -132,7 +132,7 @@ def test_lines_that_are_too_long_anywhere(
 def test_nuls(tmp_path: Path, prepare: Prepare) -> None:
     """A block lost by the file system is a bad record; at the start, it makes the file binary."""
     late = write(tmp_path / "late.jsonl", GOOD * 5 + bytes(4096) + b"\n" + GOOD)
-    assert "left out 1 invalid JSON" in prepare(late)
+    assert "dropped 1 invalid JSON" in prepare(late)
     early = write(tmp_path / "early.jsonl", bytes(4096) + b"\n" + GOOD)
     (tmp_path / "out").rename(tmp_path / "before")
     assert f"{early} is binary" in prepare(early, code=2)

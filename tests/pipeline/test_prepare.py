@@ -325,7 +325,7 @@ def test_single_bad_records_are_skipped_and_counted(
     lines[200] = '{"text": "   "}'
     path.write_text("\n".join(lines))
     out = run("--corpus", path, *tiny(tiny_tokenizer, tmp_path / "out"))
-    assert "left out 1 empty, 1 " in out
+    assert "dropped 1 empty, 1 " in out
     counted = read_manifest(tmp_path / "out").corpora["in"]
     assert counted["documents"] == 298 and sum(counted["bad"].values()) == 1
 

@@ -30,7 +30,7 @@ def test_parts_at_the_same_time(prepared: Path, tiny_tokenizer: Path, tmp_path: 
     assert [part.returncode for part in parts] == [0, 0, 0], said
     out = "".join(text for text, _ in said)
     assert out.count("prepared 344 documents") == 1
-    assert out.count("the last one puts all of it together") + out.count("must still run") == 2
+    assert out.count("the last to finish publishes") + out.count("not yet run") == 2
     assert contents(tmp_path / "out") == contents(prepared)
 
 
@@ -44,7 +44,7 @@ def test_parts_one_after_the_other_and_again(
         for part in ("2/3", "2/3", "3/3", "1/3", "3/3")
     ]
     for text in said[:3]:
-        assert "of 5 splits are for parts that must still run" in text
+        assert "of 5 splits belong to parts not yet run" in text
     assert "prepared 344 documents" in said[3]
     assert "complete already" in said[4]
     assert contents(tmp_path / "out") == contents(prepared)
@@ -77,7 +77,7 @@ def test_a_killed_part_is_run_again(tiny_tokenizer: Path, tmp_path: Path) -> Non
         killed.communicate()
         out, error = other.communicate(timeout=120)
     assert other.returncode == 0, error
-    assert "parts that must still run" in out and not (tmp_path / "out" / "manifest.json").exists()
+    assert "parts not yet run" in out and not (tmp_path / "out" / "manifest.json").exists()
     kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
     # its second life is killed, too, when it has done some more
     with started(*small, "--part", "1/2", *arguments) as again:

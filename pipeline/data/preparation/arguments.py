@@ -25,12 +25,12 @@ EXAMPLES = example_text(
 
 
 def prepare_arguments() -> argparse.Namespace:
-    """What the command line says; ConfigError for what no corpus or recipe makes right."""
+    """Parse the command line. Raises ConfigError for values that are wrong for every corpus."""
     parser = Parser(
         prog="python -m pipeline.prepare",
-        description="Turn raw text into Arrow shards with ten masks per sequence. The bare command "
-        "is complete: `--corpus sample` works offline, and trains a tokenizer if there is none. "
-        "After an interruption, run it again: it continues where it was.",
+        description="Turn raw text into Arrow shards with ten masks per sequence. `--corpus "
+        "sample` needs no other option and no network; a tokenizer is trained if there is none. "
+        "After an interruption, run the same command again to resume.",
         epilog=EXAMPLES,
     )
     add_input_arguments(parser)
@@ -42,8 +42,8 @@ def prepare_arguments() -> argparse.Namespace:
         type=Path,
         metavar="DIR",
         help="folder with tokenizer.json, vocab.txt, vocab.json + merges.txt, or encoder.json + "
-        "vocab.bpe (+ dict.txt for RoBERTa's ids); default: the one that named corpora share, "
-        "$TENFOLD_ROOT/tokenizers/<kind>-<size>, or for any other corpus one trained on its text",
+        "vocab.bpe (+ dict.txt for RoBERTa's ids); default: one trained on the corpus's text, or "
+        "shared by named corpora, in $TENFOLD_ROOT/tokenizers",
     )
     parser.add_argument(
         "--output",
@@ -56,85 +56,90 @@ def prepare_arguments() -> argparse.Namespace:
         "--workers",
         type=int,
         metavar="N",
-        help="processes (default: all cores; under srun or mpiexec: every rank is one)",
+        help="number of processes (default: one per core; under srun or mpiexec: one per rank)",
     )
     parser.add_argument(
         "--part",
         type=_part,
         metavar="I/N",
-        help="do the I-th of N shares, 1/N to N/N, beside others that do theirs, as a job array "
-        "does; the last to finish puts all of it together",
+        help="do the I-th of N shares of the work, 1/N to N/N, e.g. in a job array; the last share "
+        "to finish publishes the shards",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="say from a small sample what will come out, in which time and room; write nothing",
+        help="estimate documents, tokens, disk space and time from a small sample; write nothing",
     )
     parser.add_argument(
         "--compression",
         choices=["none", "zstd"],
         default="none",
-        help="none maps into memory; zstd is a third smaller and needs data.order=blocks to train",
+        help="none is memory-mapped; zstd is a third smaller and needs data.order=blocks to train",
     )
     parser.add_argument(
         "--max-bad-fraction",
         type=float,
         default=0.01,
         metavar="SHARE",
-        help="unusable records that are skipped and counted before it is an error (default: 0.01)",
+        help="largest share of unusable records, which are skipped and counted (default: 0.01)",
     )
     parser.add_argument(
         "--engine",
         choices=["fast", "tokenizers"],
         default="fast",
-        help="what makes ids: the fastest engine for the kind of vocabulary, checked against "
-        "tokenizers, or tokenizers alone (slow)",
+        help="fast: the fastest tokenizer engine for the kind of vocabulary, checked against "
+        "tokenizers; tokenizers: that library alone, slow (default: fast)",
     )
     arguments = parser.parse_args()
     if not arguments.dedup:
         group = group_of(arguments.corpus, arguments.input)
         arguments.dedup = group.dedup if group else "none"
+    _check(arguments)
+    return arguments
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raises ConfigError for values that are wrong for every corpus."""
     if not 0 <= arguments.max_bad_fraction < 1:
         raise ConfigError(f"--max-bad-fraction {arguments.max_bad_fraction}: choose one in [0, 1)")
     if arguments.allow_short and arguments.corpus not in GROUPS:
         raise ConfigError(
-            f"--allow-short is for groups ({', '.join(GROUPS)}), not {arguments.corpus}; drop it"
+            f"--allow-short is for groups ({', '.join(GROUPS)}), not {arguments.corpus}; omit it"
         )
     if arguments.workers is not None and arguments.workers < 1:
-        raise ConfigError(f"--workers {arguments.workers}: at least one is needed")
-    return arguments
+        raise ConfigError(
+            f"--workers must be positive, got {arguments.workers}; omit it for all cores"
+        )
 
 
 def _add_source_arguments(parser: Parser) -> None:
-    """What is asked of the source table, and of the Hub."""
+    """Options about where a corpus comes from."""
     parser.add_argument(
         "--explain",
         action="store_true",
-        help="say where the corpus is found, its sizes, licence and known defects; do nothing",
+        help="print where the corpus comes from, its size, licence and known defects, and exit",
     )
     parser.add_argument(
         "--fetch",
         action="store_true",
-        help="fetch the Hub's copy, or what --input's URLs name, to $TENFOLD_ROOT/downloads, "
-        "where compute nodes without a network find it, and do no more; a group's members that "
-        "have --input are left out",
+        help="only download the Hub's copy, or the URLs of --input, to $TENFOLD_ROOT/downloads, "
+        "for compute nodes without a network; skips a group's members that have --input",
     )
     parser.add_argument(
         "--allow-short",
         action="store_true",
-        help="take a group that has over a tenth less text than stated (16gb, 160gb)",
+        help="accept a group (16gb, 160gb) with over a tenth less text than its published size",
     )
 
 
 def _add_selection_arguments(parser: Parser) -> None:
-    """Which documents go on."""
+    """Options about which documents are kept."""
     parser.add_argument(
         "--dedup",
         choices=list(DEDUP),
         default="",
-        help="leave out exact copies, or near-duplicates as well (Jaccard index of 5-word runs "
-        "above about 0.75), of documents that come earlier (default: near for a group of corpora, "
-        "else none)",
+        help="drop exact copies of earlier documents; near: also near-duplicates, with a Jaccard "
+        "index of 5-word runs above about 0.75 (default: near for a group of corpora, else none)",
     )
     parser.add_argument(
         "--decontaminate",
@@ -149,15 +154,14 @@ def _add_selection_arguments(parser: Parser) -> None:
         nargs="+",
         default=[],
         metavar="NAME=VALUE",
-        help="leave out documents with fewer words than min-words=50, more than "
-        "max-words=100000, a smaller share of words with letters than min-letters=0.8, a larger "
-        "one of repeated lines than max-repeated=0.3, in another language than language=en "
-        "(default: none)",
+        help="drop documents with fewer words than min-words=50, more than max-words=100000, a "
+        "smaller share of words with letters than min-letters=0.8, a larger share of repeated "
+        "lines than max-repeated=0.3, or in another language than language=en (default: none)",
     )
 
 
 def _part(text: str) -> tuple[int, int]:
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise ConfigError(f"--part {text}: of N parts name one, 1/N to N/N, e.g. 1/4 to 4/4")
+        raise ConfigError(f"--part {text}: name one of N parts, 1/N to N/N, e.g. 1/4 to 4/4")
     return int(number), int(count)

@@ -1,7 +1,7 @@
 """Finished parts -> a prepared directory: final names, merged validation, documents, the manifest.
 
-Every step can be repeated: train files move by rename, everything else is written again from the
-parts, which stay until the manifest exists.
+Every step can be repeated: train files are renamed, and everything else is written again from the
+parts, which are kept until the manifest exists.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from pipeline.errors import DataError
 from pipeline.files import remove_temporaries, sync_directory, whole_file, write_whole
 
 VALIDATION_ROWS = 32_768
-"""Rows of a validation shard: splits hold few each, so theirs are put together."""
+"""Rows of a validation shard at most; each split has only a few, so they are merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ def read_parts(directory: Path, tasks: list[SplitTask]) -> list[Part]:
 
 
 def check_bad_records(parts: list[Part], sources: list[Source], most: float) -> None:
-    """DataError when more than the share `most` of all records could not be used.
+    """Raises DataError if more than the share `most` of all records is unusable.
 
-    sources: all input files, to name a line of one.
+    sources: all input files, to name the line of a bad record.
     """
     total = DocumentCounts()
     for part in parts:
@@ -88,15 +88,15 @@ def check_bad_records(parts: list[Part], sources: list[Source], most: float) -> 
     records = total.documents + sum(total.dropped.values()) + bad
     if bad > most * records:
         raise DataError(
-            f"{with_line(total.bad_example, sources)} ({bad:,} of {records:,} records cannot be "
-            f"used, more than --max-bad-fraction {most}); fix the input or allow more"
+            f"{with_line(total.bad_example, sources)} ({bad:,} of {records:,} records are "
+            f"unusable, more than --max-bad-fraction {most}); fix the input or allow more"
         )
     if not any(part.of(TRAIN) for part in parts):
-        raise DataError("the input holds no text to train on; give more documents")
+        raise DataError("the input has no text to train on; give more documents")
 
 
 def make_folders(output: Path, duplicates: int) -> None:
-    """Make the folders of rows and masks below `output`; duplicates: of the recipe."""
+    """Make the folders for rows and masks below `output`; duplicates: the recipe's."""
     stored = range(stored_masks(duplicates, VALIDATION))
     folders = [(output / mask_file("", number)) for number in stored] + [output / rows_file("")]
     for folder in folders:
@@ -124,7 +124,7 @@ def place_train_shards(work: Path, output: Path, parts: list[Part]) -> list[Shar
 def merge_validation_shards(
     work: Path, output: Path, parts: list[Part], job: PrepareJob, masking: Masking
 ) -> list[Shard]:
-    """Put the parts' validation rows together, in order, in shards of one corpus each."""
+    """Merge the parts' validation rows, in order, into shards of one corpus each."""
     merged: list[Shard] = []
     for group in _groups(parts):
         name = shard_name(VALIDATION, len(merged))
@@ -169,7 +169,7 @@ def _merge_masks(
     duplicate: int,
     compression: arrow_files.Compression,
 ) -> MaskFile:
-    """One duplicate of the masks of the same rows."""
+    """Draw and write one of the masks of these rows."""
     predictions: list[int] = []
 
     def tables() -> Iterator[pa.Table]:
@@ -187,7 +187,7 @@ def _merge_masks(
 
 
 def write_documents(work: Path, output: Path, parts: list[Part]) -> None:
-    """documents.parquet: one row a document, part by part, train before validation."""
+    """Write documents.parquet: one row per document, part by part, train before validation."""
     with (
         whole_file(output / DOCUMENTS) as temporary,
         pq.ParquetWriter(temporary, DOCUMENTS_SCHEMA) as writer,
@@ -197,7 +197,7 @@ def write_documents(work: Path, output: Path, parts: list[Part]) -> None:
 
 
 def mismatches(work: Path) -> list[str]:
-    """Documents whose fast ids were wrong, so that `tokenizers` made their split's."""
+    """Documents with wrong ids from the fast engine; `tokenizers` redid their splits."""
     return [path.read_text() for path in sorted(work.glob("task-*.mismatch"))]
 
 
@@ -214,7 +214,7 @@ def other_files(output: Path) -> dict[str, dict[str, Any]]:
 
 
 def corpus_text(parts: list[Part]) -> dict[str, float]:
-    """Bytes of cleaned text of each corpus, with what the group stage left out."""
+    """Bytes of cleaned text of each corpus, dropped duplicates and the like included."""
     text: dict[str, float] = {}
     for part in parts:
         size = part.counts.bytes + part.counts.left_out
@@ -223,7 +223,7 @@ def corpus_text(parts: list[Part]) -> dict[str, float]:
 
 
 def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]:
-    """Per corpus what the manifest says of it; licences: in the corpora's order."""
+    """The manifest's entry of each corpus; licences: in the order of the corpora."""
     counts: dict[str, Any] = {}
     for corpus, licence in licences.items():
         total = DocumentCounts()
@@ -281,4 +281,4 @@ def _move(source: Path, output: Path, file: str) -> None:
     if source.exists():
         source.replace(output / file)
     elif not (output / file).exists():
-        raise DataError(f"{source} is gone; remove {output} and run pipeline.prepare again")
+        raise DataError(f"{source} is missing; remove {output} and run pipeline.prepare again")

@@ -1,7 +1,7 @@
-"""What preparing a corpus will give and take, from a few megabytes of it.
+"""Estimates what preparing a corpus yields and costs, from a few megabytes of it.
 
-Places at even distances are read, the same ones every time. What they hold goes through the real
-workers, in a directory that is removed again, and is scaled by the share of the files it was.
+The sample is read at evenly spaced places, the same ones every time. Real workers prepare it in a
+temporary directory, and the result is divided by the sample's share of the files.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
 PLACES = 16
-"""Looked at in a corpus's files of a kind."""
+"""Places sampled in a corpus's files of one kind."""
 SAMPLE_BYTES = 4 << 20
-"""Read of a corpus's files of a kind, over all places."""
+"""Bytes sampled from a corpus's files of one kind, over all places."""
 _SIP_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """About a corpus, or several."""
+    """What a corpus, or several, will come to."""
 
     documents: float
     text: float
@@ -53,22 +53,22 @@ class Estimate:
     disk: float
     """Bytes of shards with their masks."""
     seconds: float
-    """Of one CPU."""
+    """CPU time of one worker."""
 
     def times(self, factor: float) -> Estimate:
-        """As much of everything times `factor`."""
+        """Every number multiplied by `factor`."""
         return replace(self, **{name: getattr(self, name) * factor for name in self.__slots__})
 
     def plus(self, other: Estimate) -> Estimate:
-        """The sum of two."""
+        """The sum of two estimates."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in self.__slots__}
         return replace(self, **sums)
 
 
 def estimate(sources: list[Source], job: PrepareJob, vocabulary: Vocabulary) -> dict[str, Estimate]:
-    """An estimate for each corpus; job: its directory does not matter, nothing goes there.
+    """An estimate for each corpus; nothing is written to the job's directory.
 
-    Files of a kind are a sample of their own: a byte of a packed one holds more text.
+    Files of each kind are sampled separately, as a byte of a compressed file holds more text.
     """
     kinds: dict[tuple[str, str, str], list[Source]] = {}
     for source in sources:
@@ -82,20 +82,20 @@ def estimate(sources: list[Source], job: PrepareJob, vocabulary: Vocabulary) -> 
     for corpus, about in found.items():
         if not about.documents:
             raise DataError(
-                f"corpus {corpus}: none of the places that were tried holds text; give other files"
-                ", or name the field with --text-field"
+                f"corpus {corpus}: no text at any of the places sampled; give other files, or name "
+                "the field with --text-field"
             )
     return found
 
 
 def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -> Estimate:
-    """Prepare a sample of `sources` in `folder`, and scale what it gave."""
+    """Prepare a sample of `sources` in `folder`, and scale the result."""
     sample = folder / "sample.jsonl"
     share = _write_sample(sources, sample)
     if not sample.stat().st_size:
         return Estimate(documents=0, text=0, tokens=0, sequences=0, disk=0, seconds=0)
     tasks = cut_tasks([sniff(sample, corpus, f"sample of {corpus}", text_field="text")])
-    # The first time, code is compiled and the encoder learns the corpus's words.
+    # The first pass compiles kernels and fills the encoder's cache; only the second counts.
     for attempt in ("cold", "warm"):
         (folder / attempt).mkdir()
         worker.job = replace(worker.job, directory=folder / attempt)
@@ -104,9 +104,9 @@ def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -
 
 
 def describe(found: dict[str, Estimate], output: Path, workers: int) -> list[str]:
-    """Lines for the user: what comes out, the room in `output`, the time on so many workers."""
+    """Lines for the user: results, disk space at `output`, time with this many workers."""
     total = functools.reduce(Estimate.plus, found.values())
-    named = [*found.items(), ("in all", total)] if len(found) > 1 else [*found.items()]
+    named = [*found.items(), ("total", total)] if len(found) > 1 else [*found.items()]
     lines = [
         f"{name}: about {about.documents:,.0f} documents, {about.text / 1e6:,.1f} MB of text, "
         f"{about.tokens:,.0f} tokens in {about.sequences:,.0f} sequences"
@@ -114,8 +114,8 @@ def describe(found: dict[str, Estimate], output: Path, workers: int) -> list[str
     ]
     home = next(path for path in (output, *output.absolute().parents) if path.exists())
     free = shutil.disk_usage(home).free
-    enough = "" if total.disk < free else ": too little"
-    lines.append(f"disk: about {total.disk / 1e9:,.2f} GB, {free / 1e9:,.2f} are free{enough}")
+    enough = "" if total.disk < free else ": not enough"
+    lines.append(f"disk: about {total.disk / 1e9:,.2f} GB, {free / 1e9:,.2f} GB free{enough}")
     minutes = round(total.seconds / workers / 60)
     lines.append(
         f"time: about {minutes // 60} h {minutes % 60:02d} min for {workers:,} workers, "
@@ -125,10 +125,10 @@ def describe(found: dict[str, Estimate], output: Path, workers: int) -> list[str
 
 
 def _measure(worker: Worker, tasks: list[SplitTask]) -> Estimate:
-    began_at = time.process_time()  # of the CPU: whether disks keep up is another question
+    started_at = time.process_time()  # CPU time: disks may be slower, which the user is told
     for task in tasks:
         worker.do(task)
-    seconds = time.process_time() - began_at
+    seconds = time.process_time() - started_at
     parts = read_parts(worker.job.directory, tasks)
     entries = [entry for part in parts for entry in part.shards]
     files = [file for entry in entries for file in (entry, *entry["masks"])]
@@ -152,7 +152,7 @@ def _write_sample(sources: list[Source], path: Path) -> float:
     taken = 0.0
     with path.open("w") as file:
         for piece in chosen:
-            for item in _beginning(piece, quota):
+            for item in _read_start(piece, quota):
                 if isinstance(item, float):
                     taken += item
                 else:
@@ -160,8 +160,8 @@ def _write_sample(sources: list[Source], path: Path) -> float:
     return taken / sum(source.size for source in sources)
 
 
-def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
-    """Records from the start of a piece, about `quota` bytes; then the bytes on disk they were."""
+def _read_start(piece: Piece, quota: int) -> Iterator[Record | float]:
+    """Records from the start of a piece, about `quota` bytes; then their size on disk in bytes."""
     source = piece.source
     if source.format in FORMATS:
         yield from _first_extracts(piece, quota)
@@ -173,7 +173,7 @@ def _beginning(piece: Piece, quota: int) -> Iterator[Record | float]:
         return
     size, position = 0, 0
     for record in _records(piece):
-        # Behind the quota one more is looked at, since it tells where the last one ended.
+        # One record after the quota is read too: its position is where the last one ended.
         position = int(record.id.rpartition("@")[2])
         if size >= quota:
             yield _bytes_before(piece, position)
@@ -232,7 +232,7 @@ def _decompressed(file: Any, compression: Compression) -> Any:
 
 
 class _Sips:
-    """A file read a little at a time, so that what was taken is what was needed."""
+    """A file read in small steps, so that it counts the bytes a decompressor needed."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file

@@ -1,9 +1,9 @@
-"""Which documents are held out: chosen by what they say, before anything is packed or duplicated.
+"""Chooses held-out documents by the hash of their text, before they are packed or duplicated.
 
-A document goes to validation when the hash of its text is below its corpus's threshold, so copies
-of a document in a corpus are on the same side, and no worker needs to know what another one holds.
-Of a small corpus a larger share is held out: a copy of such a document in another corpus may be in
-train there.
+A document goes to validation if its hash is below its corpus's threshold. So copies of a document
+in one corpus are on the same side, and workers need not know each other's documents. A small corpus
+has a higher threshold, so a copy of one of its held-out documents may be in another corpus's train
+split.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pipeline.data.text.documents import DocumentCounts
 from pipeline.errors import DataError
 
 MINIMUM_DOCUMENTS = 10
-"""Held out of a corpus with ten times as many; a smaller one gives a tenth, at least one."""
+"""Documents held out at least; of a corpus with less than ten times as many a tenth, at least 1."""
 VALIDATION_VERSION = 1
 """Goes into the fingerprint of shards."""
 _HOPELESS = 1000
-"""Records in a row without one that can be used."""
+"""Unusable records at the start of a corpus after which it is given up."""
 
 
 def validation_thresholds(tasks: list[SplitTask], data: DataSettings) -> dict[str, int]:
-    """Per corpus, the hash below which a document is held out, of those that stay in.
+    """Per corpus, the hash below which a kept document is held out.
 
-    Reads a corpus until `MINIMUM_DOCUMENTS` of its documents fall under `data.validation_fraction`:
-    then the fraction will do (about 2,000 documents at 0.005). A corpus that ends before is small,
-    and has a threshold of its own. DataError for a corpus without text.
+    Reads a corpus until `data.validation_fraction` holds out `MINIMUM_DOCUMENTS` of its documents
+    (after about 2,000 documents at 0.005): then the fraction is the threshold. A corpus that ends
+    before that gets a higher one. Raises DataError for a corpus without text.
     """
     corpora = dict.fromkeys(task.corpus for task in tasks)
     return {
@@ -59,9 +59,9 @@ def _threshold(tasks: list[SplitTask], data: DataSettings) -> int:
     wanted = min(MINIMUM_DOCUMENTS, max(1, len(hashes) // 10))
     distinct = np.unique(hashes)
     if len(distinct) == 1:
-        return 0  # a corpus of one document is for training
+        return 0  # the only document is for training
     threshold = max(fraction, int(distinct[min(wanted, len(distinct) - 1) - 1]) + 1)
-    return min(threshold, int(distinct[-1]))  # one is always left to train on
+    return min(threshold, int(distinct[-1]))  # at least one document stays in train
 
 
 def _why_no_text(tasks: list[SplitTask], counts: DocumentCounts) -> str:
@@ -70,11 +70,11 @@ def _why_no_text(tasks: list[SplitTask], counts: DocumentCounts) -> str:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.dropped.items())
     if counts.left_out:
         return (
-            f"corpus {first.corpus}: all documents of {len(files)} file(s) are left out: "
-            f"{reasons}; leave the corpus out, or ask for less (--dedup, --filter)"
+            f"corpus {first.corpus}: all documents of {len(files)} file(s) are dropped: "
+            f"{reasons}; omit the corpus, or relax --dedup or --filter"
         )
     example = with_line(counts.bad_example, sources)
-    what = example or reasons or f"{first.name}: nothing but white space"
+    what = example or reasons or f"{first.name}: only white space"
     has_fields = first.format in ("jsonl", "wiki_jsonl", "parquet")
     advice = "name the field with --text-field" if has_fields else "give other files"
     return f"corpus {first.corpus} has no text in {len(files)} file(s): {what}; {advice}"

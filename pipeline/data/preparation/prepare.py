@@ -1,4 +1,4 @@
-"""Stages that `pipeline.prepare` names: plan the job, run its tasks, publish, report, estimate."""
+"""The stages of `pipeline.prepare`: plan the job, run its tasks, publish, report, estimate."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from pipeline.files import remove_temporaries
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardsJob:
-    """The shards to make: of which documents, by what, and where."""
+    """The shards to make: their documents, settings and directory."""
 
     run: Run
     corpus: str
@@ -80,16 +80,16 @@ class ShardsJob:
     output: Path
 
     def is_complete(self) -> bool:
-        """Whether `output` holds exactly these shards; DataError when it holds others."""
+        """Whether `output` holds exactly these shards. Raises DataError if it holds others."""
         if not (self.output / MANIFEST).exists():
             return False
         found = read_manifest(self.output).fingerprint
         if found != self.fingerprint:
             raise DataError(
-                f"{self.output} was made by another recipe, input or tokenizer (fingerprint "
+                f"{self.output} was made from another recipe, input or tokenizer (fingerprint "
                 f"{found}, now {self.fingerprint}); name another --output"
             )
-        shutil.rmtree(self.output / WORK, ignore_errors=True)  # of a run that died at the very end
+        shutil.rmtree(self.output / WORK, ignore_errors=True)  # of a run killed at the very end
         print(f"{self.output} is complete already; nothing to do")
         return True
 
@@ -127,7 +127,7 @@ def plan_job(
 
 @dataclass(frozen=True, slots=True)
 class FinishedTasks:
-    """What the tasks of a job made, ready to be published."""
+    """The finished tasks of a job, ready to be published."""
 
     job: PrepareJob
     tasks: list[SplitTask]
@@ -137,9 +137,9 @@ class FinishedTasks:
 def run_tasks(
     job: ShardsJob, executor: Executor, part: tuple[int, int] | None
 ) -> Iterator[FinishedTasks | None]:
-    """Make the parts of the shards, or one share of them, and hold OUT/.work meanwhile.
+    """Make the parts of the shards, or one share of them, with OUT/.work locked.
 
-    Yields None when another process has published, or will publish, the shards.
+    Yields None if another process has published, or will publish, the shards.
     """
     tasks = job.selection.decided_tasks()
     thresholds = validation_thresholds(tasks, job.run.data)
@@ -176,11 +176,11 @@ def _is_last(
     """Whether all parts are finished and this one publishes the shards; prints why not."""
     name = f"part {part[0]}/{part[1]} is finished"
     if not work.has_locks:
-        print(f"{name}; run the command without --part when all parts are")
+        print(f"{name}; run the command without --part once all parts are finished")
     elif not work.take_alone():
-        print(f"{name}; others are at work, and the last one puts all of it together")
+        print(f"{name}; other parts are running, and the last to finish publishes the shards")
     elif missing := len(unfinished(stage, tasks)):
-        print(f"{name}; {missing:,} of {len(tasks):,} splits are for parts that must still run")
+        print(f"{name}; {missing:,} of {len(tasks):,} splits belong to parts not yet run")
     else:
         return True
     return False
@@ -252,24 +252,24 @@ def report_result(output: Path, manifest: Manifest, seconds: float) -> None:
         f"in {seconds:,.1f} s"
     )
     for name, corpus in manifest.corpora.items():
-        left_out = corpus["dropped"] | corpus["bad"]
-        if left_out:
-            reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-            print(f"{name}: left out {reasons}")
+        dropped = corpus["dropped"] | corpus["bad"]
+        if dropped:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+            print(f"{name}: dropped {reasons}")
         if corpus["cut"]:
             print(f"{name}: cut from documents {describe_cut(corpus['cut'])}")
     engine = fast_engine(manifest.tokenizer["kind"]).split()[0]
     for mismatch in manifest.engine["mismatches"]:
-        print(f"{engine} differed from tokenizers, which made the split's ids instead: {mismatch}")
+        print(f"{engine} differed from tokenizers, which then redid the split: {mismatch}")
     print(f"{output}")
     print(f"next: python -m pipeline.inspect {output}")
 
 
 def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: DataSettings) -> None:
-    """What --dry-run prints; nothing is written."""
+    """Print the estimate of --dry-run; nothing is written."""
     vocabulary = read_existing(arguments.tokenizer, found, data)
     if vocabulary is None:
-        print("tokenizer: none for this corpus yet; this estimate uses one of a small sample")
+        print("tokenizer: none for this corpus yet; estimating with one trained on a small sample")
         vocabulary = train(
             data.tokenizer,
             lambda: sample_texts(found.files, 1 << 22, DocumentCounts()),
@@ -289,7 +289,7 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: Data
     for line in describe(estimates, arguments.output or data_root(), arguments.workers or cores()):
         print(line)
     if arguments.dedup != "none" or arguments.decontaminate or arguments.filter:
-        print("all of it before --dedup, --decontaminate and --filter leave anything out")
+        print("these figures include documents that --dedup, --decontaminate and --filter drop")
     if not arguments.allow_short:
         require_size(
             arguments.corpus, {name: about.text for name, about in estimates.items()}, "about"

@@ -1,14 +1,13 @@
-"""Which tokenizer `pipeline.prepare` uses: the one given, one that is there, or a new one.
+"""Chooses the tokenizer of `pipeline.prepare`: the one given, an existing one, or a new one.
 
 A mixture needs one tokenizer for all of its corpora, so named corpora and groups share the folder
-`$TENFOLD_ROOT/tokenizers/<kind>-<size>`: the first `prepare` of them that succeeds publishes it.
-Every other tokenizer belongs to its own input files, in `<kind>-<size>.<corpus>.<fingerprint>`: one
-trained on the sample or on a corpus of the user's own, and one that came out with less than 98 % of
-the ids that the recipe asks for. Another corpus takes it only if `--tokenizer` names it.
+`$TENFOLD_ROOT/tokenizers/<kind>-<size>`: the first `prepare` of one that succeeds publishes it.
+Every other tokenizer belongs to its input files, in `<kind>-<size>.<corpus>.<fingerprint>`: those
+trained on the sample or on a user's own corpus, and those with less than 98 % of the ids that the
+recipe asks for. Other corpora use it only if `--tokenizer` names it.
 
-A new tokenizer stays below `tokenizers/.unfinished` until the shards are published: parts of an
-array and restarts of the same files find it there, and a `prepare` that fails leaves nothing that
-others could take.
+A new tokenizer stays below `tokenizers/.unfinished` until the shards are published. Parts of an
+array and restarts with the same files find it there, and a failed `prepare` publishes nothing.
 """
 
 from __future__ import annotations
@@ -41,35 +40,35 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.files import make_directory, one_at_a_time, remove_temporaries, sync_directory
 
 SAMPLE_BYTES = 1 << 30
-"""Of cleaned text. 50,265 tokens are settled well before; `tokenizers` needs about 5 GB for it."""
+"""Cleaned text to train on: more than 50,265 tokens need; `tokenizers` takes about 5 GB for it."""
 
 REPORT_BYTES = 1 << 20
-"""Of cleaned text, to try the vocabulary on."""
+"""Cleaned text for the report on a new vocabulary."""
 
 ENOUGH_IDS = 0.98
-"""Share of `data.vocab_size` below which a tokenizer had too little text to be shared."""
-_FILE = "tokenizer.json"  # the last file of a folder to be written
-_NAME_CHARACTERS = 60  # of a corpus, so that a folder's name is never too long
+"""A tokenizer with less than this share of `data.vocab_size` is not shared: too little text."""
+_FILE = "tokenizer.json"  # written last: its folder is complete
+_NAME_CHARACTERS = 60  # of a corpus in a folder's name, whose length is limited
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the tokenizer of some input files may be, all below `$TENFOLD_ROOT/tokenizers`."""
+    """Folders for the tokenizer of some input files, all below `$TENFOLD_ROOT/tokenizers`."""
 
     corpus: str
-    """What the files are, in words."""
+    """A description of the files."""
     named: bool
-    """Whether all of them are of named corpora, which share."""
+    """Whether all files belong to named corpora, which share a tokenizer."""
     shared: Path
     """The tokenizer of all named corpora and groups, for this kind, size and case."""
     own: Path
-    """That of these input files alone."""
+    """The tokenizer of these input files alone."""
     unfinished: Path
-    """That of these input files until it is published."""
+    """The tokenizer of these input files until it is published."""
 
     @classmethod
     def of(cls, found: FoundCorpus, data: DataSettings, known: Identities) -> Places:
-        """The places for these input files and this recipe; known: gets the files' identities."""
+        """The folders for these input files and this recipe; known: gets the files' identities."""
         home = data_root() / "tokenizers"
         case = "-uncased" if data.lower_case else ""
         kind = f"{data.tokenizer}-{data.vocab_size}{case}"
@@ -91,7 +90,7 @@ class Places:
         )
 
     def existing(self, data: DataSettings) -> tuple[Path, Vocabulary] | None:
-        """The first of the folders that exists and that these input files take."""
+        """The first of these folders that exists and fits the files, and its vocabulary."""
         for folder in (self.own, self.unfinished):
             if _is_whole(folder):
                 return folder, read_vocabulary(folder)
@@ -99,9 +98,9 @@ class Places:
         return None if vocabulary is None else (self.shared, vocabulary)
 
     def others(self) -> list[Path]:
-        """Published folders of other files with this kind, size and case.
+        """Published tokenizers of other files with this kind, size and case.
 
-        Those of a corpus of the same name come first, the newest of them before the others.
+        Those of a corpus of the same name come first; newer ones come before older ones.
         """
         stem = self.own.name.rpartition(".")[0]
         found = [self.shared, *self.shared.parent.glob(f"{self.shared.name}.*")]
@@ -114,7 +113,7 @@ class Places:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the tokenizer of these input files: others that want it wait."""
+        """Lock the tokenizer of these input files; other processes wait."""
         make_directory(self.unfinished.parent)
         with one_at_a_time(self.unfinished.with_name(f".{self.unfinished.name}.lock")):
             yield
@@ -122,16 +121,16 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class ChosenTokenizer:
-    """A vocabulary, what it was trained on, and where it goes once the shards are published."""
+    """A vocabulary, what it was trained on, and the folders to publish it in."""
 
     vocabulary: Vocabulary
     trained_on: str
-    """In words, with the amount of text; "" when its folder does not say."""
+    """A description with the amount of text; "" if its folder has none."""
     places: Places | None
-    """None: it stays where it is."""
+    """None if it is published already."""
 
     def publish(self, data: DataSettings) -> None:
-        """Give an unfinished tokenizer its final folder; the first one becomes the shared one."""
+        """Move an unfinished tokenizer to its final folder; the first becomes the shared one."""
         if self.places is None:
             return
         with self.places.locked(), one_at_a_time(self.places.shared.with_name(".publish.lock")):
@@ -147,22 +146,22 @@ class ChosenTokenizer:
             print(f"tokenizer: published as {target}")
 
     def _target(self, places: Places, data: DataSettings) -> Path | None:
-        """Where to publish; None if the shared one is the same."""
+        """Where to publish; None if the shared tokenizer is the same."""
         if not (places.named and _has_enough_ids(self.vocabulary, data)):
             return places.own
         if _make_room(places.shared):
             return places.shared
         if not _is_whole(places.shared):
             print(
-                f"tokenizer: {places.shared} is in the way and holds no {_FILE}; remove it to have "
-                "named corpora share one"
+                f"tokenizer: {places.shared} has no {_FILE}, so named corpora cannot share a "
+                "tokenizer there; remove the folder"
             )
             return places.own
         if read_vocabulary(places.shared).sha256 == self.vocabulary.sha256:
             return None
         print(
-            f"tokenizer: {_describe(places.shared)} was published first, so these shards keep "
-            f"their own, {places.own}. Shards of the two cannot be mixed: for a mixture, prepare "
+            f"tokenizer: {_describe(places.shared)} was published first, so these shards have "
+            f"their own, {places.own}. Shards of the two cannot be mixed; for a mixture, prepare "
             f"again with --tokenizer {shlex.quote(str(places.shared))}"
         )
         return places.own
@@ -175,11 +174,11 @@ def find_tokenizer(
     data: DataSettings,
     known: Identities,
 ) -> ChosenTokenizer:
-    """The tokenizer to prepare with: the one given, one that exists, or one trained now.
+    """The tokenizer to prepare with: the one given, an existing one, or one trained now.
 
-    Prints where it comes from and on how much text it was trained. sources: to train on; known:
-    gets the identities of the corpus's files, unless a tokenizer is given. Raises ConfigError if it
-    does not fit the recipe.
+    Prints its folder and how much text it was trained on. sources: to train on; known: gets the
+    identities of the corpus's files, unless a tokenizer is given. Raises ConfigError if the
+    tokenizer does not fit the recipe.
     """
     if given is not None:
         return ChosenTokenizer(_read_given(given, data), trained_on(given), None)
@@ -191,7 +190,7 @@ def find_tokenizer(
         if existing is None:
             print("tokenizer: none for this corpus yet; training it on this corpus", flush=True)
             train_tokenizer(sources, data, places.unfinished, places.corpus)
-            # Another corpus may have published the shared one during the training.
+            # Another corpus may have published the shared tokenizer meanwhile.
             shared = _read_shared(places.shared, data) if places.named else None
             if shared is None:
                 vocabulary = read_vocabulary(places.unfinished)
@@ -230,9 +229,12 @@ def _check(
     given: bool = False,
     fresh: bool = False,
 ) -> None:
-    """ConfigError if the folder's vocabulary does not fit. Describes it unless it is `fresh`."""
+    """Check that a folder's vocabulary fits the recipe, and describe it.
+
+    fresh: training has just described it.
+    """
     _require_fit(folder, vocabulary, data)
-    if not fresh:  # training has just described it
+    if not fresh:
         print(f"tokenizer: {_describe(folder)}", flush=True)
     if vocabulary.size < data.vocab_size:
         print(f"tokenizer: only {_compare(vocabulary, data)}{_advice(vocabulary, data, given)}")
@@ -243,29 +245,29 @@ def _compare(vocabulary: Vocabulary, data: DataSettings) -> str:
 
 
 def _advice(vocabulary: Vocabulary, data: DataSettings, given: bool) -> str:
-    """What to do about a vocabulary that is smaller than the recipe's; given: by --tokenizer."""
+    """Advice about a vocabulary that is smaller than the recipe's; given: by --tokenizer."""
     if given:
-        return f"; --set data.vocab_size={vocabulary.size} makes the model no larger than that"
-    alone = "" if _has_enough_ids(vocabulary, data) else ", so other corpora do not take it"
+        return f"; add --set data.vocab_size={vocabulary.size} for embeddings of that size"
+    alone = "" if _has_enough_ids(vocabulary, data) else ", so other corpora do not share it"
     return (
-        f"{alone}; for a model to keep, train one on more text (pipeline.train_tokenizer) and "
-        "pass it with --tokenizer"
+        f"{alone}; for a model to keep, train a tokenizer on more text (pipeline.train_tokenizer) "
+        "and pass it with --tokenizer"
     )
 
 
 def _mention_others(places: Places) -> None:
-    """Say which published tokenizer of this kind is not used, and how to use it."""
+    """Print which published tokenizer of this kind is not used, and how to use it."""
     others = places.others()
     if others:
         more = f" (nor {len(others) - 1} more in {others[0].parent})" if others[1:] else ""
         print(
-            f"tokenizer: not using {_describe(others[0])}{more}, as it was trained on other files; "
+            f"tokenizer: not using {_describe(others[0])}{more}: it was trained on other files; "
             f"to use it, add --tokenizer {shlex.quote(str(others[0]))}"
         )
 
 
 def _require_fit(folder: Path, vocabulary: Vocabulary, data: DataSettings) -> None:
-    """ConfigError unless the vocabulary is of the kind, case and size that the recipe has."""
+    """Raises ConfigError unless the vocabulary has the recipe's kind, case and size."""
     found = (vocabulary.kind, vocabulary.lower_case)
     if found != (data.tokenizer, data.lower_case):
         raise ConfigError(
@@ -275,13 +277,13 @@ def _require_fit(folder: Path, vocabulary: Vocabulary, data: DataSettings) -> No
         )
     if vocabulary.size > data.vocab_size:
         raise ConfigError(
-            f"tokenizer {folder} has {vocabulary.size:,} ids, the recipe data.vocab_size="
-            f"{data.vocab_size:,}; add --set data.vocab_size={vocabulary.size}"
+            f"tokenizer {folder} has {vocabulary.size:,} ids, more than the recipe's "
+            f"data.vocab_size={data.vocab_size:,}; add --set data.vocab_size={vocabulary.size}"
         )
 
 
 def _read_shared(folder: Path, data: DataSettings) -> Vocabulary | None:
-    """The folder's vocabulary if named corpora gave it about as many ids as the recipe asks for."""
+    """The folder's vocabulary if it was trained on named corpora and has enough ids."""
     corpora = trained_on(folder).partition(":")[0].split(", ")
     if not all(name in CORPORA for name in corpora) or not _is_whole(folder):
         return None
@@ -294,7 +296,7 @@ def _has_enough_ids(vocabulary: Vocabulary, data: DataSettings) -> bool:
 
 
 def _make_room(folder: Path) -> bool:
-    """Remove what an earlier version left of a training that failed; True if nothing is there."""
+    """Remove what a failed training of an earlier version left; True if the path is free."""
     with suppress(OSError):
         (folder / ".lock").unlink(missing_ok=True)
         folder.rmdir()
@@ -307,7 +309,7 @@ def _is_whole(folder: Path) -> bool:
 
 def _describe(folder: Path) -> str:
     about = trained_on(folder)
-    return f"{folder} (trained on {about})" if about else f"{folder} (it does not say on what text)"
+    return f"{folder} (trained on {about or 'unknown text'})"
 
 
 def _case(lower_case: bool) -> str:
@@ -321,9 +323,10 @@ def train_tokenizer(
     corpus: str = "the sample",
     sample_bytes: int = SAMPLE_BYTES,
 ) -> Vocabulary:
-    """Train what `data` asks for on a sample of `sources`; DataError when there is no text.
+    """Train the recipe's tokenizer on a sample of `sources`, and save it in `directory`.
 
-    corpus: what the sources are, see `corpora.describe_corpus`; kept in the folder.
+    corpus: describes the sources, see `corpora.describe_corpus`; stored with the tokenizer. Raises
+    DataError if there is no text.
     """
     counts = DocumentCounts()
 
@@ -335,7 +338,10 @@ def train_tokenizer(
     vocabulary = train(data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case)
     if counts.documents == 0:
         example = f" (first bad record: {_example(counts, sources)})" if counts.bad else ""
-        raise DataError(f"the input holds no text to train a tokenizer on{example}")
+        raise DataError(
+            f"the input has no text to train a tokenizer on{example}; give other files, or name "
+            "the field with --text-field"
+        )
     text = f"{corpus}: {counts.documents:,} documents, {counts.bytes / 1e6:,.1f} MB"
     save_vocabulary(vocabulary, directory, data.sequence_length, trained_on=text)
     print(
@@ -346,7 +352,7 @@ def train_tokenizer(
         print(f"tokenizer: {line}")
     if counts.bad:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.bad.items())
-        print(f"tokenizer: left out {reasons}, first {_example(counts, sources)}")
+        print(f"tokenizer: skipped {reasons}, first {_example(counts, sources)}")
     return vocabulary
 
 
@@ -355,7 +361,10 @@ def _example(counts: DocumentCounts, sources: list[Source]) -> str:
 
 
 def sample_texts(sources: list[Source], sample_bytes: int, counts: DocumentCounts) -> Iterator[str]:
-    """Cleaned documents from the start of every split, `sample_bytes` in all; counts: filled."""
+    """Cleaned documents from the start of every split, `sample_bytes` in total.
+
+    counts: gets what was read.
+    """
     tasks = cut_tasks(sources)
     total = sum(task.weight for task in tasks)
     for task in tqdm(tasks, desc="reading text to train on", unit="split", disable=None):

@@ -1,9 +1,9 @@
-"""The work of preparing, cut into tasks that do not depend on how many workers there are.
+"""Turns one task, a range of a corpus's files, into finished parts of shards.
 
-A task is a run of pieces of one corpus's files. Doing it gives parts of at most `split_bytes` of
-cleaned text: one from a byte range of a plain file, several from a large compressed file, which can
-only be read from its start. A part is what is finished or not: its files, then its marker. Parts
-are independent, so they can be made in any order, anywhere, twice: the bytes are the same.
+Tasks do not depend on the number of workers. Each gives parts of at most `split_bytes` of cleaned
+text: one for a byte range of a plain file, several for a large compressed file, which can only be
+read from its start. A part is finished once its marker exists, which is written after its files.
+Parts are independent: in any order, on any machine, a part made twice has the same bytes.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from pipeline.errors import DataError
 from pipeline.files import write_whole
 
 SPLITS_VERSION = 1
-"""Goes into the fingerprint: where splits and parts end decides the rows and their ids."""
+"""Goes into the fingerprint, as the ends of splits and parts determine the rows and their ids."""
 _MOST_PARTS = 1 << 15  # 1 TB of text in one compressed file
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareJob:
-    """What every task of one `prepare` has in common."""
+    """What all tasks of one `prepare` share."""
 
     directory: Path
-    """Where finished parts go."""
+    """Finished parts are written here."""
     data: DataSettings
     """The recipe's data section."""
     corpora: tuple[str, ...]
     thresholds: dict[str, int]
-    """Per corpus: a document whose 64-bit hash is below goes to validation."""
+    """Per corpus: documents whose 64-bit hash is below this go to validation."""
     split_bytes: int
     compression: arrow_files.Compression
     engine: str
-    """fast, checked against `tokenizers`, or tokenizers."""
+    """"fast", which is checked against `tokenizers`, or "tokenizers"."""
 
 
 def sequence_base(task: int, part: int, validation: bool) -> int:
@@ -69,7 +69,7 @@ def sequence_base(task: int, part: int, validation: bool) -> int:
 
 @dataclass(slots=True)
 class _Side:
-    """The documents of a part that go to train, or to validation, until they are packed."""
+    """A part's documents for one split, train or validation, until they are packed."""
 
     tokens: list[Tokens] = field(default_factory=list)
     documents: list[list[str]] = field(default_factory=lambda: [[], [], []])
@@ -86,7 +86,7 @@ class _Side:
 
 @dataclass(slots=True)
 class Worker:
-    """One process's tools, kept from task to task: the encoder's cache is worth half its speed."""
+    """What a process keeps between tasks; the encoder's cache doubles its speed."""
 
     job: PrepareJob
     vocabulary: Vocabulary
@@ -100,7 +100,7 @@ class Worker:
         return cls(job, vocabulary, encoder, masking)
 
     def do(self, task: SplitTask) -> None:
-        """Make every part of `task` that is not there yet, then its marker."""
+        """Make every missing part of `task`, then write the task's marker."""
         directory = self.job.directory
         if (directory / task.marker).exists():
             return
@@ -117,10 +117,8 @@ class Worker:
         self._do(task, TextEncoder.create(self.vocabulary, fast=False))
 
     def _do(self, task: SplitTask, encoder: TextEncoder) -> None:
-        counts, read = (
-            DocumentCounts(),
-            DocumentCounts(),
-        )  # of a part; of what was read since the last batch
+        counts = DocumentCounts()  # of the part
+        read = DocumentCounts()  # since the last batch
         sides = (_Side(), _Side())
         part = 0
         for batch in read_kept(task.pieces, task.decisions, self.job.data.seed, read):
@@ -150,7 +148,7 @@ class Worker:
         validation = batch.hashes < np.uint64(threshold)
         filled = np.diff(tokens.document_offsets) > 0
         for _ in range(len(filled) - int(filled.sum())):
-            counts.drop("no tokens")  # nothing but characters that the tokenizer removes
+            counts.drop("no tokens")  # the tokenizer removes all its characters
             counts.documents -= 1
         sides[0].add(tokens, batch, filled & ~validation)
         sides[1].add(tokens, batch, filled & validation)
@@ -158,11 +156,11 @@ class Worker:
     def _finish(
         self, task: SplitTask, part: int, counts: DocumentCounts, sides: tuple[_Side, _Side]
     ) -> None:
-        """Pack, mask and write one part; its marker last."""
+        """Pack, mask and write one part, then its marker."""
         if part >= _MOST_PARTS:
             raise DataError(
-                f"{task.pieces[0].source.path} holds over {_MOST_PARTS:,} splits of "
-                f"{self.job.split_bytes:,} bytes; cut the file"
+                f"{task.pieces[0].source.path} has more than {_MOST_PARTS:,} splits of "
+                f"{self.job.split_bytes:,} bytes; split the file"
             )
         marker = self._marker(task, part)
         if marker.exists():
@@ -197,14 +195,14 @@ class Worker:
     def _write(
         self, side: _Side, corpus: str, base: int, split: str, stem: str
     ) -> tuple[dict[str, Any], pa.Table, dict[str, int]]:
-        """Rows of one side, and masks of train; returns the manifest's entry, documents and counts
-        of packing.
+        """Write the rows of one side, and the masks if it is train.
 
-        Validation gets its masks when the parts' few rows are put together.
+        Returns the manifest's entry, the documents and the counts of packing. Masks of validation
+        are drawn when the parts' few rows are merged.
         """
         data, vocabulary, compression = self.job.data, self.vocabulary, self.job.compression
         tokens = join(side.tokens)
-        side.tokens.clear()  # a part is held once at a time
+        side.tokens.clear()  # keeps one copy of a part in memory
         draws = data.segments.draws if split == TRAIN else 1
         rows = pack(data, tokens, vocabulary, corpus, base, draws)
         packed = count_tokens(data, tokens, rows, draws)
@@ -229,7 +227,7 @@ class Worker:
 
 
 def prepare_stage(job: PrepareJob, vocabulary: Vocabulary) -> Stage[SplitTask]:
-    """Documents to parts of shards; every worker needs the job and the vocabulary."""
+    """The stage that turns documents into parts of shards."""
     return Stage(job.directory, partial(_start, job, vocabulary))
 
 
@@ -238,5 +236,5 @@ def _start(job: PrepareJob, vocabulary: Vocabulary) -> Callable[[SplitTask], Non
 
 
 def part_marker(directory: Path, task: int, part: int) -> Path:
-    """Exists when all files of a part do; holds its counts and shard entries."""
+    """The marker of a finished part, with its counts and shard entries."""
     return directory / f"part-{task:06d}-{part:04d}.json"

@@ -213,8 +213,8 @@ def _check_batch(batch: BatchSettings, world_size: int) -> None:
     if batch.warmup_steps and batch.first_sequences > batch.sequences:
         raise ConfigError(
             f"batch.first_sequences={batch.first_sequences} is above the {batch.sequences} "
-            f"sequences of batch.step_tokens={batch.step_tokens}; a batch grows, so lower it or "
-            "set batch.warmup_steps=0"
+            f"sequences of batch.step_tokens={batch.step_tokens}; lower it, or set "
+            "batch.warmup_steps=0 for a batch of constant size"
         )
 
 

@@ -196,7 +196,7 @@ def test_a_file_without_a_document_says_why(tmp_path: Path) -> None:
     for records, message in (
         ([menu, menu], "no text in 1 file.*: 2 no main text; give other files"),
         ([record("response", b"x", length=9)], "x.warc.gz:1: record cut off; give other files"),
-        ([record("warcinfo", b"a: b")], "x.warc.gz: nothing but white space; give other files"),
+        ([record("warcinfo", b"a: b")], "x.warc.gz: only white space; give other files"),
     ):
         made = extract([source(tmp_path / "x.warc.gz", records)], tmp_path, local_executor(1))
         with pytest.raises(DataError, match=message):

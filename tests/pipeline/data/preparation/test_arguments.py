@@ -29,7 +29,7 @@ PREPARE = (sys.executable, "-m", "pipeline.prepare")
         (["--corpus", "nothing", "--explain"], "did you mean"),
         (["--corpus", "sample", "--input", "x"], "drop --input"),
         (["--corpus", "sample", "--tokenizer", "/nonexistent"], "no such directory"),
-        (["--corpus", "sample", "--workers", "0"], "--workers 0"),
+        (["--corpus", "sample", "--workers", "0"], "--workers must be positive, got 0"),
         (["--corpus", "sample", "--max-bad-fraction", "1.5"], "--max-bad-fraction 1.5"),
     ],
 )
@@ -39,7 +39,7 @@ def test_bad_arguments_are_one_line(arguments: list[str], message: str, run: Pre
 
 
 @pytest.mark.parametrize("part", ["0/4", "5/4", "1", "1/0", "a/b", "-1/4", ""])
-def test_a_part_there_is_not(part: str, tmp_path: Path) -> None:
+def test_an_impossible_part_is_refused(part: str, tmp_path: Path) -> None:
     result: subprocess.CompletedProcess[str] = finish(*PREPARE, f"--part={part}")
     assert result.returncode == 2
     assert result.stderr.startswith(f"error: --part {part}: ") and "1/4 to 4/4" in result.stderr

@@ -103,12 +103,12 @@ def test_the_command_says_it_and_writes_nothing(
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     totals = read_manifest(prepared).totals
-    (line,) = (line for line in result.stdout.splitlines() if line.startswith("in all:"))
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("total:"))
     words = line.replace(",", "").split()
     assert int(words[words.index("documents") - 1]) == totals["documents"]
     sequences = int(words[words.index("sequences") - 1])
     assert sequences == pytest.approx(totals["sequences"], rel=0.01)
-    assert "for 4 workers" in result.stdout and "are free" in result.stdout
+    assert "for 4 workers" in result.stdout and "GB free" in result.stdout
     assert contents(tmp_path) == {}
 
 
@@ -121,7 +121,7 @@ def test_without_a_tokenizer_a_small_one_serves(command: Command, tmp_path: Path
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert (
-        "this estimate uses one of a small sample" in result.stdout
+        "estimating with one trained on a small sample" in result.stdout
         and "about 200 documents" in result.stdout
     )
     assert contents(tmp_path) == before and not (tmp_path / "root").exists()
@@ -131,6 +131,6 @@ def test_room_and_time(tmp_path: Path) -> None:
     about = Estimate(documents=1e6, text=4e9, tokens=1e9, sequences=2e6, disk=1e18, seconds=7200.0)
     lines = describe({"news": about}, tmp_path / "not" / "there", 4)
     assert lines[0].startswith("news: about 1,000,000 documents, 4,000.0 MB of text, 1,000,000,000")
-    assert lines[1].startswith("disk: about 1,000,000,000.00 GB, ") and "too little" in lines[1]
+    assert lines[1].startswith("disk: about 1,000,000,000.00 GB, ") and "not enough" in lines[1]
     assert lines[2].startswith("time: about 0 h 30 min for 4 workers, 0.6 MB/s each")
     assert len(lines) == 3

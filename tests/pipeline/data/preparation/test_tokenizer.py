@@ -52,7 +52,7 @@ def test_a_prepare_that_fails_publishes_no_tokenizer(
     broken = text_of(tmp_path / "one.jsonl", "cat")
     broken.write_text(broken.read_text() + "{broken\n")
     command = ("--corpus", "wikipedia", "--input", broken, *FEW)
-    assert "cannot be used" in run(*command, code=2) and published(root) == []
+    assert "unusable" in run(*command, code=2) and published(root) == []
     said = run("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
     assert said.count("training it on this corpus") == 1 and published(root) == [NAME]
     said = run(*command, "--max-bad-fraction", 0.9)
@@ -114,7 +114,7 @@ def test_too_few_ids_are_not_shared(root: Path, tmp_path: Path, run: Prepare) ->
     """A named corpus with little text keeps its tokenizer for itself."""
     wikipedia = ("--corpus", "wikipedia", "--input", text_of(tmp_path / "w.jsonl", "cat"), *SMALL)
     said = run(*wikipedia)
-    assert "of data.vocab_size=2,048 ids, so other corpora do not take it" in said
+    assert "of data.vocab_size=2,048 ids, so other corpora do not share it" in said
     (name,) = published(root)
     assert name.startswith("byte-bpe-2048.wikipedia.")
     _, sources = corpus_sources("sample", [])
@@ -229,7 +229,7 @@ def test_what_is_in_the_way_of_the_shared_folder_is_named(
     ):  # a damaged one is described all the same
         (shared.with_name(f"{NAME}.x.y") / name).write_text("{")
     said = run(*news)
-    assert f"{shared} is in the way and holds no tokenizer.json" in said
+    assert f"{shared} has no tokenizer.json" in said
     assert "complete already" in run(*news)
     (shared / "word_starts.bin").rename(shared / ".lock")
     wikipedia = ("--corpus", "wikipedia", "--input", text_of(tmp_path / "w.jsonl", "cat"), *FEW)
@@ -261,4 +261,4 @@ def test_a_death_between_shards_and_tokenizer_is_made_good(
 
 def test_dry_run_writes_nothing(root: Path, tmp_path: Path, run: Prepare) -> None:
     said = run("--corpus", text_of(tmp_path / "mine.jsonl", "cat"), *FEW, "--dry-run")
-    assert "this estimate uses one of a small sample" in said and not root.exists()
+    assert "estimating with one trained on a small sample" in said and not root.exists()

@@ -208,7 +208,7 @@ def test_a_corpus_of_only_copies_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         validation_thresholds(decided.decided_tasks(), recipe("roberta_tiny").data)
     assert str(error.value).startswith(
-        "corpus second: all documents of 2 file(s) are left out: 2 near-duplicate of one in first; "
+        "corpus second: all documents of 2 file(s) are dropped: 2 near-duplicate of one in first; "
     )
 
 
@@ -285,7 +285,7 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
     dropped = manifest["corpora"]["news"]["dropped"]
     assert dropped.keys() == {"near-duplicate", "contaminated", "too few words"}
     assert manifest["totals"]["documents"] + sum(dropped.values()) == len(texts)
-    assert "news: left out" in result.stdout
+    assert "news: dropped" in result.stdout
     size = sum(len(text) for text in texts)
     about = manifest["corpora"]["news"]
     assert about["bytes"] + about["left_out_bytes"] == size and about["left_out_bytes"] > 0
