@@ -1,4 +1,4 @@
-"""What the commands share: their common arguments and where results go by default."""
+"""Arguments that commands share, and default directories."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DEFAULT_RECIPE = "roberta_base"
 
 
 MOST_COLUMNS = 100
-"""Of help texts, on a wider terminal too."""
+"""Width of help texts at most, on a wider terminal too."""
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Wraps paragraphs at the width of the terminal and leaves lists of lines as they are."""
+    """Wraps paragraphs at the terminal's width and keeps lists of lines unchanged."""
 
     def __init__(self, prog: str) -> None:
         """prog: name of the command."""
@@ -34,14 +34,14 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Arguments with examples in their help; a mistake ends in one line and exit code 2."""
+    """A parser with examples in its help; an error is one line and exit code 2."""
 
     def __init__(self, **options: Any) -> None:
-        """options: those of argparse."""
+        """options: argparse's."""
         super().__init__(formatter_class=HelpFormatter, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Raise the mistake as a ConfigError that says where help is."""
+        """Raise a ConfigError that points to --help."""
         raise ConfigError(f"{message}; see {self.prog} --help")
 
 
@@ -52,12 +52,12 @@ def example_text(*commands: str) -> str:
 
 
 def data_root() -> Path:
-    """Where tokenizers and shards go: $TENFOLD_ROOT, or `data` in the current directory."""
+    """The directory of tokenizers and shards: $TENFOLD_ROOT, or `data` in the current directory."""
     return Path(os.environ.get("TENFOLD_ROOT", "data"))
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """--corpus, --input and how to read plain text and JSON."""
+    """Add --corpus, --input and the options for reading them."""
     parser.add_argument(
         "--corpus",
         required=True,
@@ -107,7 +107,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
-    """--recipe, --run and --set."""
+    """Add --recipe, --run and --set."""
     parser.add_argument(
         "--recipe",
         metavar="NAME",
@@ -126,9 +126,9 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_settings(recipe_name: str | None, run_file: Path | None, changes: list[str]) -> Run:
-    """The run of --recipe or of --run, with the changes of --set; neither: the default recipe.
+    """The run of --recipe or --run, by default that of DEFAULT_RECIPE, with the changes of --set.
 
-    Raises ConfigError for both, an unknown name, an unreadable file and an illegal value.
+    Raises ConfigError if both are given, or for an unknown name, unreadable file or illegal value.
     """
     if recipe_name and run_file:
         raise ConfigError(
@@ -139,12 +139,12 @@ def read_settings(recipe_name: str | None, run_file: Path | None, changes: list[
 
 
 def downloads() -> Path:
-    """Where copies from the Hub go."""
+    """The directory of downloaded files."""
     return data_root() / "downloads"
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

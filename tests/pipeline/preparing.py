@@ -46,7 +46,7 @@ def tiny(tokenizer: Path, output: Path) -> list[object]:
 
 def rewrite(path: Path, table: pa.Table) -> dict[str, Any]:
     """Put other rows in a shard file; returns what changes in the manifest's entry."""
-    tables = arrow_files.cut_anew([table])
+    tables = arrow_files.regroup([table])
     entry = arrow_files.write_tables(path, table.schema, tables, "none")
     return {name: value for name, value in entry.items() if name != "file"}
 

@@ -1,10 +1,9 @@
-"""The ranks of an MPI job as one executor: the first hands out tasks, all ranks do them.
+"""The ranks of an MPI job as one executor: rank 0 hands out tasks, and all ranks do them.
 
-Ranks exchange small messages with the first rank only, and sleep between two polls: MPI's own
-waiting would keep cores busy. The first rank sends messages in its main thread and does tasks in
-another one. Every rank reports errors to the first, which prints the error and aborts the job. The
-launcher ends the job when a rank dies. Parts are whole or absent, so the next run continues after
-what is finished.
+Ranks exchange small messages with rank 0 only, and sleep between polls, as MPI's own waiting keeps
+cores busy. Rank 0 sends messages from its main thread and does tasks in another one. Every rank
+reports errors to rank 0, which prints the error and aborts the job. The launcher ends the job if a
+rank dies. Parts are complete or absent, so the next run keeps finished work.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 LAUNCHERS = {
-    # variables of size and rank: Open MPI's mpirun; MPICH's, Intel's and Cray's mpiexec and Slurm's
-    # pmi2; srun of any kind (not a batch script, which is one process whatever was allocated)
+    # world size: rank, as set by Open MPI's mpirun; by MPICH's, Intel's and Cray's mpiexec and
+    # Slurm's pmi2; by every srun (a batch script is one process, whatever its allocation)
     "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",
     "PMI_SIZE": "PMI_RANK",
     "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",
 }
 NAP_SECONDS = 0.005
-"""Between two looks for a message: a hundredth of a task's time."""
+"""Time between polls for a message: a hundredth of a task's time."""
 _LAST_WORD_SECONDS = 2.0
-"""For the first rank to say what is wrong."""
+"""Time for rank 0 to print an error before the job ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """This process among those that a launcher started."""
+    """This process's rank in an MPI job."""
 
     comm: MPI.Intracomm
     rank: int
@@ -65,7 +64,7 @@ class Ranks:
 
     @contextmanager
     def leading(self) -> Iterator[None]:
-        """What the first rank does in here; then all leave. Errors are `run_together`'s."""
+        """Dismiss the other ranks after the block, unless it fails; see `run_together`."""
         try:
             yield
         except SystemExit as stop:
@@ -75,7 +74,7 @@ class Ranks:
         self._dismiss()
 
     def run(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
-        """Have all ranks do `tasks`; each free rank gets the next. Called by the first rank."""
+        """Have all ranks do `tasks`; each free rank gets the next one. Called by rank 0."""
         waiting = deque(tasks)
         inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -101,8 +100,8 @@ class Ranks:
         inbox.put(None)
 
     def follow(self) -> None:
-        """What every other rank does: tasks, until the first rank says that there are no more."""
-        # srun ends all when one ends; the exit code of an error is then everyone's.
+        """Do tasks until rank 0 dismisses this rank. Called by every other rank."""
+        # srun terminates all ranks when one exits; all then report the exit code of an error.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_USER_ERROR))
         try:
             _work(self.rank, self._hear, lambda report: self.comm.send(report, dest=0))
@@ -120,7 +119,7 @@ class Ranks:
         return message
 
     def _next_report(self, own: queue.SimpleQueue[Any]) -> tuple[int, Any]:
-        """Who has finished a task, and which, or what went wrong; own: of this rank's thread."""
+        """The next rank to report, and its finished task or error; own: rank 0's own reports."""
         from mpi4py import MPI
 
         status = MPI.Status()
@@ -142,7 +141,7 @@ def _work(
 ) -> None:
     """Receive a stage, then its tasks, then the next stage, until None.
 
-    Reports each task that is done, or the error.
+    Reports each finished task, or the error.
     """
     try:
         message = receive()
@@ -150,8 +149,8 @@ def _work(
             message = _do_all(rank, message, receive, report)
     except (PipelineError, OSError) as error:
         report(error)
-        receive()  # till the first rank ends all
-    except Exception:  # a mistake of ours; the first rank shows where
+        receive()  # waits until rank 0 ends the job
+    except Exception:  # a bug; rank 0 prints the traceback
         report(RuntimeError(f"rank {rank}:\n{traceback.format_exc()}"))
         receive()
 
@@ -167,16 +166,16 @@ def _do_all(
         _write(log, f"rank {rank}, process {os.getpid()} on {socket.gethostname()}")
         do_task = stage.start()
         while (message := receive()) is not None and not isinstance(message, Stage):
-            began_at = time.monotonic()
+            started_at = time.monotonic()
             do_task(message)
-            seconds = time.monotonic() - began_at
+            seconds = time.monotonic() - started_at
             _write(log, f"{message.name}, {message.weight / 1e6:.1f} MB: {seconds:.1f} s")
             report(message)
     return message
 
 
 def run_together(main: Callable[[], None]) -> None:
-    """`run_command` for what MPI may have started: with the error of one rank all end, at once."""
+    """`run_command` for a command that may run under MPI: an error on any rank ends all ranks."""
     try:
         run_command(main)
     except SystemExit as stop:
@@ -199,10 +198,11 @@ def _has_joined() -> bool:
 
 
 def _end_all(code: int) -> NoReturn:
-    """End every rank so that the launcher's exit code is `code`.
+    """End every rank so that the launcher exits with `code`.
 
-    mpiexec loses the codes of ranks that leave one by one, and keeps that of an abort. srun's is
-    the highest of all, which is 137 of those that an abort kills: there each is asked to leave.
+    mpiexec loses the codes of ranks that exit one by one, and keeps the code of an abort. srun
+    returns the highest code, which is 137 for ranks killed by an abort, so under srun rank 0 asks
+    each rank to exit.
     """
     from mpi4py import MPI
 
@@ -213,19 +213,19 @@ def _end_all(code: int) -> NoReturn:
     if not by_srun or comm.rank:
         _wait_till_read()
         comm.Abort(code)
-        os._exit(code)  # an abort may come back
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(code))  # as soon as one has left
+        os._exit(code)  # Abort may return
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(code))  # sent once a rank has exited
     for rank in range(1, comm.size):
         comm.send(code, dest=rank)
     until = time.monotonic() + _LAST_WORD_SECONDS / 2
-    while time.monotonic() < until:  # MPI sends while it is called
+    while time.monotonic() < until:  # MPI makes progress only inside calls
         comm.iprobe()
         time.sleep(NAP_SECONDS)
     os._exit(code)
 
 
 def _wait_till_read() -> None:
-    """Until the launcher has taken what this process said: an abort overtakes it in the pipe."""
+    """Wait until the launcher has read this process's output, which an abort would discard."""
     until = time.monotonic() + _LAST_WORD_SECONDS
     for descriptor in (1, 2):
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
@@ -234,21 +234,21 @@ def _wait_till_read() -> None:
 
 
 def _unread(pipe: int) -> int:
-    """Bytes that wait in a pipe, of which we may hold the writing end."""
+    """Unread bytes in a pipe; works on its writing end too."""
     (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
     return int(count)
 
 
 def announced_size() -> int:
-    """How many processes a launcher says it started; 1 without one."""
+    """The number of processes according to the launcher; 1 without a launcher."""
     return max(1, *(_number(name) for name in LAUNCHERS))
 
 
 def join() -> Ranks | None:
-    """Meet the other ranks; None without a launcher, and then mpi4py is not even imported.
+    """Initialize MPI and return this process's rank; None, without importing mpi4py, if alone.
 
-    ConfigError, from the first process alone, when a launcher started several that cannot meet:
-    each would do all the work, and write over the others' files.
+    Raises ConfigError, on rank 0 only, if a launcher started several processes that MPI does not
+    connect: each would do all the work and overwrite the others' files.
     """
     if announced_size() == 1:
         return None
@@ -256,20 +256,20 @@ def join() -> Ranks | None:
         return _join()
     except ConfigError:
         if any(_number(rank) > 0 for rank in LAUNCHERS.values()):
-            # Some launchers end all when one ends, and take the exit code from whom they ended.
+            # Some launchers terminate all ranks when one exits, and return the code of any of them.
             signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_USER_ERROR))
             time.sleep(_LAST_WORD_SECONDS)
             sys.exit(EXIT_USER_ERROR)
         raise
 
 
-def _leave_ucx_out() -> None:
-    """Let the MPICH of PyPI use libfabric, where this environment has it and the user chose none.
+def _avoid_ucx() -> None:
+    """Make PyPI's MPICH use libfabric, unless the user has chosen a network module.
 
-    With UCX it hands the process manager 4,096 bytes, although the address has a few hundred; the
-    others are what follows in memory. It shortens runs of zeros and writes lines of up to 1,080
-    characters; Slurm's pmi2 reads 1,024 (seen with MPICH 5.0.2 and Slurm 22.05). The content of the
-    memory decides whether the job starts, ends in MPI_Init or hangs there.
+    With UCX, MPICH passes 4,096 bytes to the process manager, although an address has a few
+    hundred; the rest is whatever follows in memory. It compresses runs of zeros and writes lines of
+    up to 1,080 characters, but Slurm's pmi2 reads 1,024 (seen with MPICH 5.0.2 and Slurm 22.05). So
+    the memory's content decides whether the job starts, or fails or hangs in MPI_Init.
     """
     with suppress(importlib.metadata.PackageNotFoundError):
         importlib.metadata.version("mpich")
@@ -277,26 +277,26 @@ def _leave_ucx_out() -> None:
 
 
 def _join() -> Ranks:
-    _leave_ucx_out()
-    told = {name: _number(name) for name in LAUNCHERS if _number(name) > 1}
-    said = ", ".join(f"{name}={value}" for name, value in told.items())
+    _avoid_ucx()
+    sizes = {name: _number(name) for name in LAUNCHERS if _number(name) > 1}
+    shown = ", ".join(f"{name}={value}" for name, value in sizes.items())
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns of what is refused below
+            warnings.simplefilter("ignore")  # about the error that is raised below
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        # RuntimeError: mpi4py is there, and finds no MPI library
+        # RuntimeError: mpi4py is installed but finds no MPI library
         raise ConfigError(
-            f"a launcher started several processes ({said}), which need MPI: {error}; "
+            f"a launcher started several processes ({shown}), which need MPI: {error}; "
             "pip install mpi4py and load your site's MPI, or use --part"
         ) from error
     comm = MPI.COMM_WORLD
-    if comm.size == 1 or comm.size not in told.values():
+    if comm.size == 1 or comm.size not in sizes.values():
         library = MPI.Get_library_version().strip().splitlines()[0].strip("\0 ,")
         raise ConfigError(
-            f"a launcher started several processes ({said}), but MPI sees {comm.size}: it belongs "
-            f"to another MPI than mpi4py's ({library}); use that one's mpiexec, or srun --mpi=pmi2 "
-            "(MPICH) or --mpi=pmix (Open MPI), or --part"
+            f"a launcher started several processes ({shown}), but MPI sees {comm.size}: the "
+            f"launcher belongs to another MPI than mpi4py's ({library}); use that MPI's mpiexec, "
+            "srun --mpi=pmi2 (MPICH) or --mpi=pmix (Open MPI), or --part"
         )
     hosts = comm.allgather(socket.gethostname())
     return Ranks(comm, comm.rank, comm.size, len(set(hosts)))

@@ -1,4 +1,4 @@
-"""How far the work is: a bar on a terminal, a line a minute in the log of a batch job."""
+"""Progress: a bar on a terminal, a line per minute in the log of a batch job."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def with_progress(
     in_log: bool,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Weighted]:
-    """Pass on what is finished and show how much of `total` that is, in bytes of text.
+    """Yield each finished item and show progress towards `total`, in bytes of text.
 
-    done: bytes that an earlier run had finished; in_log: print lines where there is no terminal,
-    for a job of hours that nobody watches. A pipe gets nothing otherwise.
+    done: bytes finished by earlier runs; in_log: print lines if there is no terminal, for batch
+    jobs. Otherwise a pipe gets no progress.
     """
     bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc="preparing", disable=None)
-    began_at = shown_at = clock()
+    started_at = shown_at = clock()
     now_done = done
     with bar:
         for item in finished:
@@ -36,13 +36,13 @@ def with_progress(
             bar.update(weight(item))
             now = clock()
             if in_log and bar.disable and now - shown_at >= SECONDS_BETWEEN_LINES:
-                print(progress_line(total, now_done, done, now - began_at), flush=True)
+                print(progress_line(total, now_done, done, now - started_at), flush=True)
                 shown_at = now
             yield item
 
 
 def progress_line(total: int, now_done: int, done_before: int, seconds: float) -> str:
-    """Bytes done, their share, the rate of this run, and the time that the rest will take."""
+    """Bytes done, their share, this run's rate, and the remaining time."""
     rate = max((now_done - done_before) / max(seconds, 1e-9), 1e-9)
     left = round((total - now_done) / rate / 60)
     return (

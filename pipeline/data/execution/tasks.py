@@ -1,4 +1,4 @@
-"""Sources cut into tasks that do not depend on how many workers there are."""
+"""Cuts sources into tasks that do not depend on the number of workers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pipeline.data.documents.records import Piece, Source
 from pipeline.errors import DataError
 
 SPLIT_BYTES = 32 << 20
-"""Of text in a part: memory of a worker and size of a shard follow from it."""
+"""Text per part; it determines a worker's memory and the size of a shard."""
 
 _MOST_TASKS = 1 << 16  # 2 TB of text
 
 _EXPANSION = {"gz": 3, "zst": 3, "xz": 4, "bz2": 4, "parquet": 2, "extracted": 3}
-"""Bytes of text expected from a byte of file."""
+"""Expected bytes of text per byte of file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,33 +26,33 @@ class SplitTask:
     corpus: str
     pieces: tuple[Piece, ...]
     decisions: Path | None = None
-    """File of the group stage, see `decisions`; None: every document stays."""
+    """File with the decisions of selection, see `decisions`; None: every document is kept."""
 
     @property
     def weight(self) -> int:
-        """Bytes of text it is expected to hold."""
+        """Expected bytes of text."""
         return sum(piece_weight(piece) for piece in self.pieces)
 
     @property
     def name(self) -> str:
-        """What it is, for logs."""
+        """Its description in logs."""
         first = self.pieces[0]
         return f"task {self.number}, {first.source.name} from {first.start}"
 
     @property
     def marker(self) -> str:
-        """Name of the file that exists once all parts of the task do; it holds how many."""
+        """Name of the file that marks the task as done; it holds the number of parts."""
         return f"task-{self.number:06d}.json"
 
 
 def piece_weight(piece: Piece) -> int:
-    """Bytes of text a piece is expected to hold."""
+    """Expected bytes of text in a piece."""
     packed = piece.source.compression or piece.source.format
     return piece.weight * _EXPANSION.get(packed, 1)
 
 
 def cut_tasks(sources: list[Source], split_bytes: int = SPLIT_BYTES) -> list[SplitTask]:
-    """Every source in tasks of about `split_bytes`; small files share one, corpora never do."""
+    """Cut all sources into tasks of about `split_bytes`; small files of a corpus share a task."""
     tasks: list[SplitTask] = []
     pending: list[Piece] = []
     weight = 0

@@ -1,9 +1,9 @@
-"""OUT/.work, where finished parts wait for each other, and who may be in it.
+"""OUT/.work: the directory of finished parts, and its lock.
 
-A `prepare` that does everything holds the directory alone (an exclusive lock). One that does a
-share (`--part i/n`) holds a shared lock, and asks for the exclusive one when its share is done:
-only the last one gets it, so exactly one process puts the parts together while no other writes. The
-kernel releases the locks of a process that dies.
+A `prepare` that does everything holds an exclusive lock. One that does a share (`--part i/n`) holds
+a shared lock, and asks for the exclusive lock when its share is done. Only the last one gets it, so
+exactly one process publishes the shards, while no other writes. The kernel releases the locks of a
+process that dies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOCK = "lock"
 
 @dataclass(slots=True)
 class WorkDirectory:
-    """OUT/.work while this process holds it."""
+    """OUT/.work while this process has it locked."""
 
     path: Path
     lock: TextIO
@@ -35,8 +35,8 @@ class WorkDirectory:
     def take_alone(self) -> bool:
         """Upgrade to the exclusive lock. False, with the lock released, if another process has one.
 
-        The kernel releases a lock before it changes it; of several processes that ask at the same
-        time, one gets it.
+        The kernel releases a lock before it upgrades it, so if several processes ask at the same
+        time, one of them gets it.
         """
         if not self.has_locks:
             return False
@@ -56,11 +56,11 @@ def work_directory(
     *,
     shared: bool = False,
 ) -> Iterator[WorkDirectory | None]:
-    """OUT/.work, held, and known to be of this fingerprint and plan; None when `output` is whole.
+    """OUT/.work, locked and checked against fingerprint and plan; None if `output` is complete.
 
-    plan: what must not change between a run and its restart, as JSON; shared: others that do a
-    share of the same work may be there. DataError when `output` is something else, in use, or
-    cannot be written.
+    plan: what must not change between a run and its restart, as JSON; shared: allow other processes
+    that do shares of the same work. Raises DataError if `output` holds something else, is in use,
+    or cannot be written.
     """
     directory = output / WORK
     # In this order: other processes may start or finish between any two of these checks.
@@ -79,7 +79,7 @@ def work_directory(
 def _enter(
     output: Path, directory: Path, is_done: Callable[[], bool], shared: bool
 ) -> WorkDirectory | None:
-    """Hold the directory. Its last holder may finish, and so remove it, while we wait."""
+    """Lock the directory. Its last holder may finish and remove it while this process waits."""
     while not is_done():
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -108,19 +108,23 @@ def _lock(lock: TextIO, output: Path, shared: bool) -> bool:
     except BlockingIOError as error:
         if not shared:
             raise DataError(f"another pipeline.prepare is writing {output}; wait for it") from error
-        # Mostly a part that looks whether all are done, for a moment.
-        print(f"waiting for another pipeline.prepare that holds {output}", flush=True)
+        # Usually a part that briefly checks whether all are done.
+        print(f"waiting for another pipeline.prepare that has locked {output}", flush=True)
         fcntl.flock(lock, operation)
     except OSError:
-        # Parts appear by rename, so two runs only waste work.
-        advice = "start one prepare at a time" if not shared else "no part will know it is the last"
-        print(f"note: {output} lies on a file system without locks; {advice}", flush=True)
+        # Parts appear by rename, so two runs at a time only waste work.
+        advice = (
+            "when all parts are finished, run the command without --part"
+            if shared
+            else "start one prepare at a time"
+        )
+        print(f"note: {output} is on a file system without locks; {advice}", flush=True)
         return False
     return True
 
 
 def _check_plan(directory: Path, content: dict[str, Any]) -> None:
-    """Write the plan, or compare it with the one that is there; one at a time."""
+    """Write the plan, or compare it with the existing one; one process at a time."""
     path = directory / "plan.json"
     with one_at_a_time(directory / "plan.lock"):
         if not path.exists():
@@ -128,5 +132,5 @@ def _check_plan(directory: Path, content: dict[str, Any]) -> None:
         elif json.loads(path.read_bytes()) != content:
             raise DataError(
                 f"{directory.parent} holds unfinished work of another recipe, input, tokenizer or "
-                f"version; remove {directory} to start again, or name another --output"
+                f"version; remove {directory} to start over, or name another --output"
             )

@@ -1,4 +1,4 @@
-"""Tasks, the executor that does those that are not done, and this machine's processes for it."""
+"""Tasks, the executor that does the unfinished ones, and this machine's worker processes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pipeline.errors import DataError
 
 
 class Task(Protocol):
-    """A piece of work whose result is files."""
+    """A unit of work that writes files."""
 
     @property
     def weight(self) -> int:
-        """Bytes that it is expected to read from the input."""
+        """Expected bytes of input."""
 
     @property
     def name(self) -> str:
-        """What it is, for logs."""
+        """Its description in logs."""
 
     @property
     def marker(self) -> str:
@@ -40,12 +40,12 @@ AnyTask = TypeVar("AnyTask", bound=Task)
 
 @dataclass(frozen=True, slots=True)
 class Stage(Generic[AnyTask]):
-    """What all tasks of one kind have in common; every process gets a copy."""
+    """What all tasks of one kind share; every process gets a copy."""
 
     directory: Path
-    """Holds results, markers and logs."""
+    """Directory of results, markers and logs."""
     start: Callable[[], Callable[[AnyTask], None]]
-    """Prepares a process; returns the function that does a task, or the rest of a killed one."""
+    """Prepares a process; returns the function that does a task, or finishes an interrupted one."""
 
 
 class Runner(Protocol):
@@ -57,17 +57,17 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Does the tasks of a stage that are not done yet, and shows progress."""
+    """Does the unfinished tasks of a stage and shows progress."""
 
     runner: Runner
     in_log: bool = False
-    """Print progress where there is no terminal."""
+    """Print progress even without a terminal."""
 
     def run(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> None:
-        """Do every task that is not done yet, the largest first."""
+        """Do all unfinished tasks, largest first."""
         waiting = unfinished(stage, tasks)
         total, left = (sum(task.weight for task in some) for some in (tasks, waiting))
-        # A large task that starts last would keep all other processes waiting.
+        # A large task started last would keep all other processes waiting.
         waiting.sort(key=lambda task: task.weight, reverse=True)
         finished = self.runner(stage, waiting)
         for _ in with_progress(
@@ -80,14 +80,14 @@ _do_task: Callable[[Any], None]
 
 
 def unfinished(stage: Stage[AnyTask], tasks: list[AnyTask]) -> list[AnyTask]:
-    """The tasks that are not done."""
-    # Over a network, one listing of the directory is fresher than many looks at single names.
+    """The unfinished tasks."""
+    # On network file systems a directory listing is fresher than cached lookups of single names.
     there = {path.name for path in stage.directory.iterdir()}
     return [task for task in tasks if task.marker not in there]
 
 
 def share(tasks: list[AnyTask], number: int, count: int) -> list[AnyTask]:
-    """Part `number`, from 1, of `count` parts of about the same weight; together they are all."""
+    """Share `number`, from 1, of `count` shares of about equal weight."""
     weights = [0] * count
     mine = []
     for task in sorted(tasks, key=lambda task: task.weight, reverse=True):
@@ -99,7 +99,7 @@ def share(tasks: list[AnyTask], number: int, count: int) -> list[AnyTask]:
 
 
 def local_executor(workers: int, *, in_log: bool = False) -> Executor:
-    """An executor with `workers` processes of this machine; one is this process itself."""
+    """An executor with `workers` processes on this machine; a single one is this process."""
 
     def finished(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
         if min(workers, len(tasks)) > 1:
@@ -116,9 +116,9 @@ def local_executor(workers: int, *, in_log: bool = False) -> Executor:
 def _in_pool(stage: Stage[AnyTask], tasks: list[AnyTask], workers: int) -> Iterator[AnyTask]:
     # spawn: a forked child would inherit the locks of threads that do not exist in it
     context = get_context("spawn")
-    # The stage can be large, so it travels through a queue, whose thread waits until a worker takes
-    # it. Passed as an argument it would block this thread, and with it Ctrl-C, until each worker
-    # has imported everything.
+    # The stage can be large, so it is sent through a queue, whose thread waits for the workers.
+    # Passed as an argument, it would block this thread, and Ctrl-C, until each worker has finished
+    # its imports.
     needed = context.Queue()
     needed.cancel_join_thread()
     pool = ProcessPoolExecutor(workers, context, _start_worker, (needed,))
@@ -136,7 +136,7 @@ def _in_pool(stage: Stage[AnyTask], tasks: list[AnyTask], workers: int) -> Itera
             "kept: run the same command again, with fewer --workers if memory is short"
         ) from error
     except BaseException:
-        # Parts are whole or absent, so it is safe to stop a worker at once.
+        # Parts are complete or absent, so a worker can be stopped at any time.
         for child in active_children():
             child.terminate()
         raise
@@ -146,13 +146,13 @@ def _in_pool(stage: Stage[AnyTask], tasks: list[AnyTask], workers: int) -> Itera
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Block Ctrl-C for processes started in here; raise it here afterwards if it was pressed.
+    """Block Ctrl-C in processes started in this block; raise it afterwards if it was pressed.
 
-    An interpreter that is interrupted while it starts dies with a fatal error of its own. Children
-    inherit the blocked signal; another thread of this process (Arrow's) may still receive it.
+    An interpreter that is interrupted while it starts dies with a fatal error. Children inherit the
+    blocked signal; another thread of this process (Arrow's) may still receive it.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        yield  # a command that a shell has put into the background
+        yield  # a shell started this command in the background
         return
     asked: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
@@ -173,7 +173,7 @@ def _start_worker(needed: Queue[Stage[Any]]) -> None:
 
 
 def _follow_parent() -> None:
-    """Exit when the parent dies; otherwise the worker would wait for work for ever."""
+    """Exit when the parent dies; otherwise the worker would wait forever."""
     parent = parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])

@@ -48,7 +48,7 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     sources = extract(sources, place, local_executor(cores()))
     statistics = DocumentStatistics(arguments.samples)
     if decided:
-        statistics.wanted |= {end for pair in decided.pairs for end in (pair.left_out, pair.stays)}
+        statistics.wanted |= {end for pair in decided.pairs for end in (pair.dropped, pair.kept)}
     for source in tqdm(sources, desc="reading documents", unit="file", disable=None):
         _add(statistics, source, decided.why if decided else keep_all)
     if decided and len(statistics.excerpts) < len(statistics.wanted):

@@ -136,7 +136,7 @@ def _pair(pair: Pair, statistics: DocumentStatistics) -> str:
     sides = "".join(
         f'<div><span class="soft">{what}: {escape(" ".join(document))}</span>'
         f"<pre>{escape(statistics.excerpts.get(document, ''))}</pre></div>"
-        for what, document in (("dropped", pair.left_out), ("kept", pair.stays))
+        for what, document in (("dropped", pair.dropped), ("kept", pair.kept))
     )
     return f"<article><b>{escape(pair.reason)}</b><div class=pair>{sides}</div></article>"
 

@@ -106,7 +106,7 @@ def clusters_in_words(decided: DecisionSummary) -> str:
 def _pairs(decided: DecisionSummary, statistics: DocumentStatistics, width: int) -> list[str]:
     lines = ["", f"copies: {clusters_in_words(decided)}"]
     for pair in decided.pairs:
-        for what, document in (("dropped", pair.left_out), ("kept", pair.stays)):
+        for what, document in (("dropped", pair.dropped), ("kept", pair.kept)):
             text = " ".join(statistics.excerpts.get(document, "")[: _EXCERPT // 2].split())
             first = "  - " if what == "dropped" else "    "
             lines += _wrap(f"{what}: {' '.join(document)}", width, first)

@@ -155,7 +155,7 @@ def _merge_rows(
     paths: list[Path], output: Path, file: str, compression: arrow_files.Compression
 ) -> dict[str, Any]:
     """Write the rows of all `paths` to one file below `output`; returns the manifest's entry."""
-    tables = arrow_files.cut_anew(map(arrow_files.read_table, paths))
+    tables = arrow_files.regroup(map(arrow_files.read_table, paths))
     schema = arrow_files.read_table(paths[0]).schema
     written = arrow_files.write_tables(output / file, schema, tables, compression)
     return written | {"file": file}
@@ -173,7 +173,7 @@ def _merge_masks(
     predictions: list[int] = []
 
     def tables() -> Iterator[pa.Table]:
-        for rows in arrow_files.cut_anew(map(arrow_files.read_table, paths)):
+        for rows in arrow_files.regroup(map(arrow_files.read_table, paths)):
             ids, offsets = arrow_files.ragged(rows["input_ids"])
             sequences = rows["sequence"].to_numpy()
             masks = masking.draw(ids, offsets, str(rows["corpus"][0]), sequences, duplicate)

@@ -1,4 +1,4 @@
-"""Everything that decides the bytes of shards: equal fingerprints mean equal shards."""
+"""Everything that determines the bytes of shards: equal fingerprints mean equal shards."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pipeline.data.tokenizers.encoder import fast_engine
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 COLUMNS_VERSION = 1
-"""Of the columns of rows and masks, whatever files they are in."""
+"""Version of the columns of rows and masks, in whatever files."""
 
 
 Identities = dict[Source, list[Any]]
-"""What identifies each file that was looked at, see `file_identity`."""
+"""The identity of each file read so far, see `file_identity`."""
 
 
 def identify(sources: list[Source], known: Identities) -> list[list[Any]]:
-    """The identity of each file; those that are not in `known` are read and added to it."""
+    """The identity of each file; files not in `known` are read, and added to it."""
     for source in sources:
         if source not in known:
             known[source] = file_identity(source)
@@ -43,10 +43,10 @@ def shard_identity(
     compression: str,
     selection: str = "",
 ) -> dict[str, Any]:
-    """Everything that decides what the shards hold; its fingerprint names the directory.
+    """Everything that determines the content of shards; its fingerprint names the directory.
 
-    files: the identity of each input file, in order; selection: the mark of the group stage, empty
-    when every document stays.
+    files: the identity of each input file, in order; selection: the mark of selection, empty if
+    every document is kept.
     """
     return ({"selection": selection} if selection else {}) | {
         "schema": COLUMNS_VERSION,
@@ -59,7 +59,7 @@ def shard_identity(
 
 
 def engine_versions(data: DataSettings, engine: str) -> dict[str, Any]:
-    """Versions of what makes documents, ids, rows and masks; engine: fast or tokenizers."""
+    """Versions of the code for documents, ids, rows and masks; engine: fast or tokenizers."""
     ids = f"tokenizers {version('tokenizers')}"
     return {
         "ids": ids if engine == "tokenizers" else f"{fast_engine(data.tokenizer)} and {ids}",

@@ -1,4 +1,4 @@
-"""From the inputs that a command names to the files of its corpus, checked against the recipe."""
+"""A command's --corpus and --input -> the corpus's files, checked against the recipe."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from pipeline.data.documents.records import Source
 
 @dataclass(frozen=True, slots=True)
 class FoundCorpus:
-    """A corpus or group, and its files as they were given."""
+    """A corpus or group and its input files."""
 
     corpus: str
     """Its name in directories of shards."""
     name: str
-    """Its name in folders of tokenizers: that of its first member if the inputs are unnamed."""
+    """Its name in folders of tokenizers; the first member's if the corpus has no name."""
     named: bool
-    """Whether all files are of named corpora."""
+    """Whether all files belong to named corpora."""
     description: str
-    """The corpora in words."""
+    """A description of the corpora."""
     files: list[Source]
-    """In an order that does not depend on the machine; nothing is extracted yet."""
+    """In the same order on every machine; nothing is extracted yet."""
 
 
 def fetch_inputs(arguments: argparse.Namespace, data: DataSettings) -> None:
-    """Copy what URLs name, or the Hub's copy, to the downloads; copies that exist are kept."""
+    """Download the URLs of --input, or the Hub's copy; existing copies are kept."""
     inputs = local_inputs(arguments.input, downloads(), copying=not arguments.dry_run)
     if inputs == arguments.input or arguments.corpus in GROUPS:
         download_missing(
@@ -56,11 +56,11 @@ def find_sources(
     copying: bool = True,
     allow_short: bool = True,
 ) -> FoundCorpus:
-    """The corpus that the command line names; missing copies of the Hub are downloaded.
+    """The corpus of a command line; missing copies from the Hub are downloaded.
 
-    copying: copy files from URLs, otherwise raise ConfigError for files that have no copy yet;
-    allow_short: take a group that has less text than stated. Raises ConfigError or DataError if the
-    files do not exist or do not fit the recipe.
+    copying: copy files from URLs; otherwise raise ConfigError for files without a copy;
+    allow_short: accept a group with less text than stated. Raises ConfigError or DataError if files
+    do not exist or do not fit the recipe.
     """
     inputs = local_inputs(arguments.input, downloads(), copying=copying)
     inputs = download_missing(

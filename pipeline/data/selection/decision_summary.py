@@ -25,8 +25,8 @@ MOST_REASONS = 1 << 8
 class Pair:
     """A document dropped as a copy, and the one that is kept; as (corpus, id)."""
 
-    left_out: tuple[str, str]
-    stays: tuple[str, str]
+    dropped: tuple[str, str]
+    kept: tuple[str, str]
     reason: str
 
 
@@ -70,11 +70,6 @@ class DecisionSummary:
         if place == len(self.hashes) or self.hashes[place] != number:
             return ""
         return self.reasons[int(self.codes[place])]
-
-    def left_out(self) -> Counter[str]:
-        """Number of dropped documents by reason."""
-        counts = np.bincount(self.codes, minlength=len(self.reasons)).tolist()
-        return Counter(dict(zip(self.reasons, counts)))
 
 
 def _read(paths: list[Path], pairs: int) -> DecisionSummary:
@@ -129,7 +124,7 @@ def _choose(
 def _pairs(paths: list[Path], chosen: list[tuple[int, int, tuple[str, str], str]]) -> list[Pair]:
     """The chosen documents with the kept ones, whose numbers are those of the clusters."""
     wanted = {cluster for _, cluster, _, _ in chosen}
-    stays: dict[int, tuple[str, str]] = {}
+    kept: dict[int, tuple[str, str]] = {}
     first = 0
     for path in paths:
         rows = pq.read_metadata(path).num_rows
@@ -139,10 +134,10 @@ def _pairs(paths: list[Path], chosen: list[tuple[int, int, tuple[str, str], str]
                 [number - first for number in here]
             )
             documents = zip(table["corpus"].to_pylist(), table["id"].to_pylist())
-            stays |= dict(zip(here, documents))
+            kept |= dict(zip(here, documents))
         first += rows
     return [
-        Pair(document, stays[cluster], reason)
+        Pair(document, kept[cluster], reason)
         for _, cluster, document, reason in sorted(chosen, reverse=True)
     ]
 

@@ -53,12 +53,12 @@ class SurveyTask:
 
     @property
     def weight(self) -> int:
-        """Bytes of text it is expected to hold."""
+        """Expected bytes of text."""
         return self.task.weight
 
     @property
     def name(self) -> str:
-        """What it is, for logs."""
+        """Its description in logs."""
         return f"survey of {self.task.name}"
 
     @property
@@ -68,7 +68,7 @@ class SurveyTask:
 
 
 def survey_stage(directory: Path, rules: Rules) -> Stage[SurveyTask]:
-    """What all surveys under `directory` have in common."""
+    """The stage of all surveys under `directory`."""
     return Stage(directory, partial(_start, rules))
 
 
@@ -83,7 +83,7 @@ class Surveyor:
     rules: Rules
 
     def do(self, task: SurveyTask) -> None:
-        """Make the file of `task`, unless somebody else does or has."""
+        """Make the file of `task`, unless another process makes it or has made it."""
         with only_once(task.target) as temporary:
             if temporary is None:
                 return

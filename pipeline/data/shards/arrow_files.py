@@ -124,7 +124,7 @@ def masks_schema(dtype: np.dtype[Any], swaps: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
-def cut_anew(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def regroup(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The rows in order, in tables of a multiple of 1,024 rows, and one with the remainder.
 
     Memory holds only as many tables as fill a record batch.

@@ -119,7 +119,7 @@ def test_a_file_system_without_locks(
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True) as work:
         assert work and not work.has_locks and not work.take_alone()
-    assert "no part will know it is the last" in capsys.readouterr().out
+    assert "when all parts are finished, run the command without --part" in capsys.readouterr().out
     with work_directory(tmp_path / "out", "f", PLAN, not_done) as work:
         assert work
     assert "start one prepare at a time" in capsys.readouterr().out

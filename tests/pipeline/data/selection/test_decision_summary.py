@@ -59,7 +59,8 @@ def test_every_reason_is_found(tmp_path: Path) -> None:
     for id, corpus, reason, _ in rows:
         assert decided.why(corpus, id) == (reason or "")
     assert decided.why("stories", "f@1") == "" and decided.documents == len(rows)
-    assert decided.left_out() == Counter(reason for _, _, reason, _ in rows if reason)
+    dropped = Counter(decided.reasons[code] for code in decided.codes)
+    assert dropped == Counter(reason for _, _, reason, _ in rows if reason)
     sizes = Counter(cluster for _, _, _, cluster in rows)
     assert decided.clusters == Counter(size for size in sizes.values() if size > 1)
 
@@ -72,9 +73,9 @@ def test_pairs_are_correct_and_deterministic(tmp_path: Path) -> None:
     assert first == DecisionSummary.read(write(tmp_path / "e", files), pairs=90).pairs[:50]
     assert len(first) == 50
     for pair in first:
-        reason, cluster = by_name[pair.left_out]
-        assert pair.left_out != pair.stays
-        assert pair.reason == reason and rows[cluster][:2] == pair.stays[::-1]
+        reason, cluster = by_name[pair.dropped]
+        assert pair.dropped != pair.kept
+        assert pair.reason == reason and rows[cluster][:2] == pair.kept[::-1]
 
 
 def test_no_document_is_dropped(tmp_path: Path) -> None:

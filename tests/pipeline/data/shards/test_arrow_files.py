@@ -93,7 +93,7 @@ def test_tables_of_any_length_make_batches_of_1024(counts: tuple[int, ...], tmp_
             make_rows(count, 60), corpus, ["a", "b"], sequences, "none"
         )
         pieces.append(pa.ipc.open_file(content).read_all())
-    tables = arrow_files.cut_anew(pieces)
+    tables = arrow_files.regroup(pieces)
     entry = arrow_files.write_tables(tmp_path / "all", pieces[0].schema, tables, "none")
     file = pa.ipc.open_file(tmp_path / "all")
     lengths = [len(file.get_batch(number)) for number in range(file.num_record_batches)]
