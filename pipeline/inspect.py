@@ -30,6 +30,7 @@ from pipeline.data.shards.manifest import (
     Manifest,
     Shard,
     check_size,
+    describe_unknown,
     read_manifest,
 )
 from pipeline.data.shards.statistics import Drawn, Ragged, Statistics, measure, read_masks
@@ -129,6 +130,8 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
         )
         if cut := corpus.get("cut"):  # absent in old manifests
             print(f"  {'':12} cut from documents: {describe_cut(cut)}")
+        if unknown := describe_unknown(corpus):
+            print(f"  {'':12} {unknown}")
         packed = corpus["packed"]
         if packed["dropped_tokens"] or packed["repeated_tokens"]:
             print(

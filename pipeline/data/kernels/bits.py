@@ -81,6 +81,15 @@ def between(index, start, stop):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def count_characters(text: Bytes) -> int:
+    """Characters of UTF-8 text."""
+    count = 0
+    for index in range(U(len(text))):
+        count += (text[index] & 0xC0) != 0x80
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
 def _window(start, stop):  # type: ignore[no-untyped-def]
     """The bits of [start, stop), at most 64, in the word of `start` and in the next; integers."""
     shift = U(start & 63)

@@ -130,6 +130,11 @@ def _add_source_arguments(parser: Parser) -> None:
         action="store_true",
         help="accept a group (16gb, 160gb) with over a tenth less text than its published size",
     )
+    parser.add_argument(
+        "--allow-unknown",
+        action="store_true",
+        help="accept a corpus with over 10%% of its characters behind unknown tokens",
+    )
 
 
 def _add_selection_arguments(parser: Parser) -> None:

@@ -35,11 +35,14 @@ from pipeline.data.shards.manifest import (
     rows_file,
     shard_name,
     stored_masks,
+    unknown_share,
 )
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.errors import DataError
 from pipeline.files import remove_temporaries, sync_directory, whole_file, write_whole
 
+MOST_UNKNOWN = 0.1
+"""Share of a corpus's characters that may be behind unknown tokens without --allow-unknown."""
 VALIDATION_ROWS = 32_768
 """Rows of a validation shard at most; each split has only a few, so they are merged."""
 
@@ -93,6 +96,22 @@ def check_bad_records(parts: list[Part], sources: list[Source], most: float) -> 
         )
     if not any(part.of(TRAIN) for part in parts):
         raise DataError("the input has no text to train on; give more documents")
+
+
+def check_unknown(parts: list[Part], token: str) -> None:
+    """DataError when more than `MOST_UNKNOWN` of a corpus's characters are behind unknown tokens.
+
+    token: the unknown token.
+    """
+    for corpus, about in corpus_counts(parts, {part.corpus: "" for part in parts}).items():
+        share = unknown_share(about)
+        if share > MOST_UNKNOWN:
+            raise DataError(
+                f"corpus {corpus}: {share:.1%} of the characters are hidden behind "
+                f"{about['unknown']['tokens']:,} {token} tokens, more than {MOST_UNKNOWN:.0%}; "
+                "use a tokenizer of this text's scripts (python -m pipeline.train_tokenizer makes "
+                "one), or rerun with --allow-unknown, which publishes the finished work"
+            )
 
 
 def make_folders(output: Path, duplicates: int) -> None:
@@ -237,6 +256,8 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "sequences": sum(entry["sequences"] for entry in entries),
             "tokens": sum(entry["tokens"] for entry in entries),
             "bytes": total.bytes,
+            "characters": total.characters,
+            "unknown": {"tokens": 0, "characters": 0} | total.unknown,
             "left_out_bytes": total.left_out,
             "dropped": total.dropped,
             "bad": total.bad,

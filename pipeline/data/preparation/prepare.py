@@ -21,6 +21,7 @@ from pipeline.data.execution.workers import Executor, Stage, share, unfinished
 from pipeline.data.preparation.assemble import (
     Part,
     check_bad_records,
+    check_unknown,
     corpus_counts,
     corpus_text,
     make_folders,
@@ -52,9 +53,11 @@ from pipeline.data.shards.manifest import (
     SCHEMA_VERSION,
     VALIDATION,
     Manifest,
+    describe_unknown,
     read_manifest,
 )
 from pipeline.data.text.documents import DocumentCounts
+from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.data.tokenizers.encoder import fast_engine
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.trainers import train
@@ -187,11 +190,18 @@ def _is_last(
 
 
 def publish(
-    job: ShardsJob, finished: FinishedTasks, *, max_bad_fraction: float, allow_short: bool
+    job: ShardsJob,
+    finished: FinishedTasks,
+    *,
+    max_bad_fraction: float,
+    allow_short: bool,
+    allow_unknown: bool,
 ) -> Manifest:
     """Check what the tasks made, put it together, write the manifest, publish the tokenizer."""
     parts = read_parts(finished.job.directory, finished.tasks)
     check_bad_records(parts, job.sources, max_bad_fraction)
+    if not allow_unknown:
+        check_unknown(parts, SPECIALS[job.tokenizer.vocabulary.kind]["unk"])
     if not allow_short:
         require_size(job.corpus, corpus_text(parts))
     manifest = assemble(job, parts, finished.job)
@@ -258,6 +268,8 @@ def report_result(output: Path, manifest: Manifest, seconds: float) -> None:
             print(f"{name}: dropped {reasons}")
         if corpus["cut"]:
             print(f"{name}: cut from documents {describe_cut(corpus['cut'])}")
+        if unknown := describe_unknown(corpus):
+            print(f"{name}: {unknown}")
     engine = fast_engine(manifest.tokenizer["kind"]).split()[0]
     for mismatch in manifest.engine["mismatches"]:
         print(f"{engine} differed from tokenizers, which then redid the split: {mismatch}")

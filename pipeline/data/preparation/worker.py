@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from pipeline.config.run import DataSettings
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.workers import Stage
+from pipeline.data.kernels.bits import count_characters
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_tokens, pack
 from pipeline.data.selection.decisions import read_kept
@@ -127,6 +128,7 @@ class Worker:
                 self._encode(batch, encoder, self.job.thresholds[task.corpus], sides, counts)
             counts.documents += len(batch.ids)
             counts.bytes += int(batch.offsets[-1]) - len(batch.ids)
+            counts.characters += count_characters(batch.buffer) - len(batch.ids)
             if counts.bytes >= self.job.split_bytes:
                 self._finish(task, part, counts, sides)
                 counts, sides, part = DocumentCounts(), (_Side(), _Side()), part + 1
@@ -144,12 +146,14 @@ class Worker:
     ) -> None:
         checked = (batch.hashes >> np.uint64(20)) % np.uint64(CHECKED_SHARE) == 0
         sentences = sentence_starts(batch.buffer, batch.offsets)
-        tokens = encoder.encode(batch.buffer, batch.offsets, sentences, checked)
+        tokens, unknown = encoder.encode(batch.buffer, batch.offsets, sentences, checked)
         validation = batch.hashes < np.uint64(threshold)
         filled = np.diff(tokens.document_offsets) > 0
         for _ in range(len(filled) - int(filled.sum())):
             counts.drop("no tokens")  # the tokenizer removes all its characters
             counts.documents -= 1
+        missing, characters = unknown.sum(0).tolist()
+        add_counts(counts.unknown, {"tokens": missing, "characters": characters})
         sides[0].add(tokens, batch, filled & ~validation)
         sides[1].add(tokens, batch, filled & validation)
 
@@ -186,6 +190,7 @@ class Worker:
             "corpus": task.corpus,
             "shards": entries,
             "documents": counts.documents, "bytes": counts.bytes, "left_out": counts.left_out,
+            "characters": counts.characters, "unknown": counts.unknown,
             "dropped": counts.dropped, "bad": counts.bad, "bad_example": counts.bad_example,
             "cut": counts.cut, "packed": counts.packed,
         }  # fmt: skip

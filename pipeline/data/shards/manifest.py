@@ -30,6 +30,9 @@ TRAIN: Literal["train"] = "train"
 
 VALIDATION: Literal["validation"] = "validation"
 
+MUCH_UNKNOWN = 0.01
+"""Share of a corpus's characters behind unknown tokens above which users are warned."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskFile:
@@ -89,8 +92,8 @@ class Manifest:
     tokenizer: dict[str, Any]
     """sha256 of tokenizer.json, kind, size and the five special ids."""
     corpora: dict[str, Any]
-    """Per corpus: documents, sequences, tokens, bytes, drop reasons, bad records, licence, and the
-    packing counts."""
+    """Per corpus: documents, sequences, tokens, bytes, characters, unknown tokens and characters
+    behind them, drop reasons, bad records, licence, and the packing counts."""
     totals: dict[str, int]
     files: dict[str, dict[str, Any]]
     """Bytes and xxh3_64 of every other file, by path."""
@@ -134,6 +137,27 @@ def read_manifest(directory: Path) -> Manifest:
         return Manifest(**content, shards=shards)
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"{path} is damaged ({error}); run pipeline.prepare again") from error
+
+
+def unknown_share(corpus: dict[str, Any]) -> float:
+    """The share of a corpus's characters behind unknown tokens; 0 in older manifests."""
+    behind = corpus.get("unknown", {}).get("characters", 0)
+    return float(behind / corpus["characters"]) if behind else 0.0
+
+
+def describe_unknown(corpus: dict[str, Any]) -> str:
+    """What is unknown in a corpus, with a warning if it is much; empty if nothing is."""
+    share = unknown_share(corpus)
+    if not share:
+        return ""
+    unknown = corpus["unknown"]
+    found = (
+        f"{unknown['tokens']:,} unknown tokens hide {unknown['characters']:,} characters, "
+        f"{share:.3%} of the text"
+    )
+    if share <= MUCH_UNKNOWN:
+        return found
+    return f"warning: {found}; use a tokenizer of this text's scripts"
 
 
 def shard_name(split: str, number: int) -> str:

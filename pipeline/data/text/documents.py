@@ -26,6 +26,8 @@ class DocumentCounts:
     documents: int = 0
     bytes: int = 0
     """Of cleaned text, UTF-8."""
+    characters: int = 0
+    """Of cleaned text."""
     left_out: int = 0
     """Bytes of documents that the group stage dropped."""
     dropped: dict[str, int] = field(default_factory=dict)
@@ -35,6 +37,8 @@ class DocumentCounts:
     """Bytes cut from documents by reason: licences, notes."""
     packed: dict[str, int] = field(default_factory=dict)
     """From `packing.count_tokens`."""
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Unknown tokens, and the characters behind them."""
 
     def drop(self, reason: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
@@ -46,18 +50,20 @@ class DocumentCounts:
     def add(self, other: DocumentCounts) -> None:
         self.documents += other.documents
         self.bytes += other.bytes
+        self.characters += other.characters
         self.left_out += other.left_out
         add_counts(self.dropped, other.dropped)
         add_counts(self.bad, other.bad)
         add_counts(self.cut, other.cut)
         add_counts(self.packed, other.packed)
+        add_counts(self.unknown, other.unknown)
         self.bad_example = self.bad_example or other.bad_example
 
     def take(self, other: DocumentCounts) -> None:
         """Add the other's counts and reset them."""
         self.add(other)
-        other.documents = other.bytes = other.left_out = 0
-        other.dropped, other.bad, other.cut, other.packed = {}, {}, {}, {}
+        other.documents = other.bytes = other.characters = other.left_out = 0
+        other.dropped, other.bad, other.cut, other.packed, other.unknown = {}, {}, {}, {}, {}
         other.bad_example = ""
 
 

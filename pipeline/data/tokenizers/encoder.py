@@ -19,7 +19,7 @@ from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_version
 from pipeline.data.tokenizers.reference_engine import EngineMismatch, Reference
-from pipeline.data.tokenizers.token_ids import Tokens, join
+from pipeline.data.tokenizers.token_ids import Tokens, Unknown, join
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.data.tokenizers.word_engine import WORDS_VERSION, WordEngine
 from pipeline.errors import DataError
@@ -40,7 +40,7 @@ class Engine(Protocol):
 
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
-    ) -> tuple[Tokens, npt.NDArray[np.bool_]]:
+    ) -> tuple[Tokens, Unknown, npt.NDArray[np.bool_]]:
         """As `TextEncoder.encode`; also returns which documents `tokenizers` has to encode."""
 
 
@@ -81,8 +81,8 @@ class TextEncoder:
         offsets: npt.NDArray[np.int64],
         sentences: npt.NDArray[np.int64],
         checked: npt.NDArray[np.bool_],
-    ) -> Tokens:
-        """Ids of non-empty documents, and the first token of each sentence.
+    ) -> tuple[Tokens, Unknown]:
+        """Ids of non-empty documents with the first token of each sentence, and what is unknown.
 
         buffer, offsets: documents, each followed by one NUL byte (see `clean`); sentences: sorted
         positions in `buffer`; a start inside a token moves to the next token, and is dropped if its
@@ -90,12 +90,12 @@ class TextEncoder:
         coverage. A document whose text the tokenizer removes entirely has no tokens. Raises
         EngineMismatch if the engines differ, and DataError if text would be lost.
         """
-        tokens = self._encode(buffer, offsets, sentences, checked)
+        tokens, unknown = self._encode(buffer, offsets, sentences, checked)
         for index in np.flatnonzero(checked).tolist():
             document = buffer[offsets[index] : offsets[index + 1] - 1]
             begin, end = tokens.document_offsets[index : index + 2]
             self.reference.check_coverage(document, tokens.ids[begin:end])
-        return tokens
+        return tokens, unknown
 
     def _encode(
         self,
@@ -103,25 +103,28 @@ class TextEncoder:
         offsets: npt.NDArray[np.int64],
         sentences: npt.NDArray[np.int64],
         checked: npt.NDArray[np.bool_],
-    ) -> Tokens:
+    ) -> tuple[Tokens, Unknown]:
         if self.fast is None:
             return self.reference.encode(buffer, offsets, sentences)
-        tokens, unsure = self.fast.encode(buffer, offsets, sentences)
+        tokens, unknown, unsure = self.fast.encode(buffer, offsets, sentences)
         for index in np.flatnonzero(checked & ~unsure).tolist():
-            expected = self._by_reference(buffer, offsets, sentences, index)
+            expected, _ = self._by_reference(buffer, offsets, sentences, index)
             found = _documents(tokens, index, index + 1)
             if not all(map(np.array_equal, _columns(expected), _columns(found))):
                 raise EngineMismatch(
                     f"document {index} of the batch: {_excerpt(buffer, offsets, index)}"
                 )
         if not unsure.any():
-            return tokens
+            return tokens, unknown
         pieces, done = [], 0
         for index in np.flatnonzero(unsure).tolist():
             pieces.append(_documents(tokens, done, index))
-            pieces.append(self._by_reference(buffer, offsets, sentences, index))
+            found, unknown[index : index + 1] = self._by_reference(
+                buffer, offsets, sentences, index
+            )
+            pieces.append(found)
             done = index + 1
-        return join([*pieces, _documents(tokens, done, len(unsure))])
+        return join([*pieces, _documents(tokens, done, len(unsure))]), unknown
 
     def _by_reference(
         self,
@@ -129,7 +132,7 @@ class TextEncoder:
         offsets: npt.NDArray[np.int64],
         sentences: npt.NDArray[np.int64],
         index: int,
-    ) -> Tokens:
+    ) -> tuple[Tokens, Unknown]:
         bounds = offsets[index : index + 2]
         first, last = np.searchsorted(sentences, bounds)
         return self.reference.encode(buffer, bounds, sentences[first:last])

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from pipeline.data.kernels.bits import EVERY_HIGH_BIT, Bytes, U, word_at
 from pipeline.data.tokenizers.reference_engine import EngineMismatch, id_type
-from pipeline.data.tokenizers.token_ids import Tokens, token_positions
+from pipeline.data.tokenizers.token_ids import Tokens, Unknown, token_positions
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 CACHE_BYTES = 64 << 20
@@ -67,7 +67,7 @@ class GigatokenEngine:
         buffer: Bytes,
         offsets: npt.NDArray[np.int64],
         sentences: npt.NDArray[np.int64],
-    ) -> tuple[Tokens, npt.NDArray[np.bool_]]:
+    ) -> tuple[Tokens, Unknown, npt.NDArray[np.bool_]]:
         """As `encoder.Engine`."""
         if _resident_bytes() - self.resident > CACHE_BYTES:
             self.renew()
@@ -83,7 +83,9 @@ class GigatokenEngine:
         starts = starts - starts[0]
         lengths = self.vocabulary.byte_lengths
         places = token_positions(sentences, ids, lengths, offsets, starts)
-        return Tokens(ids, starts, places), _has_unverified(buffer, offsets, _verified())
+        unknown = np.zeros((len(offsets) - 1, 2), np.int64)  # every byte has a token
+        unsure = _has_unverified(buffer, offsets, _verified())
+        return Tokens(ids, starts, places), unknown, unsure
 
 
 def gigatoken_version() -> str:

@@ -9,11 +9,11 @@ from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from pipeline.data.kernels.bits import Bytes
 from pipeline.data.tokenizers.definitions import BYTE_BPE
-from pipeline.data.tokenizers.token_ids import Ids, Tokens
+from pipeline.data.tokenizers.token_ids import Ids, Tokens, Unknown
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
@@ -27,6 +27,19 @@ class EngineMismatch(Exception):
 def id_type(vocabulary: Vocabulary) -> type[np.uint16] | type[np.uint32]:
     """uint16 up to 65,536 ids, else uint32."""
     return np.uint16 if vocabulary.size <= 65_536 else np.uint32
+
+
+def count_unknown(encoding: Encoding, unk: int) -> tuple[int, int]:
+    """Tokens with the id `unk`, and the characters of the text behind them, each counted once."""
+    ids = encoding.ids
+    tokens = ids.count(unk)
+    characters = done = 0
+    if tokens:
+        for token, (start, stop) in zip(ids, encoding.offsets, strict=True):
+            if token == unk:
+                characters += max(0, stop - max(start, done))
+                done = max(done, stop)
+    return tokens, characters
 
 
 @dataclass(slots=True)
@@ -46,22 +59,26 @@ class Reference:
 
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
-    ) -> Tokens:
+    ) -> tuple[Tokens, Unknown]:
         """Ids of documents, see `TextEncoder.encode`."""
         ids: list[Ids] = [np.empty(0, id_type(self.vocabulary))]
         starts = [np.empty(0, np.int64)]
         token_offsets = [0]
+        unknown = np.zeros((len(offsets) - 1, 2), np.int64)
         bounds = np.searchsorted(sentences, offsets)
         for index, (first, last) in enumerate(itertools.pairwise(bounds.tolist())):
             begin = offsets[index]
             document = buffer[begin : offsets[index + 1] - 1]
-            found, places = self.encode_document(document)
+            encoding = self.tokenizer.encode(document.tobytes().decode(), add_special_tokens=False)
+            found, places = self._located(document, encoding)
             # the first token that starts at a sentence's start or after it
-            tokens = np.unique(np.searchsorted(places, sentences[first:last] - begin))
-            starts.append(tokens[tokens < len(found)] + token_offsets[-1])
+            heads = np.unique(np.searchsorted(places, sentences[first:last] - begin))
+            starts.append(heads[heads < len(found)] + token_offsets[-1])
             ids.append(found)
             token_offsets.append(token_offsets[-1] + len(found))
-        return Tokens(np.concatenate(ids), np.array(token_offsets), np.concatenate(starts))
+            unknown[index] = count_unknown(encoding, self.vocabulary.unk)
+        tokens = Tokens(np.concatenate(ids), np.array(token_offsets), np.concatenate(starts))
+        return tokens, unknown
 
     def check_coverage(self, document: Bytes, ids: Ids) -> None:
         """Raise DataError unless `ids` cover a text from its first character to its last.
@@ -96,6 +113,10 @@ class Reference:
     def encode_document(self, document: Bytes) -> tuple[Ids, npt.NDArray[np.int64]]:
         """Ids of a UTF-8 text, and the ascending start of each in it, after white space."""
         encoding = self.tokenizer.encode(document.tobytes().decode(), add_special_tokens=False)
+        return self._located(document, encoding)
+
+    def _located(self, document: Bytes, encoding: Encoding) -> tuple[Ids, npt.NDArray[np.int64]]:
+        """As `encode_document`, of its encoding."""
         ids = np.array(encoding.ids, id_type(self.vocabulary))
         if self.vocabulary.kind == BYTE_BPE:  # the offsets of characters are too coarse
             lengths = self.vocabulary.byte_lengths[ids].astype(np.int64)

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer
 
 from pipeline.data.tokenizers.definitions import BYTE_BPE
+from pipeline.data.tokenizers.reference_engine import count_unknown
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 TOP_WORDS = 1000
@@ -57,11 +58,13 @@ def report(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
     if counts:
         encodings = [tokenizer.encode(text, add_special_tokens=False) for text in measured]
         tokens = sum(len(encoding.ids) for encoding in encodings)
-        unknown = sum(encoding.ids.count(vocabulary.unk) for encoding in encodings)
+        unknown = [count_unknown(encoding, vocabulary.unk) for encoding in encodings]
+        missing, behind = map(sum, zip(*unknown, strict=True))
         top = [word for word, _ in words.most_common(TOP_WORDS)]
         single = sum(_is_token(vocabulary, tokenizer, word) for word in top)
         lines.append(
-            f"{tokens / counts.total():.2f} tokens per word, {unknown / tokens:.3%} unknown; "
+            f"{tokens / counts.total():.2f} tokens per word, {missing / tokens:.3%} unknown "
+            f"(behind them {behind / sum(map(len, measured)):.3%} of the characters); "
             f"{single / max(1, len(top)):.1%} of the {len(top):,} commonest words are one token"
         )
     return [*lines, *_round_trips(vocabulary, tokenizer), *_torn(tokenizer)]

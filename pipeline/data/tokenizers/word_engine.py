@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from pipeline.data.kernels.bits import Bytes
 from pipeline.data.tokenizers.definitions import CONTINUATION, UNIGRAM, WORD_MARK, WORDPIECE
-from pipeline.data.tokenizers.reference_engine import Reference, id_type
-from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.reference_engine import Reference, count_unknown, id_type
+from pipeline.data.tokenizers.token_ids import Tokens, Unknown
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.data.tokenizers.word_matching import (
     LONGEST,
@@ -82,7 +82,7 @@ class WordEngine:
 
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
-    ) -> tuple[Tokens, npt.NDArray[np.bool_]]:
+    ) -> tuple[Tokens, Unknown, npt.NDArray[np.bool_]]:
         """As `encoder.Engine`."""
         if self.table.words > MOST_WORDS or self.table.bytes > MOST_BYTES:
             self.table = Table.empty()
@@ -94,18 +94,19 @@ class WordEngine:
         self.table = table
         self._encode_new(known)
         inside = self._sentences_inside(buffer, found.inside)
-        ids, document_offsets, starts = write_ids(
-            found, table, inside, np.empty(0, id_type(self.vocabulary))
+        ids, document_offsets, starts, unknown = write_ids(
+            found, table, inside, self.vocabulary.unk, id_type(self.vocabulary)
         )
-        return Tokens(ids, document_offsets, starts), found.unsure
+        return Tokens(ids, document_offsets, starts), unknown, found.unsure
 
     def _encode_new(self, known: int) -> None:
         """Set the ids of words number `known` and later."""
         left = match_words(known, self.table, self.matcher)
         for word in left.tolist():
             text = self.table.spelling(word).tobytes().decode()
-            ids = self.reference.tokenizer.encode(text, add_special_tokens=False).ids
-            self.table.give(word, np.array(ids, np.int32))
+            encoding = self.reference.tokenizer.encode(text, add_special_tokens=False)
+            _, characters = count_unknown(encoding, self.vocabulary.unk)
+            self.table.give(word, np.array(encoding.ids, np.int32), characters)
 
     def _sentences_inside(
         self, buffer: Bytes, inside: npt.NDArray[np.int64]

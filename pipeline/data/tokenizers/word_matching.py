@@ -127,19 +127,42 @@ def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
             room, len(matcher.mark) + (table.starts[word + 1] - table.starts[word]) * LONGEST
         )
     spelling, origin = np.empty(room, np.uint8), np.empty(room, np.int64)
+    starts = np.empty(room + 1, np.int64)
     for word in range(first, table.used[0]):
-        begin = table.starts[word]
-        size = table.starts[word + 1] - begin
-        used = _normalize(table.text[begin : begin + size], matcher, spelling, origin)
+        text = table.text[table.starts[word] : table.starts[word + 1]]
+        used = _normalize(text, matcher, spelling, origin)
         if used < 0:
             left[count] = word
             count += 1
             continue
         table.id_starts[word] = table.used[2]
-        found = _encode(spelling[:used], matcher, table.ids[table.used[2] :], origin)
+        ids = table.ids[table.used[2] :]
+        found = _encode(spelling[:used], matcher, ids, starts)
         table.counts[word] = found
+        starts[found] = used
+        table.unknown[word] = _unknown(text, origin, ids[:found], starts, matcher.unk)
         table.used[2] += found
     return left[:count]
+
+
+@numba.njit(cache=True, nogil=True)
+def _unknown(word, origin, ids, starts, unk):  # type: ignore[no-untyped-def]
+    """Characters of a word behind unknown ids, each counted once.
+
+    word: uint8 [bytes]; origin: as `_normalize` fills it; ids: [tokens]; starts: int64 [tokens + 1]
+    positions in the normalized word.
+    """
+    characters = done = 0
+    for token in range(len(ids)):
+        if ids[token] != unk:
+            continue
+        place = max(done, origin[starts[token]])
+        last = origin[starts[token + 1] - 1]  # of the last character's bytes, the first
+        while place < len(word) and (place <= last or word[place] & 0xC0 == 0x80):
+            characters += word[place] & 0xC0 != 0x80
+            place += 1
+        done = max(done, place)
+    return characters
 
 
 @numba.njit(cache=True, nogil=True, inline="always")  # a call would count matcher references

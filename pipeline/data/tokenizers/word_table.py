@@ -24,7 +24,7 @@ from pipeline.data.kernels.bits import (
     trailing_zeros,
     word_at,
 )
-from pipeline.data.tokenizers.token_ids import Ids
+from pipeline.data.tokenizers.token_ids import Ids, Unknown
 
 UNSEEN, SPACE, PART, APART, UNSURE = range(5)
 """Kinds of characters: not seen yet, separates words, part of a word, a word, none of these."""
@@ -51,6 +51,8 @@ class Table(NamedTuple):
     id_starts: Numbers
     counts: npt.NDArray[np.int32]
     """[words] number of ids, or TO_ENCODE."""
+    unknown: npt.NDArray[np.int32]
+    """[words] characters behind unknown tokens."""
     ids: npt.NDArray[np.int32]
 
     @classmethod
@@ -59,8 +61,9 @@ class Table(NamedTuple):
         starts, text = np.zeros(1, np.int64), np.empty(0, np.uint8)
         used = np.zeros(3, np.int64)
         return cls(
-            np.zeros(_SLOTS, np.uint64), numbers, used, starts, text, starts.copy(), none, none
-        )
+            np.zeros(_SLOTS, np.uint64), numbers, used, starts, text, starts.copy(), none, none,
+            none,
+        )  # fmt: skip
 
     @property
     def words(self) -> int:
@@ -80,6 +83,7 @@ class Table(NamedTuple):
             text=_grown(self.text, written, size + 8),
             id_starts=_grown(self.id_starts, words, size),
             counts=_grown(self.counts, words, size),
+            unknown=_grown(self.unknown, words, size),
             ids=_grown(self.ids, ids, size * 6),
         )
 
@@ -87,12 +91,13 @@ class Table(NamedTuple):
         """The bytes of a word."""
         return self.text[self.starts[word] : self.starts[word + 1]]
 
-    def give(self, word: int, ids: Ids) -> None:
-        """Set the ids of a word."""
+    def give(self, word: int, ids: Ids, unknown: int) -> None:
+        """Set the ids of a word, and the characters behind unknown ones."""
         end = int(self.used[2]) + len(ids)
         assert end <= len(self.ids)
         self.ids[self.used[2] : end] = ids
         self.id_starts[word], self.counts[word] = self.used[2], len(ids)
+        self.unknown[word] = unknown
         self.used[2] = end
 
 
@@ -144,21 +149,23 @@ def find_words(
 
 
 def write_ids(
-    found: FoundWords, table: Table, inside: Numbers, kind: Ids
-) -> tuple[Ids, Numbers, Numbers]:
-    """Ids of the type of `kind`, [documents + 1] offsets into them, and sentence starts.
+    found: FoundWords, table: Table, inside: Numbers, unk: int, kind: type[np.unsignedinteger[Any]]
+) -> tuple[Ids, Numbers, Numbers, Unknown]:
+    """Ids of type `kind`, [documents + 1] offsets into them, sentence starts, and what is unknown.
 
-    inside: [n] for each of `found.inside`, the token of the word at which it starts. A document
-    with a word without ids becomes unsure, since white space beside it may be lost.
+    inside: [n] for each of `found.inside`, the token of the word at which it starts; unk: the
+    unknown id. A document with a word without ids becomes unsure, since white space beside it may
+    be lost.
     """
     size = int(table.counts[found.words].sum())
-    ids = np.empty(size, kind.dtype)
+    ids = np.empty(size, kind)
     offsets = np.zeros(len(found.document_offsets), np.int64)
     starts = np.empty(len(found.sentence_words), np.int64)
     shifts = np.zeros(len(found.sentence_words), np.int64)
     shifts[found.inside[:, 0]] = inside
-    used = _write_ids(found, table, shifts, ids, offsets, starts)
-    return ids, offsets, starts[:used]
+    unknown = np.zeros((len(offsets) - 1, 2), np.int64)
+    used = _write_ids(found, table, shifts, unk, ids, offsets, starts, unknown)
+    return ids, offsets, starts[:used], unknown
 
 
 @numba.njit(cache=True, nogil=True)
@@ -330,7 +337,7 @@ def _find_words(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _write_ids(found, table, shifts, ids, offsets, starts):  # type: ignore[no-untyped-def]
+def _write_ids(found, table, shifts, unk, ids, offsets, starts, unknown):  # type: ignore[no-untyped-def]
     """See `write_ids`; shifts: [sentences] tokens into a word. Returns the sentence starts."""
     words, wanted = found.words, found.sentence_words  # local variables, as in _find_words
     counts, id_starts, word_ids = table.counts, table.id_starts, table.ids
@@ -352,8 +359,13 @@ def _write_ids(found, table, shifts, ids, offsets, starts):  # type: ignore[no-u
             place = id_starts[word]
             if count == 0:
                 found.unsure[document] = True
+            missing = 0
             for token in range(count):
                 ids[U(write + token)] = word_ids[U(place + token)]
+                missing += word_ids[U(place + token)] == unk
+            if missing:
+                unknown[document, 0] += missing
+                unknown[document, 1] += table.unknown[word]
             write += count
         while marks > first and starts[marks - 1] >= write:
             marks -= 1  # no token follows

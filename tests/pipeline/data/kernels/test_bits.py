@@ -12,6 +12,7 @@ from pipeline.data.kernels.bits import (
     add_range,
     all_in,
     any_in,
+    count_characters,
     equal_bytes,
     mix,
     popcount,
@@ -78,3 +79,8 @@ def test_ranges_of_a_bitmap(start: int, stop: int) -> None:
             assert unpacked(added) == expected
         set_range(bitmap, start, stop)
         assert unpacked(bitmap) == before[:start] + [1] * (stop - start) + before[stop:]
+
+
+@pytest.mark.parametrize("text", ["", "a", "naïve 中文 👩‍🔬 ລາວ" * 9])
+def test_characters_are_counted(text: str) -> None:
+    assert count_characters(np.frombuffer(text.encode(), np.uint8)) == len(text)

@@ -10,12 +10,18 @@ import pyarrow as pa
 import pytest
 
 from pipeline.data.preparation import assemble
-from pipeline.data.preparation.assemble import Part, make_folders, merge_validation_shards
+from pipeline.data.preparation.assemble import (
+    Part,
+    check_unknown,
+    make_folders,
+    merge_validation_shards,
+)
 from pipeline.data.preparation.worker import PrepareJob
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
 from pipeline.data.text.documents import DocumentCounts
+from pipeline.errors import DataError
 from pipeline.recipes import recipe
 
 SPECIAL = np.arange(2048) < 5
@@ -82,3 +88,17 @@ def test_merged_shards_are_those_of_all_rows_at_once(
             ]
             assert file.predictions == drawn.predictions
             assert file.bytes == (output / file.file).stat().st_size
+
+
+def test_unknown_text_of_over_a_tenth_of_a_corpus_is_an_error() -> None:
+    """In one of the corpora, over all of its parts."""
+
+    def part(corpus: str, characters: int, hidden: int) -> Part:
+        unknown = {"tokens": 2, "characters": hidden}
+        return Part("", corpus, [], DocumentCounts(characters=characters, unknown=unknown))
+
+    allowed = [part("a", 100, 12), part("a", 100, 8), part("b", 1000, 1)]
+    check_unknown(allowed, "[UNK]")
+    message = r"corpus c: 10\.1% .* 4 \[UNK\] tokens, more than 10%; .*--allow-unknown"
+    with pytest.raises(DataError, match=message):
+        check_unknown([*allowed, part("c", 500, 1), part("c", 500, 100)], "[UNK]")

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.manifest import MANIFEST, check_size, read_manifest
+from pipeline.data.shards.manifest import (
+    MANIFEST,
+    check_size,
+    describe_unknown,
+    read_manifest,
+    unknown_share,
+)
 from pipeline.errors import DataError
 
 
@@ -46,3 +53,25 @@ def test_damage_is_named(prepared: Path, tmp_path: Path) -> None:
     (copy / file).unlink()
     with pytest.raises(DataError, match=f"{file} is missing"):
         check_size(copy, file, 1)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "share", "said"),
+    [
+        ({}, 0.0, ""),  # of an older manifest
+        ({"characters": 900, "unknown": {"tokens": 0, "characters": 0}}, 0.0, ""),
+        (
+            {"characters": 1000, "unknown": {"tokens": 3, "characters": 10}},
+            0.01,
+            "3 unknown tokens hide 10 characters, 1.000% of the text",
+        ),
+        (
+            {"characters": 1000, "unknown": {"tokens": 3, "characters": 11}},
+            0.011,
+            "warning: 3 unknown tokens hide 11 characters, 1.100% of the text; use a tokenizer of "
+            "this text's scripts",
+        ),
+    ],
+)
+def test_much_unknown_text_is_a_warning(corpus: dict[str, Any], share: float, said: str) -> None:
+    assert unknown_share(corpus) == share and describe_unknown(corpus) == said

@@ -10,7 +10,7 @@ import pytest
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.encoder import Engine, TextEncoder
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
-from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.token_ids import Tokens, Unknown
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
@@ -28,7 +28,8 @@ def encode(encoder: TextEncoder, checked: list[int]) -> list[list[int]]:
     buffer = np.frombuffer(b"".join(encoded), np.uint8)
     offsets = np.cumsum([0] + [len(text) for text in encoded])
     flags = np.isin(np.arange(len(TEXTS)), checked)
-    return columns(encoder.encode(buffer, offsets, sentence_starts(buffer, offsets), flags))
+    tokens, _ = encoder.encode(buffer, offsets, sentence_starts(buffer, offsets), flags)
+    return columns(tokens)
 
 
 @dataclass
@@ -39,14 +40,14 @@ class Spoilt:
     place: str
     unsure: list[int]
 
-    def encode(self, *given: np.ndarray) -> tuple[Tokens, np.ndarray]:
-        tokens, unsure = self.engine.encode(*given)
+    def encode(self, *given: np.ndarray) -> tuple[Tokens, Unknown, np.ndarray]:
+        tokens, unknown, unsure = self.engine.encode(*given)
         unsure[self.unsure] = True
         if self.place == "ids":
             tokens.ids[tokens.document_offsets[2]] += 1
         elif self.place == "sentences":
             tokens.sentence_starts[4] += 1
-        return tokens, unsure
+        return tokens, unknown, unsure
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def encode(vocabulary: Vocabulary, texts: list[str]) -> list[list[int]]:
         encoded = text.encode() + b"\0"
         engine = slow if "\0" in text else fast
         document = (np.frombuffer(encoded, np.uint8), np.array([0, len(encoded)]))
-        tokens = engine.encode(*document, np.zeros(1, np.int64), np.ones(1, np.bool_))
+        tokens, _ = engine.encode(*document, np.zeros(1, np.int64), np.ones(1, np.bool_))
         out.append(tokens.ids.tolist())
     return out
 

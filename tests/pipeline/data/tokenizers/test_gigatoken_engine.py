@@ -12,7 +12,7 @@ from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.gigatoken_engine import CACHE_BYTES, DIFFERING, GigatokenEngine
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
-from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.token_ids import Tokens, Unknown
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 
@@ -27,7 +27,7 @@ def buffers(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
 def encode(encoder: TextEncoder, texts: list[str], *, checked: bool = False) -> list[list[int]]:
     buffer, offsets = buffers(texts)
     sentences = sentence_starts(buffer, offsets)
-    tokens = encoder.encode(buffer, offsets, sentences, np.full(len(texts), checked))
+    tokens, _ = encoder.encode(buffer, offsets, sentences, np.full(len(texts), checked))
     return [tokens.ids[a:b].tolist() for a, b in itertools.pairwise(tokens.document_offsets)]
 
 
@@ -76,11 +76,11 @@ def test_a_difference_in_a_checked_document_is_an_error(tiny_vocabulary: Vocabul
     class Wrong:
         """An engine whose second document comes back with one id changed."""
 
-        def encode(self, *texts: np.ndarray) -> tuple[Tokens, np.ndarray]:
+        def encode(self, *texts: np.ndarray) -> tuple[Tokens, Unknown, np.ndarray]:
             assert encoder.fast is not None
-            tokens, unsure = encoder.fast.encode(*texts)
+            tokens, unknown, unsure = encoder.fast.encode(*texts)
             tokens.ids[tokens.document_offsets[1]] += 1
-            return tokens, unsure
+            return tokens, unknown, unsure
 
     wrong = replace(encoder, fast=Wrong())
     assert encode(wrong, ["one text", "two texts"]) != reference(encoder, ["one text", "two texts"])

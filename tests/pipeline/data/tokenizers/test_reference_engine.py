@@ -29,7 +29,7 @@ def encode(reference: Reference, texts: list[str]) -> Tokens:
     encoded = [text.encode() + b"\0" for text in texts]
     buffer = np.frombuffer(b"".join(encoded), np.uint8)
     offsets = np.cumsum([0] + [len(text) for text in encoded])
-    return reference.encode(buffer, offsets, sentence_starts(buffer, offsets))
+    return reference.encode(buffer, offsets, sentence_starts(buffer, offsets))[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

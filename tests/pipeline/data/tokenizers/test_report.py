@@ -17,7 +17,10 @@ def test_figures_by_hand() -> None:
     toy = vocabulary(wordpiece_json(ids, lower_case=True), "toy")
     # 6 words, 9 tokens: the cat ##s the . dog . the cat
     lines = report(toy, ["The cats the. dog.", "the cat"])
-    assert lines[0].startswith("1.50 tokens per word, 11.111% unknown; 60.0% of the 5 commonest")
+    assert lines[0].startswith(
+        "1.50 tokens per word, 11.111% unknown (behind them 12.000% of the characters); "
+        "60.0% of the 5 commonest"
+    )
     assert lines[1].startswith("round trip unknown: English 100% of words")
 
 

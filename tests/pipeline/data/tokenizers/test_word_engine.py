@@ -67,10 +67,12 @@ def encoder(
 def same(encoder: TextEncoder, texts: list[str]) -> Tokens:
     """Assert that both give the same, also when the words are known; returns it."""
     given = buffers(texts)
-    expected = encoder.reference.encode(*given)
+    expected, unknown = encoder.reference.encode(*given)
     unchecked = np.zeros(len(texts), np.bool_)
     for _ in range(2):
-        assert columns(encoder.encode(*given, unchecked)) == columns(expected)
+        tokens, found = encoder.encode(*given, unchecked)
+        assert columns(tokens) == columns(expected)
+        assert found.tolist() == unknown.tolist()
     return expected
 
 
@@ -92,7 +94,7 @@ def test_most_documents_are_not_left_to_the_reference(
     encoder: TextEncoder, sample_text: list[str]
 ) -> None:
     assert encoder.fast is not None
-    _, unsure = encoder.fast.encode(*buffers(sample_text))
+    _, _, unsure = encoder.fast.encode(*buffers(sample_text))
     assert unsure.mean() < 0.05
 
 
@@ -105,9 +107,34 @@ def test_a_known_word_has_the_ids_it_has_when_new(
     for text, wanted in zip(sample_text[:20], expected):
         engine = encoder.fast
         assert isinstance(engine, WordEngine)
-        tokens, unsure = engine.encode(*buffers([text]))
+        tokens, _, unsure = engine.encode(*buffers([text]))
         assert unsure[0] or columns(tokens) == wanted
         assert engine.table.words <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "tokens", "characters"),
+    [
+        ("wordpiece", "one two", 0, 0),
+        ("wordpiece", "one " + "ລາວ" * 40 + " two " + "x" * 101, 2, 221),  # each is one token
+        ("wordpiece", "中文 and 中", 3, 3),
+        ("wordpiece", "a☃b, ☃", 2, 4),
+        ("wordpiece-uncased", "x☃e\u0301q", 1, 5),  # the accent has no token of its own
+        ("unigram", "a☃☃b ☃", 2, 3),
+        ("unigram", "☂☃ one中文two", 2, 4),
+        ("unigram-uncased", "㍿a ½", 2, 2),  # each becomes several characters
+    ],
+)
+def test_unknown_tokens_and_the_characters_behind_them(
+    kind: str, text: str, tokens: int, characters: int, word_vocabularies: dict[str, Vocabulary]
+) -> None:
+    """With both engines, and whether a word is new or known."""
+    texts = ["before", text, "after"]
+    for fast in (True, False):
+        encoder = TextEncoder.create(word_vocabularies[kind], fast=fast)
+        for _ in range(2):
+            _, found = encoder.encode(*buffers(texts), np.ones(len(texts), np.bool_))
+            assert found.tolist() == [[0, 0], [tokens, characters], [0, 0]]
 
 
 def test_unigram_without_white_space_split(word_vocabularies: dict[str, Vocabulary]) -> None:

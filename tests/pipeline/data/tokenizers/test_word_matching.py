@@ -45,10 +45,10 @@ def test_a_broken_table_is_noticed(encoder: TextEncoder, sample_text: list[str])
     engine = encoder.fast
     assert isinstance(engine, WordEngine)
     given = buffers(sample_text[:5])
-    expected = columns(encoder.reference.encode(*given))
+    expected = columns(encoder.reference.encode(*given)[0])
     scores = engine.matcher.scores + np.linspace(0, 50, len(engine.matcher.scores))
     broken = engine.matcher._replace(scores=scores, longest=3)
     spoilt = WordEngine(engine.vocabulary, engine.reference)
     spoilt.matcher = broken
-    tokens, _ = replace(encoder, fast=spoilt).fast.encode(*given)  # type: ignore[union-attr]
+    tokens, _, _ = replace(encoder, fast=spoilt).fast.encode(*given)  # type: ignore[union-attr]
     assert columns(tokens) != expected
