@@ -80,6 +80,8 @@ class Metrics:
         self.tell = tell
         self._failing: set[str] = set()
         self._lock = threading.Lock()  # the thread of a checkpoint calls sync
+        self._drawn: dict[str, Any] | None = None
+        """The last line of the picture."""
         self._open(restored_step)
 
     def _open(self, restored_step: int) -> None:
@@ -118,9 +120,11 @@ class Metrics:
             self._show(line)
 
     def draw(self) -> None:
-        """Draw RUN/loss.png from all lines so far."""
+        """Draw RUN/loss.png from all lines so far, unless it shows them already."""
         with self._surviving(CURVE, "the old picture remains"):
-            draw_curve(self.run)
+            if self.last != self._drawn:
+                draw_curve(self.run)
+                self._drawn = self.last
 
     def sync(self) -> None:
         """Sync the lines to the disk, before a checkpoint of their step is published."""

@@ -58,6 +58,7 @@ def full(path: Path, left: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("left", [0, 10, 40])
 def test_lines_that_the_disk_refuses_wait_and_are_reported_once(tmp_path: Path, left: int) -> None:
     said: list[str] = []
@@ -104,6 +105,19 @@ def test_the_curve_is_drawn_from_any_lines(tmp_path: Path) -> None:
     metrics.close()
     assert (tmp_path / CURVE).read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+
+
+def test_a_picture_of_all_lines_is_not_drawn_again(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, 0)
+    metrics.write({"step": 1, "loss": 2.0})
+    metrics.draw()
+    (tmp_path / CURVE).unlink()
+    metrics.draw()
+    assert not (tmp_path / CURVE).exists()
+    metrics.write({"step": 1, "validation_loss": 2.0})
+    metrics.draw()
+    assert (tmp_path / CURVE).exists()
+    metrics.close()
 
 
 def test_pace_tells_waiting_from_working_and_leaves_pauses_out() -> None:
