@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,6 +34,8 @@ _OWNER = pytest.StashKey[process.ForkServerOwner]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """One server for all workers, owned by the process that starts them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # where a shell started us with &
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if WORKER not in os.environ:
         config.stash[_OWNER] = process.ForkServerOwner()
 

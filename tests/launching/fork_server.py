@@ -36,9 +36,12 @@ from pipeline.training.cluster import engine
 from tests.launching.main_module import run_as_main
 
 MODULES = (
-    "matplotlib.figure", "torch._dynamo", "torch.distributed.run",
-    "torch.utils.tensorboard", "transformers.models.auto.modeling_auto",
-    "transformers.models.auto.tokenization_auto",
+    "deepspeed.runtime.zero.muon.muon_optimizer", "matplotlib.backends.backend_agg",
+    "matplotlib.figure", "pandas", "torch._dynamo", "torch.distributed.run",
+    "torch.utils.tensorboard", "transformers.models.albert.modeling_albert",
+    "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
+    "transformers.models.bert.modeling_bert", "transformers.models.electra.modeling_electra",
+    "transformers.models.roberta.modeling_roberta",
     "pipeline.evaluate", "pipeline.export", "pipeline.inspect", "pipeline.prepare",
     "pipeline.train", "pipeline.train_tokenizer",
 )  # fmt: skip
