@@ -33,6 +33,8 @@ XZ_MAGIC = b"\xfd7zXZ\x00"
 XZ_BYTES = 1 << 20  # compressed bytes per read; the output comes in blocks
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r\f\v"
+_ONLY_IN_PYTHON = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]")
+"""In JSON that Python's parser may accept and orjson rejects."""
 
 
 def sniff_compression(path: str) -> Compression:
@@ -61,18 +63,18 @@ def compression_of(head: bytes) -> Compression:
 def parse_again(line: bytes) -> Any:
     """Parse a line that `orjson.loads` rejected. Raises ValueError if it is invalid JSON.
 
-    Accepts a byte order mark, as in concatenated files, and the NaN and Infinity that Python's json
-    writes; they become None. Everything else must pass orjson, which rejects lone surrogates.
+    Accepts what orjson does not: a byte order mark, as in concatenated files, the NaN and Infinity
+    that Python's json writes, which become None, and lone surrogates (`\\ud800`), which become "?".
     """
     line = line.removeprefix(BOM)
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:
-        if b"NaN" not in line and b"Infinity" not in line:
+        if not _ONLY_IN_PYTHON.search(line):
             raise
     try:
         value = json.loads(line.decode(), parse_constant=lambda constant: None)
-        return orjson.loads(json.dumps(value))
+        return orjson.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

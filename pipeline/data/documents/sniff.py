@@ -6,12 +6,14 @@ because as text it would enter the corpus unnoticed.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import json
 import re
 import stat
 import tarfile
+import unicodedata
 import zlib
 from pathlib import Path
 from typing import Literal
@@ -36,6 +38,7 @@ JSON_ARRAY = "one JSON array, not one JSON object per line"
 UNREADABLE = {
     rb"PK\x03\x04": "a zip archive",
     rb"ARROW1": "an Arrow file",
+    rb"\xff\xfe\0\0|\0\0\xfe\xff|(?:[ -~]\0\0\0){2}|(?:\0\0\0[ -~]){2}": "UTF-32 text, not UTF-8",
     rb"\xff\xfe|\xfe\xff|(?:[ -~]\0){4}|(?:\0[ -~]){4}": "UTF-16 text, not UTF-8",
     rb"\s*\[\s*\{": JSON_ARRAY,
 }
@@ -178,6 +181,8 @@ def sniff_text(path: Path, name: str, head: bytes, forced: bool) -> Literal["jso
             raise _unreadable(path, shape)
     text = head.decode(errors="replace").lstrip("\ufeff \t\r\n")
     if b"\0" in head or text.count("\ufffd") * 10 > len(head) * 3:
+        if encoding := wide_encoding(head):
+            raise _unreadable(path, f"{encoding} text, not UTF-8")
         raise DataError(f"{path} is binary; give JSON lines, Parquet or UTF-8 text")
     value = _first_value(text, whole)
     over_lines = "\n" in value
@@ -196,6 +201,25 @@ def sniff_text(path: Path, name: str, head: bytes, forced: bool) -> Literal["jso
     if not forced:
         _refuse_other_data(path, name, kinds)
     return "text"
+
+
+def wide_encoding(head: bytes) -> str:
+    """UTF-16 or UTF-32 if `head` is text in it without a byte order mark, else an empty string."""
+    for encoding in ("UTF-32", "UTF-16"):
+        for order in ("le", "be"):
+            decoder = codecs.getincrementaldecoder(f"{encoding}-{order}")()
+            try:
+                text = decoder.decode(head)  # may end inside a character
+            except UnicodeDecodeError:
+                continue
+            if text and all(map(_is_written, text)):
+                return encoding
+    return ""
+
+
+def _is_written(character: str) -> bool:
+    """Whether text may hold a character; most of what binary data decodes to is none of these."""
+    return character in "\t\n\r\f" or unicodedata.category(character) not in ("Cc", "Cn", "Co")
 
 
 def _unreadable(path: Path, shape: str) -> DataError:

@@ -47,6 +47,7 @@ from pipeline.data.documents.sniff import (
     is_tar,
     read_head,
     require_regular,
+    wide_encoding,
 )
 from pipeline.data.selection.minhash import Words, run_table, runs
 from pipeline.data.text.clean import clean
@@ -165,6 +166,8 @@ def _refuse(path: Path, head: bytes) -> None:
     for pattern, shape in (UNREADABLE | _REFUSED).items():
         if shape != JSON_ARRAY and re.match(pattern, head):
             raise _unreadable(path, shape)
+    if encoding := wide_encoding(head) if b"\0" in head else "":
+        raise _unreadable(path, f"{encoding} text")
     if b"\0" in head:  # avoids reading a large binary file to its end
         raise _unreadable(path, "binary")
     if expected := _TABLE_NAMES.get(path.suffix.lower()):

@@ -102,6 +102,9 @@ def test_parse_again() -> None:
     assert parse_again(b'\xef\xbb\xbf{"a": [NaN, -Infinity, 1.5, "NaN"]}') == {
         "a": [None, None, 1.5, "NaN"]
     }
-    for line in (b'{"a": 1', b'{"a": NaN', b'{"a": NaN, "b": "\\udc00"}', b"\xff NaN"):
+    assert parse_again(b'["\\uD83D", "a\\uDE42b", "\\uD83D\\uDE42", "\\\\ud83d"]') == [
+        "?", "a?b", "🙂", "\\ud83d",
+    ]  # fmt: skip
+    for line in (b'{"a": 1', b'{"a": NaN', b'{"a": NaN, "b": "\\udc00}', b"\xff NaN"):
         with pytest.raises(ValueError):
             parse_again(line)

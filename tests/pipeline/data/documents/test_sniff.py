@@ -57,6 +57,7 @@ def test_damaged_lines_before_a_record_longer_than_the_head(tmp_path: Path) -> N
     assert source(tmp_path, b"\xef\xbb\xbf" + long).format == "jsonl"
 
 
+WITHOUT_MARK = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 SPEECH = b'"Where?"\n\n"There!"\n\nHe looked.\n\n"Indeed."\n'
 
 
@@ -133,7 +134,12 @@ def test_head_is_cut_anywhere_in_json(tmp_path: Path, monkeypatch: pytest.Monkey
         (bytes(range(256)), "is binary"),
         (b"\x89PNG\r\n\x1a\n" + bytes(100), "is binary"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" * 9, "is binary"),
-        ("One.".encode("utf-16"), "is UTF-16"),
+        *[
+            (text.encode(encoding), f"is {encoding[:6].upper()} text, not UTF-8")
+            for text in ("One.", '{"text": "One."}\n', "\n中文。\n", "Ένα. 🙂 " * 30_000)
+            for encoding in ("utf-16", "utf-32", *WITHOUT_MARK)
+        ],
+        (gzip.compress("One.".encode("utf-32")), "is UTF-32"),
         (b"BZh91AY&SY", "is truncated"),
         (b'[\n  {"text": "One."}\n]', "is one JSON array"),
     ],
