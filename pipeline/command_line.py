@@ -82,6 +82,19 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COMMIT",
         help="commit of the Hub's copy (default: the one that --explain names)",
     )
+    add_reading_arguments(parser)
+    parser.add_argument(
+        "--pages-per-domain",
+        type=int,
+        default=0,
+        metavar="N",
+        help="keep at most N pages per site in each WARC or WET file, chosen by the hash of their "
+        "URLs (default: all)",
+    )
+
+
+def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """--text-field and --plain-text."""
     parser.add_argument(
         "--text-field",
         default="",
@@ -91,18 +104,10 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plain-text",
         default="",
-        choices=["file", "book", "blank_lines"],
-        help="plain text files hold one document per file, one book per file, or documents "
-        "separated by blank lines (default: file for wikipedia, book for bookcorpus, else "
-        "blank_lines)",
-    )
-    parser.add_argument(
-        "--pages-per-domain",
-        type=int,
-        default=0,
-        metavar="N",
-        help="keep at most N pages per site in each WARC or WET file, chosen by the hash of their "
-        "URLs (default: all)",
+        choices=["file", "book", "blank_lines", "lines"],
+        help="plain text files hold one document per file, one book per file, documents separated "
+        "by blank lines, or one document per line (default: file for wikipedia, book for "
+        "bookcorpus, else blank_lines); also reads plain text that is left out beside other files",
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pipeline.command_line import Parser, example_text
+from pipeline.command_line import Parser, add_reading_arguments, example_text
 from pipeline.data.corpora.sources import corpus_sources, describe_cut
 from pipeline.data.inspection.documents import holds_documents, inspect_documents
 from pipeline.data.preparation.tokenizer import REPORT_BYTES, sample_texts
@@ -326,6 +326,7 @@ def _parse() -> argparse.Namespace:
         metavar="NAME",
         help="of documents: read them as this corpus or group, as pipeline.prepare does",
     )
+    add_reading_arguments(parser)
     parser.add_argument(
         "--samples",
         type=int,

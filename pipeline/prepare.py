@@ -94,7 +94,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
             max_bad_fraction=arguments.max_bad_fraction, allow_short=arguments.allow_short,
             allow_unknown=arguments.allow_unknown,
         )  # fmt: skip
-    report_result(job.output, manifest, time.perf_counter() - started_at)
+    report_result(job, manifest, time.perf_counter() - started_at)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import glob
-import os
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -15,6 +12,8 @@ from typing import get_args
 from pipeline.config.settings import nearest
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.data.corpora.groups import group_of, member_inputs, require_members
+from pipeline.data.corpora.input_files import InputFile, find_files, is_path
+from pipeline.data.corpora.shapes import choose_files, plain_text_notes
 from pipeline.data.documents.records import FORMAT_NAMES, PlainText, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.errors import ConfigError, DataError
@@ -38,8 +37,8 @@ def corpus_sources(
             raise ConfigError("--corpus sample has its own files; drop --input")
         sources: list[Source] = []
         for name, member in SAMPLE_CORPORA.items():
-            found = _expand([str(SAMPLE_FILES / name)])
-            sources += _sources(name, member, found, text_field, plain_text)
+            folder = str(SAMPLE_FILES / name)
+            sources += _sources(name, member, [folder], text_field, plain_text)
         return corpus, sources
     if "" in inputs or not corpus:
         raise ConfigError("--corpus or --input is empty; give a name or path")
@@ -53,7 +52,7 @@ def corpus_sources(
         sources = []
         for name, paths in files.items():
             if paths:
-                sources += _sources(name, CORPORA[name], _expand(paths), text_field, plain_text)
+                sources += _sources(name, CORPORA[name], paths, text_field, plain_text)
         return corpus, sources
     if corpus in CORPORA:
         if not inputs:
@@ -61,9 +60,9 @@ def corpus_sources(
                 f"--corpus {corpus} needs its files: --input PATH... "
                 f"({CORPORA[corpus].description}; --explain lists sources)"
             )
-        return corpus, _sources(corpus, CORPORA[corpus], _expand(inputs), text_field, plain_text)
+        return corpus, _sources(corpus, CORPORA[corpus], inputs, text_field, plain_text)
     names = [*CORPORA, *GROUPS, SAMPLE]
-    if not inputs and not (Path(corpus).exists() or _glob(corpus)):
+    if not inputs and not is_path(corpus):
         raise ConfigError(
             f"unknown corpus {corpus!r}, and no path of that name; did you mean "
             f"{nearest(corpus, names)}? ({', '.join(names)}, or a path)"
@@ -73,7 +72,7 @@ def corpus_sources(
     for known in difflib.get_close_matches(name, names, 1, 0.8):
         print(f"corpus {name} is read as your own; if you meant {known}, use --corpus {known}")
     own = Corpus(description="the user's own", plain_text="blank_lines", licence="unknown")
-    return name, _sources(name, own, _expand(inputs or [corpus]), text_field, plain_text)
+    return name, _sources(name, own, inputs or [corpus], text_field, plain_text)
 
 
 def is_named(corpus: str, inputs: list[str]) -> bool:
@@ -115,13 +114,13 @@ def limit_sites(sources: list[Source], pages_per_domain: int) -> list[Source]:
 
 
 def _sources(
-    name: str, corpus: Corpus, files: list[tuple[Path, str]], text_field: str, plain_text: str
+    name: str, corpus: Corpus, inputs: list[str], text_field: str, plain_text: str
 ) -> list[Source]:
-    found = [
-        sniff(
-            str(path),
+    def sniffed(file: InputFile) -> Source:
+        return sniff(
+            str(file.path),
             corpus=name,
-            name=label,
+            name=file.name,
             text_field=text_field,
             plain_text=next(
                 (known for known in get_args(PlainText) if known == plain_text), corpus.plain_text
@@ -129,66 +128,18 @@ def _sources(
             forced_text=bool(plain_text),
             licence=corpus.licence,
         )
-        for path, label in files
-    ]
+
+    found = choose_files(find_files(inputs), sniffed, reads_all_text=bool(plain_text))
     if not found:
         raise DataError(f"corpus {name}: no files in the input; give files, directories or globs")
     return found
 
 
-def _expand(inputs: list[str]) -> list[tuple[Path, str]]:
-    """Files under `inputs`, by label, which does not contain the machine's directories.
-
-    An empty file is skipped in a directory; `sniff` rejects one that is named itself.
-    """
-    files: dict[str, Path] = {}
-    for given in inputs:
-        for label, file in files_of(given):
-            if label in files:
-                same = os.path.realpath(files[label]) == os.path.realpath(file)
-                raise DataError(
-                    f"{file} is given twice; give it once"
-                    if same
-                    else f"two input files are called {label}; give the directory that holds both"
-                )
-            if not label.isprintable():
-                raise DataError(f"input file {label!r} has a name that is not UTF-8; rename it")
-            files[label] = file
-    return [(files[label], label) for label in sorted(files)]
-
-
-def files_of(given: str) -> list[tuple[str, Path]]:
-    """A file, or the files of a directory or glob, with their labels; the file may not exist."""
-    path = Path(given)
-    if path.is_dir():
-        return [(file.relative_to(path).as_posix(), file) for file in _walk(path)]
-    matches = [] if path.exists() else _glob(given)
-    return [(file.name, file) for file in matches or [path]]
-
-
-def _walk(directory: Path) -> Iterator[Path]:
-    """Non-empty, non-hidden files below a directory; follows symbolic links."""
-    seen: set[str] = set()
-    for folder, folders, names in os.walk(directory, onerror=_refuse, followlinks=True):
-        if os.path.realpath(folder) in seen:
-            raise DataError(f"{folder} is linked in a cycle, or twice; remove the link")
-        seen.add(os.path.realpath(folder))
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in names:
-            path = Path(folder, name)
-            if path.is_symlink() and not name.startswith(".") and not path.exists():
-                raise DataError(f"{path} is a broken link; fix or remove it")
-            if not name.startswith(".") and path.is_file() and path.stat().st_size:
-                yield path
-
-
-def _refuse(error: OSError) -> None:
-    raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
-
-
-def _glob(pattern: str) -> list[Path]:
-    found = glob.glob(pattern, recursive=True)  # noqa: PTH207 (Path.glob takes no absolute pattern)
-    return [path for path in map(Path, sorted(found)) if path.is_file()]
+def print_input(sources: list[Source], where: str) -> None:
+    """Print the detected formats, and what may be wrong with plain text; where: before them."""
+    print(f"{where}: {describe_input(sources)}", flush=True)
+    for note in plain_text_notes(sources):
+        print(note, flush=True)
 
 
 def describe_input(sources: list[Source]) -> str:

@@ -16,6 +16,8 @@ MAX_LINE_BYTES = 1 << 26
 
 TOO_LONG = b"too long"
 
+_MISSING = object()
+
 
 def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     """Yield the records of lines that start in a piece, or a BadRecord for an unusable line."""
@@ -24,7 +26,7 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     name, loads, where = source.name, orjson.loads, Where(source, start)
     closes_holes = source.format == "wiki_jsonl"
     names = text_fields(source)
-    for position, number, lines in _line_blocks(piece, start):
+    for position, number, lines in line_blocks(piece, start):
         for line in lines:
             at, number = position, number + 1
             position += len(line) + 1
@@ -58,13 +60,27 @@ def _text(fields: Any, names: tuple[str, ...]) -> str | None:
             text = fields.get(name)
             if isinstance(text, str):
                 return text
+            if "." in name and isinstance(text := _field(fields, name), str):
+                return text
     return None
+
+
+def _field(fields: dict[str, Any], name: str) -> Any:
+    """The value called `name`, which may be a path through objects (a.b), or _MISSING."""
+    if name in fields:
+        return fields[name]
+    value: Any = fields
+    for key in name.split("."):
+        if not isinstance(value, dict) or key not in value:
+            return _MISSING
+        value = value[key]
+    return value
 
 
 def _why_no_text(fields: Any, names: tuple[str, ...]) -> str:
     if not isinstance(fields, dict):
         return "not a JSON object"
-    found = [fields[name] for name in names if name in fields]
+    found = [value for name in names if (value := _field(fields, name)) is not _MISSING]
     if not found:
         return "no text field"
     return "null text" if found[0] is None else "text is not a string"
@@ -88,7 +104,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes]]]:
+def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes]]]:
     """Lines that start in [start, end of piece): position of the first, lines before it, lines.
 
     A line that is too long is not kept; TOO_LONG replaces it, in a list of its own.

@@ -1,4 +1,4 @@
-"""Plain text: one document per file, or documents separated by blank lines."""
+"""Plain text: one document per file or per line, or documents separated by blank lines."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pipeline.data.documents.byte_blocks import (
     follows_blank_line,
     read_blocks,
 )
+from pipeline.data.documents.json_lines import MAX_LINE_BYTES, TOO_LONG, line_blocks
 from pipeline.data.documents.records import BadRecord, Piece, Record, Where, check_length, end_of
 
-# The end of a line and the blank lines after it; blank lines before a document.
-_GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
+GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
+"""The end of a document: the end of a line and the blank lines after it."""
 _BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
 
 
@@ -33,6 +34,21 @@ def whole_content(piece: Piece) -> bytes:
         size += len(block)
         check_length(source, size)
     return b"".join(parts).removeprefix(BOM)
+
+
+def read_lines(piece: Piece) -> Iterator[Record | BadRecord]:
+    """Yield the document of each line that starts in a piece and is not blank."""
+    source = piece.source
+    start = first_line_start(source.path, piece.start)
+    where = Where(source, start)
+    for position, number, lines in line_blocks(piece, start):
+        for line in lines:
+            at, number = position, number + 1
+            position += len(line) + 1
+            if line is TOO_LONG:
+                yield BadRecord(where(number, at), f"a line of over {MAX_LINE_BYTES >> 20} MiB")
+            elif content := (line if at else line.removeprefix(BOM)).strip():
+                yield _decoded(content, at, number - 1, where)
 
 
 def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
@@ -53,7 +69,7 @@ def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
         if position == 0 and buffer.startswith(BOM):
             buffer = buffer.replace(BOM, b"   ", 1)
         begin = 0
-        for gap in _GAP.finditer(buffer):
+        for gap in GAP.finditer(buffer):
             first = _first_text(buffer, begin)
             if position + first >= end and not inside:
                 return

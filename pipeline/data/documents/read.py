@@ -19,7 +19,11 @@ from collections.abc import Callable, Iterator
 from pipeline.data.documents.books import BOOK_VERSION, read_book
 from pipeline.data.documents.json_lines import read_json_lines
 from pipeline.data.documents.parquet import group_bytes, read_rows, text_column
-from pipeline.data.documents.plain_text import read_blank_line_documents, read_whole_file
+from pipeline.data.documents.plain_text import (
+    read_blank_line_documents,
+    read_lines,
+    read_whole_file,
+)
 from pipeline.data.documents.records import (
     EXTRACTED,
     ORIGIN_FIELDS,
@@ -61,7 +65,7 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
 def read_whole(source: Source) -> bool:
     """Whether a file that is not Parquet can only be read from start to end."""
     by_lines = source.format in ("jsonl", "wiki_jsonl") or (
-        source.format == "text" and source.plain_text == "blank_lines"
+        source.format == "text" and source.plain_text in ("blank_lines", "lines")
     )
     return bool(source.compression) or not by_lines
 
@@ -81,6 +85,8 @@ def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         return readers[piece.source.format](piece)
     if piece.source.plain_text == "file":
         return read_whole_file(piece)
+    if piece.source.plain_text == "lines":
+        return read_lines(piece)
     return read_blank_line_documents(piece)
 
 

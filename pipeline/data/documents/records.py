@@ -19,7 +19,8 @@ Format = Literal[
     "extracted",
 ]  # fmt: skip
 """`wiki_jsonl`, `doc`: written by wikiextractor; `extracted`: written by `extraction`."""
-PlainText = Literal["file", "book", "blank_lines"]
+PlainText = Literal["file", "book", "blank_lines", "lines"]
+PLAIN_TEXT_FORMATS: tuple[Format, ...] = ("text", "book")
 EXTRACTED: Format = "extracted"
 FORMAT_NAMES: dict[Format, str] = {
     "jsonl": "JSON lines",
@@ -55,7 +56,7 @@ class Source:
     text_field: str
     """For JSON lines and Parquet; empty: the first of text, body, content that has a string."""
     plain_text: PlainText
-    """Whether plain text is one document, one book, or documents separated by blank lines."""
+    """Whether plain text is one document, one book, or documents between blank lines or lines."""
     licence: str
     pages_per_domain: int = 0
     """For WARC and WET: most pages of a site kept per file; 0: no limit."""
@@ -169,7 +170,8 @@ def check_length(source: Source, size: int) -> None:
     if size > MAX_DOCUMENT_BYTES:
         raise DataError(
             f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; if it "
-            "holds many documents, put blank lines between them and give --plain-text blank_lines"
+            "holds many documents, give --plain-text lines, or put blank lines between them and "
+            "give --plain-text blank_lines"
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from pipeline.command_line import cores, data_root
-from pipeline.data.corpora.sources import corpus_sources, describe_input
+from pipeline.data.corpora.sources import corpus_sources, describe_input, print_input
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.workers import local_executor
@@ -40,9 +40,9 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     name, inputs = (arguments.corpus, [str(path)]) if arguments.corpus else (str(path), [])
     if path.resolve() == (data_root() / "documents").resolve():  # without its subdirectories
         name, inputs = "documents", [str(path / "*.parquet")]
-    name, sources = corpus_sources(name, inputs)
+    name, sources = corpus_sources(name, inputs, arguments.text_field, arguments.plain_text)
+    print_input(sources, str(path))
     about = describe_input(sources)
-    print(f"{path}: {about}", flush=True)
     place = data_root() / "documents"
     decided = _decided(arguments, place / "decisions")
     sources = extract(sources, place, local_executor(cores()))

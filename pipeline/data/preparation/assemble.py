@@ -263,6 +263,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "bad": total.bad,
             "cut": total.cut,
             "packed": total.packed,
+            "plain_text": total.plain_text,
             "licence": licence,
         }
     return counts

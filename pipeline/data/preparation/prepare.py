@@ -13,6 +13,7 @@ from pipeline.command_line import cores, data_root
 from pipeline.config.run import DataSettings, Run, max_predictions, shard_settings
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.groups import require_size
+from pipeline.data.corpora.shapes import describe_plain_text
 from pipeline.data.corpora.sources import describe_cut
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask
@@ -249,8 +250,9 @@ def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
     return manifest
 
 
-def report_result(output: Path, manifest: Manifest, seconds: float) -> None:
+def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
     """Print what was prepared, what was dropped, and what to do next."""
+    output, splits = job.output, {source.corpus: source.plain_text for source in job.sources}
     text = sum(corpus["bytes"] for corpus in manifest.corpora.values())
     totals = manifest.totals
     fill = totals["tokens"] / (totals["sequences"] * manifest.sequence_length)
@@ -270,6 +272,8 @@ def report_result(output: Path, manifest: Manifest, seconds: float) -> None:
             print(f"{name}: cut from documents {describe_cut(corpus['cut'])}")
         if unknown := describe_unknown(corpus):
             print(f"{name}: {unknown}")
+        for note in describe_plain_text(name, splits[name], corpus["plain_text"]):
+            print(note)
     engine = fast_engine(manifest.tokenizer["kind"]).split()[0]
     for mismatch in manifest.engine["mismatches"]:
         print(f"{engine} differed from tokenizers, which then redid the split: {mismatch}")

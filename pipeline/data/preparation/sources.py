@@ -14,9 +14,9 @@ from pipeline.data.corpora.sources import (
     SAMPLE,
     corpus_sources,
     describe_corpus,
-    describe_input,
     is_named,
     limit_sites,
+    print_input,
 )
 from pipeline.data.corpora.suitability import require_fit
 from pipeline.data.corpora.urls import local_inputs
@@ -71,7 +71,7 @@ def find_sources(
         arguments.corpus, inputs, arguments.text_field, arguments.plain_text
     )
     sources = limit_sites(sources, arguments.pages_per_domain)
-    print(f"input: {describe_input(sources)}", flush=True)
+    print_input(sources, "input")
     require_fit(sources, data)
     if not allow_short:
         require_size(corpus, most_text(sources), "at most")

@@ -192,7 +192,7 @@ class Worker:
             "documents": counts.documents, "bytes": counts.bytes, "left_out": counts.left_out,
             "characters": counts.characters, "unknown": counts.unknown,
             "dropped": counts.dropped, "bad": counts.bad, "bad_example": counts.bad_example,
-            "cut": counts.cut, "packed": counts.packed,
+            "cut": counts.cut, "packed": counts.packed, "plain_text": counts.plain_text,
         }  # fmt: skip
         write_whole(marker, json.dumps(summary).encode())
         return_memory()

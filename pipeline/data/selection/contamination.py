@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from pipeline.data.corpora.sources import files_of
+from pipeline.data.corpora.input_files import files_of
 from pipeline.data.documents.byte_blocks import (
     BOM,
     compression_of,
@@ -87,7 +87,7 @@ class Evaluation:
         """Read files, directories and globs. Raises DataError if unreadable or without runs."""
         if not paths:
             return cls(np.empty(0, np.uint64), "")
-        files = sorted(path for given in paths for _, path in files_of(given))
+        files = sorted(file.path for given in paths for file in files_of(given))
         found = [np.empty(0, np.uint64)]
         formats, strings, without_run = Counter[str](), Counter[str](), list[Path]()
         for path in files:

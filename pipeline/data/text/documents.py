@@ -10,8 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from pipeline.data.corpora.shapes import LONG_DOCUMENT
 from pipeline.data.documents.read import read
-from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
+from pipeline.data.documents.records import (
+    PLAIN_TEXT_FORMATS,
+    BadRecord,
+    Dropped,
+    Piece,
+    Record,
+)
 from pipeline.data.text.clean import clean
 
 BATCH_CHARACTERS = 1 << 22
@@ -39,6 +46,8 @@ class DocumentCounts:
     """From `packing.count_tokens`."""
     unknown: dict[str, int] = field(default_factory=dict)
     """Unknown tokens, and the characters behind them."""
+    plain_text: dict[str, int] = field(default_factory=dict)
+    """Files and documents of plain text, and how many documents are `long`."""
 
     def drop(self, reason: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
@@ -57,6 +66,7 @@ class DocumentCounts:
         add_counts(self.cut, other.cut)
         add_counts(self.packed, other.packed)
         add_counts(self.unknown, other.unknown)
+        add_counts(self.plain_text, other.plain_text)
         self.bad_example = self.bad_example or other.bad_example
 
     def take(self, other: DocumentCounts) -> None:
@@ -64,7 +74,7 @@ class DocumentCounts:
         self.add(other)
         other.documents = other.bytes = other.characters = other.left_out = 0
         other.dropped, other.bad, other.cut, other.packed, other.unknown = {}, {}, {}, {}, {}
-        other.bad_example = ""
+        other.plain_text, other.bad_example = {}, ""
 
 
 def add_counts(mine: dict[str, int], theirs: dict[str, int]) -> None:
@@ -107,7 +117,8 @@ def read_batches(
     licences: list[str] = []
     size = 0
     for piece in pieces:
-        for record in read(piece):
+        plain = piece.source.format in PLAIN_TEXT_FORMATS
+        for record in _counted(piece, counts) if plain else read(piece):
             if isinstance(record, BadRecord):
                 counts.reject(record)
                 continue
@@ -122,6 +133,18 @@ def read_batches(
                 yield from _batch(records, licences, seed, counts)
                 records, licences, size = [], [], 0
     yield from _batch(records, licences, seed, counts)
+
+
+def _counted(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dropped | BadRecord]:
+    """The records of a piece of plain text, which are counted."""
+    add_counts(counts.plain_text, {"files": int(piece.start == 0), "documents": 0, "long": 0})
+    for record in read(piece):
+        if isinstance(record, Record):
+            found = counts.plain_text  # another one after each batch
+            found["documents"] = found.get("documents", 0) + 1
+            if len(record.text) > LONG_DOCUMENT:
+                found["long"] = found.get("long", 0) + 1
+        yield record
 
 
 def _batch(

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.corpora import sources as sources_module
 from pipeline.data.corpora.catalogue import SAMPLE_CORPORA
-from pipeline.data.corpora.sources import corpus_sources, describe_input, limit_sites
+from pipeline.data.corpora.sources import (
+    corpus_sources,
+    describe_input,
+    limit_sites,
+    print_input,
+)
 from pipeline.errors import ConfigError, DataError
 
 LINE = '{"text": "One. Two."}\n'
@@ -53,24 +59,6 @@ def test_mistakes_are_reported(tmp_path: Path) -> None:
         corpus_sources("stories", [])
     with pytest.raises(DataError, match="no files"):
         corpus_sources("stories", [str(tmp_path)])
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "x.jsonl").write_text(LINE)
-    with pytest.raises(DataError, match="two input files are called"):
-        corpus_sources("stories", [str(tmp_path / "a/x.jsonl"), str(tmp_path / "b/x.jsonl")])
-
-
-def test_linked_directories_are_read_and_cycles_are_errors(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "real").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_text(LINE)
-    (tmp_path / "real" / "b.jsonl").write_text(LINE)
-    (tmp_path / "in" / "part2").symlink_to(tmp_path / "real")
-    _, sources = corpus_sources("mine", [str(tmp_path / "in")])
-    assert [source.name for source in sources] == ["a.jsonl", "part2/b.jsonl"]
-    (tmp_path / "real" / "back").symlink_to(tmp_path / "in")
-    with pytest.raises(DataError, match="linked in a cycle"):
-        corpus_sources("mine", [str(tmp_path / "in")])
 
 
 def test_the_order_of_arguments_does_not_matter(tmp_path: Path) -> None:
@@ -80,11 +68,9 @@ def test_the_order_of_arguments_does_not_matter(tmp_path: Path) -> None:
     assert corpus_sources("mine", given) == corpus_sources("mine", given[::-1])
 
 
-def test_names_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(LINE)
-    with pytest.raises(DataError, match="given twice"):
-        corpus_sources("mine", [str(path), str(path)])
     with pytest.raises(ConfigError, match="is empty; give a name"):
         corpus_sources("mine", [""])
     with pytest.raises(ConfigError, match="not a valid directory name"):
@@ -96,8 +82,22 @@ def test_names_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_describe_input_counts_formats(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(LINE)
     (tmp_path / "notes.md").write_text("One.\n")
-    text = describe_input(corpus_sources("wikipedia", [str(tmp_path)])[1])
+    text = describe_input(corpus_sources("wikipedia", [str(tmp_path)], plain_text="file")[1])
     assert text == "1 JSON lines, 1 plain text (file); 0.0 MB"
+
+
+def test_notes_about_plain_text_are_the_same_in_every_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("One.\n\n" * 11)
+    sources = corpus_sources("mine", [str(tmp_path)])[1]
+    print_input(sources, "input")
+    first, note = capsys.readouterr().out.splitlines()
+    assert first == "input: 1 plain text (blank lines); 0.0 MB"
+    assert "mine: plain text is read as documents between blank lines" in note
+    for command in ("preparation/sources.py", "inspection/documents.py"):
+        text = (Path(sources_module.__file__).parents[1] / command).read_text()
+        assert "print_input(" in text
 
 
 def test_pages_per_domain_applies_to_warc_files_only(tmp_path: Path) -> None:

@@ -148,3 +148,17 @@ def test_bad_records_are_named_by_line_and_reading_goes_on(
         for number, (_, reason) in enumerate(BAD_LINES, 1) if reason
     ]  # fmt: skip
     assert [record.text for record in got if isinstance(record, Record)] == ["One.", "Last."]
+
+
+def test_text_in_a_field_of_a_field(tmp_path: Path) -> None:
+    lines = (
+        b'{"a": {"b": "One."}, "id": 1}\n{"a.b": "Two.", "a": {"b": "no"}}\n'
+        b'{"a": {"b": null}}\n{"a": {"b": [1]}}\n{"a": "x"}\n'
+    )
+    assert records(source(tmp_path, lines, text_field="a.b")) == [
+        Record("news@0", "1", "One."),
+        Record("news@30", "news", "Two."),
+        BadRecord("news:3", "null text"),
+        BadRecord("news:4", "text is not a string"),
+        BadRecord("news:5", "no text field"),
+    ]

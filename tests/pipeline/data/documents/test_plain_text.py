@@ -56,3 +56,33 @@ def test_a_document_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.M
         found = source(tmp_path, b"word " * 1000, plain_text=plain_text)
         with pytest.raises(DataError, match="blank lines between them"):
             records(found)
+
+
+LINES_TEXT = b"\xef\xbb\xbfOne.\r\n\n  Two \xc3\xa9.\ncaf\xe9\nFour."
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("block", [1, 5, 1 << 22])
+def test_one_document_per_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str, block: int
+) -> None:
+    found = source(tmp_path, COMPRESS[compression](LINES_TEXT), plain_text="lines")
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", block)
+    for piece_bytes in range(1, found.size + 1, 7):
+        kept = [r for r in records(found, piece_bytes) if isinstance(r, Record)]
+        assert kept == [
+            Record("news@0", "news", "One."),
+            Record("news@10", "news", "Two é."),
+            Record("news@25", "news", "Four."),
+        ]
+    assert BadRecord("news:4", "invalid UTF-8") in records(found)
+
+
+def test_a_line_that_is_too_long_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.data.documents.json_lines.MAX_LINE_BYTES", 10)
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", 4)
+    found = source(tmp_path, b"One.\n" + b"word " * 5 + b"\nThree.\n", plain_text="lines")
+    texts = [r.text if isinstance(r, Record) else r.where for r in records(found)]
+    assert texts == ["One.", "news:2", "Three."]

@@ -91,3 +91,12 @@ def test_mistakes(show: Show, tmp_path: Path) -> None:
     ):
         error = show(*arguments, code=2)
         assert message in error and error.count("\n") == 1
+
+
+def test_plain_text_is_read_as_by_prepare(show: Show, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("One line.\n" * 20)
+    (tmp_path / "table.jsonl").write_text('{"a": {"b": "Some text."}}\n' * 2)
+    said = show(tmp_path / "lines.txt", "--plain-text", "lines")
+    assert "20 documents in 1 file(s); if a file is one document, give --plain-text file" in said
+    assert "plain text (lines)" in said and "20 documents" in said
+    assert "Some text." in show(tmp_path / "table.jsonl", "--text-field", "a.b")

@@ -73,3 +73,20 @@ def test_counts_add_up_and_are_taken_once() -> None:
     assert total.dropped == {"empty": 2, "too long": 1} and total.bad == {"invalid JSON": 1}
     assert total.bad_example == "in:3: invalid JSON"
     assert more == DocumentCounts()
+
+
+def test_plain_text_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONG_DOCUMENT", 10)
+    monkeypatch.setattr(module, "BATCH_CHARACTERS", 1)
+    counts, read = DocumentCounts(), DocumentCounts()
+    for name, text in (("a", "One.\n\nTwo.\n"), ("b", "Three words here.\n")):
+        (tmp_path / name).write_text(text)
+        found = sniff(tmp_path / name, "news", name, plain_text="blank_lines")
+        for _ in read_batches(tuple(cut(found, 5)), 0, read):
+            counts.take(read)
+        counts.take(read)
+    expected = {"files": 2, "documents": 3, "long": 1}
+    assert counts.plain_text == expected
+    other = DocumentCounts()
+    other.take(counts)
+    assert (other.plain_text, counts.plain_text) == (expected, {})
