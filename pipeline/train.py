@@ -31,12 +31,11 @@ from pipeline.training.cluster.engine import ZeroEngine, initialize
 from pipeline.training.cluster.launcher import LauncherWatch
 from pipeline.training.cluster.ranks import (
     Cluster,
-    Deadline,
-    StopRequest,
     ending_with_lost_ranks,
     launched_rank,
     reported_once,
 )
+from pipeline.training.cluster.stop_request import Deadline, StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
 from pipeline.training.job import Job, parse, read_job
@@ -52,6 +51,7 @@ from pipeline.training.run_directory.layout import (
     has_checkpoints,
     mark_interrupted,
     mark_ready,
+    mark_stopped_at_start,
 )
 from pipeline.training.run_directory.metrics import Metrics
 from pipeline.training.run_directory.profile import PROFILE, Trace
@@ -108,15 +108,15 @@ def main() -> None:
     arguments = parse()
     stop = StopRequest()
     stop.listen()
-    launcher = LauncherWatch(stop)
-    launcher.start()
+    LauncherWatch(stop).start()
     with reported_once(launched_rank()):
         job = read_job(arguments)
         if arguments.dry_run:
             dry_run(job)
             return
+    if launched_rank() == 0:
+        stop.before_exit = partial(mark_stopped_at_start, job.output)
     cluster = Cluster.join()
-    launcher.has_met = True
     with ending_with_lost_ranks(cluster.rank):
         interrupted = train(job, cluster, stop)
         cluster.leave()
@@ -127,7 +127,7 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
     """Train a new run or resume one. Returns whether it stopped early. Collective."""
     with ExitStack() as held:
         claim_directory(job, cluster, held)
-        start = open_start(job, cluster)
+        start = open_start(job, cluster, stop)
         if start.is_done(job.last_step):
             if cluster.rank == 0:
                 print(f"{job.output} is at step {start.progress.step:,} already; nothing to do")
@@ -155,12 +155,13 @@ def claim_directory(job: Job, cluster: Cluster, held: ExitStack) -> None:
             held.enter_context(claim(job.output))
 
 
-def open_start(job: Job, cluster: Cluster) -> Start:
+def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
     """Open the data and the checkpoint; an error if they do not fit the run. Collective."""
     with cluster.agreed():
         record, data = open_run(job, cluster)
         interrupted = (job.output / INTERRUPTED).exists()
     with cluster.agreed():
+        stop.can_save = True
         if cluster.rank == 0:
             mark_ready(job.output)
         checkpoint, forked = open_checkpoint(job, cluster)

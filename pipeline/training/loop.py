@@ -3,7 +3,8 @@
 Whatever is random in a micro-batch is drawn from (seed, step, rank, micro-batch). So a run that
 resumes from a checkpoint needs no random state and on a CPU repeats the original to the bit. What a
 generator samples depends on its sequences alone (`pipeline.loading.sampling_noise`). Loss
-denominators of a step are all-reduced during the step before; the stop requests ride along.
+denominators of a step are all-reduced during the step before, with the stop requests. A stop
+request within a step drops that step and saves the one before it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.read import State
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster.engine import ZeroEngine
-from pipeline.training.cluster.ranks import Cluster, StopRequest
+from pipeline.training.cluster.ranks import Cluster
+from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
 from pipeline.training.forward import loss_parts
@@ -38,7 +40,7 @@ from pipeline.training.run_directory.metrics import Metrics, Pace, peak_flops
 from pipeline.training.run_directory.profile import Trace
 from pipeline.training.run_directory.run_json import RunRecord
 from pipeline.training.run_directory.stragglers import Stragglers
-from pipeline.training.step_count import StepCount
+from pipeline.training.step_count import StepCount, StopVote
 from pipeline.training.validation.validator import Validator
 
 
@@ -118,6 +120,9 @@ class Trainer:
                 break
             step = self.feed.loader.pad_micro_batches(coming, micro_batches)
             sums = self._accumulate(step, counts, pace)
+            if sums is None:
+                interrupted = True
+                break
             with pace.waiting():
                 coming = self._next(steps, self.progress.step + 1 < end)
             self.recovery.losses.copy(loss_parts.loss_sum(self.parts, sums, counts))
@@ -149,12 +154,20 @@ class Trainer:
         """What this rank sends to the others before a step, see `StepCount.start`."""
         return step.counts, self.stop.requested, self.recovery.losses.send(), step.accumulation
 
-    def _accumulate(self, step: Step, counts: LossCounts, pace: Pace) -> Sums:
-        """Forward and backward passes of this rank's micro-batches; returns their detached sums."""
+    def _accumulate(self, step: Step, counts: LossCounts, pace: Pace) -> Sums | None:
+        """Forward and backward passes of this rank's micro-batches; returns their detached sums.
+
+        None if a stop request ended the step: what it accumulated is dropped.
+        """
         sums: Sums = {}
+        vote = StopVote(self.cluster.control)
         mask_id = self.feed.datasets[0].manifest.tokenizer["mask"]
         self.engine.accumulation = step.accumulation
-        for batch in pace.timed(self.watchdog.through(step.batches)):
+        for done, batch in enumerate(pace.timed(self.watchdog.through(step.batches)), 1):
+            if vote.passed():
+                return None
+            if done < step.accumulation:
+                vote.ask(self.stop.is_urgent)
             torch.manual_seed(
                 noise_seed(self.run.seed, self.progress.step, self.cluster.rank, batch.micro_batch)
             )

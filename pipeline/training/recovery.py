@@ -35,7 +35,8 @@ from pipeline.training.checkpoints.publish import remove_newer
 from pipeline.training.checkpoints.read import State, open_from, saved_steps
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster.engine import ZeroEngine
-from pipeline.training.cluster.ranks import Cluster, StopRequest, agreed, reported_once
+from pipeline.training.cluster.ranks import Cluster, agreed, reported_once
+from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.feed import Feed
 from pipeline.training.loss_watch import LossWatch, Spike
 from pipeline.training.progress import Progress, restore

@@ -28,6 +28,32 @@ class StepResult(NamedTuple):
     """The largest number of any rank."""
 
 
+class StopVote:
+    """Whether any rank wants to stop within a step; asked one micro-batch ahead of the answer."""
+
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        """group: None for the default."""
+        self.group = group
+        self._asked: tuple[torch.Tensor, dist.Work | None] | None = None
+
+    def ask(self, stop: bool) -> None:
+        """Start to share whether this rank wants to stop. Collective."""
+        vote, work = torch.tensor([int(stop)]), None
+        if dist.is_available() and dist.is_initialized():
+            work = dist.all_reduce(vote, dist.ReduceOp.MAX, group=self.group, async_op=True)
+        self._asked = vote, work
+
+    def passed(self) -> bool:
+        """The answer to what was asked last; False if nothing was. Collective."""
+        if self._asked is None:
+            return False
+        vote, work = self._asked
+        self._asked = None
+        if work:
+            work.wait()
+        return bool(vote.item())
+
+
 class StepCount:
     """All-reduces the counts of a step, the stop requests and an earlier loss.
 

@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pipeline import train
 from pipeline.errors import run_command
-from pipeline.training.cluster.ranks import Cluster, StopRequest
+from pipeline.training.cluster.ranks import Cluster
+from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.job import parse, read_job
 from tests.pipeline.training.frozen import freeze
 

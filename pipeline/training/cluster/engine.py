@@ -43,6 +43,8 @@ LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER
 TIMEOUT_VARIABLE = "TENFOLD_TIMEOUT_SECONDS"
 TIMEOUT_SECONDS = 1800.0
 """How long a rank waits for another one: longer than the slowest checkpoint or compilation."""
+JOIN_SECONDS = 300.0
+"""How long the ranks wait for each other at start."""
 TESTED_VERSION = "0.19.8"
 
 
@@ -201,7 +203,7 @@ def init_distributed() -> torch.device:
             alone = dist.HashStore()  # type: ignore[attr-defined]  # needs no port
             dist.init_process_group(backend, store=alone, rank=0, world_size=1)
         else:
-            store, rank, world_size = fresh_store(timeout())
+            store, rank, world_size = fresh_store(timeout(JOIN_SECONDS), timeout())
             dist.init_process_group(
                 backend, store=store, rank=rank, world_size=world_size, timeout=timeout()
             )
@@ -210,9 +212,12 @@ def init_distributed() -> torch.device:
     return device
 
 
-def timeout() -> timedelta:
-    """How long to wait for another rank before it is an error; batch scripts may lower it."""
-    given = os.environ.get(TIMEOUT_VARIABLE, str(TIMEOUT_SECONDS))
+def timeout(default: float = TIMEOUT_SECONDS) -> timedelta:
+    """How long to wait for another rank before it is an error; batch scripts may change it.
+
+    default: seconds, unless TIMEOUT_VARIABLE is set.
+    """
+    given = os.environ.get(TIMEOUT_VARIABLE, str(default))
     try:
         seconds = float(given)
     except ValueError:

@@ -21,13 +21,9 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pipeline.errors import EXIT_INTERRUPTED
 from pipeline.training.cluster import processes
-
-if TYPE_CHECKING:
-    from pipeline.training.cluster.ranks import StopRequest
+from pipeline.training.cluster.stop_request import StopRequest
 
 TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Set by torch's elastic agent: torchrun, `accelerate launch`, `elastic_launch`."""
@@ -46,9 +42,6 @@ class LauncherWatch:
     """Requests a stop when the launcher is gone; does nothing in a process without a launcher."""
 
     def __init__(self, stop: StopRequest) -> None:
-        self.has_met = False
-        """Whether the ranks have met. Until then there is nothing to save, and a rank could wait
-        half an hour for peers that are gone, so it exits at once."""
         self._stop = stop
         self._watched: dict[int, str] = {}
         """Process numbers and start times."""
@@ -88,15 +81,8 @@ class LauncherWatch:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, *arguments)
 
     def _end(self, reason: str) -> None:
-        has_met = self.has_met
         _discard_broken_outputs()
-        self._stop.signalled = True
-        if os.environ.get("LOCAL_RANK", "0") == "0":
-            action = "saving and stopping" if has_met else "exiting before training starts"
-            with suppress(OSError):
-                print(f"warning: {reason}; {action}", file=sys.stderr, flush=True)
-        if not has_met:
-            os._exit(EXIT_INTERRUPTED)
+        self._stop.request(reason)
 
 
 def _find_launcher() -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""The processes of a run: their ranks, how they share errors, and when they are asked to stop.
+"""The processes of a run: their ranks, and how they share errors.
 
 A run starts alone, or by torchrun or deepspeed, which set rank and world size in the environment.
 An error on one rank ends all of them: `agreed` raises it on every rank at the same place, and the
@@ -8,26 +8,21 @@ first rank reports it, so a mistake is one line and never a hang.
 from __future__ import annotations
 
 import gc
-import math
 import os
 import re
-import signal
 import socket
 import sys
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
 from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
-from pipeline.errors import EXIT_USER_ERROR, DataError, PipelineError
-from pipeline.training.cluster.engine import init_distributed, timeout
+from pipeline.errors import EXIT_USER_ERROR, PipelineError
+from pipeline.training.cluster.engine import TIMEOUT_VARIABLE, init_distributed, timeout
+from pipeline.training.cluster.rendezvous import MissingRanks
 
 EXIT_LOST = 70
 """An internal failure by the exit codes of batch systems, so that it is not taken for a user's
@@ -36,9 +31,6 @@ LOST = re.compile(
     "gloo|NCCL|ncclRemote|Connection (closed|reset) by peer|Broken pipe|timeout caused pair closure"
 )
 """What torch says when a rank that it waits for has ended or does not answer."""
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-LEAVING_SECONDS = 10.0
-"""Time to leave the other ranks and end Python."""
 
 
 class RankGroup(Protocol):
@@ -100,62 +92,6 @@ def format_rank_error(mistakes: Sequence[str]) -> str:
     return message
 
 
-class Deadline:
-    """`--hours`: when to stop, so that the run is saved before its wall time is over.
-
-    Wall time counts from the start of the process, imports included. `reached` is called between
-    two steps: the time between two calls, and the time of a checkpoint, are measured as the run
-    goes.
-    """
-
-    def __init__(self, hours: float, save_seconds: Callable[[], float]) -> None:
-        """hours: infinity for no limit; save_seconds: the time of a checkpoint, as known now."""
-        self._save_seconds = save_seconds
-        self._asked_at = math.inf
-        self._gaps: deque[float] = deque(maxlen=50)
-        left = math.inf if math.isinf(hours) else hours * 3600 - process_seconds()
-        self._ends_at = time.monotonic() + left
-
-    def reached(self) -> bool:
-        """Whether another step could make it too late to save."""
-        now = time.monotonic()
-        self._gaps.append(max(0.0, now - self._asked_at))
-        self._asked_at = now
-        # The answer is used after the current step: time for that step, and for a slower one.
-        needed = 2 * max(self._gaps) + 2 * self._save_seconds() + LEAVING_SECONDS
-        return now + needed > self._ends_at
-
-
-def process_seconds() -> float:
-    """The age of this process."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-
-
-class StopRequest:
-    """Why this process asks all ranks to save and end: a signal, the deadline or damaged data."""
-
-    def __init__(self) -> None:
-        self.signalled = False
-        self.deadline: Deadline | None = None
-        self.mistake: DataError | None = None
-        """What this rank found in its data; all ranks raise it once the run is saved."""
-
-    @property
-    def requested(self) -> bool:
-        """Call this once between two steps: the deadline measures the steps by these calls."""
-        late = self.deadline is not None and self.deadline.reached()
-        return late or self.signalled or self.mistake is not None
-
-    def listen(self) -> None:
-        """Let signals ask for a stop instead of killing the process."""
-        for number in STOP_SIGNALS:
-            signal.signal(number, self._request)
-
-    def _request(self, number: int, frame: FrameType | None) -> None:
-        self.signalled = True
-
-
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """This process among those of its run."""
@@ -171,7 +107,15 @@ class Cluster:
         """Meet the other processes, see `engine.init_distributed`."""
         with reported_once(launched_rank()):
             longest_wait = timeout()
-        device = init_distributed()
+        try:
+            device = init_distributed()
+        except MissingRanks as missing:
+            print(
+                f"error: {missing}; look at the last lines of its log, or set "
+                f"{TIMEOUT_VARIABLE} to wait longer",
+                file=sys.stderr,
+            )
+            raise SystemExit(EXIT_LOST) from None
         control = dist.new_group(backend="gloo", timeout=longest_wait)
         return cls(dist.get_rank(), dist.get_world_size(), device, control)
 

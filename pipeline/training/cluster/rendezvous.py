@@ -7,21 +7,50 @@ use it as the prefix of all their keys.
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 import uuid
+from collections.abc import Collection
 from datetime import timedelta
 
-from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
-from torch.distributed.rendezvous import rendezvous
+import torch.distributed as dist
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 POLL_SECONDS = 0.02
+SECONDS_BETWEEN_LINES = 30.0
+MOST_NAMED = 8
+"""Ranks that a line names; of the others it gives the number."""
 
 
-def fresh_store(timeout: timedelta) -> tuple[Store, int, int]:
-    """The store that the launcher's variables name, this rank, and the number of ranks."""
-    store, rank, world_size = next(rendezvous("env://", timeout=timeout))
+class MissingRanks(RuntimeError):
+    """Some ranks did not start in time, or ended before all had started."""
+
+
+def fresh_store(join_timeout: timedelta, timeout: timedelta) -> tuple[Store, int, int]:
+    """The store that the launcher's variables name, this rank, and the number of ranks.
+
+    join_timeout: for all ranks to start; timeout: for anything after that. Raises MissingRanks.
+    """
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    held_by_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    try:
+        store = TCPStore(
+            host,
+            port,
+            is_master=rank == 0 and not held_by_agent,
+            timeout=join_timeout,
+            wait_for_workers=False,  # it would not say who is missing
+            multi_tenant=True,
+        )
+        name = common_name(store, rank, world_size, join_timeout)
+    except dist.DistError as error:
+        raise MissingRanks(
+            f"rank {rank} of {world_size} got no answer from rank 0 at {host}:{port} within "
+            f"{join_timeout.total_seconds():.0f} s"
+        ) from error
     store.set_timeout(timeout)
-    name = common_name(store, rank, world_size, timeout)
     return PrefixStore(name, store), rank, world_size
 
 
@@ -30,6 +59,7 @@ def common_name(store: Store, rank: int, world_size: int, timeout: timedelta) ->
 
     Each rank asks under a unique name, which no earlier start can have answered. The first rank
     answers every question, also of processes that have ended, until all ranks have the answer.
+    While it waits it says for whom. Raises MissingRanks.
     """
     own = uuid.uuid4().hex
     if rank:
@@ -38,7 +68,7 @@ def common_name(store: Store, rank: int, world_size: int, timeout: timedelta) ->
         store.add(f"heard-{name}", 1)
         return name
     answered: dict[int, str] = {}
-    until = time.monotonic() + timeout.total_seconds()
+    began = said_at = time.monotonic()
     while store.add(f"heard-{own}", 0) < world_size - 1:
         for other in range(1, world_size):
             if store.check([f"asks-{other}"]):
@@ -46,8 +76,26 @@ def common_name(store: Store, rank: int, world_size: int, timeout: timedelta) ->
                 if answered.get(other) != asker:
                     store.set(f"answer-{asker}", own)
                     answered[other] = asker
-        if time.monotonic() > until:
-            missing = sorted(set(range(1, world_size)) - set(answered))
-            raise TimeoutError(f"ranks {missing or 'that were answered'} did not join")
+        now, missing = time.monotonic(), set(range(1, world_size)) - set(answered)
+        if now - began > timeout.total_seconds():
+            raise MissingRanks(
+                f"{_words(missing, world_size)} did not start within {now - began:.0f} s"
+            )
+        if now - said_at > SECONDS_BETWEEN_LINES:
+            said_at = now
+            print(
+                f"waiting for {_words(missing, world_size)} ({now - began:.0f} s)",
+                file=sys.stderr,
+                flush=True,
+            )
         time.sleep(POLL_SECONDS)
     return own
+
+
+def _words(missing: Collection[int], world_size: int) -> str:
+    """`ranks 1, 3 of 8`; ranks that have answered but not heard the answer are not known."""
+    if not missing:
+        return f"ranks of {world_size} that ended while they joined"
+    ranks = sorted(missing)
+    more = f" and {len(ranks) - MOST_NAMED} more" if len(ranks) > MOST_NAMED else ""
+    return f"rank(s) {', '.join(map(str, ranks[:MOST_NAMED]))}{more} of {world_size}"

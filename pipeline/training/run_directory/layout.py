@@ -1,7 +1,7 @@
 """RUN: which job may write into it, and the marks that batch scripts read.
 
 ready          a job is running and handles signals
-INTERRUPTED    the last job was asked to stop and has saved; the same command resumes it
+INTERRUPTED    the last job was asked to stop and lost nothing; the same command resumes it
 .slow-nodes    hosts that slowed the others down, one per line; exclude them from the next job
 """
 
@@ -15,7 +15,7 @@ from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
 from pipeline.training.checkpoints.publish import remove_leftovers
 from pipeline.training.checkpoints.read import CHECKPOINTS, saved_steps
-from pipeline.training.run_directory.lease import LEASE, hold
+from pipeline.training.run_directory.lease import LEASE, hold, is_free
 from pipeline.training.run_directory.metrics import CURVE, METRICS, TENSORBOARD
 from pipeline.training.run_directory.profile import PROFILE
 from pipeline.training.run_directory.rename_check import check_renames
@@ -68,6 +68,12 @@ def mark_ready(run: Path) -> None:
     """Mark that this job handles signals, and remove the mark of an earlier interruption."""
     (run / INTERRUPTED).unlink(missing_ok=True)
     write_whole(run / READY, b"")
+
+
+def mark_stopped_at_start(run: Path) -> None:
+    """Mark that a job was stopped before it trained, unless another live job holds RUN."""
+    if run.is_dir() and is_free(run):
+        write_whole(run / INTERRUPTED, b"before training\n")
 
 
 def mark_interrupted(run: Path, step: int) -> None:

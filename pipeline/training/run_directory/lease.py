@@ -62,6 +62,18 @@ def hold(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Iterator[No
             path.unlink(missing_ok=True)
 
 
+def is_free(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
+    """Whether no live job holds `run`, or this process does."""
+    holder, me = _read(run / LEASE), _me()
+    if all(holder.get(name) == me[name] for name in ("place", "process", "process_started")):
+        return True
+    try:
+        _refuse_if_live(run / LEASE, heartbeat_seconds)
+    except CheckpointError:
+        return False
+    return True
+
+
 def _refuse_if_live(path: Path, heartbeat_seconds: float) -> None:
     holder = _read(path)
     if not holder:

@@ -11,7 +11,8 @@ from model.objectives import LossPart, Objective
 from pipeline.errors import DataError
 from pipeline.loading.loader import Loader
 from pipeline.training.cluster.engine import ZeroEngine
-from pipeline.training.cluster.ranks import Cluster, StopRequest
+from pipeline.training.cluster.ranks import Cluster
+from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.planning.phases import Phase
 from pipeline.training.run_directory.metrics import Metrics

@@ -24,7 +24,8 @@ from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_latest
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster.ranks import Alone, StopRequest
+from pipeline.training.cluster.ranks import Alone
+from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
 from pipeline.training.loop import Trainer, noise_seed
@@ -163,6 +164,29 @@ def test_a_stop_saves_the_step_just_made(lesson: Path, tmp_path: Path) -> None:
     running.stop.signalled = True
     assert running.train(12)
     assert saved_steps(tmp_path) == ["step-00000000"]
+
+
+def test_a_stop_within_a_step_drops_that_step(
+    lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("batch.sequences=32", "batch.per_device=1", "logging.every=1")
+    whole = trainer(lesson, tmp_path / "whole", Progress(), True, *settings)
+    assert not whole.train(1)
+    running = trainer(lesson, tmp_path / "run", Progress(), True, *settings)
+    passes, forward = 0, PlainEngine.__call__
+
+    def counted(engine: PlainEngine, *inputs: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        running.stop.signalled = passes >= 32 + 5
+        return forward(engine, *inputs)
+
+    monkeypatch.setattr(PlainEngine, "__call__", counted)
+    assert running.train(2)
+    assert passes <= 32 + 5 + 2
+    assert saved_steps(tmp_path / "run") == ["step-00000001"]
+    assert running.progress == whole.progress
+    assert not trainer(lesson, tmp_path / "run", running.progress, True, *settings).train(1)
 
 
 def test_a_validation_that_was_cut_short_is_made_up_for(lesson: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import step_name
-from pipeline.training.cluster.ranks import StopRequest
+from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.loss_watch import LossWatch, Spike
 from pipeline.training.planning.schedule import growth
 from pipeline.training.progress import Progress

@@ -16,13 +16,13 @@ import pytest
 
 from pipeline.training.cluster import processes
 from pipeline.training.cluster.launcher import REAPERS, LauncherWatch
-from pipeline.training.cluster.ranks import StopRequest
+from pipeline.training.cluster.stop_request import StopRequest
 
 RANK = """
 import os, sys, time
 from pathlib import Path
-from types import SimpleNamespace
 from pipeline.training.cluster import launcher
+from pipeline.training.cluster.stop_request import StopRequest
 
 folder, mode = Path(sys.argv[1]), sys.argv[2]
 seconds, launcher.CHECK_SECONDS = float(sys.argv[3]), float(sys.argv[4])
@@ -31,7 +31,7 @@ def write(name, text):
     (folder / "new").write_text(str(text))
     (folder / "new").rename(folder / name)
 
-stop = SimpleNamespace(signalled=False)
+stop = StopRequest()
 watch = launcher.LauncherWatch(stop)
 if mode == "orphaned":
     parent = os.getppid()
@@ -42,7 +42,7 @@ if mode == "orphaned":
 if mode == "without prctl":
     launcher.ctypes.CDLL = lambda name: object()
 watch.start()
-watch.has_met = mode != "waiting"
+stop.can_save = mode != "waiting"
 write("rank", os.getpid())
 until = time.monotonic() + seconds
 while time.monotonic() < until and not stop.signalled and not (folder / "enough").exists():

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import math
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,16 +9,11 @@ from typing import Any
 import pytest
 
 from pipeline.errors import CheckpointError, DataError
-from pipeline.training.cluster import ranks as ranks_module
 from pipeline.training.cluster.ranks import (
-    LEAVING_SECONDS,
     Alone,
-    Deadline,
-    StopRequest,
     agreed,
     format_rank_error,
     launched_rank,
-    process_seconds,
     reported_once,
 )
 from tests.launching import process
@@ -95,31 +88,6 @@ def test_ranks_join_and_leave(tmp_path: Path) -> None:
     assert result.stdout.count("met") == 2
 
 
-def test_a_signal_is_a_request() -> None:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
-    try:
-        for number in before:
-            stop = StopRequest()
-            stop.listen()
-            assert not stop.requested
-            os.kill(os.getpid(), number)
-            assert stop.requested
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def test_time_that_is_up_and_damaged_data_are_requests_too() -> None:
-    stop = StopRequest()
-    stop.deadline = Deadline(math.inf, lambda: 0.0)
-    assert not stop.requested
-    stop.deadline = Deadline(1e-9, lambda: 0.0)
-    assert stop.requested
-    stop = StopRequest()
-    stop.mistake = DataError("a shard is gone")
-    assert stop.requested
-
-
 def test_only_the_first_rank_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     assert launched_rank() == 0
@@ -163,43 +131,3 @@ def test_a_mistake_of_one_rank_is_raised_on_all(mistake: Exception) -> None:
 def test_only_mistakes_of_users_and_systems_are_shared() -> None:
     with pytest.raises(ZeroDivisionError), agreed(Alone()):
         raise ZeroDivisionError
-
-
-class Clock:
-    """A clock that the test advances."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        monkeypatch.setattr(ranks_module.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(ranks_module, "process_seconds", lambda: 100.0)
-
-
-def test_it_leaves_time_for_a_step_and_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    until = Deadline(1.0, lambda: 30.0)  # 3,500 s from now
-    steps = 0
-    while not until.reached():
-        clock.now += 25.0 if steps == 7 else 20.0
-        steps += 1
-    left = 1000.0 + 3500.0 - clock.now
-    # after a long step, which reserved 50 s, the usual times apply again
-    assert 2 * 30 + LEAVING_SECONDS + 20 <= left < 2 * 30 + LEAVING_SECONDS + 2 * 20 + 20
-    assert until.reached()
-
-
-def test_a_checkpoint_that_takes_longer_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    seconds = 1.0
-    until = Deadline(1.0, lambda: seconds)
-    clock.now += 3400.0
-    assert not until.reached()
-    seconds = 60.0
-    assert until.reached()
-
-
-def test_no_limit_is_never_reached() -> None:
-    assert not Deadline(math.inf, lambda: 1e9).reached()
-
-
-def test_a_process_knows_its_age() -> None:
-    assert 0.0 < process_seconds() < 24 * 3600

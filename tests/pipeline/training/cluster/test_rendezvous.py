@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from pipeline.training.cluster.rendezvous import common_name
+from pipeline.training.cluster import rendezvous
+from pipeline.training.cluster.rendezvous import MissingRanks, common_name
 
 SOON = timedelta(seconds=20)
 
@@ -44,10 +45,32 @@ def test_ranks_that_died_before_all_joined_do_no_harm() -> None:
     assert len(set(meet(store, 3, [0, 1, 2]))) == 1
 
 
-def test_waiting_is_bounded() -> None:
+def test_waiting_is_bounded_and_says_for_whom(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rendezvous, "SECONDS_BETWEEN_LINES", 0.05)
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=SOON)
-    with pytest.raises(TimeoutError, match=r"ranks \[1, 2\] did not join"):
-        common_name(store, 0, 3, timedelta(seconds=0.2))
+    store.set("asks-1", "a rank that is here")
+    with pytest.raises(MissingRanks, match=r"^rank\(s\) 2, 3 of 4 did not start within \d+ s$"):
+        common_name(store, 0, 4, timedelta(seconds=0.2))
+    assert capsys.readouterr().err.startswith("waiting for rank(s) 2, 3 of 4 (0 s)\n")
+    with pytest.raises(MissingRanks, match=r"rank\(s\) 1, 2, .*, 8 and 991 more of 1000 did not"):
+        common_name(dist.HashStore(), 0, 1000, timedelta(seconds=0.05))
+
+
+@pytest.mark.parametrize("rank_0_is_there", [True, False])
+def test_a_rank_without_an_answer_names_the_first_rank(
+    monkeypatch: pytest.MonkeyPatch, rank_0_is_there: bool
+) -> None:
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=SOON)
+    port = store.port
+    if not rank_0_is_there:
+        del store
+    variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    for name, value in (variables | {"MASTER_PORT": str(port)}).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(MissingRanks, match=rf"rank 1 of 2 got no answer from rank 0 at .*:{port} "):
+        rendezvous.fresh_store(timedelta(seconds=1), SOON)
 
 
 def test_alone() -> None:

@@ -15,7 +15,7 @@ from model.objectives import MaskedLanguageModel
 from pipeline.errors import DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from pipeline.training.cluster.ranks import StopRequest
+from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.validation import validator as module
 from pipeline.training.validation.validator import Validator
