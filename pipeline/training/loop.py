@@ -28,6 +28,7 @@ from pipeline.training.cluster.engine import ZeroEngine
 from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
+from pipeline.training.display import Display
 from pipeline.training.feed import Feed
 from pipeline.training.forward import loss_parts
 from pipeline.training.forward.model_inputs import model_inputs
@@ -77,11 +78,14 @@ class Trainer:
 
     def train(self, last_step: int) -> bool:
         """Train until `last_step` or a stop request, then save. True if work remains."""
-        with self._bar(last_step) as bar:
+        with Display(
+            self.run.name, self.progress.step, last_step, shown=self.cluster.rank == 0
+        ) as display:
+            self.validator.on_batch = display.validating
             while True:
                 known = StepCount(self.cluster.control)
                 try:
-                    interrupted = self._train_phase(last_step, known, bar)
+                    interrupted = self._train_phase(last_step, known, display)
                     if self._excludes_shards():
                         continue
                     if interrupted or self.progress.step >= last_step:
@@ -92,14 +96,14 @@ class Trainer:
                 except Rollback as rollback:
                     known.drain()
                     self._go_back(rollback)
-                    bar.n = self.progress.step
+                    display.go_back(self.progress.step)
         unfinished = self.progress.step < last_step or self._owes_validation()
         with self.cluster.agreed():
             if self.stop.mistake and unfinished:
                 raise self.stop.mistake
         return interrupted and unfinished
 
-    def _train_phase(self, last_step: int, known: StepCount, bar: tqdm) -> bool:
+    def _train_phase(self, last_step: int, known: StepCount, display: Display) -> bool:
         """Train until the end of the phase or `last_step`. True after a stop request.
 
         Raises Rollback at a spike.
@@ -119,7 +123,8 @@ class Trainer:
             if interrupted or self.progress.step >= end:
                 break
             step = self.feed.loader.pad_micro_batches(coming, micro_batches)
-            sums = self._accumulate(step, counts, pace)
+            display.begin_step(counts.tokens, learning_rate(self.run, self.progress.step + 1))
+            sums = self._accumulate(step, counts, pace, display)
             if sums is None:
                 interrupted = True
                 break
@@ -129,9 +134,9 @@ class Trainer:
             known.start(*self._step_message(coming))
             self._update(step, counts)
             pace.steps += 1
-            bar.update()
+            display.end_step(self.progress.step)
             if self._due(self.run.logging.every) or self._due(self.run.validation.every):
-                self._log(step, sums, counts, pace, bar)
+                display.loss(self.progress.step, self._log(step, sums, counts, pace))
             with pace.paused():
                 if self._due(self.run.validation.every):
                     interrupted = not self._validate()
@@ -154,7 +159,9 @@ class Trainer:
         """What this rank sends to the others before a step, see `StepCount.start`."""
         return step.counts, self.stop.requested, self.recovery.losses.send(), step.accumulation
 
-    def _accumulate(self, step: Step, counts: LossCounts, pace: Pace) -> Sums | None:
+    def _accumulate(
+        self, step: Step, counts: LossCounts, pace: Pace, display: Display
+    ) -> Sums | None:
         """Forward and backward passes of this rank's micro-batches; returns their detached sums.
 
         None if a stop request ended the step: what it accumulated is dropped.
@@ -177,6 +184,7 @@ class Trainer:
             loss = loss_parts.loss_sum(self.parts, scored, counts)
             self.engine.backward(loss, loss_parts.first_count(self.parts, counts))
             loss_parts.add(sums, scored)
+            display.micro_batch(done, step.accumulation)
         self.tokens += step.counts.tokens
         return sums
 
@@ -239,8 +247,8 @@ class Trainer:
     def _due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.progress.step == self.run.steps
 
-    def _log(self, step: Step, sums: Sums, counts: LossCounts, pace: Pace, bar: tqdm) -> None:
-        """Write a line of metrics about the last step."""
+    def _log(self, step: Step, sums: Sums, counts: LossCounts, pace: Pace) -> float:
+        """Write a line of metrics about the last step; returns its loss."""
         scored = loss_parts.part_metrics(self.parts, self._total(sums), counts)
         forward_seconds = self.cluster.each(self.stragglers.clock.take())
         phase, last = self.feed.phase, self.feed.last_sample(self.progress)
@@ -267,7 +275,7 @@ class Trainer:
                 self.metrics.write(line)
                 if warning := self.stragglers.warning(forward_seconds):
                     tqdm.write(warning)
-        bar.set_postfix_str(f"loss {scored['loss']:.3f}", refresh=False)
+        return scored["loss"]
 
     def _speed(self, step: Step, pace: Pace) -> dict[str, float]:
         """Times since the last line of metrics, and the utilization of the GPUs."""
@@ -302,16 +310,6 @@ class Trainer:
         self.tokens = 0
         self.progress = self.recovery.on_loss(losses.judge(unjudged), self.progress)
         return loss_parts.unpack(total[len(here) :], sums)
-
-    def _bar(self, last_step: int) -> tqdm:
-        """A progress bar on the first rank's terminal, if it has one."""
-        return tqdm(
-            total=last_step,
-            initial=self.progress.step,
-            desc=self.run.name,
-            unit="step",
-            disable=True if self.cluster.rank else None,
-        )
 
 
 def noise_seed(*key: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -37,6 +38,10 @@ class Validator:
     watchdog: Watchdog
     loaders: dict[int, dict[str, Loader]] = field(default_factory=dict)
     """Loaders of the phases validated so far, by number and corpus."""
+    on_batch: Callable[[int], None] = lambda scored: None
+    """Called with the number of micro-batches scored, before each of them."""
+    scored: int = 0
+    """Micro-batches of the validation under way."""
 
     @property
     def parts(self) -> tuple[LossPart, ...]:
@@ -45,7 +50,7 @@ class Validator:
 
     def validate(self, step: int, phase: Phase) -> bool:
         """Score the held-out sequences of a step's phase. False if a stop request ended it."""
-        parts = None
+        parts, self.scored = None, 0
         try:
             with evaluating(self.engine.module):
                 parts = evaluate_corpora(
@@ -91,4 +96,6 @@ class Validator:
 
     def _stops_between_batches(self) -> bool:
         self.watchdog.beat()
+        self.on_batch(self.scored)
+        self.scored += 1
         return self.cluster.any(self.stop.requested)

@@ -57,4 +57,6 @@ def test_a_rank_that_never_comes_is_waited_for_no_longer(tmp_path: Path) -> None
         [sys.executable, script], env=os.environ | launched, capture_output=True, text=True,
         timeout=120, check=False,
     )  # fmt: skip
-    assert result.stdout.startswith("rank(s) 1 of 2 did not start within 1 s"), result.stdout + result.stderr
+    assert result.stdout.startswith("rank(s) 1 of 2 did not start within 1 s"), (
+        result.stdout + result.stderr
+    )

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from pipeline.training.display import Display, hours_and_minutes
+
+
+class Clock:
+    """A clock that the test advances."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def train_steps(display: Display, clock: Clock, steps: range, seconds: float, parts: int) -> None:
+    """Each step has 1,000 tokens."""
+    for step in steps:
+        display.begin_step(1000, 5e-4)
+        for part in range(1, parts + 1):
+            clock.now += seconds / parts
+            display.micro_batch(part, parts)
+        display.end_step(step)
+        if step % 10 == 0:
+            display.loss(step, 2.5)
+
+
+def test_without_a_terminal_there_is_a_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Display("run", 100, 400, shown=True, clock=clock) as display:
+        train_steps(display, clock, range(101, 150), 2.0, 4)
+    said, errors = capsys.readouterr()
+    first, *rest = said.splitlines()
+    assert errors == "" and not rest
+    assert first.startswith(
+        "step 130 of 400: loss 2.5000 at step 120, 500 tokens/s, 0 h 09 min left, "
+        "learning rate 0.0005, "
+    )
+    assert first.endswith(" GB")
+
+
+def test_a_step_of_minutes_has_lines_too(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Display("run", 0, 3, shown=True, clock=clock) as display:
+        train_steps(display, clock, range(1, 2), 600.0, 512)
+        for scored in range(100):
+            clock.now += 1.0
+            display.validating(scored)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 11
+    assert lines[0].startswith("step 0 of 3, micro-batch 52 of 512: 2 tokens/s, 0 h 29 min left,")
+    assert lines[-1] == "validating after step 1: 68 micro-batches scored"
+
+
+def test_other_ranks_show_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Display("run", 0, 3, shown=False, clock=clock) as display:
+        train_steps(display, clock, range(1, 4), 600.0, 2)
+    assert capsys.readouterr() == ("", "")
+
+
+class Terminal(io.StringIO):
+    """A terminal that notes what is written."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("seconds", "between"), [(1.0, False), (60.0, True)])
+def test_on_a_terminal_the_bar_moves_within_slow_steps(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, between: bool
+) -> None:
+    terminal: Any = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    clock = Clock()
+    with Display("run", 0, 4, shown=True, clock=clock) as display:
+        train_steps(display, clock, range(1, 3), seconds, 4)
+    assert ("1.50/4" in terminal.getvalue()) == between
+
+
+def test_durations() -> None:
+    assert [hours_and_minutes(seconds) for seconds in (1, 3600, 3601 * 24)] == [
+        "0 h 01 min", "1 h 00 min", "24 h 01 min",
+    ]  # fmt: skip
