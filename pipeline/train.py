@@ -282,6 +282,7 @@ def open_metrics(job: Job, cluster: Cluster, start: Start, held: ExitStack) -> M
         if cluster.rank == 0:
             start.record.write(job.output)
             metrics = Metrics(job.output, start.progress.step, warn)
+            metrics.show_settings(job.run)
             held.callback(metrics.close)
     return metrics
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import resource
 import time
 from collections.abc import Callable
 from types import TracebackType
 
-import torch
 from tqdm import tqdm
+
+from pipeline.training.run_directory.metrics import memory_gb
 
 SECONDS_BETWEEN_LINES = 60.0
 SLOW_STEP_SECONDS = 5.0
@@ -135,10 +135,3 @@ def hours_and_minutes(seconds: float) -> str:
     """`3 h 07 min`, rounded up to whole minutes."""
     minutes = math.ceil(seconds / 60)
     return f"{minutes // 60:,} h {minutes % 60:02d} min"
-
-
-def memory_gb() -> float:
-    """The most memory used so far: of this rank's GPU, or of this process without one."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 1e9
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

@@ -37,7 +37,7 @@ from pipeline.training.planning.phases import phase_of
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress, state_of
 from pipeline.training.recovery import Recovery, Rollback
-from pipeline.training.run_directory.metrics import Metrics, Pace, peak_flops
+from pipeline.training.run_directory.metrics import Metrics, Pace, memory_gb, now_utc, peak_flops
 from pipeline.training.run_directory.profile import Trace
 from pipeline.training.run_directory.run_json import RunRecord
 from pipeline.training.run_directory.stragglers import Stragglers
@@ -253,7 +253,7 @@ class Trainer:
         forward_seconds = self.cluster.each(self.stragglers.clock.take())
         phase, last = self.feed.phase, self.feed.last_sample(self.progress)
         epoch, dataset = int(last.pass_number[0]), phase.train[int(last.dataset[0])]
-        line: dict[str, float | str] = {"step": self.progress.step, **scored}
+        line: dict[str, float | str] = {"step": self.progress.step, "time": now_utc(), **scored}
         if len(self.feed.phases) > 1:
             line["sequence_length"] = phase.sequence_length
         line |= {
@@ -268,6 +268,7 @@ class Trainer:
             **self.recovery.fields(self.progress),
             **self.engine.optimizer.telemetry.report(),
             **self._speed(step, pace),
+            "memory_gb": memory_gb(),
             **self.stragglers.report(forward_seconds),
         }
         with self.cluster.agreed():

@@ -38,7 +38,7 @@ from tests.pipeline.training.points import Points
 POINTS, KILLS, TERMS = map(int, sys.argv[1:4])
 WORK = Path(sys.argv[4]).resolve()
 ARGUMENTS = sys.argv[5:]
-TIMES = ("step_seconds", "data_seconds", "tokens_per_second", "forward_seconds")
+TIMES = ("_seconds", "tokens_per_second", "time", "memory_gb")
 
 
 def start(run: Path, die_at: int | None = None, count: Path | None = None) -> int:

@@ -37,7 +37,7 @@ from tests.pipeline.conftest import (
 )
 
 TIMES = {
-    "step_seconds", "data_seconds", "tokens_per_second",
+    "step_seconds", "data_seconds", "tokens_per_second", "time", "memory_gb",
     "slowest_rank", "slowest_host", "slowest_ratio",
 }  # fmt: skip
 

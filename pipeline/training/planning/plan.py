@@ -145,7 +145,7 @@ def make_plan(
             run,
             sequences,
             round(sequences * mean_predictions),
-            round(mean_tokens) if used < sequences else run.data.sequence_length,
+            round(mean_tokens),  # pads are no work
         ),
         train_sequences=rows_of["train"],
         validation_sequences=rows_of["validation"],

@@ -4,6 +4,8 @@ metrics.jsonl has one object per logged step, written whole and at once. When a 
 checkpoint, lines of later steps are removed first, so the file reads as if it had not stopped.
 
     step                    optimizer steps made
+    time                    at which the line was written, UTC
+    memory_gb               most memory of the first rank's GPU, or of its process without one
     loss                    of this step: the weighted sum of its parts, in nats
     mlm_loss, pair_loss, sbo_loss, rtd_loss     its parts, each a mean over the global batch's
                             predicted tokens, labelled pairs, words of spans, tokens
@@ -25,7 +27,8 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     tokens_per_second       over all ranks
     slowest_rank, slowest_host              with the longest forward passes, if there are several
     slowest_ratio           their time divided by the median rank's
-    model_flops_utilization share of the GPUs' dense bf16 rate, if that rate is known
+    model_flops_utilization share of the GPUs' dense bf16 rate, if that rate is known; pads are no
+                            work
     validation_loss, validation_mask_loss, validation_mlm_loss, ... on steps with validation
     validation_accuracy, validation_perplexity                      of mlm
     validation_loss/CORPUS  and so on, for each corpus if there are several
@@ -37,6 +40,7 @@ import io
 import json
 import math
 import os
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -47,6 +51,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from pipeline.config.run import Run
+from pipeline.config.settings import to_dict
 from pipeline.errors import CheckpointError, DataError
 from pipeline.files import write_whole
 
@@ -61,6 +67,16 @@ PEAK_FLOPS = {
     "A100": 312e12, "L40S": 362e12,
 }  # fmt: skip
 """Dense bf16 rates by part of the GPU's name, the first match; from NVIDIA's data sheets."""
+BOARD_GROUPS = {
+    "train": ("loss", "mlm_", "pair_", "sbo_", "rtd_", "mask_loss"),
+    "optimizer": (
+        "learning_rate", "grad_norm", "clip_", "trust_ratio", "relative_step", "skipped_updates",
+    ),
+    "speed": (
+        "step_seconds", "data_seconds", "tokens_per_second", "slowest_", "model_flops_", "memory_",
+    ),
+}  # fmt: skip
+"""Groups of TensorBoard tags by how the names of their fields start; others are in `run`."""
 
 
 class Metrics:
@@ -92,6 +108,13 @@ class Metrics:
             """End of the written lines; those in `_waiting` come after it."""
             self._waiting: list[bytes] = []
             self.board = self._new_board(restored_step + 1)
+
+    def show_settings(self, run: Run) -> None:
+        """Show the settings of the run in TensorBoard."""
+        lines = json.dumps(to_dict(run), indent=1).splitlines()
+        with self._surviving(TENSORBOARD, "it lacks the settings"):
+            # indented text is shown as it is
+            self.board.add_text("settings", "\n".join(f"    {line}" for line in lines))
 
     def _new_board(self, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter  # a second to import: first rank only
@@ -157,7 +180,7 @@ class Metrics:
             self.board = self._new_board(int(line["step"]))
         for name, value in line.items():
             if name != "step" and not isinstance(value, str):
-                self.board.add_scalar(name, value, line["step"])
+                self.board.add_scalar(board_tag(name), value, line["step"])
 
     @contextmanager
     def _surviving(self, name: str, meanwhile: str) -> Iterator[None]:
@@ -220,6 +243,26 @@ class Pace:
         }
         self.tokens, self.steps, self.waited, self.started_at = tokens, 0, 0.0, now
         return means
+
+
+def board_tag(name: str) -> str:
+    """The TensorBoard tag of a field: its group, which is a section of the page, and its name."""
+    if name.startswith("validation_"):
+        return f"validation/{name.removeprefix('validation_')}"
+    groups = (group for group, names in BOARD_GROUPS.items() if name.startswith(names))
+    return f"{next(groups, 'run')}/{name}"
+
+
+def now_utc() -> str:
+    """The time in seconds, as `2026-01-31T23:59:59Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def memory_gb() -> float:
+    """The most memory used so far: of this rank's GPU, or of this process without one."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 1e9
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
 def peak_flops(device: torch.device) -> float:

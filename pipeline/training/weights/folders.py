@@ -162,6 +162,8 @@ def _write(
     save_file(named, folder / WEIGHTS, {"format": "pt"})
     if beside:
         save_file(beside, folder / BOUNDARY_WEIGHTS, {"format": "pt"})
+    for path in folder.glob("*.safetensors"):  # written with mode 600 whatever the umask
+        shutil.copymode(folder / TOKENIZER_FILES[0], path)
     write_whole(folder / CONFIG, json.dumps(config | {"dtype": "float32"}, indent=1).encode())
     sync_directory(folder)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 import resource
 import time
 from collections.abc import Iterator
@@ -8,9 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from pipeline.errors import CheckpointError
-from pipeline.training.run_directory.metrics import CURVE, METRICS, Metrics, Pace, read_metrics
+from pipeline.recipes import recipe
+from pipeline.training.run_directory.metrics import (
+    CURVE,
+    METRICS,
+    Metrics,
+    Pace,
+    now_utc,
+    read_metrics,
+)
 
 
 def test_a_step_is_one_line_also_when_validation_comes_later(tmp_path: Path) -> None:
@@ -118,6 +128,22 @@ def test_a_picture_of_all_lines_is_not_drawn_again(tmp_path: Path) -> None:
     metrics.draw()
     assert (tmp_path / CURVE).exists()
     metrics.close()
+
+
+def test_the_board_has_groups_and_the_settings(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, 0)
+    metrics.show_settings(recipe("roberta_tiny"))
+    line = {"loss": 2.0, "grad_norm": 1.0, "tokens_per_second": 9.0, "epoch": 1}
+    metrics.write({"step": 1, "time": now_utc(), **line, "validation_loss/books": 3.0})
+    metrics.close()
+    board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert set(board.Tags()["scalars"]) == {
+        "train/loss", "optimizer/grad_norm", "speed/tokens_per_second", "run/epoch",
+        "validation/loss/books",
+    }  # fmt: skip
+    (settings,) = board.Tensors("settings/text_summary")
+    assert b'"peak_lr"' in settings.tensor_proto.string_val[0]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", read_metrics(tmp_path)[0]["time"])
 
 
 def test_pace_tells_waiting_from_working_and_leaves_pauses_out() -> None:

@@ -27,6 +27,9 @@ def test_a_folder_and_a_checkpoint_hold_the_same_model(
     assert not saved.model.training
     folder = tmp_path / "model"
     write_folder(saved.model, lesson / "tokenizer", folder)
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert {path.stat().st_mode for path in folder.iterdir()} == {plain.stat().st_mode}
     again = load_folder(folder)
     for name, parameter in saved.model.named_parameters():
         assert torch.equal(parameter, dict(again.named_parameters())[name]), name
