@@ -3,12 +3,12 @@
     python interruptions.py POINTS KILLS TERMS WORK_DIRECTORY ARGUMENTS...
 
 Dies at POINTS of all points at which a checkpoint is written, synced or renamed, by the writer's
-thread or the main one (-1: at every point). Then SIGKILL at KILLS random moments, and SIGTERM at
-TERMS. ARGUMENTS are pipeline.train's, without --output.
+thread or the main one (-1: at every point). Then SIGKILL at KILLS random moments, and SIGTERM and
+SIGINT at TERMS moments each. ARGUMENTS are pipeline.train's, without --output.
 
 After each death every named checkpoint is complete, the same command resumes, and weights, moments
-and metrics at the end are those of an undisturbed run, to the bit. SIGTERM after RUN/ready exists
-must end in exit code 75 and RUN/INTERRUPTED. Prints what was done.
+and metrics at the end are those of an undisturbed run, to the bit. SIGTERM or SIGINT after the file
+RUN/ready exists must end in exit code 75 and RUN/INTERRUPTED. Prints what was done.
 
 Each run is one process, forked from this one: Python and DeepSpeed start once.
 """
@@ -47,6 +47,7 @@ def start(run: Path, die_at: int | None = None, count: Path | None = None) -> in
     if process:
         return process
     try:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         log = os.open(WORK / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -122,13 +123,14 @@ def signal_at_moments(
         os.kill(process, number)
         code = end(process)
         what = f"signal {number} after {moment:.2f} s, exit code {code}"
-        if number == signal.SIGTERM and ready and code != 0:
+        if number != signal.SIGKILL and ready and code != 0:
             assert code == EXIT_INTERRUPTED, f"{what}: {(WORK / 'log').read_text()}"
             assert (run / "INTERRUPTED").exists(), what
             saved += 1
-        elif number == signal.SIGTERM:
+        elif number != signal.SIGKILL:
             assert code in (0, EXIT_INTERRUPTED, -number), what
-            assert (run / "INTERRUPTED").exists() == (code == EXIT_INTERRUPTED), what
+            marked = code == EXIT_INTERRUPTED and run.exists()
+            assert (run / "INTERRUPTED").exists() == marked, what
         check(run, expected, what)
     print(count, number.name, f"in runs of {seconds:.1f} s;", saved, "saved and left")
 
@@ -145,7 +147,8 @@ def main() -> None:
     if POINTS:
         die_at_points(expected)
     signal_at_moments(expected, signal.SIGKILL, KILLS, seconds)
-    signal_at_moments(expected, signal.SIGTERM, TERMS, seconds)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal_at_moments(expected, number, TERMS, seconds)
 
 
 if __name__ == "__main__":
