@@ -1,9 +1,9 @@
 """Compile the numerical kernels ahead of the first start: `tenfold compile`.
 
 Numba compiles a kernel when it is first called and keeps the result in the directory that
-`pipeline.kernel_cache` sets. So this calls them: it prepares a few documents in each tokenizer,
-format and mask scheme in a temporary directory, reads the shards as training does and updates a
-small tensor. Without torch only the kernels of preparing are compiled.
+`pipeline.kernel_cache` sets. So this calls all of them: it prepares a few documents with each
+tokenizer, format and mask scheme in a temporary directory, reads the shards as training does, and
+updates a small tensor. Without torch it only compiles the kernels of preparing.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from pipeline.kernel_cache import FIRST_COMPILATION
+
 DOCUMENTS = 12
 MICRO_BATCHES = 4
-"""Read of each run's shards: two steps."""
+"""Micro-batches read of each run's shards: two steps."""
 RUNS = {
     "roberta": ("roberta_tiny", ()),
-    "per-epoch": (
-        "roberta_tiny_published",
-        ("--compression", "zstd"),
-    ),
+    "per-epoch": ("roberta_tiny_published", ("--compression", "zstd")),
     "bert": ("bert_tiny", ()),
     "whole_word": ("bert_tiny", ("--set", "data.masking=whole_word")),
     "albert": ("albert_tiny", ()),
@@ -38,8 +37,8 @@ RUNS = {
 
 
 def compile_kernels() -> None:
-    """Compile what is not in the cache yet, and say so; says why if the cache is not writable."""
-    print("compiling kernels for this processor: a minute or two", file=sys.stderr, flush=True)
+    """Compile all kernels that are not in the cache; warns if the cache is not writable."""
+    FIRST_COMPILATION.announce()
     arguments, root = sys.argv, os.environ.get("TENFOLD_ROOT")
     try:
         with tempfile.TemporaryDirectory() as directory:
@@ -53,9 +52,9 @@ def compile_kernels() -> None:
                     _load(folder / name, recipe_name)
                 compile_all()
     except (OSError, RuntimeError) as error:
-        # numba raises RuntimeError where it has no directory to write
+        # numba raises RuntimeError if it has no writable directory
         print(
-            f"warning: kernels are not kept: {error}; they are compiled at the first start",
+            f"warning: kernels are not stored: {error}; each start will compile them",
             file=sys.stderr,
         )
     finally:
@@ -108,6 +107,6 @@ def _load(shards: Path, recipe_name: str) -> None:
             attention="document" if packing == "rows" else "row",
             extras=extras_of(recipe(recipe_name)),
         )
-        for _ in itertools.islice(loader.micro_batches(), MICRO_BATCHES):  # they never end
+        for _ in itertools.islice(loader.micro_batches(), MICRO_BATCHES):  # endless
             pass
         loader.close()

@@ -13,13 +13,17 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pipeline.model_folder  # noqa: F401  before `model`
+from pipeline.errors import ConfigError, DataError, run_command
+from pipeline.model_folder import check_model_folder
+
+if __name__ == "__main__":
+    run_command(check_model_folder)  # before `model` is imported
+
 from model.hugging_face import Model
 from pipeline.command_line import Parser, example_text
 from pipeline.config.formats import Attention
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.loading.dataset import Dataset, check_datasets
 from pipeline.training.validation.evaluate import (
     corpus_fields,

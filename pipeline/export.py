@@ -10,10 +10,14 @@ import argparse
 import shutil
 from pathlib import Path
 
-import pipeline.model_folder  # noqa: F401  before `model`
+from pipeline.errors import CheckpointError, ConfigError, run_command
+from pipeline.model_folder import check_model_folder
+
+if __name__ == "__main__":
+    run_command(check_model_folder)  # before `model` is imported
+
 from pipeline.command_line import Parser, example_text
 from pipeline.data.shards.manifest import VALIDATION
-from pipeline.errors import CheckpointError, ConfigError, run_command
 from pipeline.loading.dataset import Dataset
 from pipeline.training.planning.phases import check_shards
 from pipeline.training.run_directory.run_json import RunRecord, read_record

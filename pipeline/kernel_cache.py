@@ -28,19 +28,24 @@ def kernel_directory(code: Path) -> Path:
 
 
 class FirstCompilation(event.Listener):
-    """Announces the compilation of kernels once, if stderr is a terminal."""
+    """Announces the compilation of kernels once."""
 
     announced = False
 
-    def on_start(self, event: event.Event) -> None:
-        """Called when numba compiles a function, not when it loads a compiled one."""
-        if not self.announced and sys.stderr.isatty():
+    def announce(self) -> None:
+        """Print the line unless it was printed before."""
+        if not self.announced:
             print(
-                "compiling kernels for this processor: up to a minute, the first time only",
+                "compiling kernels for this processor: about a minute, the first time only",
                 file=sys.stderr,
                 flush=True,
             )
         self.announced = True
+
+    def on_start(self, event: event.Event) -> None:
+        """Called when numba compiles a function, not when it loads a compiled one."""
+        if sys.stderr.isatty():
+            self.announce()
 
     def on_end(self, event: event.Event) -> None:
         """Required by numba; prints nothing."""
@@ -48,4 +53,6 @@ class FirstCompilation(event.Listener):
 
 if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]
     numba.config.CACHE_DIR = str(kernel_directory(Path(__file__).parent))  # type: ignore[attr-defined]
-event.register("numba:compile", FirstCompilation())  # type: ignore[no-untyped-call]
+FIRST_COMPILATION = FirstCompilation()
+"""This process's announcement."""
+event.register("numba:compile", FIRST_COMPILATION)  # type: ignore[no-untyped-call]

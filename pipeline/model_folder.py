@@ -1,8 +1,8 @@
-"""Import this before `model`: a folder or file of the user's can hide ours.
+"""Detects a user's folder or file `model` that hides ours.
 
 `python -m` puts the current directory first on the path, and `model` is a common name. Commands
-that use the network import this module, so that such a folder ends in one line instead of a
-ModuleNotFoundError. Preparing does not use the network and is not affected.
+that use the network check this before they import `model`, so that such a folder ends in one line
+instead of a ModuleNotFoundError. Preparing does not use the network and is not affected.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from pipeline.errors import ConfigError, run_command
+from pipeline.errors import ConfigError
 
 MARK = "hugging_face.py"
-"""A file of our `model`."""
+"""A file of our `model`, by which it is recognized."""
 
 
 def check_model_folder() -> None:
-    """Raises ConfigError if `import model` finds another folder or file than ours."""
+    """Raises ConfigError if `import model` would find another folder or file than ours."""
     spec = find_spec("model")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if any((Path(folder) / MARK).is_file() for folder in folders):
@@ -29,6 +29,3 @@ def check_model_folder() -> None:
         f"{found} hides Tenfold's own folder model; run the command in another directory, or "
         "rename yours"
     )
-
-
-run_command(check_model_folder)

@@ -16,11 +16,15 @@ from functools import partial
 
 from tqdm import tqdm
 
-import pipeline.model_folder  # noqa: F401  before `model`
+from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
+from pipeline.model_folder import check_model_folder
+
+if __name__ == "__main__":
+    run_command(check_model_folder)  # before `model` is imported
+
 from model.hugging_face import Model, logical_parameters
 from pipeline.data.shards.held_out import check_held_out
 from pipeline.data.shards.manifest import TRAIN, VALIDATION
-from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.example import print_example
 from pipeline.loading.sigbus import announce_bus_errors

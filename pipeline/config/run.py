@@ -15,17 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.data_settings import (
-    READ_TIME_FIELDS,
-    DataSettings,
-    MaskSettings,
-    SegmentSettings,
-    all_shard_settings,
-    max_predictions,
-    prediction_count,
-    prepared_settings,
-    shard_settings,
-)
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.rules import (
     attention_fits,
     batch_warmup_fits,
@@ -41,7 +31,6 @@ from pipeline.config.training_settings import (
     CheckpointSettings,
     EarlierPhase,
     EncoderSettings,
-    GeneratorSettings,
     LoggingSettings,
     ObjectiveSettings,
     OptimizerSettings,
@@ -49,31 +38,6 @@ from pipeline.config.training_settings import (
     SpikeSettings,
     ValidationSettings,
 )
-
-__all__ = [
-    "READ_TIME_FIELDS",
-    "BatchSettings",
-    "CheckpointSettings",
-    "DataSettings",
-    "EarlierPhase",
-    "EncoderSettings",
-    "GeneratorSettings",
-    "LoggingSettings",
-    "MaskSettings",
-    "ObjectiveSettings",
-    "OptimizerSettings",
-    "Run",
-    "ScheduleSettings",
-    "SegmentSettings",
-    "SpikeSettings",
-    "ValidationSettings",
-    "all_shard_settings",
-    "max_predictions",
-    "prediction_count",
-    "prepared_settings",
-    "shard_settings",
-]
-"""A Run, its sections and the values derived from them: recipes and stages import only this."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.config.run import prepared_settings
+from pipeline.config.data_settings import prepared_settings
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
 from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
@@ -344,7 +344,7 @@ def check_datasets(
 ) -> None:
     """Raise DataError unless all datasets were prepared with the run's settings and tokenizer.
 
-    settings: `config.run.all_shard_settings`; tokenizer_sha256: of the
+    settings: `config.data_settings.all_shard_settings`; tokenizer_sha256: of the
     tokenizer that the run started with, "" for a new run, which takes the first dataset's.
     """
     expected = tokenizer_sha256 or datasets[0].manifest.tokenizer["sha256"]

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.config.run import EarlierPhase, Run
+from pipeline.config.run import Run
+from pipeline.config.training_settings import EarlierPhase
 from pipeline.recipes.roberta import roberta_base, roberta_large, roberta_tiny
 
 

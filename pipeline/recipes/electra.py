@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.config.run import GeneratorSettings, ObjectiveSettings, Run
+from pipeline.config.run import Run
+from pipeline.config.training_settings import GeneratorSettings, ObjectiveSettings
 from pipeline.recipes.bert import bert_base, bert_large, bert_tiny, with_adam
 
 

@@ -27,19 +27,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.config.run import (
+from pipeline.config.data_settings import DataSettings, MaskSettings, SegmentSettings
+from pipeline.config.run import Run
+from pipeline.config.training_settings import (
     BatchSettings,
     CheckpointSettings,
-    DataSettings,
     EncoderSettings,
     GeneratorSettings,
     LoggingSettings,
-    MaskSettings,
     ObjectiveSettings,
     OptimizerSettings,
-    Run,
     ScheduleSettings,
-    SegmentSettings,
     SpikeSettings,
     ValidationSettings,
 )

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pipeline.config.run import SpikeSettings
+from pipeline.config.training_settings import SpikeSettings
 
 UNITS = 1 << 16
 """Units per nat: a loss of up to 1e8 nats, and its sum over ranks, is an exact float64."""

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from pipeline.config.run import Run, SpikeSettings
+from pipeline.config.run import Run
+from pipeline.config.training_settings import SpikeSettings
 from pipeline.errors import CheckpointError, DataError
 from pipeline.loading.dataset import Dataset, LeftOut, leave_out
 from pipeline.loading.order import places_of

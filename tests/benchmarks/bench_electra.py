@@ -21,7 +21,7 @@ from model.flops import detection_flops, step_flops
 from model.hugging_face import Model
 from model.objectives import Inputs, MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
-from pipeline.config.run import prediction_count
+from pipeline.config.data_settings import prediction_count
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
 from pipeline.training.forward.loss_parts import loss_sum

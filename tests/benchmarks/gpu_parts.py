@@ -17,7 +17,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from model.flops import step_flops
 from model.hugging_face import logical_parameters
 from model.objectives import Inputs, MaskedLanguageModel
-from pipeline.config.run import Run, max_predictions
+from pipeline.config.data_settings import max_predictions
+from pipeline.config.run import Run
 from pipeline.recipes import recipe
 from pipeline.training.optimizer.fragments import cut, read_layout
 from pipeline.training.optimizer.optimizer import LogicalOptimizer

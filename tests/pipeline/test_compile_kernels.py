@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from numba.core import event
 
 from pipeline import compile_kernels
+from pipeline.kernel_cache import FIRST_COMPILATION
 from pipeline.recipes import RECIPES
 
 
@@ -26,9 +28,25 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
 
     monkeypatch.setenv("TENFOLD_ROOT", "elsewhere")
     monkeypatch.setattr(compile_kernels, "_prepare", fail)
+    monkeypatch.setattr(FIRST_COMPILATION, "announced", False)
     before = sys.argv
     compile_kernels.compile_kernels()
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("compiling kernels")
-    assert second.startswith("warning: kernels are not kept: ")
+    assert second.startswith("warning: kernels are not stored: ")
     assert sys.argv == before and os.environ["TENFOLD_ROOT"] == "elsewhere"
+
+
+def test_a_terminal_shows_one_announcement(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command announces the compilation, so the first kernel does not."""
+    compilation = event.Event("numba:compile", event.EventStatus.START)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(FIRST_COMPILATION, "announced", False)
+    monkeypatch.setattr(
+        compile_kernels, "_prepare", lambda folder: FIRST_COMPILATION.on_start(compilation)
+    )
+    monkeypatch.setattr(compile_kernels, "find_spec", lambda name: None)
+    compile_kernels.compile_kernels()
+    assert capsys.readouterr().err.count("compiling kernels") == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.config.run import DataSettings
+from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, Hub
 from pipeline.data.corpora.groups import member_inputs, require_members, require_size
 from pipeline.data.corpora.hub import fetch, fetched_directory, is_fetched

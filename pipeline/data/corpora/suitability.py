@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.config.run import DataSettings
+from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import CORPORA, Hub
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import Record, Source

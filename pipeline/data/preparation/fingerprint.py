@@ -6,7 +6,7 @@ import unicodedata
 from importlib.metadata import version
 from typing import Any
 
-from pipeline.config.run import DataSettings, shard_settings
+from pipeline.config.data_settings import DataSettings, shard_settings
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.read import READING_VERSION
 from pipeline.data.documents.records import Source

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.config.run import DataSettings
+from pipeline.config.data_settings import DataSettings
 from pipeline.data.documents.records import with_line
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.selection.decisions import read_kept

@@ -6,11 +6,12 @@ import argparse
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.command_line import cores, data_root
-from pipeline.config.run import DataSettings, Run, max_predictions, shard_settings
+from pipeline.config.data_settings import DataSettings, max_predictions, shard_settings
+from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.groups import require_size
 from pipeline.data.corpora.shapes import describe_plain_text
@@ -47,7 +48,6 @@ from pipeline.data.preparation.tokenizer import ChosenTokenizer, read_existing, 
 from pipeline.data.preparation.worker import PrepareJob, prepare_stage
 from pipeline.data.rows.masks import Masking
 from pipeline.data.selection.select import Selection
-from pipeline.data.shards.arrow_files import Compression
 from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.shards.manifest import (
     MANIFEST,
@@ -77,9 +77,8 @@ class ShardsJob:
     """The files that are read; slow formats are extracted already."""
     selection: Selection
     tokenizer: ChosenTokenizer
-    engine: str
-    compression: Compression
-    split_bytes: int
+    parts: PrepareJob
+    """What its tasks share, as `_parts_job` returns it."""
     fingerprint: str
     output: Path
 
@@ -121,11 +120,24 @@ def plan_job(
         sources=sources,
         selection=selection,
         tokenizer=tokenizer,
-        engine=arguments.engine,
-        compression=arguments.compression,
-        split_bytes=split_bytes,
+        parts=_parts_job(arguments, run.data, sources, split_bytes),
         fingerprint=mark,
         output=arguments.output or data_root() / "shards" / f"{corpus}-{run.name}-{mark}",
+    )
+
+
+def _parts_job(
+    arguments: argparse.Namespace, data: DataSettings, sources: list[Source], split_bytes: int
+) -> PrepareJob:
+    """What the tasks share, without the directory and thresholds, which are determined later."""
+    return PrepareJob(
+        directory=Path(),
+        data=data,
+        corpora=tuple(dict.fromkeys(source.corpus for source in sources)),
+        thresholds={},
+        split_bytes=split_bytes,
+        compression=arguments.compression,
+        engine=arguments.engine,
     )
 
 
@@ -159,14 +171,8 @@ def run_tasks(
         if work is None:
             yield None
             return
-        parts = PrepareJob(
-            directory=work.path,
-            data=job.run.data,
-            corpora=tuple(thresholds),
-            thresholds=thresholds,
-            split_bytes=job.split_bytes,
-            compression=job.compression,
-            engine=job.engine,
+        parts = replace(
+            job.parts, directory=work.path, corpora=tuple(thresholds), thresholds=thresholds
         )
         stage = prepare_stage(parts, job.tokenizer.vocabulary)
         executor.run(stage, share(tasks, *part) if part else tasks)
@@ -198,7 +204,7 @@ def publish(
     allow_short: bool,
     allow_unknown: bool,
 ) -> Manifest:
-    """Check what the tasks made, put it together, write the manifest, publish the tokenizer."""
+    """Check the finished parts, assemble them, write the manifest and publish the tokenizer."""
     parts = read_parts(finished.job.directory, finished.tasks)
     check_bad_records(parts, job.sources, max_bad_fraction)
     if not allow_unknown:
@@ -211,7 +217,7 @@ def publish(
 
 
 def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
-    """Turn finished parts into the published directory; made: what the parts were made by."""
+    """Turn finished parts into the published directory; made: the job that made the parts."""
     data, work, output = job.run.data, made.directory, job.output
     vocabulary = job.tokenizer.vocabulary
     for directory in (output, output / "tokenizer"):
@@ -234,8 +240,8 @@ def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
         max_predictions=max_predictions(data),
         duplicates=data.duplicates,
         seed=data.seed,
-        compression=job.compression,
-        engine=engine | engine_versions(data, job.engine),
+        compression=made.compression,
+        engine=engine | engine_versions(data, made.engine),
         tokenizer=vocabulary.describe(),
         corpora=corpus_counts(parts, {s.corpus: s.licence for s in job.sources}),
         totals={
@@ -292,15 +298,7 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: Data
             data.vocab_size,
             lower_case=data.lower_case,
         )
-    job = PrepareJob(
-        directory=Path(),
-        data=data,
-        corpora=tuple(dict.fromkeys(source.corpus for source in found.files)),
-        thresholds={},
-        split_bytes=SPLIT_BYTES,
-        compression=arguments.compression,
-        engine=arguments.engine,
-    )
+    job = _parts_job(arguments, data, found.files, SPLIT_BYTES)
     estimates = estimate(found.files, job, vocabulary)
     for line in describe(estimates, arguments.output or data_root(), arguments.workers or cores()):
         print(line)

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 from pipeline.command_line import downloads
-from pipeline.config.run import DataSettings
+from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import GROUPS
 from pipeline.data.corpora.download import download_missing
 from pipeline.data.corpora.groups import most_text, require_size

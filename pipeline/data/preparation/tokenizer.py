@@ -24,7 +24,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from pipeline.command_line import data_root
-from pipeline.config.run import DataSettings
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.catalogue import CORPORA
 from pipeline.data.documents.records import Source, with_line

@@ -48,7 +48,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from pipeline.config.run import DataSettings
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import parts_per_million
 from pipeline.data.kernels.bits import GOLDEN, mix
 from pipeline.data.rows import mask_positions

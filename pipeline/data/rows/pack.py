@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.formats import PAIR_FORMATS, SEGMENT_FIELDS, SEPARATORS
-from pipeline.config.run import DataSettings
 from pipeline.data.rows.segment_rows import (
     IN_ORDER,
     NEXT,

@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.run import OptimizerSettings
+from pipeline.config.training_settings import OptimizerSettings
 
 
 @dataclass(frozen=True, slots=True)

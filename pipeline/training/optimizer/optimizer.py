@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from pipeline.config.run import OptimizerSettings
+from pipeline.config.training_settings import OptimizerSettings
 from pipeline.training.optimizer.cpu_update import CompiledUpdate
 from pipeline.training.optimizer.fragments import (
     Fragment,

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.config.run import EarlierPhase, Run, all_shard_settings
+from pipeline.config.data_settings import all_shard_settings
+from pipeline.config.run import Run
+from pipeline.config.training_settings import EarlierPhase
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset, check_datasets
 from pipeline.training.planning.plan import Plan, make_plan

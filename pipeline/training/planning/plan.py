@@ -24,7 +24,8 @@ from model.flops import (
     step_flops,
 )
 from pipeline.config.rules import generator_sizes
-from pipeline.config.run import BatchSettings, Run
+from pipeline.config.run import Run
+from pipeline.config.training_settings import BatchSettings
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.line_packing import expected_lines

@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import sqrt
 
-from pipeline.config.run import BatchSettings, Run
+from pipeline.config.run import Run
+from pipeline.config.training_settings import BatchSettings
 
 
 def learning_rate(run: Run, step: int) -> float:

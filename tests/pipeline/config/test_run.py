@@ -9,9 +9,10 @@ from typing import Literal, get_args, get_origin
 import pytest
 
 import pipeline.config.run
-from pipeline.config.run import EarlierPhase, Run
+from pipeline.config.run import Run
 from pipeline.config.schema import setting_types, settings_of
 from pipeline.config.settings import from_dict, override, to_dict
+from pipeline.config.training_settings import EarlierPhase
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 

@@ -9,7 +9,7 @@ from model.families import BERT
 from model.flops import parameter_count
 from model.hugging_face import family, logical_parameters
 from model.objectives import MaskedLanguageModel
-from pipeline.config.run import max_predictions
+from pipeline.config.data_settings import max_predictions
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config, has_pairs
 from tests.pipeline.recipes.on_meta import sizes

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from pipeline.config.run import OptimizerSettings
+from pipeline.config.training_settings import OptimizerSettings
 
 
 class Weight(NamedTuple):

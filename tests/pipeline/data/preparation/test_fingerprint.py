@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated
 
-from pipeline.config.run import DataSettings
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import fingerprint, from_dict, to_dict
 from pipeline.data.preparation.fingerprint import shard_identity

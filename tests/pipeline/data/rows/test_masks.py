@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.config.run import prediction_count
+from pipeline.config.data_settings import prediction_count
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM, Masking, Masks, corpus_root, stream_keys
 
 VOCABULARY = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.config.run import DataSettings
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import override
 from pipeline.data.rows.pack import count_tokens, pack
 from pipeline.data.rows.sentence_rows import Rows

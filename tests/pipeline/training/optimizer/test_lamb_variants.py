@@ -8,8 +8,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from pipeline.config.run import OptimizerSettings
 from pipeline.config.settings import override
+from pipeline.config.training_settings import OptimizerSettings
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 from pipeline.training.optimizer.lamb_variants import ADAMW, VARIANTS, rule_of

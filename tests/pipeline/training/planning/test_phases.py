@@ -10,7 +10,8 @@ from typing import Annotated
 import pytest
 
 from pipeline.config import data_settings
-from pipeline.config.run import DataSettings, Run
+from pipeline.config.data_settings import DataSettings
+from pipeline.config.run import Run
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.errors import ConfigError, DataError

@@ -4,8 +4,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from pipeline.config.run import ObjectiveSettings
 from pipeline.config.settings import override
+from pipeline.config.training_settings import ObjectiveSettings
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.weights.build import OBJECTIVES, build_model
