@@ -47,8 +47,8 @@ test-image: venv
 lock: venv
 	$(BIN)/python docker/lock.py $(TORCH) $(UPGRADE)
 
-# A Slurm of two nodes on this machine: installs Debian packages, so it wants root. Both nodes are one
-# host to MPICH: a test whose start fails inside MPI_Init, and no other, begins anew.
+# A Slurm of two nodes on this machine: installs Debian packages, so it needs root. Both nodes are one
+# host to MPICH, so MPI_Init can fail: a test that fails there, and no other, is run again.
 test-cluster: venv
 	@$(BIN)/python tests/timed.py $(BIN)/python -m pytest -m cluster tests/cluster \
 		--numprocesses 3 --dist loadgroup --no-loadscope-reorder \

@@ -40,7 +40,7 @@ class ReplacedTokenHead(nn.Module):
 
 
 class ReplacedTokenModel(nn.Module):
-    """A generator fills masked positions; the encoder tells its words from the original ones."""
+    """A generator fills masked positions; the encoder detects the words that changed."""
 
     def __init__(
         self, config: EncoderConfig, generator: EncoderConfig | None, *, weight: float, seed: int

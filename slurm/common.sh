@@ -202,7 +202,7 @@ set_network() {
   export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
   # 4 us * 2^22 = 17 s for an InfiniBand answer, seven times: this survives a flapping link.
   export NCCL_IB_TIMEOUT=${NCCL_IB_TIMEOUT:-22}
-  # If a collective times out, RUN/.nccl-RANK tells which rank was in which one (torch's flight
+  # If a collective times out, RUN/.nccl-RANK shows which rank was in which one (torch's flight
   # recorder): the only trace of the rank that the others waited for.
   export TORCH_NCCL_DUMP_ON_TIMEOUT=${TORCH_NCCL_DUMP_ON_TIMEOUT:-1}
   export TORCH_FR_BUFFER_SIZE=${TORCH_FR_BUFFER_SIZE:-2000}

@@ -1,4 +1,4 @@
-"""Breaks the product on purpose, a copy of it, and shows the test that notices each break.
+"""Breaks a copy of the product on purpose, and shows that a test notices each break.
 
     python tests/breaks.py              every break, some minutes
     python tests/breaks.py seek norm    those whose names contain one of these words
@@ -22,13 +22,13 @@ ROOT = Path(__file__).parents[1]
 
 
 class Break(NamedTuple):
-    """One mistake that somebody could make."""
+    """A plausible mistake."""
 
     name: str
     old: str
     new: str
     test: str
-    """The function that notices it."""
+    """The test that notices it."""
 
 
 BREAKS = [

@@ -1,4 +1,4 @@
-"""What tests share: a small vocabulary, a prepared sample, real data where there is some."""
+"""Shared by tests: a small vocabulary, a prepared sample, real data if available."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG = (
     "test_zero", "test_readme", "test_train", "test_faults", "test_layouts", "test_families",
     "test_detection_and_spans", "test_zero_objectives",
 )  # fmt: skip
-"""Files of tests with tests of minutes."""
+"""Files with tests that take minutes."""
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 _OWNER = pytest.StashKey[process.ForkServerOwner]()
@@ -77,7 +77,7 @@ def tiny_vocabulary(tiny_tokenizer: Path) -> Vocabulary:
 
 @pytest.fixture(scope="session")
 def sample_text() -> list[str]:
-    """Half a megabyte of the sample, a document each."""
+    """Half a megabyte of the sample, by document."""
     _, sources = corpus_sources("sample", [])
     return list(sample_texts(sources, 500_000, DocumentCounts()))
 

@@ -1,6 +1,6 @@
 """The README files of the checkout: their blocks of code, and the commands in them.
 
-The language of a block says what becomes of it:
+The language of a block determines how it is tested:
 
     console   commands that a test runs, a `$` before each
     bash      commands for a cluster, an image or a large corpus: parsed, not run
@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 ROOT = Path(__file__).parents[1]
 FIRST = "README.md"
-"""The page that is read first; what its commands write is there for all others."""
+"""The first page; the files that its commands write are there for all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Page:
 
     @property
     def folder(self) -> Path:
-        """What its links are relative to."""
+        """The folder that its links are relative to."""
         return (ROOT / self.name).parent
 
     def blocks(self, language: str) -> list[str]:
@@ -52,7 +52,7 @@ class Page:
         return lines
 
     def spans(self) -> list[str]:
-        """The inline code: what stands between single backquotes."""
+        """The inline code, between single backquotes."""
         prose = re.sub(r"^```.*?^```$", "", self.text, flags=re.M | re.S)
         return [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose)]
 
@@ -77,7 +77,7 @@ def expand(command: str, directory: Path) -> list[str]:
 
 
 class _Parsed(Exception):
-    """Carries what a command's parser returned, out of the command."""
+    """Carries the result of a command's parser out of the command."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class _Parsed(Exception):
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """What `python -m MODULE ARGUMENTS...`, given without `python -m`, makes of its arguments.
+    """The parsed arguments of `python -m MODULE ARGUMENTS...`, given without `python -m`.
 
     The command itself ends there: it reads and writes nothing.
     """

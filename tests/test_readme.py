@@ -1,4 +1,4 @@
-"""The README files are true: commands run, print what is shown, and links and names exist.
+"""The README files are correct: commands run and print what is shown; links and names exist.
 
 Every page works for a reader who has run the commands of the first page.
 """
@@ -33,7 +33,7 @@ FILES = subprocess.run(
     ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
     cwd=ROOT, capture_output=True, text=True, check=True,
 ).stdout.splitlines()  # fmt: skip
-"""Of the checkout."""
+"""Folder of the checkout."""
 WALK, RECIPE_PAGE = "pipeline/README.md", "pipeline/recipes/README.md"
 SHARDS = "pipeline/data/shards/README.md"
 
@@ -46,14 +46,14 @@ SHORTER = {
     "pipeline.prepare": ("--workers", "1"),
     "pipeline.train": ("--stop-at", "4"),
 }
-"""What the test adds to a command that does not have it, so that it ends in seconds."""
+"""Arguments that the test adds to a command so that it ends in seconds."""
 
 OURS = re.compile(r"python -m pipeline\.|tenfold ")
 NOT_RUN = {
     "make", ".", "git", "export", "sbatch", "tail", "docker", "apptainer", "enroot", "srun",
     "mpiexec", "torchrun", "deepspeed", "slurm/pipeline.sh", ".venv/bin/python", "python",
 }  # fmt: skip
-"""Programs of commands that are checked without being run."""
+"""Programs whose commands are checked but not run."""
 
 THEIRS = {
     "max-restarts",
@@ -86,17 +86,17 @@ def launch(words: list[str], directory: Path) -> str:
 
 @dataclass(slots=True)
 class Reader:
-    """Someone who runs the commands of pages in a directory with files of their own."""
+    """A reader who runs the commands of pages in a directory with their own files."""
 
     directory: Path
     printed: dict[str, list[str]] = field(default_factory=dict)
     """Per page, what each command and program has printed."""
 
     def read(self, page: Page) -> list[str]:
-        """Run the first page, then this one, each once; what this one's commands printed."""
+        """Run the first page, then this one, each once; returns the output of this one."""
         for name in (FIRST, page.name):
             if name not in self.printed:
-                self.printed[name] = []  # at once, so that what fails is not run for every page
+                self.printed[name] = []  # first, so that a failing page runs only once
                 for command in PAGES[name].commands("console"):
                     if command.startswith("python"):
                         self.printed[name].append(launch(self._words(command), self.directory))
@@ -113,7 +113,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    """A reader with the files that the pages call the user's own."""
+    """A reader with the files that the pages assume."""
     folder = tmp_path_factory.mktemp("readme")
     news = [
         f"News {n}: {n * 7} people in {n * n} towns had {n + 3} cats. Number {n}."
@@ -173,7 +173,7 @@ def test_tenfold_prints_something(tmp_path: Path) -> None:
 
 
 def _without_fingerprint(text: str) -> list[str]:
-    """Lines; the fingerprint and the engine depend on installed versions."""
+    """Lines, without the fingerprint and engine, which depend on installed versions."""
     text = re.sub(r"[0-9a-f]{16}", "FINGERPRINT", text)
     text = re.sub(r"(gigatoken|tokenizers) [\d.]+", r"\1", text)
     return [line.rstrip() for line in text.rstrip().splitlines()]
@@ -181,7 +181,7 @@ def _without_fingerprint(text: str) -> list[str]:
 
 @all_pages
 def test_commands_are_legal(page: Page) -> None:
-    """All commands, those that need a cluster, an image or a large corpus among them."""
+    """All commands, including those for a cluster, an image or a large corpus."""
     indented = re.findall(r"^ {7,8}(\S.*)$", page.text, re.M) if "slurm" in page.name else []
     inline = [span for span in page.spans() if OURS.match(f"{span} ") and " " in span]
     for command in page.commands("console") + page.commands("bash") + indented + inline:
@@ -270,7 +270,7 @@ def test_names_in_the_text_exist(page: Page) -> None:
 @all_pages
 def test_options_in_the_text_exist(page: Page) -> None:
     if page.name.startswith("docker/"):
-        return  # they are those of other programs
+        return  # options of other programs
     sources = "".join(path.read_text() for path in (ROOT / "pipeline").rglob("*.py"))
     for span in page.spans():
         for option in re.findall(r"(?:^|\s)--([a-z][a-z-]+)", span):

@@ -137,11 +137,11 @@ def test_a_launcher_of_another_mpi_is_refused(
     kind: str, cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
     """N processes that each assume to be alone would write the same files."""
-    told = environment(tiny_tokenizer, tmp_path / "out")
-    told["TENFOLD_MPI"] = "none" if kind == "none" else "pmi2"
+    variables = environment(tiny_tokenizer, tmp_path / "out")
+    variables["TENFOLD_MPI"] = "none" if kind == "none" else "pmi2"
     if kind != "none":
-        told["MPI4PY_MPIABI"] = "openmpi"  # and there is no such library
-    job = cluster.submit(BATCH_FILE, "--nodes=2", "--ntasks-per-node=2", *SMALL, **told)
+        variables["MPI4PY_MPIABI"] = "openmpi"  # that library does not exist
+    job = cluster.submit(BATCH_FILE, "--nodes=2", "--ntasks-per-node=2", *SMALL, **variables)
     assert job.end() == "FAILED", job.log()
     assert job.field("ExitCode") == "2:0"
     (line,) = (line for line in job.log().splitlines() if line.startswith("error: "))
@@ -152,20 +152,20 @@ def test_a_launcher_of_another_mpi_is_refused(
 def test_a_mistake_is_one_line_and_no_requeue(
     cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    told = environment(tiny_tokenizer, tmp_path / "out")
+    variables = environment(tiny_tokenizer, tmp_path / "out")
     for more, message in (
         ({"TENFOLD_CORPUS": ""}, "TENFOLD_CORPUS is not set"),
         ({"TENFOLD_CORPUS": "wikipedia", "HF_HUB_OFFLINE": "1"}, "--corpus wikipedia --fetch"),
         ({"TENFOLD_PREPARE_ARGS": "--tokenizer /nonexistent"}, "no such directory"),
     ):
-        job = cluster.submit(BATCH_FILE, "--ntasks-per-node=2", *SMALL, **told | more)
+        job = cluster.submit(BATCH_FILE, "--ntasks-per-node=2", *SMALL, **variables | more)
         assert job.end() == "FAILED", job.log()
         assert job.field("ExitCode") == "2:0", job.log()
         (line,) = (line for line in job.log().splitlines() if line.startswith("error: "))
         assert message in line and job.field("Restarts") == "0"
 
 
-def test_time_that_is_nearly_up_requeues(
+def test_a_time_limit_requeues(
     cluster: Cluster, prepared: Path, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
     """As --signal sends a minute before the end; `scancel --batch` sends the same."""

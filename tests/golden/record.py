@@ -1,7 +1,7 @@
-"""Record what this version makes: `python -m tests.golden.record PART...`, see `recording.py`.
+"""Record this version's results: `python -m tests.golden.record PART...`, see `recording.py`.
 
-A recorded value changes only by this command. Columns, losses and exports are compared with those
-of versions before, so record again only what is meant to change, and say why in the commit.
+Recorded values change only by this command. Columns, losses and exports are compared with those of
+earlier versions, so record only what is meant to change, and say why in the commit.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def record_exports(work: Path) -> None:
 
 
 def write(name: str, values: dict[str, Any]) -> None:
-    """Put recorded values in their file."""
+    """Write recorded values to their file."""
     (GOLDEN / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
 
 

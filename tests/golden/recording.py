@@ -1,10 +1,10 @@
-"""What is recorded of this version's shards, runs and exports, and how it is measured.
+"""The recorded values of this version's shards, runs and exports, and how they are measured.
 
 `record.py` writes the recorded values and fixtures, `test_recorded.py` compares with them:
 
     columns.json    hashes of the columns of shards by cell, and their fingerprints
     losses.json     metrics of 20 steps by family
-    logits.json     what transformers computes with the exports
+    logits.json     logits of the exports in transformers
     tokenizers/     four small ones of the sample
     runs/           a run of each family, saved after ten steps
     exports/        the same, as folders of transformers
@@ -74,7 +74,7 @@ SETTINGS: dict[str, object] = {
     "batch.sequences": 16, "batch.per_device": 8, "steps": STEPS, "schedule.warmup_steps": 2,
     "validation.every": STEPS, "checkpoint.every": SAVED, "logging.every": 1,
 }  # fmt: skip
-"""Of a run of a second or two whose checkpoint is small."""
+"""Settings of a run of a second or two with a small checkpoint."""
 FAMILY_SETTINGS: dict[str, dict[str, object]] = {
     "albert": {"encoder.embedding_width": 8},
     "electra": {
@@ -111,9 +111,9 @@ def prepared(cell: str, output: Path) -> Path:
 
 
 def files(directory: Path, manifest: dict[str, Any]) -> Iterator[tuple[str, Path]]:
-    """Files of shards in order, each with what it holds: split, then rows or which mask.
+    """Files of shards in order, each with its content: split, then rows or the mask's number.
 
-    The only function that knows where shards lie.
+    The only function that knows the layout of shards.
     """
     for shard in manifest["shards"]:
         yield f"{shard['split']} rows", directory / shard["file"]
@@ -122,7 +122,7 @@ def files(directory: Path, manifest: dict[str, Any]) -> Iterator[tuple[str, Path
 
 
 def described(directory: Path) -> dict[str, Any]:
-    """What is recorded of shards: fingerprint, versions, rows of each shard, hashes of columns."""
+    """Recorded of shards: fingerprint, versions, rows of each shard, hashes of columns."""
     manifest = json.loads((directory / "manifest.json").read_bytes())
     tables: dict[str, list[pa.Table]] = {}
     for name, path in files(directory, manifest):
@@ -154,7 +154,7 @@ def _hash(column: pa.ChunkedArray) -> str:
 
 
 def _feed(digest: Any, array: pa.Array) -> None:
-    """Put the values of an array, and the lengths of those that have any, in a hash."""
+    """Add an array's values, and the lengths of its lists, to a hash."""
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
     if pa.types.is_dictionary(array.type):
@@ -182,14 +182,14 @@ def run_arguments(family: str, shards: Path, output: Path, *extra: object) -> li
 
 
 def lesson(shards: Path) -> Path:
-    """The same shards for runs: with little held out, so that validation takes no time."""
+    """The same shards for runs, with little held out, so that validation is fast."""
     return hold_out_less(shards, shards.with_name(f"{shards.name}-lesson"))
 
 
 def train(jobs: list[list[str]], file: Path) -> str:
     """Runs one after the other in one process of one thread; file: for their arguments.
 
-    Returns why it failed, and "" when it did not.
+    Returns the error of a failed run, else "".
     """
     file.write_text(json.dumps(jobs))
     result = launch(sys.executable, WORKER, file)
@@ -197,7 +197,7 @@ def train(jobs: list[list[str]], file: Path) -> str:
 
 
 def losses(run: Path) -> dict[str, dict[str, float]]:
-    """Losses of a run by step, of training and of all that is held out, and what they count."""
+    """Losses of a run by step, of training and validation, with their counts."""
     found: dict[str, dict[str, float]] = {}
     path = run / "metrics.jsonl"
     for line in path.read_text().splitlines() if path.exists() else ():
@@ -211,7 +211,7 @@ def losses(run: Path) -> dict[str, dict[str, float]]:
 
 
 def logits(folder: Path) -> dict[str, list[list[float]]]:
-    """A few of what transformers computes for one row of ids with the models of an export."""
+    """A few logits for one row of ids from an export's models in transformers."""
     ids = torch.arange(5, VOCAB_SIZE, 37)[None]
     found = {}
     for config in sorted(folder.rglob("config.json")):

@@ -1,7 +1,7 @@
-"""Shards, runs and exports are those of the version that recorded them, see `recording.py`.
+"""Shards, runs and exports equal those of the version that recorded them, see `recording.py`.
 
-A difference means that users' shards, runs or folders changed: fix the code. Where a change is
-wanted, record again with `python -m tests.golden.record`, and say so in the commit.
+A difference means that users' shards, runs or folders changed: fix the code. If the change is
+intended, record again with `python -m tests.golden.record`, and say so in the commit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.golden import recording
 from tests.golden.recording import CELLS, EXPORTS, FAMILIES, GOLDEN, RUNS, SAVED, STEPS
 
 FROM_OUTSIDE = ("ids", "unicode")
-"""Versions in a manifest that are not of our rules: of `tokenizers` and of Python."""
+"""Versions in a manifest that our rules do not set: of `tokenizers` and of Python."""
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def same_from_outside(shards: Path, cell: str) -> bool:
 def test_columns(shards: Path, cell: str) -> None:
     """Rows, masks and documents, to the bit."""
     expected, found = recorded("columns")[cell], recording.described(shards / cell)
-    if not same_from_outside(shards, cell):  # another fingerprint, and still the same columns
+    if not same_from_outside(shards, cell):  # another fingerprint, but the same columns
         for values in (expected, found):
             values["fingerprint"] = ""
             values["versions"] |= dict.fromkeys(FROM_OUTSIDE, "")
@@ -83,7 +83,7 @@ def test_every_format_scheme_and_tokenizer_is_recorded(shards: Path) -> None:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, shards: Path) -> Path:
-    """A folder of runs: `new` ones, and `resumed`, which continue those that were recorded."""
+    """A folder of runs: `new` ones, and `resumed` ones, which continue the recorded runs."""
     folder = tmp_path_factory.mktemp("runs")
     new, resumed = [], []
     for family in FAMILIES:
@@ -99,7 +99,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shards: Path) -> Path:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", ["new", "resumed"])
 def test_losses(runs: Path, shards: Path, name: str, family: str) -> None:
-    """Losses of a run, and of the rest of a run that was saved by the version that recorded it."""
+    """Losses of a run, and of the rest of a recorded run."""
     if name == "resumed" and not same_from_outside(shards, family):
         pytest.skip("shards have another fingerprint with these versions of tokenizers and Python")
     expected, found = recorded("losses")[family], recording.losses(runs / name / family)
@@ -136,7 +136,7 @@ def test_an_export_loads_in_transformers(family: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaterData(DataSettings):
-    """As a later version may have it, with one more setting."""
+    """A section as a later version may define it, with one more setting."""
 
     blanks: Annotated[int, Legacy(0)]
 

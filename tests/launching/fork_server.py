@@ -45,7 +45,7 @@ MODULES = (
     "pipeline.evaluate", "pipeline.export", "pipeline.inspect", "pipeline.prepare",
     "pipeline.train", "pipeline.train_tokenizer",
 )  # fmt: skip
-"""What the commands import, at their start or later."""
+"""Modules that the commands import, at their start or later."""
 LARGEST_REQUEST = 2**20
 
 
@@ -106,7 +106,7 @@ class ForkServer:
             os.dup2(descriptor, target)
         for name in Path("/proc/self/fd").iterdir():
             if int(name.name) not in request["descriptors"]:
-                with suppress(OSError):  # what iterdir itself had open
+                with suppress(OSError):  # the one that iterdir had open
                     os.close(int(name.name))
         for left in (connection, self._listener, *self._waiting.values()):
             left.detach()  # closed already; the number may be another file's by now
@@ -162,7 +162,7 @@ def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        engine._deepspeed()  # without what it prints
+        engine._deepspeed()  # without its output
         for module in MODULES:
             importlib.import_module(module)
     _load_kernels()

@@ -1,4 +1,4 @@
-"""Folders of a test session that are built once, whichever of pytest's workers wants them first."""
+"""Folders of a test session, each built once by the first of pytest's workers that needs it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ WORKER = "PYTEST_XDIST_WORKER"
 
 
 def build_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
-    """The folder `name` with what `build` writes into it. Other workers wait until it is whole.
+    """The folder `name`, filled by `build`. Other workers wait until it is complete.
 
-    A build that fails is tried again by the next test that wants the folder.
+    A failed build is tried again by the next test that needs the folder.
     """
     session = factory.getbasetemp()
     if WORKER in os.environ:
-        session = session.parent  # each worker has a folder of its own inside the session's
+        session = session.parent  # each worker has its own folder inside the session's
     folder, done = session / "shared" / name, session / "shared" / f"{name}.done"
     folder.parent.mkdir(exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:

@@ -13,7 +13,7 @@ from tests.pipeline.conftest import forkrun
 from tests.pipeline.preparing import FORKED
 
 SAID = "import os, sys; print(__name__, sys.argv, os.getcwd(), os.environ.get('MARK'), input())"
-"""What a program can see of how it was started."""
+"""What a program can see about its start."""
 
 
 @pytest.mark.parametrize("cold", [True, False])

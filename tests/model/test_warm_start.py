@@ -59,20 +59,20 @@ def test_a_model_computes_what_the_folder_s_computes(family: str, kind: Any) -> 
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def test_a_head_that_the_folder_lacks_stays_as_it_was_initialised() -> None:
+def test_a_head_that_the_folder_lacks_keeps_its_initialization() -> None:
     """BertForMaskedLM lacks the pair head, BertModel the word head and half of the pair head."""
     fresh = MaskedLanguageModel(BERT, seed=4, pair_weight=1.0, boundary_weight=1.0)
     before = weights(fresh)
-    begun, unused = taken(theirs_of(BERT, transformers.BertForMaskedLM), fresh)
-    assert begun[0] == ("the head of pairs of segments (bert.pooler.dense, cls.seq_relationship)")
-    assert begun[1].startswith("the head of span boundaries (span_boundary") and not unused
+    new, unused = taken(theirs_of(BERT, transformers.BertForMaskedLM), fresh)
+    assert new[0] == ("the head of pairs of segments (bert.pooler.dense, cls.seq_relationship)")
+    assert new[1].startswith("the head of span boundaries (span_boundary") and not unused
     for name, value in weights(fresh).items():
         assert torch.equal(value, before[name]) == name.startswith(("pair_", "boundary_")), name
     model = MaskedLanguageModel(BERT, seed=4, pair_weight=1.0)
     theirs = theirs_of(BERT, transformers.BertModel)
-    begun, unused = taken(theirs, model.eval())
-    assert len(begun) == 2 and begun[0].startswith("the head of masked words (cls.predictions")
-    assert begun[1] == "the head of pairs of segments (cls.seq_relationship)"
+    new, unused = taken(theirs, model.eval())
+    assert len(new) == 2 and new[0].startswith("the head of masked words (cls.predictions")
+    assert new[1] == "the head of pairs of segments (cls.seq_relationship)"
     with torch.no_grad():
         expected, found = theirs(IDS).last_hidden_state, model.encoder(IDS, None)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
@@ -105,8 +105,8 @@ def test_a_folder_s_copies_are_one_again(sharing: dict[str, Any]) -> None:
 
 def test_unused_weights_are_named() -> None:
     model = MaskedLanguageModel(BERT, seed=0)
-    begun, unused = taken(theirs_of(BERT, transformers.BertForPreTraining, True), model)
-    assert (begun, unused) == ([], ["bert.pooler.dense", "cls.seq_relationship"])
+    new, unused = taken(theirs_of(BERT, transformers.BertForPreTraining, True), model)
+    assert (new, unused) == ([], ["bert.pooler.dense", "cls.seq_relationship"])
 
 
 def test_an_encoder_has_to_be_whole_and_the_same() -> None:
@@ -130,7 +130,7 @@ def test_an_encoder_has_to_be_whole_and_the_same() -> None:
 
 
 def test_rows_of_tokens_that_both_have_are_copied() -> None:
-    """Here our id 7 is their 9, and so on; every other row is as it was initialised."""
+    """Here our id 7 is their 9, and so on; every other row keeps its initialization."""
     ours, theirs_ids = torch.tensor([0, 7, 20]), torch.tensor([0, 9, 5])
     theirs = theirs_of(BERT, transformers.BertForMaskedLM)
     model = MaskedLanguageModel(replace(BERT, vocab_size=320), seed=6)
@@ -183,9 +183,9 @@ def test_a_new_generator() -> None:
     source, model = electra("smaller", 1), electra("smaller", 2)
     before = weights(model)
     detector, filler = to_folders(source)
-    begun, unused = take_over(model, detector, None, None)
-    assert begun[0].startswith("the generator's encoder (generator.electra.embeddings_project")
-    assert begun[1].startswith("the head of masked words (generator.generator_") and not unused
+    new, unused = take_over(model, detector, None, None)
+    assert new[0].startswith("the generator's encoder (generator.electra.embeddings_project")
+    assert new[1].startswith("the head of masked words (generator.generator_") and not unused
     for name, value in weights(model).items():
         new = name.startswith(("generator.", "head."))
         assert torch.equal(value, before[name]) == new, name

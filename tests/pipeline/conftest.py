@@ -1,4 +1,4 @@
-"""Small runs on the sample corpus that several tests look at."""
+"""Small runs on the sample corpus that several tests share."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ Arguments = Callable[..., list[str]]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """Toy sizes gain nothing from threads, and lose much when others want the same cores."""
+    """Threads do not speed up toy sizes, and slow them down on a busy machine."""
     torch.set_num_threads(1)
 
 
 def started(*command: object) -> AbstractContextManager[subprocess.Popen[str]]:
-    """`preparing.started` with one thread a process."""
+    """`preparing.started` with one thread per process."""
     return preparing.started(*command, **environment())
 
 
@@ -66,7 +66,7 @@ def launch(*command: object, timeout: int = 900) -> subprocess.CompletedProcess[
 
 
 def environment() -> dict[str, str]:
-    """That of a user with one thread a process."""
+    """A user's environment with one thread per process."""
     beside = str(Path(sys.executable).parent)  # ninja, torchrun and deepspeed are there
     return os.environ | {"OMP_NUM_THREADS": "1", "PATH": f"{beside}:{os.environ['PATH']}"}
 
@@ -92,7 +92,7 @@ def torchrun_forked(*arguments: object) -> list[object]:
 def poison(directory: Path, positions: range, seed: int = 0) -> None:
     """Bytes that hardly occur, in the rows at `positions` of a run's order of one dataset.
 
-    seed: of the run. Nobody notices: lengths, special ids and sizes are as they were.
+    seed: the run's. The shards stay valid: lengths, special ids and sizes do not change.
     """
     dataset = Dataset.open(directory)
     order = Order(kind="global", seed=seed, shard_rows=(dataset.shard_rows,))
@@ -111,9 +111,9 @@ def poison(directory: Path, positions: range, seed: int = 0) -> None:
 
 
 def hold_out_less(directory: Path, target: Path) -> Path:
-    """The same train rows under `target`, of held-out ones the two smallest shards.
+    """The same train rows under `target`, and the two smallest shards of held-out rows.
 
-    A book in the sample's held-out part takes a small run longer than its steps.
+    Validating on a held-out book would take a small run longer than its steps.
     """
     shutil.copytree(directory, target, copy_function=os.link)
     manifest = json.loads((target / "manifest.json").read_text())
@@ -174,7 +174,7 @@ PHASES = json.dumps([{"steps": 10, "sequence_length": 16, "sequences": 24}])
 def trained(
     tmp_path_factory: pytest.TempPathFactory, arguments: Arguments, lesson: Path, short: Path
 ) -> Path:
-    """A folder of finished runs, named for ranks, rows of a micro-batch and what is special."""
+    """A folder of finished runs, named for their ranks, micro-batches and peculiarity."""
 
     def build(folder: Path) -> None:
         train_runs(folder, arguments, lesson, short)
@@ -285,6 +285,6 @@ def run(call: preparing.Call) -> preparing.Prepare:
 
 
 def job(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Job:
-    """What a command line of pipeline.train asks for."""
+    """The job of a pipeline.train command line."""
     monkeypatch.setattr(sys, "argv", ["train", *arguments])
     return read_job(parse())

@@ -1,4 +1,4 @@
-"""What tests of `pipeline.prepare` share: small inputs, its arguments, and what it left behind."""
+"""Helpers for tests of `pipeline.prepare`: small inputs, arguments, and its output."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SMALL_SPLITS = ROOT / "tests" / "end_to_end" / "small_splits.py"
 FORKED = (sys.executable, "-S", "-E", ROOT / "tests" / "launching" / "stand_in.py")
 """Python for mpiexec, torchrun or deepspeed to start: forked, see stand_in.py."""
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
-"""Of the MPI that comes with the environment, so that it is the one that mpi4py finds."""
+"""mpiexec of the MPI in the environment, which mpi4py finds too."""
 Said = Callable[..., tuple[int, str]]
-"""A command in this process; returns its exit code, and what it printed or its error line."""
+"""Runs a command in this process; returns its exit code, and its output or error line."""
 Call = Callable[..., str]
-"""The same that has to end with `code`, 0 unless given; returns the text alone."""
+"""The same, which must end with `code`, by default 0; returns only the text."""
 Prepare = Callable[..., str]
-"""`pipeline.prepare` in this process; returns what it printed, or with code=2 its error line."""
+"""Runs `pipeline.prepare` in this process; returns its output, or with code=2 its error line."""
 
 
 def contents(directory: Path) -> dict[str, str]:
@@ -45,7 +45,7 @@ def tiny(tokenizer: Path, output: Path) -> list[object]:
 
 
 def rewrite(path: Path, table: pa.Table) -> dict[str, Any]:
-    """Put other rows in a shard file; returns what changes in the manifest's entry."""
+    """Replace the rows of a shard file; returns the changes to the manifest's entry."""
     tables = arrow_files.regroup([table])
     entry = arrow_files.write_tables(path, table.schema, tables, "none")
     return {name: value for name, value in entry.items() if name != "file"}
@@ -57,14 +57,14 @@ def write_jsonl(path: Path, texts: Sequence[object]) -> Path:
 
 
 def many_documents(path: Path, count: int = 700) -> Path:
-    """Text of about 500 bytes a document: with splits of 8 KB about 44 splits."""
+    """Documents of about 500 bytes; with splits of 8 KB about 44 splits."""
     texts = [f"Document {i} begins. " + f"It says {i} again. " * (i % 50) for i in range(count)]
     return write_jsonl(path, texts)
 
 
 @contextmanager
 def started(*command: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A command under way; whatever is left of it and its children at the end is killed."""
+    """A running command; it and its children are killed at the end."""
     process = start(
         command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=os.environ | environment,

@@ -1,4 +1,4 @@
-"""What happens when: a rank dies, a disk is full, a shard is damaged, time is up, somebody hangs.
+"""What happens when a rank dies or hangs, a disk is full, a shard is damaged, or time is up.
 
 Each answer of the README's table "What happens when" names one of these tests, or another's.
 """
@@ -75,7 +75,7 @@ def interrupt(points: int, kills: int, terms: int, arguments: Arguments, folder:
 
 
 def test_killed_and_stopped_at_some_moments(arguments: Arguments, tmp_path: Path) -> None:
-    """Every run goes on to the same bits; the long tail is in `make test-all`."""
+    """Every run ends with the same bits; `make test-all` tries more moments."""
     said = interrupt(1, 1, 1, arguments, tmp_path)
     assert "1 SIGKILL" in said and "1 SIGTERM" in said
 
@@ -160,7 +160,7 @@ def test_ranks_whose_torchrun_was_killed_save_and_the_same_command_resumes(
 def test_ranks_whose_deepspeed_was_killed_save_and_the_same_command_resumes(
     killed: str, trained: Path, arguments: Arguments, tmp_path: Path
 ) -> None:
-    """Nobody reads what they say: `deepspeed ... | tee log`, and tee is killed too."""
+    """Their output has no reader: in `deepspeed ... | tee log`, tee is killed too."""
     run = tmp_path / "run"
     deepspeed = Path(sys.executable).with_name("deepspeed")
     parts = ["--num_gpus", 2, "--module", "pipeline.train", *arguments(run, **LONG)]
@@ -191,7 +191,7 @@ def test_a_run_started_alone_outlives_its_shell(arguments: Arguments, tmp_path: 
 
 
 def damage(directory: Path, sequences: int, step: int) -> Path:
-    """Break a mask that rank 1 of 2 reads at `step`, and nobody before; the file it is in."""
+    """Break a mask that rank 1 of 2 reads at `step`, and no rank earlier; returns its file."""
     dataset = Dataset.open(directory)
     order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
     share = Share(sequences=sequences, per_device=8, rank=1, world_size=2)
@@ -240,7 +240,7 @@ SPIKES = {
 
 
 def from_step(original: Path, step: int, run: Path, **changes: object) -> None:
-    """A copy of a run that has just saved `step`, which may say something else than it did."""
+    """A copy of a run that has just saved `step`, optionally with another state."""
     shutil.copytree(original, run, ignore=shutil.ignore_patterns("checkpoints"))
     found = open_checkpoint(original / "checkpoints" / step_name(step))
     shapes = found.state.shapes.items()
@@ -250,7 +250,7 @@ def from_step(original: Path, step: int, run: Path, **changes: object) -> None:
 
 
 def start_jobs(folder: Path, *jobs: list[str], count: int = 2) -> str:
-    """Run training commands, the one after the other on the same ranks; what they warn of."""
+    """Run training commands one after the other on the same ranks; returns their warnings."""
     path = folder / "jobs.json"
     path.write_text(json.dumps(jobs))
     result = launch(*(forkrun(WORKER, path) if count == 2 else [sys.executable, WORKER, path]))
@@ -264,14 +264,14 @@ def with_data(arguments: list[str], *directories: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def mended(
+def recovered(
     lesson: Path, arguments: Arguments, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, str]:
-    """Runs that met a spike or a damaged shard, others that knew; what the first two said.
+    """Runs with a spike or a damaged shard, runs that skip them from the start, and warnings.
 
-    Noise in the data of step 12, a broken mask in those of step 8; two launches for all of them.
+    Noise in the data of step 12, a broken mask in step 8; two launches for all runs.
     """
-    folder = tmp_path_factory.mktemp("mended")
+    folder = tmp_path_factory.mktemp("recovered")
     noisy = Path(shutil.copytree(lesson, folder / "noisy"))
     poison(noisy, range(11 * 32, 12 * 32))
     broken = Path(shutil.copytree(lesson, folder / "broken"))
@@ -286,21 +286,21 @@ def mended(
 
     said = start_jobs(folder, spiky("spiky"), skips("skips"))
     from_step(
-        folder / "spiky", 5, folder / "spiky-told", readings=(Reading(32, 5 * 32, ((320, 448),)),)
+        folder / "spiky", 5, folder / "spiky-skips", readings=(Reading(32, 5 * 32, ((320, 448),)),)
     )
     from_step(folder / "spiky", 10, folder / "spiky-killed")  # just after it went back
     from_step(folder / "skips", 7, folder / "skips-killed")
     shard = Path((folder / "file").read_text()).name.split(".")[0]
     (broken / "rows" / f"{shard}.arrow").unlink()
-    start_jobs(folder, spiky("spiky-told"), spiky("spiky-killed"), skips("skips-killed"))
+    start_jobs(folder, spiky("spiky-skips"), spiky("spiky-killed"), skips("skips-killed"))
     return folder, said
 
 
 def test_a_run_goes_back_before_a_spike_and_every_resume_skips_the_same(
-    mended: tuple[Path, str],
+    recovered: tuple[Path, str],
 ) -> None:
-    """As a run that was told to skip steps 11 to 14, to the bit."""
-    folder, said = mended
+    """Like a run that skips steps 11 to 14 from the start, to the bit."""
+    folder, said = recovered
     found = folder / "spiky"
     assert said.count("warning: the loss of step 12 is") == 1, said
     assert said.count("back to step 10, rollback 1 of 2; skipped so far: 128 sequences") == 1
@@ -308,17 +308,17 @@ def test_a_run_goes_back_before_a_spike_and_every_resume_skips_the_same(
     assert [line["step"] for line in reference] == list(range(1, STEPS + 1))
     assert reference[-1]["rollbacks"] == 1 and reference[-1]["skipped_sequences"] == 128
     assert lines(folder / "spiky-killed") == reference
-    for name in ("spiky-killed", "spiky-told"):
+    for name in ("spiky-killed", "spiky-skips"):
         assert tensors(folder / name, STEPS) == tensors(found, STEPS), name
-    told = lines(folder / "spiky-told")
-    assert [line["loss"] for line in told] == [line["loss"] for line in reference]
+    skipping = lines(folder / "spiky-skips")
+    assert [line["loss"] for line in skipping] == [line["loss"] for line in reference]
 
 
-def test_a_damaged_shard_is_left_out_if_asked_and_every_resume_leaves_out_the_same(
-    mended: tuple[Path, str],
+def test_a_damaged_shard_is_excluded_if_asked_and_every_resume_excludes_the_same(
+    recovered: tuple[Path, str],
 ) -> None:
-    """Also when the file of rows is gone by then."""
-    folder, said = mended
+    """Even if the file of rows is missing by then."""
+    folder, said = recovered
     file = Path((folder / "file").read_text())
     shard = file.name.split(".")[0] + ".arrow"
     assert said.count(f"{file} is damaged: row") == 1, said
@@ -371,7 +371,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-def test_a_full_disk_is_told_and_training_goes_on(arguments: Arguments, small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_training_continues(
+    arguments: Arguments, small_disk: Path
+) -> None:
     run, filler = small_disk / "run", small_disk / "filler"
     parts = arguments(run, **LONG, checkpoint__every=2, checkpoint__keep=1)
     with started(*command(parts)) as process:
@@ -425,7 +427,7 @@ def test_a_rank_that_hangs_ends_the_job(arguments: Arguments, tmp_path: Path) ->
     run = tmp_path / "run"
     settings = LONG | {"steps": 1_000_000, "logging__hang_seconds": 5}
     with started(*torchrun("-m", "pipeline.train", *arguments(run, **settings))) as process:
-        wait_for_a_step(run, process)  # before that nobody watches
+        wait_for_a_step(run, process)  # the watchdog starts here
         (second,) = [child for child in children(process.pid) if rank_of(child) == "1"]
         os.kill(second, signal.SIGSTOP)
         # ten times as long as the start took, see PATIENCE

@@ -65,7 +65,7 @@ def test_every_scheme_stored_or_drawn(
     scheme: str, stored: int, tiny_tokenizer: Path, tmp_path: Path, run: Prepare,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """Prepared, verified, shown; without stored masks validation still has one."""
+    """Shards are prepared, verified and shown; validation has a mask even if train stores none."""
     mode = "per-epoch" if stored == 0 else "duplicates"
     settings = [f"data.masking={scheme}", f"data.mask_mode={mode}", f"data.duplicates={stored}"]
     given = [word for text in (*settings, *SCHEMES[scheme]) for word in ("--set", text)]
@@ -176,7 +176,7 @@ def _byte_symbols() -> list[str]:
 
 
 def test_shards_open_with_datasets(prepared: Path, tmp_path: Path) -> None:
-    """As typed, with splits by the names of files; masks line up with rows."""
+    """As the README says, with splits by file name; masks match rows."""
     cache = str(tmp_path)
     rows = datasets.load_dataset("arrow", data_dir=str(prepared / "rows"), cache_dir=cache)
     masks = datasets.load_dataset("arrow", data_dir=str(prepared / "mask-9"), cache_dir=cache)
@@ -211,7 +211,7 @@ def test_zstd_holds_the_same_columns(
         assert sum(mask.bytes for mask in left.masks) < sum(mask.bytes for mask in right.masks)
 
 
-def test_the_bare_command_fills_the_root_and_knows_when_it_is_done(
+def test_the_bare_command_writes_to_the_root_and_runs_once(
     tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
@@ -295,7 +295,7 @@ def test_many_splits(
         for key in arrow_files.read_table(tmp_path / "out" / shard.file)["sequence"].to_pylist()
     ]
     assert len(set(keys)) == len(keys) == manifest.totals["sequences"]
-    # a run that was stopped between two parts of a file goes on behind the first
+    # a run that was stopped between two parts of a file resumes after the first
     work = tmp_path / "again" / ".work"
     monkeypatch.setattr("pipeline.data.preparation.prepare.assemble", _stop)
     with pytest.raises(InterruptedError):
@@ -441,7 +441,7 @@ def test_a_tokenizer_saved_with_truncation_loses_no_text(
 def test_a_crash_at_every_point_leaves_nothing_half_done(
     tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """crash_points.py kills a run before, within and after every write, sync and rename."""
+    """crash_points.py kills a run before, during and after every write, sync and rename."""
     texts = [f"Story {i}. It rained on day {i}. It ended." for i in range(60)]
     path = write_jsonl(tmp_path / "in.jsonl", texts)
     script = Path(__file__).parent.parent / "end_to_end" / "crash_points.py"
@@ -456,7 +456,7 @@ def test_a_crash_at_every_point_leaves_nothing_half_done(
 def test_a_mismatch_is_remembered_over_a_restart(
     tiny_tokenizer: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once gigatoken was wrong in a split, no part of it is ever made with gigatoken again."""
+    """After a mismatch in a split, no part of it is made with gigatoken."""
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 11)
     monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 9)
     path = tmp_path / "in.jsonl.gz"
@@ -512,8 +512,8 @@ def test_every_file_is_on_disk_before_it_gets_its_name(
     assert not unsynced and len(synced) > 20
 
 
-def test_interrupted_workers_are_gone_at_once(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """Ctrl-C: a word, exit code 130, and no process that works on."""
+def test_interrupted_workers_exit_at_once(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """Ctrl-C: one line, exit code 130, and no process left."""
     texts = [f"Text {i}. " * 3000 for i in range(2000)]
     path = write_jsonl(tmp_path / "in.jsonl", texts)
     arguments = [str(a) for a in tiny(tiny_tokenizer, tmp_path / "out")]
@@ -559,7 +559,7 @@ def _wait_until_gone(processes: list[int]) -> None:
         while (stat := Path(f"/proc/{process}/stat")).exists():
             try:
                 if stat.read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                    break  # dead, and nobody has asked for its exit code yet
+                    break  # a zombie: its exit code has not been read yet
             except (FileNotFoundError, ProcessLookupError):
                 break
             assert time.monotonic() < deadline, f"process {process} works on"

@@ -1,4 +1,4 @@
-"""Groups of corpora, prepared: the same rows as their members', and never too little unsaid."""
+"""Prepared groups have the rows of their members, and too little text is an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.pipeline.preparing import Said, tiny, write_jsonl
 
 SAMPLE = sources.SAMPLE_FILES
 FOLDERS = ("articles", "books", "news", "web", "stories")
-"""Of the sample, in the order of the members that they stand for."""
+"""Folders of the sample, in the order of the members that they represent."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def rows(directory: Path) -> list[tuple[str, list[int]]]:
 def test_a_group_has_the_rows_of_its_members(
     prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sample's five folders, called what they stand for."""
+    """The sample's five folders under the members' names."""
     members = GROUPS["160gb"].members
     books = replace(CORPORA["bookcorpus"], plain_text="file")  # as the sample reads its own
     monkeypatch.setattr(sources, "CORPORA", CORPORA | {"bookcorpus": books})
@@ -76,10 +76,10 @@ def test_a_group_that_is_too_short_stops_at_once(
     assert not (tmp_path / "out").exists()
 
 
-def test_one_that_comes_out_too_short_stops_before_it_is_put_together(
+def test_a_group_that_turns_out_too_short_is_not_published(
     tiny_tokenizer: Path, tmp_path: Path, run: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files were large enough, their text is not; what was done is kept for --allow-short."""
+    """Its files were large enough, but their text is not; the work is kept for --allow-short."""
     text = "It was a day. Nothing happened. " * 20
     files = {
         "wikipedia": write_jsonl(tmp_path / "w.jsonl", [f"{n} {text}" for n in range(50)]),
@@ -115,7 +115,7 @@ def test_copies_stay_with_the_first_member_and_inspect_shows_them(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Without being asked: a group's members are compared. Members are given in another order."""
+    """By default a group's members are compared. Members are given in another order."""
     rng = random.Random(0)
     words = [f"w{number}" for number in range(3000)]
     texts = [" ".join(rng.choices(words, k=120)) for _ in range(60)]

@@ -1,4 +1,4 @@
-"""`--part i/n`: shares done by processes that know nothing of each other, as in a job array."""
+"""`--part i/n`: shares done by independent processes, as in a job array."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREPARE = (sys.executable, "-m", "pipeline.prepare", "--corpus", "sample", "--wo
 
 
 def test_parts_at_the_same_time(prepared: Path, tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """Three processes, of which exactly one puts all together."""
+    """Three processes, of which exactly one publishes."""
     arguments = tiny(tiny_tokenizer, tmp_path / "out")
     with ExitStack() as stack:
         parts = [
@@ -37,7 +37,7 @@ def test_parts_at_the_same_time(prepared: Path, tiny_tokenizer: Path, tmp_path: 
 def test_parts_one_after_the_other_and_again(
     prepared: Path, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """Where only one element of an array runs at a time; a finished one is harmless again."""
+    """With one element of an array at a time; repeating a finished one is harmless."""
     arguments = tiny(tiny_tokenizer, tmp_path / "out")
     said = [
         finish(*PREPARE, "--part", part, *arguments).stdout
@@ -50,7 +50,7 @@ def test_parts_one_after_the_other_and_again(
     assert contents(tmp_path / "out") == contents(prepared)
 
 
-def test_the_plain_command_does_what_parts_left(
+def test_the_plain_command_does_what_parts_have_not_done(
     prepared: Path, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
     arguments = tiny(tiny_tokenizer, tmp_path / "out")
@@ -60,7 +60,7 @@ def test_the_plain_command_does_what_parts_left(
 
 
 def test_a_killed_part_is_run_again(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """The others finish and leave; the part does what it still had to do, and the rest of it."""
+    """The others finish first; the part then does its remaining work and publishes."""
     corpus = many_documents(tmp_path / "in.jsonl")
     small = (sys.executable, SMALL_SPLITS, "--corpus", corpus, "--workers", 1)
     assert finish(*small, *tiny(tiny_tokenizer, tmp_path / "whole")).returncode == 0
@@ -79,7 +79,7 @@ def test_a_killed_part_is_run_again(tiny_tokenizer: Path, tmp_path: Path) -> Non
     assert other.returncode == 0, error
     assert "parts not yet run" in out and not (tmp_path / "out" / "manifest.json").exists()
     kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
-    # its second life is killed, too, when it has done some more
+    # its second run is killed too, after some more work
     with started(*small, "--part", "1/2", *arguments) as again:
         while len([*work.glob("part-*.json")]) < len(kept) + 2:
             assert again.poll() is None
@@ -108,7 +108,7 @@ def test_parts_that_all_need_a_tokenizer_train_one(tmp_path: Path) -> None:
     assert len([*tmp_path.glob("shards/*/manifest.json")]) == 1
 
 
-def test_without_locks_the_last_word_is_the_users(
+def test_without_locks_the_user_publishes(
     prepared: Path,
     tiny_tokenizer: Path,
     tmp_path: Path,

@@ -107,7 +107,7 @@ def test_a_run_has_what_it_promises(trained: Path) -> None:
     assert list((run / "tensorboard").iterdir())
 
 
-def test_a_fork_goes_on_from_another_run_under_its_own_schedule(trained: Path) -> None:
+def test_a_fork_continues_another_run_under_its_own_schedule(trained: Path) -> None:
     forked, source = lines(trained / "fork"), lines(trained / "1x16")
     assert [line["step"] for line in forked] == [11, 12]
     assert forked[0]["loss"] == source[10]["loss"]  # the same weights and the same data
@@ -116,10 +116,10 @@ def test_a_fork_goes_on_from_another_run_under_its_own_schedule(trained: Path) -
     assert begun_from.endswith("1x16/checkpoints/step-00000010")
 
 
-def test_a_fork_with_grown_data_reads_them_from_their_beginning(
+def test_a_fork_with_grown_data_reads_it_from_the_start(
     trained: Path, lesson: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the run itself refuses them, saying what to type for that."""
+    """The run itself refuses the data and prints the command for a fork."""
     forked, source = lines(trained / "fork-grown"), lines(trained / "1x16")
     assert [line["step"] for line in forked] == [11, 12]
     assert [line["sequences"] for line in forked] == [16, 32]
@@ -154,7 +154,7 @@ def test_killed_and_resumed_is_bit_identical(
 
 
 def test_phases_resumed_around_their_boundary_are_bit_identical(trained: Path) -> None:
-    """A run that stopped before, at and behind it, in fp32 with dropout."""
+    """A run that stopped before, at and after it, in fp32 with dropout."""
     assert tensors(trained / "phased", STEPS) == tensors(trained / "phased-stops", STEPS)
     assert lines(trained / "phased") == lines(trained / "phased-stops")
 
@@ -169,15 +169,15 @@ def test_phases_do_not_depend_on_ranks_micro_batches_or_stage(trained: Path) -> 
         assert [line[count] for line in once] == [line[count] for line in moved]
 
 
-def test_a_run_begins_with_a_folder_on_any_ranks_and_stage(trained: Path) -> None:
-    """And goes on without it: the second part of `init-moved` was told nothing of it."""
+def test_a_run_starts_from_a_folder_on_any_ranks_and_stage(trained: Path) -> None:
+    """And resumes without it: the second part of `init-moved` has no --init."""
     once, moved = lines(trained / "init"), lines(trained / "init-moved")
     losses = [[line["loss"] for line in run] for run in (once, moved)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[0][0] != pytest.approx(lines(trained / "1x16")[0]["loss"], rel=1e-3)
     for run in ("init", "init-moved"):
-        begun = json.loads((trained / run / "run.json").read_text())["initial_weights"]
-        assert begun == {"folder": "model", "sha256": folder_hash(trained / "model"), "new": []}
+        initial = json.loads((trained / run / "run.json").read_text())["initial_weights"]
+        assert initial == {"folder": "model", "sha256": folder_hash(trained / "model"), "new": []}
 
 
 def test_packed_and_resumed_is_bit_identical(trained: Path) -> None:
@@ -185,7 +185,7 @@ def test_packed_and_resumed_is_bit_identical(trained: Path) -> None:
     assert lines(trained / "packed") == lines(trained / "packed-resumed")
 
 
-def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(
     trained: Path, arguments: Arguments, tmp_path: Path
 ) -> None:
     run, original = tmp_path / "run", trained / "1x16-dropout"
@@ -202,7 +202,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(
     assert lines(run) == lines(original)
 
 
-def test_sigterm_saves_and_the_same_command_goes_on(
+def test_sigterm_saves_and_the_same_command_resumes(
     trained: Path, arguments: Arguments, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -345,7 +345,7 @@ def test_the_real_command_says_so_too(arguments: Arguments, tmp_path: Path) -> N
     assert result.stderr == "error: precision='fp16' is not a choice; choose one of fp32, bf16\n"
 
 
-def test_stage_0_in_half_precision_is_told(
+def test_stage_0_in_half_precision_is_reported(
     arguments: Arguments,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -364,7 +364,7 @@ def test_stage_0_in_half_precision_is_told(
             assert "ZeRO stage 1" in output and "'stage': 1" in output
 
 
-def test_an_output_that_cannot_be_a_run(tmp_path: Path) -> None:
+def test_an_unusable_output_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="cannot write to"), claim(tmp_path / "file" / "run"):
         pass

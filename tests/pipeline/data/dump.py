@@ -57,7 +57,7 @@ Bonneville, a small town
 Name
 
 A name of unknown origin here"""
-"""What `ARTICLE` says."""
+"""The text of `ARTICLE`."""
 
 
 def page(number: int, title: str, text: str, namespace: int = 0, more: str = "") -> str:
@@ -86,7 +86,7 @@ def dump(pages: list[str]) -> bytes:
 
 
 def small_dump() -> bytes:
-    """An article, and a page of every kind that is none."""
+    """An article, and a page of every other kind."""
     return dump(
         [
             page(1, "Arve", ARTICLE),

@@ -1,7 +1,7 @@
 """The rules of `pipeline.data.rows.segment_rows`, slow and obvious, for comparison with ours.
 
-A document is a list of sentences, a sentence a list of ids; what is left of a document is such a
-list too. Random numbers are ours (splitmix64), so rows must be equal, not only alike.
+A document is a list of sentences, a sentence a list of ids; the rest of a document is such a list
+too. Random numbers are ours (splitmix64), so rows must be equal, not only similar.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def joined(sentences: Sentences) -> list[int]:
     return [token for sentence in sentences for token in sentence]
 
 
-def parted(sentence: list[int], room: int, begins_word: set[int]) -> tuple[list[int], list[int]]:
-    """What fits of a sentence, and what is left: before a word if one begins near the end."""
+def split_at(sentence: list[int], room: int, begins_word: set[int]) -> tuple[list[int], list[int]]:
+    """The part of a sentence that fits, and the rest; cut before a word that starts near there."""
     if len(sentence) <= room:
         return sentence, []
     for place in range(room, max(0, room - SHORTEST_LOOK), -1):
@@ -57,7 +57,7 @@ def parted(sentence: list[int], room: int, begins_word: set[int]) -> tuple[list[
 
 
 def other_sentence(documents: list[Sentences], own: int, draws: Draws) -> Sentences:
-    """A random sentence of the other documents, with those behind it."""
+    """A random sentence of the other documents, and those after it."""
     others = [
         document[start:]
         for number, document in enumerate(documents)
@@ -88,16 +88,16 @@ def segment_rows(
                     break
                 chunk.append(left.pop(0))
             if not chunk:
-                piece, left[0] = parted(left[0], room, begins_word)
+                piece, left[0] = split_at(left[0], room, begins_word)
                 rows.append(Row(piece, [], -1, number))
                 continue
-            begun = begin_next(chunk, left, target, room, begins_word)
-            if (len(chunk) == 1 and not begun) or draws.happens(single_share):
+            extra = join_next(chunk, left, target, room, begins_word)
+            if (len(chunk) == 1 and not extra) or draws.happens(single_share):
                 rows.append(Row(joined(chunk), [], -1, number))
                 continue
-            if begun:
-                chunk.append(begun)
-                left[0] = left[0][len(begun) :]
+            if extra:
+                chunk.append(extra)
+                left[0] = left[0][len(extra) :]
             if label == "none":
                 cut = half_of(chunk, target, draws)
                 rows.append(Row(joined(chunk[:cut]), joined(chunk[cut:]), -1, number))
@@ -111,8 +111,8 @@ def segment_rows(
                 borrowed = other_sentence(documents, number, draws)
                 random_b = fill(borrowed, room - len(a), wanted, not left, begins_word)
                 rows.append(Row(a, random_b, 1, number))
-                if begun:
-                    left[0] = begun + left[0]
+                if extra:
+                    left[0] = extra + left[0]
                 else:
                     left = chunk[cut:] + left
             else:
@@ -120,7 +120,7 @@ def segment_rows(
     return rows
 
 
-def begin_next(
+def join_next(
     chunk: Sentences, left: Sentences, target: int, room: int, begins_word: set[int]
 ) -> list[int]:
     """The words of the next sentence that join a chunk of one, if they are enough."""
@@ -130,9 +130,9 @@ def begin_next(
     most = room - size
     if most == 0 or not any(token in begins_word for token in left[0][1 : most + 1]):
         return []
-    begun = parted(left[0], most, begins_word)[0]
-    cut_at_word = left[0][len(begun)] in begins_word
-    return begun if cut_at_word and len(begun) >= room // 4 else []
+    extra = split_at(left[0], most, begins_word)[0]
+    cut_at_word = left[0][len(extra)] in begins_word
+    return extra if cut_at_word and len(extra) >= room // 4 else []
 
 
 def half_of(chunk: Sentences, target: int, draws: Draws) -> int:
@@ -150,7 +150,7 @@ def fill(
 ) -> list[int]:
     """The B that begins with the first of `sentences`."""
     if len(sentences[0]) > room:
-        return parted(sentences[0], room, begins_word)[0]
+        return split_at(sentences[0], room, begins_word)[0]
     taken = list(sentences[0])
     for sentence in sentences[1:]:
         more = len(taken) + len(sentence)
@@ -171,7 +171,7 @@ def sentence_rows(
         left = list(document)
 
         def take(left: Sentences = left) -> list[int]:
-            piece, rest = parted(left.pop(0), half, begins_word)
+            piece, rest = split_at(left.pop(0), half, begins_word)
             if rest:
                 left.insert(0, rest)
             return piece
@@ -182,7 +182,7 @@ def sentence_rows(
                 rows.append(Row(a, [], -1, number))
             elif label == "next" and len(documents) > 1 and draws.happens(0.5):
                 borrowed = other_sentence(documents, number, draws)[0]
-                rows.append(Row(a, parted(borrowed, half, begins_word)[0], 1, number))
+                rows.append(Row(a, split_at(borrowed, half, begins_word)[0], 1, number))
             else:
                 known = label == "order" or (label == "next" and len(documents) > 1)
                 rows.append(Row(a, take(), 0 if known else -1, number))

@@ -1,4 +1,4 @@
-"""A Hugging Face Hub of one dataset: as much of its interface as `datasets` asks for."""
+"""A Hugging Face Hub of one dataset, with the part of the interface that `datasets` uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "someone/news"
 
 @contextmanager
 def small_hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Serves `folder` as NAME at REVISION; yields the address and what was asked for."""
+    """Serves `folder` as NAME at REVISION; yields the address and the requests."""
     asked: list[str] = []
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.*"))}
 
@@ -98,7 +98,7 @@ def small_hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def listing(files: dict[str, Path], under: str, recursive: bool) -> list[dict[str, object]]:
-    """Files and folders in a folder, or in all below it."""
+    """Files and folders in a folder, optionally recursive."""
     inside = {
         name: path for name, path in files.items() if name.startswith(f"{under}/" * bool(under))
     }

@@ -36,7 +36,7 @@ def page(title: str, paragraphs: Iterable[str] = SENTENCES, more: str = "") -> s
 def record(
     kind: str, block: bytes, url: str = "", number: int = 0, length: int = -1, more: str = ""
 ) -> bytes:
-    """A record; length: what its header says, if that is not the truth."""
+    """A record; length: a wrong length for its header."""
     size = len(block) if length < 0 else length
     return (
         f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:uuid:{number}>\r\n"
@@ -80,7 +80,7 @@ def members(records: Iterable[bytes]) -> bytes:
 
 
 def articles(count: int, site: str = "www.paper.org", more: str = "") -> list[bytes]:
-    """Pages of a site, each with sentences of its own."""
+    """Pages of a site, each with its own sentences."""
     return [
         response(
             page(f"Title {n}", [f"{text[:-1]}, says page {n}." for text in SENTENCES], more),

@@ -150,13 +150,13 @@ def test_another_length_is_no_spike(
     stop: int,
 ) -> None:
     """Resuming anywhere around the boundary finds the same spikes and remembers the same losses."""
-    record = LossWatch.record
+    original = LossWatch.record
 
-    def told(self: LossWatch, step: int, count: int) -> None:
+    def record(self: LossWatch, step: int, count: int) -> None:
         self.copy(torch.tensor(CURVE[step - 1] * count))
-        record(self, step, count)
+        original(self, step, count)
 
-    monkeypatch.setattr(LossWatch, "record", told)
+    monkeypatch.setattr(LossWatch, "record", record)
     phase = {"steps": 6, "sequence_length": 16, "sequences": 4}
     settings = (
         f"phases=[{json.dumps(phase)}]", "spikes.deviations=6", "spikes.window=3",

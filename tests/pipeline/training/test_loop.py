@@ -253,11 +253,13 @@ def test_a_rollback_equals_a_run_that_skips_from_the_start(
     assert "warning: the loss of step 9 is" in said and "back to step 6, rollback 1 of 2" in said
     assert found.progress.readings == (Reading(32, 384, ((224, 320),)),)
     assert (found.progress.spikes, found.progress.rollbacks) == (1, 1)
-    told = trainer(spiky, tmp_path / "told", Progress(readings=SKIPS), True, *LEARNS, logging)
-    assert not told.train(12)
-    for name, weight in told.engine.module.state_dict().items():
+    skipping = trainer(
+        spiky, tmp_path / "skipping", Progress(readings=SKIPS), True, *LEARNS, logging
+    )
+    assert not skipping.train(12)
+    for name, weight in skipping.engine.module.state_dict().items():
         assert torch.equal(weight, found.engine.module.state_dict()[name]), name
-    expected, lines = (read_metrics(tmp_path / name) for name in ("told", "found"))
+    expected, lines = (read_metrics(tmp_path / name) for name in ("skipping", "found"))
     assert [line["step"] for line in lines if line["step"] != 10] == [
         line["step"] for line in expected if line["step"] != 10
     ]
@@ -291,8 +293,8 @@ def test_a_spike_without_a_checkpoint_before_it_is_reported(
 
 
 def test_after_the_last_rollback_the_run_ends(spiky: Path, tmp_path: Path) -> None:
-    begun = Progress(rollbacks=2)
-    running = trainer(spiky, tmp_path / "run", begun, True, *SPIKES)
+    progress = Progress(rollbacks=2)
+    running = trainer(spiky, tmp_path / "run", progress, True, *SPIKES)
     with pytest.raises(CheckpointError, match=r"rollbacks=2 are used up; last good .*/step-0+6\."):
         running.train(12)
 

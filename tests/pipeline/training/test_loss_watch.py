@@ -124,7 +124,7 @@ def test_a_flat_curve_is_not_made_of_spikes() -> None:
     )
 
 
-def test_off_it_costs_nothing_and_remembers_nothing() -> None:
+def test_turned_off_it_stores_nothing() -> None:
     watch = LossWatch(replace(SETTINGS, deviations=0.0), CPU)
     watch.copy(torch.tensor(1.0))
     watch.record(1, PREDICTIONS)

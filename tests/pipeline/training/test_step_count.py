@@ -10,7 +10,7 @@ from pipeline.loading.micro_batch import LossCounts
 from pipeline.training.step_count import StepCount
 
 
-def test_one_process_counts_alone() -> None:
+def test_one_process_needs_no_collective() -> None:
     count = StepCount()
     count.start(LossCounts(7, 40, 2))
     count.start(LossCounts(630_784, 4_194_304, 0), stop=True, loss=1 << 51)

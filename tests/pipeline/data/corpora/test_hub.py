@@ -77,14 +77,16 @@ def test_every_request_names_the_revision_and_a_second_fetch_sends_none(
         "print(fetch('cc-news', HUB, Path(sys.argv[1])))\n"
     )
     with small_hub(repository) as (address, asked):
-        told = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home")}
+        environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home")}
         command = [sys.executable, "-c", code, str(tmp_path / "downloads")]
-        result = subprocess.run(command, capture_output=True, text=True, env=told, timeout=120)
+        result = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=120
+        )
         assert result.returncode == 0, result.stderr
         about_data = [line for line in asked if NAME in line]
         assert len(about_data) >= FILES and all(REVISION in line for line in about_data)
         before = len(asked)
-        subprocess.run(command, capture_output=True, check=True, env=told, timeout=120)
+        subprocess.run(command, capture_output=True, check=True, env=environment, timeout=120)
         assert len(asked) == before
     directory = Path(result.stdout.strip())
     assert directory == tmp_path / "downloads" / f"cc-news-{REVISION[:12]}"
@@ -173,8 +175,8 @@ def refusal(arguments: Sequence[str], before: str = "", **environment: str) -> s
 
 
 def test_offline_the_error_says_how_to_give_files(tmp_path: Path) -> None:
-    told = {"HF_HUB_OFFLINE": "1", "TENFOLD_ROOT": str(tmp_path), "HF_HOME": str(tmp_path)}
-    line = refusal(["--corpus", "cc-news"], **told)
+    offline = {"HF_HUB_OFFLINE": "1", "TENFOLD_ROOT": str(tmp_path), "HF_HOME": str(tmp_path)}
+    line = refusal(["--corpus", "cc-news"], **offline)
     assert line.startswith("error: cannot fetch cc-news: ") and "offline mode is enabled" in line
     assert "--corpus cc-news --fetch" in line and "--input PATH..." in line
 

@@ -138,7 +138,7 @@ BAD_LINES = [
 
 @pytest.mark.parametrize("compression", COMPRESS)
 @pytest.mark.parametrize("piece_bytes", [1, 7, 1000])
-def test_bad_records_are_named_by_line_and_reading_goes_on(
+def test_bad_records_are_named_by_line_and_reading_continues(
     tmp_path: Path, compression: str, piece_bytes: int
 ) -> None:
     found = source(tmp_path, COMPRESS[compression](b"\n".join(line for line, _ in BAD_LINES)))

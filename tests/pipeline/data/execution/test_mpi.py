@@ -1,4 +1,4 @@
-"""Real MPI jobs on this machine: the bytes of a local run, whatever happens to a rank."""
+"""Real MPI jobs on this machine give the bytes of a local run, whatever happens to a rank."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def local(corpus: Path, tiny_tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one process makes of them."""
+    """Shards that one process prepares from it."""
     output = tmp_path_factory.mktemp("local") / "out"
     arguments = ("--corpus", corpus, "--workers", 1, *tiny(tiny_tokenizer, output))
     result = finish(sys.executable, SMALL_SPLITS, *arguments)
@@ -47,7 +47,7 @@ def local(corpus: Path, tiny_tokenizer: Path, tmp_path_factory: pytest.TempPathF
 
 
 def ours(text: str) -> list[str]:
-    """Lines of an error output that are not MPICH's word on an abort."""
+    """Lines of an error output, without MPICH's message about an abort."""
     return [line for line in text.splitlines() if not line.startswith("Abort(")]
 
 
@@ -90,7 +90,7 @@ def test_a_killed_rank_costs_only_its_split(
         assert job.returncode
     kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
     assert 5 <= len(kept) < 30, "killed too late to tell"
-    # the first life of the second run is stopped, too, just before the end
+    # the second run is killed too, just before it ends
     with started(*command) as job:
         while len([*work.glob("task-*.json")]) < 35:
             assert job.poll() is None
@@ -103,7 +103,7 @@ def test_a_killed_rank_costs_only_its_split(
 
 
 def processes(work: Path) -> dict[int, int]:
-    """Process number of each rank that has begun, from its log."""
+    """Process number of each rank that has started, from its log."""
     found = {}
     for log in work.glob("rank-*.log"):
         if match := re.search(r"rank (\d+), process (\d+) on ", log.read_text()):
@@ -111,8 +111,8 @@ def processes(work: Path) -> dict[int, int]:
     return found
 
 
-def test_a_mistake_met_by_any_rank_is_one_line(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """Each file is one task; the last but one is cut, which only its reader finds."""
+def test_an_error_on_any_rank_is_one_line(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """Each file is one task; the last but one is truncated, which only its reader detects."""
     (tmp_path / "in").mkdir()
     for number in range(8):
         text = write_jsonl(tmp_path / "text", [os.urandom(400).hex() for _ in range(1000)])
@@ -142,8 +142,8 @@ def test_a_users_mistake_is_one_line(arguments: list[str], message: str) -> None
     assert line.startswith("error: ") and message in line
 
 
-def test_our_own_mistakes_end_all_ranks() -> None:
-    """A traceback, once, and no rank that waits for ever."""
+def test_a_bug_ends_all_ranks() -> None:
+    """One traceback, and no rank that waits forever."""
     code = (
         "from pipeline import prepare; from pipeline.data.execution.mpi import run_together\n"
         "def fail(*_, **__): raise ZeroDivisionError('made up')\n"
@@ -169,7 +169,7 @@ def test_interrupted(corpus: Path, tiny_tokenizer: Path, tmp_path: Path) -> None
     assert "Traceback" not in error
 
 
-def test_help_is_said_once() -> None:
+def test_help_is_printed_once() -> None:
     result = finish(MPIEXEC, "-n", 2, *FORKED, *PREPARE, "--help")
     assert result.returncode == 0 and result.stdout.count("usage:") == 1
 
@@ -187,9 +187,9 @@ def test_a_launcher_of_another_mpi_is_refused(
 ) -> None:
     """Each process would be a job of one rank, and all would write the same files."""
     for rank in (0, 1):
-        told = {name: value.format(rank=rank) for name, value in MISMATCHES[launcher].items()}
+        variables = {name: value.format(rank=rank) for name, value in MISMATCHES[launcher].items()}
         output = tiny(tiny_tokenizer, tmp_path / "out")
-        result = finish(sys.executable, *PREPARE, "--corpus", "sample", *output, **told)
+        result = finish(sys.executable, *PREPARE, "--corpus", "sample", *output, **variables)
         assert result.returncode == 2 and not result.stdout
         if rank == 0:
             (line,) = ours(result.stderr)
@@ -206,8 +206,8 @@ def test_without_mpi4py_a_launcher_is_refused() -> None:
         "from pipeline import prepare; from pipeline.data.execution.mpi import run_together\n"
         "run_together(prepare.main)"
     )
-    told = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}
-    result = finish(sys.executable, "-c", code, **told)
+    variables = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}
+    result = finish(sys.executable, "-c", code, **variables)
     assert result.returncode == 2
     assert "pip install mpi4py" in result.stderr and "SLURM_STEP_NUM_TASKS=2" in result.stderr
 
@@ -215,7 +215,7 @@ def test_without_mpi4py_a_launcher_is_refused() -> None:
 def test_without_a_launcher_there_is_no_mpi(
     command: Command, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """A batch script is one process, however many tasks Slurm gave room for."""
+    """A batch script is one process, however many tasks are allocated."""
     code = (
         "import sys; sys.modules['mpi4py'] = None\n"
         "from pipeline import prepare; from pipeline.data.execution.mpi import run_together\n"
@@ -234,6 +234,8 @@ def test_announced_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert announced_size() == 1
     monkeypatch.setenv("SLURM_NTASKS", "64")
     assert announced_size() == 1
-    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")  # mpiexec's helpers, one a node, by srun
+    monkeypatch.setenv(
+        "SLURM_STEP_NUM_TASKS", "4"
+    )  # mpiexec's helpers, one per node, started by srun
     monkeypatch.setenv("PMI_SIZE", "64")
     assert announced_size() == 64

@@ -1,4 +1,4 @@
-"""What a job's log says of the hours to come, and that a pipe gets nothing."""
+"""A job's log shows the remaining time; a pipe gets no progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_line_says_rate_and_time_left() -> None:
 def test_a_line_a_minute_and_only_in_the_log_of_a_job(
     in_log: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    times = iter([0, 20, 40, 70, 100, 140, 150])  # seconds; the first is the beginning
+    times = iter([0, 20, 40, 70, 100, 140, 150])  # seconds; the first is the start
     items = [100_000_000] * 6
     found = with_progress(
         items, lambda size: size, 10**9, 4 * 10**8, in_log=in_log, clock=lambda: next(times)

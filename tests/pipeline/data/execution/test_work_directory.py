@@ -1,4 +1,4 @@
-"""Who may be in OUT/.work: one alone, or many that do their shares, of which the last goes on."""
+"""Locks of OUT/.work: one process alone, or many with shares, of which the last publishes."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_shares_are_together_and_the_last_is_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whoever_finishes_when_exactly_one_puts_it_together(seed: int, tmp_path: Path) -> None:
-    """Sixteen shares that end within milliseconds; locks belong to open files, so threads do."""
+def test_exactly_one_of_many_shares_publishes(seed: int, tmp_path: Path) -> None:
+    """Sixteen shares end within milliseconds; locks belong to open files, so threads suffice."""
     output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.json"
     assembled: list[int] = []
 
@@ -83,10 +83,10 @@ def test_whoever_finishes_when_exactly_one_puts_it_together(seed: int, tmp_path:
     assert [path.name for path in output.iterdir()] == ["manifest.json"]
 
 
-def test_who_waited_for_the_last_finds_all_done(
+def test_a_share_that_waited_for_the_last_finds_all_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A share that is started again while the last one puts all together."""
+    """A share is started again while the last one publishes."""
     output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.json"
     found: list[object] = []
 

@@ -33,7 +33,7 @@ def test_shares_are_all_tasks_once(count: int) -> None:
 
 
 def test_shares_have_about_the_same_weight() -> None:
-    """Whole shares: a compressed file of 90 MB is not on top of a third of everything else."""
+    """A share with a compressed file of 90 MB gets less of everything else."""
     every = tasks(90, *[10] * 18)
     weights = [sum(task.weight for task in share(every, number, 3)) for number in (1, 2, 3)]
     assert weights == [90, 90, 90]
@@ -41,7 +41,7 @@ def test_shares_have_about_the_same_weight() -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """Appends its name to a file, and leaves its marker."""
+    """Appends its name to a file, and writes its marker."""
 
     name: str
     weight: int

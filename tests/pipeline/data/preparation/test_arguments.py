@@ -1,4 +1,4 @@
-"""Arguments of pipeline.prepare that cannot be right end in one line."""
+"""Invalid arguments of pipeline.prepare end in one line."""
 
 from __future__ import annotations
 

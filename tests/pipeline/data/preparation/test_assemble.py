@@ -1,4 +1,4 @@
-"""Validation rows of many parts in one shard: what one would write who held all of them."""
+"""Validation rows of many parts are merged as if one part had all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--dry-run` against what then comes out."""
+"""`--dry-run` compared with the shards prepared afterwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORDS = "the rain fell on an old house and nobody there minded it at all until d
 
 
 def document(number: int) -> str:
-    """Between 20 and 300 words that repeat seldom, so that it packs like text."""
+    """20 to 300 words that rarely repeat, so that they compress like text."""
     state = number + 1
     words = []
     for _ in range(20 + number * 7919 % 280):
@@ -63,10 +63,10 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_sample_tells_of_the_whole(
+def test_a_sample_estimates_the_whole(
     name: str, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quarter of the text is read here, and of what is packed whole blocks of up to 128 KB."""
+    """A quarter of the text is read, of compressed files in whole blocks of up to 128 KB."""
     near = 0.2 if name.startswith("packed") else 0.1
     monkeypatch.setattr(module, "SAMPLE_BYTES", len(LINES) // 4)
     WRITERS[name](tmp_path / name)
@@ -81,7 +81,7 @@ def test_a_sample_tells_of_the_whole(
     assert found.seconds > 0
 
 
-def test_books_are_looked_at_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_books_are_sampled_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
     for number in range(40):
         (tmp_path / f"{number}.txt").write_text(document(5))
     _, sources = corpus_sources("bookcorpus", [str(tmp_path)])
@@ -93,10 +93,10 @@ def test_books_are_looked_at_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) 
     assert found.documents == pytest.approx(40)
 
 
-def test_the_command_says_it_and_writes_nothing(
+def test_the_command_prints_the_estimate_and_writes_nothing(
     prepared: Path, command: Command, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """The sample is small enough to be read whole, so the numbers are those of the shards."""
+    """The sample corpus is small enough to be read whole, so the estimate is exact."""
     result = command(
         "prepare", "--corpus", "sample", "--dry-run", "--workers", 4,
         *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
@@ -112,7 +112,7 @@ def test_the_command_says_it_and_writes_nothing(
     assert contents(tmp_path) == {}
 
 
-def test_without_a_tokenizer_a_small_one_serves(command: Command, tmp_path: Path) -> None:
+def test_without_a_tokenizer_a_small_one_is_trained(command: Command, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", TEXTS[:200])
     before = contents(tmp_path)
     result = command(
@@ -127,7 +127,7 @@ def test_without_a_tokenizer_a_small_one_serves(command: Command, tmp_path: Path
     assert contents(tmp_path) == before and not (tmp_path / "root").exists()
 
 
-def test_room_and_time(tmp_path: Path) -> None:
+def test_disk_space_and_time(tmp_path: Path) -> None:
     about = Estimate(documents=1e6, text=4e9, tokens=1e9, sequences=2e6, disk=1e18, seconds=7200.0)
     lines = describe({"news": about}, tmp_path / "not" / "there", 4)
     assert lines[0].startswith("news: about 1,000,000 documents, 4,000.0 MB of text, 1,000,000,000")

@@ -1,4 +1,4 @@
-"""What the fingerprint of shards is of; that shards follow it: tests/pipeline/test_prepare.py."""
+"""What the fingerprint of shards covers; tests/pipeline/test_prepare.py compares shards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VOCABULARY = SimpleNamespace(sha256="ab" * 32)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaterData(DataSettings):
-    """As a later version may have it."""
+    """A section as a later version may define it."""
 
     blanks: Annotated[int, Legacy(0)]
 

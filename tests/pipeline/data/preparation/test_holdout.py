@@ -1,4 +1,4 @@
-"""Documents are held out by their text: whole, with their copies, and never all of them."""
+"""Documents are held out whole, by their text, with their copies, and never all of them."""
 
 from __future__ import annotations
 

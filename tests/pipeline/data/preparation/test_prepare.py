@@ -1,4 +1,4 @@
-"""The job of a prepare: its directory, who holds it, when it is complete."""
+"""The job of a prepare: its directory, its lock, and when it is complete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 STORY = "One day it rained. Nobody minded."
 
 
-def test_an_output_of_something_else_is_left_alone(
+def test_an_output_with_other_files_is_left_alone(
     prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
 ) -> None:
     (tmp_path / "file").write_text("mine")
@@ -32,7 +32,7 @@ def test_a_directory_in_use_is_left_alone(
     assert "another pipeline.prepare is writing" in error
 
 
-def test_unfinished_work_of_something_else_is_not_taken_on(
+def test_unfinished_work_of_another_job_is_refused(
     tiny_tokenizer: Path, tmp_path: Path, run: Prepare
 ) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", ["A text. Fine.", "More."] + ["", 5] * 3)

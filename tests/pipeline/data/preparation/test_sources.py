@@ -1,4 +1,4 @@
-"""From what a command names to the files of its corpus."""
+"""The --corpus and --input of a command -> the files of its corpus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def arguments(corpus: object, *inputs: object, pages_per_domain: int = 0) -> Nam
     )  # fmt: skip
 
 
-def test_a_corpus_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_users_own_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = find_sources(arguments(write_jsonl(tmp_path / "mine.jsonl", ["One."])), DATA)
     assert (found.corpus, found.name, found.named) == ("mine", "mine", False)
     assert found.description == "your corpus mine"
@@ -41,7 +41,7 @@ def test_named_corpora_and_the_sample(tmp_path: Path) -> None:
     assert (found.name, found.named, found.description) == ("sample", False, "the sample")
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_an_unsuitable_corpus_is_refused(tmp_path: Path) -> None:
     file = write_jsonl(tmp_path / "in.jsonl", ["One."])
     with pytest.raises(ConfigError, match="no input is a WARC or WET file"):
         find_sources(arguments("own", file, pages_per_domain=3), DATA)
@@ -55,7 +55,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
 def test_the_ends_of_a_file_are_read_once(
     tiny_tokenizer: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for the folders of the tokenizer and the fingerprint of the shards together."""
+    """The tokenizer's folders and the shards' fingerprint share one read."""
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
     read: Counter[str] = Counter()
     ends = file_identity.file_ends

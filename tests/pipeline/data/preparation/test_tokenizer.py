@@ -1,4 +1,4 @@
-"""Which tokenizer a corpus gets when none is named, and when others may take it."""
+"""Which tokenizer a corpus gets if none is given, and which corpora share it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.pipeline.preparing import Prepare, contents, write_jsonl
 
 SMALL = ("--recipe", "roberta_tiny", "--workers", 1, "--set", "data.duplicates=1")
 FEW = (*SMALL, "--set", "data.vocab_size=270")
-"""So few ids that any text has enough for them."""
+"""So few ids that any text is enough to train them."""
 NAME = "byte-bpe-270"
 
 
@@ -32,7 +32,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def text_of(path: Path, word: str, lines: int = 30) -> Path:
-    """Documents that differ, and that nobody else has."""
+    """Distinct documents that no other corpus has."""
     return write_jsonl(path, [f"The {word} says {word}{i} and {word * 2}." for i in range(lines)])
 
 
@@ -79,10 +79,8 @@ def test_named_corpora_share_one_tokenizer(root: Path, tmp_path: Path, run: Prep
     assert len({sha256_of(root, name) for name in ("wikipedia", "cc-news", "mixture")}) == 1
 
 
-def test_a_corpus_of_ones_own_has_its_own_tokenizer(
-    root: Path, tmp_path: Path, run: Prepare
-) -> None:
-    """It takes neither the sample's nor that of another file of the same name, and says so."""
+def test_a_users_own_corpus_has_its_own_tokenizer(root: Path, tmp_path: Path, run: Prepare) -> None:
+    """It uses neither the sample's nor that of another file of the same name, and says so."""
     run("--corpus", "sample", *FEW)
     (sample,) = published(root)
     assert sample.startswith(f"{NAME}.sample.")
@@ -105,13 +103,13 @@ def test_a_corpus_of_ones_own_has_its_own_tokenizer(
     assert f"tokenizer: {folder} (trained on the sample: " in taken
     manifest = read_manifest(tmp_path / "taken")
     assert manifest.tokenizer["sha256"] == read_vocabulary(folder).sha256
-    assert "trained on the sample" in run(  # the shards' own copy says it as well
+    assert "trained on the sample" in run(  # in the shards' copy too
         "--corpus", mine, *FEW, "--tokenizer", tmp_path / "taken" / "tokenizer", "--dry-run"
     )
 
 
 def test_too_few_ids_are_not_shared(root: Path, tmp_path: Path, run: Prepare) -> None:
-    """A named corpus with little text keeps its tokenizer for itself."""
+    """A named corpus with little text does not share its tokenizer."""
     wikipedia = ("--corpus", "wikipedia", "--input", text_of(tmp_path / "w.jsonl", "cat"), *SMALL)
     said = run(*wikipedia)
     assert "of data.vocab_size=2,048 ids, so other corpora do not share it" in said
@@ -125,7 +123,7 @@ def test_too_few_ids_are_not_shared(root: Path, tmp_path: Path, run: Prepare) ->
     assert "complete already" in run(*wikipedia)
 
 
-def test_a_file_called_like_a_named_corpus_is_ones_own(
+def test_a_file_called_like_a_named_corpus_is_the_users_own(
     root: Path, tmp_path: Path, run: Prepare
 ) -> None:
     said = run("--corpus", text_of(tmp_path / "stories.jsonl", "cat"), *FEW)
@@ -137,10 +135,10 @@ def test_a_file_called_like_a_named_corpus_is_ones_own(
 
 
 @pytest.mark.parametrize("why", ["own", "short"])
-def test_a_shared_folder_that_may_not_be_shared_is_not_taken(
+def test_an_unsuitable_shared_folder_is_not_used(
     why: str, root: Path, tmp_path: Path, run: Prepare
 ) -> None:
-    """Someone put another one there, or an earlier version trained it on whatever came first."""
+    """It was put there by hand, or an earlier version trained it on the first corpus."""
     source = text_of(tmp_path / "mine.jsonl", "cat")
     if why == "own":
         run("--corpus", source, *FEW)
@@ -167,7 +165,7 @@ def test_98_percent_of_the_ids_are_enough(
 def test_two_prepares_of_the_same_files_publish_once(
     root: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second starts while the first is at work, finds its tokenizer, and ends before it."""
+    """The second starts while the first runs, finds its tokenizer, and ends before it."""
     command = ("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
     assemble, said = prepare.assemble, []
 
@@ -178,13 +176,13 @@ def test_two_prepares_of_the_same_files_publish_once(
 
     monkeypatch.setattr(prepare, "assemble", assemble_after_another)
     first = run(*command)
-    second = said[0].rpartition("input: ")[2]  # what comes before is the first one's
+    second = said[0].rpartition("input: ")[2]  # the text before it is the first one's
     assert "tokenizer: published as" in second and "training it" not in second
     assert "published" not in first and published(root) == [NAME]
     assert "complete already" in run(*command)
 
 
-def test_the_same_text_from_another_place_is_no_second_tokenizer(
+def test_the_same_text_from_another_place_makes_no_second_tokenizer(
     root: Path, tmp_path: Path, run: Prepare
 ) -> None:
     """Training is deterministic, so the shards of both can be mixed."""
@@ -198,10 +196,10 @@ def test_the_same_text_from_another_place_is_no_second_tokenizer(
     assert "was published first" not in said and published(root) == [NAME]
 
 
-def test_one_published_during_the_training_is_taken(
+def test_one_published_during_the_training_is_used(
     root: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would be too late to notice when the shards are complete."""
+    """Once the shards are complete it would be too late."""
     train = tokenizer.train_tokenizer
 
     def train_beside_another(*given: Any) -> None:
@@ -214,10 +212,10 @@ def test_one_published_during_the_training_is_taken(
     assert published(root) == [NAME] and sha256_of(root, "wikipedia") == sha256_of(root, "cc-news")
 
 
-def test_what_is_in_the_way_of_the_shared_folder_is_named(
+def test_an_obstacle_to_the_shared_folder_is_named(
     root: Path, tmp_path: Path, run: Prepare
 ) -> None:
-    """Before, a training that failed left a lock, which is no hindrance."""
+    """A lock that an earlier version's failed training left is not an obstacle."""
     news = ("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
     shared = root / "tokenizers" / NAME
     shared.mkdir(parents=True)
@@ -226,7 +224,7 @@ def test_what_is_in_the_way_of_the_shared_folder_is_named(
     for name in (
         "tokenizer.json",
         "tokenizer_config.json",
-    ):  # a damaged one is described all the same
+    ):  # a damaged one is described too
         (shared.with_name(f"{NAME}.x.y") / name).write_text("{")
     said = run(*news)
     assert f"{shared} has no tokenizer.json" in said
@@ -245,7 +243,7 @@ def test_dry_run_finds_the_tokenizer_of_text_that_is_extracted(
     assert "(trained on your corpus crawl: 20 documents" in run(*command, "--dry-run")
 
 
-def test_a_death_between_shards_and_tokenizer_is_made_good(
+def test_a_kill_between_shards_and_tokenizer_is_repaired(
     root: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""What workers are given."""
+"""A worker's job and tasks."""
 
 from __future__ import annotations
 

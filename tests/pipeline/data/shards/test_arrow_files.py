@@ -1,4 +1,4 @@
-"""Shards: what is written is what is read, budgets hold."""
+"""Shard files are read back as written, and keep their size limits."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def test_rows_and_masks_come_back(
 
 
 @pytest.mark.parametrize(("compression", "most"), [("none", 2.2), ("zstd", 1.45)])
-def test_ten_masks_cost_what_was_promised(
+def test_ten_masks_have_the_promised_size(
     compression: arrow_files.Compression, most: float
 ) -> None:
-    """Bytes a token at 512, everything counted."""
+    """Bytes per token at 512, overhead included."""
     rows = make_rows(4096, 512)
     sequences = np.arange(4096, dtype=np.uint64)
     drawn = list(MASKING.draw_duplicates(rows.ids, rows.offsets, "a", sequences, range(10)))

@@ -34,7 +34,7 @@ def grown(tmp_path: Path, tiny_tokenizer: Path, run: Prepare) -> tuple[Path, Pat
     return tmp_path / "first", tmp_path / "second"
 
 
-def test_a_corpus_that_grew_is_not_trained_on_beside_its_former_self(
+def test_a_grown_corpus_is_not_mixed_with_its_earlier_shards(
     grown: tuple[Path, Path], tmp_path: Path, call: Call, command: Command
 ) -> None:
     first, second = grown

@@ -1,4 +1,4 @@
-"""The manifest: what is written is what is read, and damage is named."""
+"""The manifest is read back as written, and damage is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verifying a shard derives its masks again and finds rows that are not well formed."""
+"""Verifying a shard redraws its masks and finds malformed rows."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_rows_that_are_not_well_formed(
     column: str, change: Callable[[Any], Any], message: str,
     prepared: Path, rows: pa.Table, tmp_path: Path,
 ) -> None:  # fmt: skip
-    """The hash is right, so only the rows tell."""
+    """The hash is correct, so only the rows show it."""
     manifest = read_manifest(prepared)
     shutil.copytree(prepared, tmp_path / "copy")
     shard = manifest.of("train")[2]

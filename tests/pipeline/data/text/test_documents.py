@@ -1,4 +1,4 @@
-"""Pieces of files to batches of cleaned documents; each document is there, or counted."""
+"""Pieces of files to batches of cleaned documents; each is included or counted."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def folder(tmp_path: Path, files: dict[str, Path]) -> Path:
 
 
 def encode(vocabulary: Vocabulary, texts: list[str]) -> list[list[int]]:
-    """Ids of texts: by both engines, or by `tokenizers` where a NUL would part documents."""
+    """Ids of texts: by both engines, or by `tokenizers` where a NUL would separate documents."""
     fast, slow = TextEncoder.create(vocabulary), TextEncoder.create(vocabulary, fast=False)
     out = []
     for text in texts:

@@ -65,7 +65,7 @@ def encoder(
 
 
 def same(encoder: TextEncoder, texts: list[str]) -> Tokens:
-    """Assert that both give the same, also when the words are known; returns it."""
+    """Assert that both give the same ids, also for known words; returns them."""
     given = buffers(texts)
     expected, unknown = encoder.reference.encode(*given)
     unchecked = np.zeros(len(texts), np.bool_)
@@ -101,7 +101,7 @@ def test_most_documents_are_not_left_to_the_reference(
 def test_a_known_word_has_the_ids_it_has_when_new(
     encoder: TextEncoder, sample_text: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table begins anew in every batch, and a batch has more words than are looked up."""
+    """The table is emptied before every batch, and a batch exceeds the table."""
     expected = [columns(same(encoder, [text])) for text in sample_text[:20]]
     monkeypatch.setattr(module, "MOST_WORDS", 10)
     for text, wanted in zip(sample_text[:20], expected):
@@ -138,7 +138,7 @@ def test_unknown_tokens_and_the_characters_behind_them(
 
 
 def test_unigram_without_white_space_split(word_vocabularies: dict[str, Vocabulary]) -> None:
-    """As other converters write it: only a space parts words, a newline belongs to one."""
+    """As other converters write it: only a space separates words, a newline belongs to one."""
     content = json.loads(word_vocabularies["unigram"].tokenizer_json)
     content["pre_tokenizer"] = content["pre_tokenizer"]["pretokenizers"][1]
     encoder = TextEncoder.create(vocabulary(json.dumps(content), "Metaspace"))

@@ -1,4 +1,4 @@
-"""The table of words: kinds of characters, and words told apart by their bytes."""
+"""The table of words: kinds of characters, and words distinguished by their bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.pipeline.data.tokenizers.test_word_engine import buffers, columns
 
 
 def test_bytes_of_long_words_are_compared(word_vocabularies: dict[str, Vocabulary]) -> None:
-    """A word whose tag is that of another is told apart by its bytes."""
+    """Two words with the same tag are distinguished by their bytes."""
     encoder = TextEncoder.create(word_vocabularies["unigram"])
     engine = encoder.fast
     assert isinstance(engine, WordEngine)

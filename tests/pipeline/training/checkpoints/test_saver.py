@@ -131,11 +131,11 @@ def test_a_failure_in_the_background_is_reported_once_and_the_next_one_is_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy.save(tmp_path, 1, 2)
-    told: list[tuple[int, str]] = []
+    warnings: list[tuple[int, str]] = []
 
     def play(ranks: RankGroup) -> list[str]:
         saver = toy.saver(tmp_path, ranks)
-        saver.tell = lambda text: told.append((ranks.rank, text))
+        saver.tell = lambda text: warnings.append((ranks.rank, text))
         saver.begin(toy.fragments(2, cuts[ranks.rank]), toy.state(2, 2))
         outcomes = [saver.finish()]
         if ranks.rank == 0:
@@ -150,7 +150,7 @@ def test_a_failure_in_the_background_is_reported_once_and_the_next_one_is_saved(
     fail_on(monkeypatch, 1)
     for outcomes in toy.on_ranks(2, play):
         assert outcomes == ["rank 1: [Errno 28] No space left on device", ""]
-    ((rank, text),) = told
+    ((rank, text),) = warnings
     assert rank == 0 and text == (
         "warning: step 2 was not saved: rank 1: [Errno 28] No space left on device; older "
         "checkpoints are unchanged; training continues"

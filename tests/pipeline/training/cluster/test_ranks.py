@@ -40,7 +40,7 @@ def main():
     with cluster.agreed():
         if cluster.rank == 1 or sys.argv[1] == "all":
             raise DataError("shards are damaged")
-    print("went on")
+    print("continued")
 
 run_command(main, at_once=True)
 """
@@ -61,7 +61,7 @@ def test_a_mistake_of_any_rank_ends_all_with_one_line(
 ) -> None:
     result = two_ranks(tmp_path, mode)
     assert result.returncode != 0
-    assert result.stdout.count("met") == 2 and "went on" not in result.stdout
+    assert result.stdout.count("met") == 2 and "continued" not in result.stdout
     assert [line for line in result.stderr.splitlines() if "error: " in line] == [expected]
     assert "exitcode  : 2" in result.stderr
 

@@ -161,7 +161,7 @@ def test_the_reference_is_pytorchs_adamw() -> None:
     assert distance(found, reference, Toy()) < 1e-12
 
 
-def test_the_pages_are_in_step_with_the_code() -> None:
+def test_the_pages_match_the_code() -> None:
     folder = Path(lamb_variants.__file__).parent
     page = (folder.parent / "cluster" / "README.md").read_text()
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| `(\w+)` \|", page, re.MULTILINE)

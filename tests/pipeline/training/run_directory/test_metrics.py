@@ -146,7 +146,7 @@ def test_the_board_has_groups_and_the_settings(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", read_metrics(tmp_path)[0]["time"])
 
 
-def test_pace_tells_waiting_from_working_and_leaves_pauses_out() -> None:
+def test_pace_separates_waiting_from_working_and_skips_pauses() -> None:
     pace = Pace(1000)
 
     def slow() -> list[int]:

@@ -53,9 +53,9 @@ def folder(lesson: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_first_validation_loss_is_theirs(lesson: Path, folder: Path) -> None:
     model = small("roberta_tiny", 1)
-    begun = begin_with(model, folder, lesson / "tokenizer", ())
-    assert begun.lines == (f"starts from the weights of {folder}",)
-    assert begun.described["folder"] == "roberta" and len(begun.described["sha256"]) == 64
+    initial = begin_with(model, folder, lesson / "tokenizer", ())
+    assert initial.lines == (f"starts from the weights of {folder}",)
+    assert initial.described["folder"] == "roberta" and len(initial.described["sha256"]) == 64
     loader = validation_loader([Dataset.open(lesson, "validation")], 64)
     found = evaluate(model, model.parts, loader, torch.device("cpu"))
     assert found
@@ -128,7 +128,7 @@ def test_a_new_vocabulary_keeps_the_rows_of_tokens_that_agree(
     said = refusal(model, tmp_path / "cased", ours)
     assert re.search(r"another tokenizer than that of --data \(1,\d+ of 2,000 tokens have", said)
     assert f"prepare with --tokenizer {tmp_path / 'cased'}, or give --new vocabulary" in said
-    begun = begin_with(model, tmp_path / "cased", ours, ("vocabulary",))
+    initial = begin_with(model, tmp_path / "cased", ours, ("vocabulary",))
     theirs, mine = (
         Tokenizer.from_file(str(path / "tokenizer.json"))
         for path in (tokenizers / "wordpiece", ours)
@@ -140,20 +140,22 @@ def test_a_new_vocabulary_keeps_the_rows_of_tokens_that_agree(
         kept += there is not None
         assert torch.equal(words[1][index], expected)
     assert 100 < kept < 2000
-    assert begun.lines[1] == (
+    assert initial.lines[1] == (
         f"new vocabulary: {kept:,} of 2,000 tokens keep their rows, {2000 - kept:,} "
         "are initialized by the recipe"
     )
 
 
-def test_of_another_kind_only_special_tokens_are_the_same(tokenizers: Path, tmp_path: Path) -> None:
+def test_another_kind_of_vocabulary_shares_only_special_tokens(
+    tokenizers: Path, tmp_path: Path
+) -> None:
     sizes = ("data.vocab_size=2000", "encoder.position_offset=0")
     source, model = small("bert_tiny", 1, *sizes), small("bert_tiny", 2, *sizes)
     write_folder(source, tokenizers / "wordpiece-uncased", tmp_path / "model")
     unigram = tokenizers / "unigram"
     assert "(unigram here, uncased wordpiece there)" in refusal(model, tmp_path / "model", unigram)
-    begun = begin_with(model, tmp_path / "model", unigram, ("vocabulary",))
-    assert "5 of 2,000 tokens keep their rows" in begun.lines[1]
+    initial = begin_with(model, tmp_path / "model", unigram, ("vocabulary",))
+    assert "5 of 2,000 tokens keep their rows" in initial.lines[1]
     words = [part.encoder.embeddings.words.weight for part in (source, model)]
     mask = [
         Tokenizer.from_file(str(tokenizers / name / "tokenizer.json")).token_to_id("[MASK]")
@@ -175,12 +177,12 @@ def test_a_table_with_more_rows_than_tokens(
 
     monkeypatch.setattr(initial_weights, "take_over", watched)
     wide = small("roberta_tiny", 0, "data.vocab_size=2100")
-    begun = begin_with(wide, folder, lesson / "tokenizer", ())
+    initial = begin_with(wide, folder, lesson / "tokenizer", ())
     (rows,) = given
-    assert rows and torch.equal(rows.ours, rows.theirs) and len(begun.lines) == 1
+    assert rows and torch.equal(rows.ours, rows.theirs) and len(initial.lines) == 1
 
 
-def test_electra_wants_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Path) -> None:
+def test_electra_needs_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Path) -> None:
     tokenizer = tokenizers / "wordpiece-uncased"
     settings = ("data.vocab_size=2000", "encoder.width=128", "encoder.heads=2", "encoder.layers=2")
     source, model = small("electra_tiny", 1, *settings), small("electra_tiny", 2, *settings)
@@ -198,9 +200,9 @@ def test_electra_wants_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Pa
     for alone, said in ((folder, "discriminator alone"), (tmp_path / "elsewhere", "generator al")):
         with pytest.raises(CheckpointError, match=f"{alone} is ELECTRA's {said}"):
             load_folder(alone)
-    begun = begin_with(small("electra_tiny", 2, *settings), folder, tokenizer, ("generator",))
-    assert "new, initialized by the recipe: the generator's encoder (" in begun.lines[1]
-    assert begun.described["new"] == list(begun.lines[1:])
+    initial = begin_with(small("electra_tiny", 2, *settings), folder, tokenizer, ("generator",))
+    assert "new, initialized by the recipe: the generator's encoder (" in initial.lines[1]
+    assert initial.described["new"] == list(initial.lines[1:])
 
 
 def test_spanbert_as_it_is_published(
