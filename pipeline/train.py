@@ -68,7 +68,7 @@ from pipeline.training.run_directory.run_json import (
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.validation.validator import Validator
 from pipeline.training.weights.build import build_model
-from pipeline.training.weights.initial_weights import begin_with, check_beginning
+from pipeline.training.weights.initial_weights import check_initial_weights, load_initial_weights
 
 warn = partial(tqdm.write, file=sys.stderr)
 
@@ -199,7 +199,7 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
     if earlier:
         check_same(earlier, job.run, data.train, job.output)
         if job.init and cluster.rank == 0:
-            check_beginning(earlier.initial_weights, job.init)
+            check_initial_weights(earlier.initial_weights, job.init)
     attention = attention_name(job.run, cluster.device.type)
     plans = [phase.plan.to_dict() for phase in data.phases]
     record = RunRecord.of(job.run, plans, data.train, attention)
@@ -254,7 +254,7 @@ def initialize_model(job: Job, cluster: Cluster, start: Start) -> tuple[Model, S
     with cluster.agreed():
         if job.init and not start.checkpoint:
             tokenizer = start.feed.datasets[0].directory / "tokenizer"
-            weights = begin_with(model, job.init, tokenizer, job.new)
+            weights = load_initial_weights(model, job.init, tokenizer, job.new)
             start = replace(start, record=replace(start.record, initial_weights=weights.described))
             if cluster.rank == 0:
                 print("\n".join(weights.lines))
@@ -354,7 +354,7 @@ def dry_run(job: Job) -> None:
     if job.init:
         tokenizer = data.train[0].directory / "tokenizer"
         model = build_model(job.run, job.run.seed)
-        print("\n".join(begin_with(model, job.init, tokenizer, job.new).lines))
+        print("\n".join(load_initial_weights(model, job.init, tokenizer, job.new).lines))
     print_plans(job, data.phases)
     plan = data.phases[0].plan
     settings = deepspeed_dict(

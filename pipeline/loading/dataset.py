@@ -89,8 +89,8 @@ class Dataset:
         self._roots = np.zeros(len(self.shards), np.uint64)
         """Each shard's `corpus_root`; 0 until one of its rows is requested."""
         self.damaged: set[str] = set()
-        """Names of the shards that `open` found damaged, with `go_on`."""
-        self._left_out = np.zeros(len(self.shards), np.bool_)
+        """Names of the shards that `open` found damaged, with `skip_damaged`."""
+        self._excluded = np.zeros(len(self.shards), np.bool_)
 
     @classmethod
     def open(
@@ -98,13 +98,13 @@ class Dataset:
         directory: Path,
         split: str = "train",
         check_sizes: bool = True,
-        go_on: bool = False,
+        skip_damaged: bool = False,
     ) -> Dataset:
         """Open a split of a directory that `pipeline.prepare` or `stage` wrote.
 
-        Raises DataError if a file is missing or has another size than in the manifest; go_on: adds
-        it to `damaged` instead. check_sizes: stat every file; one process of a run is enough.
-        A duplicate may be absent as a whole.
+        Raises DataError if a file is missing or its size differs from the manifest; skip_damaged:
+        adds it to `damaged` instead. check_sizes: stat every file; one process of a run is enough.
+        All files of a duplicate may be missing.
         """
         manifest = read_manifest(directory)
         if not manifest.of(split):
@@ -127,26 +127,26 @@ class Dataset:
                     if check_sizes or name not in present:
                         check_size(directory, name, size)
                 except DataError:
-                    if not go_on:
+                    if not skip_damaged:
                         raise
                     dataset.damaged.add(shard.name)
         return dataset
 
-    def leave_out(self, names: Collection[str]) -> None:
+    def exclude(self, names: Collection[str]) -> None:
         """Stop reading the rows of the shards with these names."""
-        self._left_out = np.array([shard.name in names for shard in self.shards], np.bool_)
+        self._excluded = np.array([shard.name in names for shard in self.shards], np.bool_)
 
     @property
-    def is_left_out(self) -> bool:
+    def is_excluded(self) -> bool:
         """Whether all of its shards are skipped."""
-        return bool(self._left_out.all())
+        return bool(self._excluded.all())
 
     def read_of(self, rows: IntArray, chosen: IntArray | slice) -> IntArray | slice:
         """The places of `chosen`, indices into `rows` [n], whose shards are not skipped."""
-        if not self._left_out.any():
+        if not self._excluded.any():
             return chosen
         places = np.arange(rows.size)[chosen]
-        return places[~self._left_out[self._layout.shards_of_rows(rows[places])]]
+        return places[~self._excluded[self._layout.shards_of_rows(rows[places])]]
 
     def shard_with(self, file: Path | None) -> str:
         """The name of the shard that `file` belongs to, "" if it is not in this dataset."""
@@ -322,20 +322,20 @@ class Dataset:
         return records
 
 
-LeftOut = tuple[tuple[int, str], ...]
-"""Shards that are skipped: index of the dataset and name of the file of rows, sorted."""
+ExcludedShards = tuple[tuple[int, str], ...]
+"""Excluded shards: index of the dataset and name of the file of rows, sorted."""
 
 
-def leave_out(datasets: Sequence[Dataset], shards: LeftOut) -> None:
-    """Stop reading the rows of these shards; DataError if none remain for a sequence length."""
+def exclude(datasets: Sequence[Dataset], shards: ExcludedShards) -> None:
+    """Stop reading the rows of these shards. Raises DataError if a length has none left."""
     for index, dataset in enumerate(datasets):
-        dataset.leave_out({file for owner, file in shards if owner == index})
+        dataset.exclude({file for owner, file in shards if owner == index})
     for length in {dataset.manifest.sequence_length for dataset in datasets}:
         own = [dataset for dataset in datasets if dataset.manifest.sequence_length == length]
-        if all(dataset.is_left_out for dataset in own):
+        if all(dataset.is_excluded for dataset in own):
             raise DataError(
                 f"every shard of {', '.join(str(dataset.directory) for dataset in own)} is "
-                "damaged or gone; copy them again"
+                "damaged or missing; copy them again"
             )
 
 

@@ -13,7 +13,7 @@ import torch
 
 from pipeline.config.settings import to_dict
 from pipeline.errors import CheckpointError
-from pipeline.loading.dataset import LeftOut
+from pipeline.loading.dataset import ExcludedShards
 from pipeline.loading.loader import Step
 from pipeline.training.checkpoints.data_position import Readings, reading_of, with_reading
 from pipeline.training.checkpoints.read import Checkpoint, State
@@ -37,7 +37,7 @@ class Progress:
     """Steps with a loss spike."""
     rollbacks: int = 0
     """How often the run went back to a checkpoint because of a spike."""
-    left_out: LeftOut = ()
+    excluded: ExcludedShards = ()
     """Excluded shards: their rows are read as rows of weight 0."""
 
     @property
@@ -56,7 +56,7 @@ class Progress:
         return cls(
             step=state.step,
             readings=state.readings,
-            left_out=state.left_out,
+            excluded=state.left_out,
             **state.counters,
         )
 
@@ -75,14 +75,14 @@ class Progress:
 
 
 def start_progress(checkpoint: Checkpoint | None, record: RunRecord, forked: bool) -> Progress:
-    """Where the run continues; a fork with other data reads these from the first sequence."""
+    """Where the run continues; a fork with other data reads it from the first sequence."""
     if checkpoint is None:
         return Progress()
     progress = Progress.of(checkpoint.state)
     if forked:
         progress = replace(progress, spikes=0, rollbacks=0)
     if forked and checkpoint.state.fingerprints != record.fingerprints:
-        return replace(progress, readings=(), left_out=())
+        return replace(progress, readings=(), excluded=())
     return progress
 
 
@@ -95,7 +95,7 @@ def state_of(
     return State(
         step=counters.pop("step"),
         readings=progress.readings,
-        left_out=counters.pop("left_out"),
+        left_out=counters.pop("excluded"),
         recent_losses=tuple(recent_losses),
         updates=engine.optimizer.steps,
         counters=counters,

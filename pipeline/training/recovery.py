@@ -24,7 +24,7 @@ from tqdm import tqdm
 from pipeline.config.run import Run
 from pipeline.config.training_settings import SpikeSettings
 from pipeline.errors import CheckpointError, DataError
-from pipeline.loading.dataset import Dataset, LeftOut, leave_out
+from pipeline.loading.dataset import Dataset, ExcludedShards, exclude
 from pipeline.loading.order import places_of
 from pipeline.training.checkpoints.data_position import (
     Readings,
@@ -109,7 +109,7 @@ class Recovery:
             spikes=progress.spikes + 1,
             rollbacks=progress.rollbacks + 1,
             readings=readings,
-            left_out=progress.left_out,
+            excluded=progress.excluded,
         )
         self.losses.reset(state.recent_losses)
         self.engine.optimizer.telemetry.report()  # drops that of the undone steps
@@ -164,8 +164,8 @@ class Recovery:
                 "rollbacks": progress.rollbacks,
                 "skipped_sequences": progress.skipped_sequences,
             }
-        if progress.left_out:
-            found["left_out"] = ", ".join(file for _, file in progress.left_out)
+        if progress.excluded:
+            found["left_out"] = ", ".join(file for _, file in progress.excluded)
         return found
 
     def _warn(self, message: str) -> None:
@@ -226,25 +226,25 @@ def _add_range(
 
 
 def exclude_shards(
-    progress: Progress, datasets: Sequence[Dataset], damaged: LeftOut, cluster: Cluster
+    progress: Progress, datasets: Sequence[Dataset], damaged: ExcludedShards, cluster: Cluster
 ) -> Progress:
     """Exclude damaged shards and those excluded before; the first rank warns of each. Collective.
 
     Raises DataError on all ranks if no shard would be left.
     """
-    excluded = tuple(sorted({*progress.left_out, *damaged}))
+    excluded = tuple(sorted({*progress.excluded, *damaged}))
     with reported_once(cluster.rank), agreed(cluster, DataError):
-        leave_out(datasets, excluded)
+        exclude(datasets, excluded)
     for index, file in excluded if cluster.rank == 0 else ():
         print(
             f"warning: from step {progress.step + 1:,} on no row of shard {file} of "
             f"{datasets[index].directory} is read (data.damaged=skip)",
             file=sys.stderr,
         )
-    return replace(progress, left_out=excluded)
+    return replace(progress, excluded=excluded)
 
 
-def find_damaged_at_start(datasets: Sequence[Dataset], cluster: Cluster) -> LeftOut:
+def find_damaged_at_start(datasets: Sequence[Dataset], cluster: Cluster) -> ExcludedShards:
     """The shards that any rank found damaged when it opened the datasets. Collective."""
     found = [(index, file) for index, dataset in enumerate(datasets) for file in dataset.damaged]
     return _gather_shards(found, cluster)
@@ -252,7 +252,7 @@ def find_damaged_at_start(datasets: Sequence[Dataset], cluster: Cluster) -> Left
 
 def find_damaged(
     mistake: DataError | None, datasets: Sequence[Dataset], cluster: Cluster
-) -> tuple[LeftOut, bool]:
+) -> tuple[ExcludedShards, bool]:
     """The shards that cause the mistakes of all ranks, and whether this rank's is one of these.
 
     Collective.
@@ -263,6 +263,6 @@ def find_damaged(
     return _gather_shards(found, cluster), bool(found)
 
 
-def _gather_shards(found: Iterable[tuple[int, str]], cluster: Cluster) -> LeftOut:
+def _gather_shards(found: Iterable[tuple[int, str]], cluster: Cluster) -> ExcludedShards:
     texts = cluster.gather(json.dumps(sorted(found)))
     return tuple(sorted({(index, file) for text in texts for index, file in json.loads(text)}))

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from pipeline.errors import CheckpointError
-from pipeline.loading.dataset import LeftOut
+from pipeline.loading.dataset import ExcludedShards
 from pipeline.training.checkpoints.data_position import Readings, from_json
 from pipeline.training.checkpoints.fragment_files import (
     KINDS,
@@ -57,7 +57,7 @@ class State:
     """Updates of the optimizer: `step` minus those skipped for a gradient that was not finite."""
     counters: dict[str, int]
     """The other numbers that the loop counts across a resume."""
-    left_out: LeftOut
+    left_out: ExcludedShards
     """Shards that the run excludes."""
     recent_losses: tuple[float, ...]
     """Losses to compare the next ones with, see `loss_watch`; empty if spikes are off."""

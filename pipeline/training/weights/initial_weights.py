@@ -32,8 +32,8 @@ NEW = ("vocabulary", "generator")
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """What a run starts from, for its run.json and its user."""
+class InitialWeights:
+    """The weights that a run starts from, for its run.json and its user."""
 
     described: dict[str, Any]
     """Plain values: the folder's name and hash, and what is new."""
@@ -41,7 +41,9 @@ class Beginning:
     """Messages for the user."""
 
 
-def begin_with(model: Model, folder: Path, tokenizer: Path, new: Collection[str]) -> Beginning:
+def load_initial_weights(
+    model: Model, folder: Path, tokenizer: Path, new: Collection[str]
+) -> InitialWeights:
     """Copy the weights of a folder into a model that is initialized by the recipe.
 
     tokenizer: of the shards; new: parts, of NEW, that do not come from the folder. Raises
@@ -71,7 +73,7 @@ def begin_with(model: Model, folder: Path, tokenizer: Path, new: Collection[str]
         "folder": folder.resolve().name, "sha256": folder_hash(folder),
         "new": [*said, *fresh],
     }  # fmt: skip
-    return Beginning(described, (f"starts from the weights of {folder}", *said, *fresh, *rest))
+    return InitialWeights(described, (f"starts from the weights of {folder}", *said, *fresh, *rest))
 
 
 def folder_hash(folder: Path) -> str:
@@ -85,10 +87,10 @@ def folder_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def check_beginning(described: Mapping[str, Any], folder: Path) -> None:
+def check_initial_weights(described: Mapping[str, Any], folder: Path) -> None:
     """Raises CheckpointError if a run that resumes was started from other weights than a folder's.
 
-    described: see `Beginning`, {} for none. The folder may be gone by now: it is not needed.
+    described: see `InitialWeights`, {} for none. The folder may be missing: it is not needed.
     """
     if not (folder / WEIGHTS).exists():
         return

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipeline.errors import DataError
-from pipeline.loading.dataset import Dataset, check_datasets, leave_out
+from pipeline.loading.dataset import Dataset, check_datasets, exclude
 from tests.pipeline.loading.conftest import LENGTH
 
 Prepare = Callable[..., Path]
@@ -58,12 +58,12 @@ def test_skipped_shards_are_not_read(random_shards: Path) -> None:
     dataset = Dataset.open(random_shards)
     rows = np.array([0, 1500, 1499, 2600])
     assert dataset.read_of(rows, slice(None)) == slice(None)
-    leave_out([dataset], ((0, "train-00001.arrow"),))
+    exclude([dataset], ((0, "train-00001.arrow"),))
     assert np.asarray(dataset.read_of(rows, slice(None))).tolist() == [0, 2, 3]
     assert np.asarray(dataset.read_of(rows, np.array([1, 2]))).tolist() == [2]
-    assert not dataset.is_left_out
-    with pytest.raises(DataError, match=r"every shard of .* is damaged or gone"):
-        leave_out([dataset], tuple((0, shard.name) for shard in dataset.shards))
+    assert not dataset.is_excluded
+    with pytest.raises(DataError, match=r"every shard of .* is damaged or missing"):
+        exclude([dataset], tuple((0, shard.name) for shard in dataset.shards))
 
 
 def test_a_damaged_shard_is_collected_or_raised(random_shards: Path, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_damaged_shard_is_collected_or_raised(random_shards: Path, tmp_path: P
     (directory / "mask-0/train-00002.arrow").unlink()
     with pytest.raises(DataError, match="is missing"):
         Dataset.open(directory)
-    assert Dataset.open(directory, go_on=True).damaged == {"train-00002.arrow"}
+    assert Dataset.open(directory, skip_damaged=True).damaged == {"train-00002.arrow"}
     for path in directory.glob("mask-0/*.arrow"):
         path.unlink()
     dataset = Dataset.open(directory)  # a duplicate that was not staged

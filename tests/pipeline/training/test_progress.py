@@ -73,9 +73,9 @@ def test_a_fork_with_other_data_reads_it_from_the_first_sequence() -> None:
     other: Any = SimpleNamespace(fingerprints={"data-0": "b"})
     assert start_progress(checkpoint, same, True).sequences == 80
     assert start_progress(checkpoint, same, True).readings == state.readings
-    assert start_progress(checkpoint, same, True).left_out == state.left_out
+    assert start_progress(checkpoint, same, True).excluded == state.left_out
     assert start_progress(checkpoint, other, True).sequences == 0
     assert start_progress(checkpoint, other, True).readings == ()
-    assert start_progress(checkpoint, other, True).left_out == ()
+    assert start_progress(checkpoint, other, True).excluded == ()
     assert start_progress(checkpoint, other, True).step == 5
     assert start_progress(None, other, False).step == 0

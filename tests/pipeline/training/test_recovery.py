@@ -18,7 +18,7 @@ import torch
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.errors import CheckpointError, DataError
-from pipeline.loading.dataset import Dataset, leave_out
+from pipeline.loading.dataset import Dataset, exclude
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
@@ -145,7 +145,7 @@ def test_excluded_rows_have_weight_0(lesson: Path, kind: str, reader: str) -> No
     starts = np.concatenate([[0], np.cumsum(whole.shard_rows)])
     row = some[0].samples.row[0]
     gone = int(np.searchsorted(starts, row, side="right")) - 1
-    leave_out([part], ((0, part.shards[gone].name),))
+    exclude([part], ((0, part.shards[gone].name),))
     for before, after in zip(some, read(part, kind, reader), strict=True):
         rows = before.samples.row
         kept = torch.from_numpy((rows < starts[gone]) | (rows >= starts[gone + 1]))
@@ -170,11 +170,11 @@ def test_files_that_are_gone_or_short_are_found_at_the_start(
     (data / shards[1].masks[3].file).write_bytes(b"short")
     with pytest.raises(DataError, match="is missing"):
         Dataset.open(data)
-    dataset = Dataset.open(data, go_on=True)
+    dataset = Dataset.open(data, skip_damaged=True)
     found = find_damaged_at_start([dataset], ALONE)
     assert found == ((0, shards[0].name), (0, shards[1].name))
     progress = exclude_shards(Progress(step=3), [dataset], found, ALONE)
-    assert progress.left_out == found
+    assert progress.excluded == found
     said = capsys.readouterr().err.splitlines()
     assert said[0] == (
         f"warning: from step 4 on no row of shard {shards[0].name} of {data} is read "
@@ -196,7 +196,9 @@ def test_whose_mistake_it_is(lesson: Path) -> None:
 def test_nothing_left_is_an_error(lesson: Path) -> None:
     dataset = Dataset.open(lesson)
     every = tuple((0, shard.name) for shard in dataset.shards)
-    with pytest.raises(DataError, match=r"every shard of .* is damaged or gone; copy them again"):
+    with pytest.raises(
+        DataError, match=r"every shard of .* is damaged or missing; copy them again"
+    ):
         exclude_shards(Progress(), [dataset], every, ALONE)
 
 
@@ -223,7 +225,7 @@ def test_a_data_error_excludes_its_shard_only_if_asked(
     assert lenient.on_data_error(Progress()) is None
     lenient.stop.mistake = mistake
     progress = lenient.on_data_error(Progress(step=2))
-    assert progress == Progress(step=2, left_out=((0, dataset.shards[0].name),))
+    assert progress == Progress(step=2, excluded=((0, dataset.shards[0].name),))
     assert lenient.stop.mistake is None and "from step 3 on no row" in capsys.readouterr().err
     lenient.stop.mistake = DataError("a held-out shard", lesson / "rows/validation-00000.arrow")
     assert lenient.on_data_error(progress) is None and lenient.stop.mistake

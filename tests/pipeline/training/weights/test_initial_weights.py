@@ -27,7 +27,7 @@ from pipeline.training.validation.evaluate import evaluate, validation_loader
 from pipeline.training.weights import initial_weights
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_folder, write_folder
-from pipeline.training.weights.initial_weights import begin_with, check_beginning
+from pipeline.training.weights.initial_weights import check_initial_weights, load_initial_weights
 
 SMALL = ["encoder.layers=1", "encoder.width=32", "encoder.heads=2", "encoder.feed_forward=64"]
 
@@ -53,7 +53,7 @@ def folder(lesson: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_first_validation_loss_is_theirs(lesson: Path, folder: Path) -> None:
     model = small("roberta_tiny", 1)
-    initial = begin_with(model, folder, lesson / "tokenizer", ())
+    initial = load_initial_weights(model, folder, lesson / "tokenizer", ())
     assert initial.lines == (f"starts from the weights of {folder}",)
     assert initial.described["folder"] == "roberta" and len(initial.described["sha256"]) == 64
     loader = validation_loader([Dataset.open(lesson, "validation")], 64)
@@ -75,7 +75,7 @@ def test_the_first_validation_loss_is_theirs(lesson: Path, folder: Path) -> None
 
 def refusal(model: Model, folder: Path, tokenizer: Path, *new: str) -> str:
     with pytest.raises(ConfigError) as error:
-        begin_with(model, folder, tokenizer, new)
+        load_initial_weights(model, folder, tokenizer, new)
     return str(error.value)
 
 
@@ -102,7 +102,7 @@ def test_a_folder_that_does_not_fit_says_what_would(
     assert f"--init {half} holds no model.safetensors" in refusal(ours, half, tokenizer)
     (half / "model.safetensors").write_bytes(b"no")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        begin_with(ours, half, tokenizer, ())
+        load_initial_weights(ours, half, tokenizer, ())
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_a_new_vocabulary_keeps_the_rows_of_tokens_that_agree(
     said = refusal(model, tmp_path / "cased", ours)
     assert re.search(r"another tokenizer than that of --data \(1,\d+ of 2,000 tokens have", said)
     assert f"prepare with --tokenizer {tmp_path / 'cased'}, or give --new vocabulary" in said
-    initial = begin_with(model, tmp_path / "cased", ours, ("vocabulary",))
+    initial = load_initial_weights(model, tmp_path / "cased", ours, ("vocabulary",))
     theirs, mine = (
         Tokenizer.from_file(str(path / "tokenizer.json"))
         for path in (tokenizers / "wordpiece", ours)
@@ -154,7 +154,7 @@ def test_another_kind_of_vocabulary_shares_only_special_tokens(
     write_folder(source, tokenizers / "wordpiece-uncased", tmp_path / "model")
     unigram = tokenizers / "unigram"
     assert "(unigram here, uncased wordpiece there)" in refusal(model, tmp_path / "model", unigram)
-    initial = begin_with(model, tmp_path / "model", unigram, ("vocabulary",))
+    initial = load_initial_weights(model, tmp_path / "model", unigram, ("vocabulary",))
     assert "5 of 2,000 tokens keep their rows" in initial.lines[1]
     words = [part.encoder.embeddings.words.weight for part in (source, model)]
     mask = [
@@ -177,7 +177,7 @@ def test_a_table_with_more_rows_than_tokens(
 
     monkeypatch.setattr(initial_weights, "take_over", watched)
     wide = small("roberta_tiny", 0, "data.vocab_size=2100")
-    initial = begin_with(wide, folder, lesson / "tokenizer", ())
+    initial = load_initial_weights(wide, folder, lesson / "tokenizer", ())
     (rows,) = given
     assert rows and torch.equal(rows.ours, rows.theirs) and len(initial.lines) == 1
 
@@ -188,7 +188,7 @@ def test_electra_needs_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Pa
     source, model = small("electra_tiny", 1, *settings), small("electra_tiny", 2, *settings)
     folder = tmp_path / "electra"
     write_folder(source, tokenizer, folder)
-    assert len(begin_with(model, folder, tokenizer, ()).lines) == 1
+    assert len(load_initial_weights(model, folder, tokenizer, ()).lines) == 1
     assert torch.equal(
         model.state_dict()["detection.dense.weight"], source.state_dict()["detection.dense.weight"]
     )
@@ -200,7 +200,9 @@ def test_electra_needs_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Pa
     for alone, said in ((folder, "discriminator alone"), (tmp_path / "elsewhere", "generator al")):
         with pytest.raises(CheckpointError, match=f"{alone} is ELECTRA's {said}"):
             load_folder(alone)
-    initial = begin_with(small("electra_tiny", 2, *settings), folder, tokenizer, ("generator",))
+    initial = load_initial_weights(
+        small("electra_tiny", 2, *settings), folder, tokenizer, ("generator",)
+    )
     assert "new, initialized by the recipe: the generator's encoder (" in initial.lines[1]
     assert initial.described["new"] == list(initial.lines[1:])
 
@@ -231,7 +233,7 @@ def test_spanbert_as_it_is_published(
     (folder / "config.json").write_text(json.dumps(settings))
     model = small("spanbert_tiny", 1, "data.vocab_size=2000", "encoder.positions=64")
     with pytest.raises(CheckpointError, match="a pickle, which is not read; convert them") as error:
-        begin_with(model, folder, tokenizer, ())
+        load_initial_weights(model, folder, tokenizer, ())
     said = str(error.value)
     with pytest.raises(CheckpointError, match=re.escape(said)):
         load_folder(folder)
@@ -239,7 +241,7 @@ def test_spanbert_as_it_is_published(
     exec(shlex.split(said.partition("in that folder: ")[2])[2], {})  # the command that it prints
     assert "configuration has no model_type; add one of" in refusal(model, folder, tokenizer)
     (folder / "config.json").write_text(json.dumps(settings | {"model_type": "bert"}))
-    lines = begin_with(model, folder, tokenizer, ()).lines
+    lines = load_initial_weights(model, folder, tokenizer, ()).lines
     assert [line.split(" (")[0] for line in lines[1:]] == [
         "new, initialized by the recipe: the head of masked words",
         "new, initialized by the recipe: the head of span boundaries",
@@ -254,12 +256,14 @@ def test_spanbert_as_it_is_published(
 def test_a_run_resumes_without_the_folder_but_not_with_another(
     lesson: Path, folder: Path, tmp_path: Path
 ) -> None:
-    described = begin_with(small("roberta_tiny", 1), folder, lesson / "tokenizer", ()).described
-    check_beginning(described, folder)
-    check_beginning(described, tmp_path / "gone")
+    described = load_initial_weights(
+        small("roberta_tiny", 1), folder, lesson / "tokenizer", ()
+    ).described
+    check_initial_weights(described, folder)
+    check_initial_weights(described, tmp_path / "gone")
     other = tmp_path / "other"
     write_folder(small("roberta_tiny", 9), lesson / "tokenizer", other)
     with pytest.raises(CheckpointError, match="other weights than the run started from, th"):
-        check_beginning(described, other)
+        check_initial_weights(described, other)
     with pytest.raises(CheckpointError, match="started from, the recipe's own; repeat the first"):
-        check_beginning({}, other)
+        check_initial_weights({}, other)
