@@ -43,7 +43,7 @@ def table(results: Iterable[dict[str, Any]]) -> Iterator[str]:
     for result in results:
         group = result["world_size"], result["precision"], result["steps"]
         groups.setdefault(group, []).append(result)
-    yield "| ranks | precision | steps | runs | largest distance | floors | most of its floor |"
+    yield "| ranks | precision | steps | runs | largest distance | floors | most, in floors |"
     yield "|---|---|---|---|---|---|---|"
     for (world_size, precision, steps), runs in sorted(groups.items(), key=lambda item: item[0]):
         floors = [run["floor"] for run in runs]

@@ -65,11 +65,12 @@ def test_three_ranks_give_the_bytes_of_one_process(
     assert again.returncode == 0 and again.stdout.count("complete already") == 1
 
 
-def test_the_sample_with_more_ranks_than_splits(
+def test_tenfold_prepare_with_more_ranks_than_splits(
     prepared: Path, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
     arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    result = finish(MPIEXEC, "-n", 7, *FORKED, *PREPARE, "--corpus", "sample", *arguments)
+    command = ("-m", "pipeline.tenfold", "prepare", "--corpus", "sample")
+    result = finish(MPIEXEC, "-n", 7, *FORKED, *command, *arguments)
     assert result.returncode == 0, result.stderr
     assert contents(tmp_path / "out") == contents(prepared)
 
