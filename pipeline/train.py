@@ -246,10 +246,7 @@ def open_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool
 
 
 def initialize_model(job: Job, cluster: Cluster, start: Start) -> tuple[Model, Start]:
-    """The model with the recipe's weights, or those of --init, which the record then names.
-
-    Collective.
-    """
+    """The model with the recipe's weights or those of --init, and the new start. Collective."""
     model = build_model(job.run, job.run.seed)
     with cluster.agreed():
         if job.init and not start.checkpoint:

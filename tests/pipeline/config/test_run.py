@@ -8,7 +8,9 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
+import pipeline.config.data_settings
 import pipeline.config.run
+import pipeline.config.training_settings
 from pipeline.config.run import Run
 from pipeline.config.schema import setting_types, settings_of
 from pipeline.config.settings import from_dict, override, to_dict
@@ -17,7 +19,13 @@ from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 
 RUN = recipe("roberta_base")
-CLASSES = [value for value in vars(pipeline.config.run).values() if is_dataclass(value)]
+MODULES = (pipeline.config.data_settings, pipeline.config.training_settings, pipeline.config.run)
+CLASSES = [
+    value
+    for module in MODULES
+    for value in vars(module).values()
+    if is_dataclass(value) and getattr(value, "__module__", "") == module.__name__
+]
 
 
 def test_top_level_is_the_contract() -> None:
