@@ -36,7 +36,7 @@ BREAKS = [
         "mask and kept swapped",
         "packed |= action << (2 * slot)",
         "packed |= (2 - action) << (2 * slot)",
-        "test_tokens_choose_apart",
+        "test_actions_of_tokens_are_independent",
     ),
     Break(
         "one norm is skipped",
