@@ -17,7 +17,7 @@ venv: .venv/installed
 	# DeepSpeed's compiled operators are not used, so none is built
 	export DS_BUILD_OPS=0; $(BIN)/python -m uv pip install --quiet --system-certs --compile-bytecode \
 		$(DEPENDENCIES) || $(PIP) $(DEPENDENCIES)
-	$(BIN)/python -m pipeline.tenfold compile || echo 'the first start compiles the kernels'
+	$(BIN)/python -m pipeline.tenfold compile
 	touch $@
 
 demo: venv
