@@ -34,6 +34,7 @@ from numba.core.dispatcher import Dispatcher
 
 from pipeline.training.cluster import engine
 from tests.launching.main_module import run_as_main
+from tests.launching.process import PYTHON
 
 MODULES = (
     "deepspeed.runtime.zero.muon.muon_optimizer", "matplotlib.backends.backend_agg",
@@ -47,6 +48,7 @@ MODULES = (
 )  # fmt: skip
 """Modules that the commands import, at their start or later."""
 LARGEST_REQUEST = 2**20
+MOST_DESCRIPTORS = 64
 
 
 class ForkServer:
@@ -84,7 +86,7 @@ class ForkServer:
         connection, _ = self._listener.accept()
         connection.settimeout(30)
         try:
-            content, received, _, _ = socket.recv_fds(connection, LARGEST_REQUEST, 8)
+            content, received, _, _ = socket.recv_fds(connection, LARGEST_REQUEST, MOST_DESCRIPTORS)
             while not content.endswith(b"\n") and (more := connection.recv(LARGEST_REQUEST)):
                 content += more
             request: dict[str, Any] = json.loads(content)
@@ -132,12 +134,14 @@ class ForkServer:
 
 def _take_over(request: dict[str, Any]) -> None:
     """Become a process of its own: session, signals, directory, environment, seeds."""
+    sys.executable = request["environment"].get(PYTHON, sys.executable)
     if request["new_session"]:
         os.setsid()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -46,6 +46,11 @@ def run_as_main(arguments: Sequence[str]) -> NoReturn:
 
 def _execute(arguments: Sequence[str]) -> None:
     first, *rest = arguments
+    while first not in ("-m", "-c") and first.startswith("-"):  # flags of the interpreter
+        if first == "-u":
+            for stream in (sys.stdout, sys.stderr):
+                stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+        first, *rest = rest[first in ("-W", "-X") :]
     if first == "-m":
         name, *rest = rest
         spec = importlib.util.find_spec(name)

@@ -23,6 +23,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 ADDRESS = "TENFOLD_TEST_FORK_SERVER"
 """Environment variable: the path of the server's socket."""
+PYTHON = "TENFOLD_TEST_PYTHON"
+"""Environment variable of a process that `quick_python` started: the path of that."""
 READ_AT_IMPORT = (
     "PYTHON", "LD_", "NUMBA_", "XDG_", "HOME", "HF_", "TRANSFORMERS_", "DS_", "TORCH_", "CUDA_",
     "KMP_", "MKL_", "OPENBLAS_", "ARROW_", "MPI", "MATPLOTLIB", "MPL",
@@ -49,6 +51,10 @@ class ForkServerOwner:
         self._server: subprocess.Popen[bytes] | None = None
         self._closing, self._close = socket.socketpair()
         os.environ[ADDRESS] = f"{self._folder}/socket"
+        python = quick_python()
+        stand_in = Path(__file__).with_name("stand_in.py")
+        python.write_text(f'#!/bin/sh\n{PYTHON}="$0" exec {sys.executable} -S -E {stand_in} "$@"\n')
+        python.chmod(0o755)
         self._thread = threading.Thread(target=self._start_when_asked, daemon=True)
         self._thread.start()
 
@@ -86,6 +92,7 @@ class ForkedProcess(subprocess.Popen[str]):
             "cwd": str(cwd or Path.cwd()),
             "environment": dict(os.environ if environment is None else environment),
             "new_session": pipes[11],
+            "blocked": [],
             "descriptors": [0, 1, 2],
             "tied": False,
         }
@@ -129,6 +136,11 @@ class ForkedProcess(subprocess.Popen[str]):
             finally:
                 self._waitpid_lock.release()
         return self.returncode
+
+
+def quick_python() -> Path:
+    """A `python` whose processes, and all that they start as sys.executable, are forked."""
+    return Path(os.environ[ADDRESS]).with_name("python")
 
 
 def start(

@@ -1,8 +1,8 @@
 """`python -S -E stand_in.py ARGUMENTS...` is `python ARGUMENTS...`, forked by the fork server.
 
-For processes that mpiexec, torchrun or deepspeed start: they see this process, which starts in
-hundredths of a second, hands its descriptors and environment to the server, passes signals on, and
-ends as the forked process does. If this process is killed, so is the forked one.
+For processes that mpiexec, torchrun, deepspeed or multiprocessing start: they see this process,
+which starts in hundredths of a second, hands its descriptors and environment to the server, passes
+signals on, and ends as the forked process does. If this process is killed, so is the forked one.
 """
 
 import json
@@ -15,18 +15,29 @@ ADDRESS = "TENFOLD_TEST_FORK_SERVER"
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 
+def open_descriptors() -> list[int]:
+    """What a new Python would inherit."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  as with getcwd below
+        try:
+            os.fstat(int(name))
+        except OSError:  # that of the listing
+            continue
+        found.append(int(name))
+    return found
+
+
 def main() -> None:
     if ADDRESS not in os.environ:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
-    descriptors = [0, 1, 2]
-    if "PMI_FD" in os.environ:
-        descriptors.append(int(os.environ["PMI_FD"]))
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+    descriptors = open_descriptors()
     request = {
         "arguments": sys.argv[1:],
         "cwd": os.getcwd(),  # noqa: PTH109  pathlib takes as long as all the rest
         "environment": dict(os.environ),
         "new_session": False,
+        "blocked": [int(number) for number in blocked],
         "descriptors": descriptors,
         "tied": True,
     }
@@ -41,7 +52,7 @@ def main() -> None:
         os.close(descriptor)
     for number in PASSED_ON:
         signal.signal(number, lambda number, frame: os.kill(process, number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     code = os.waitstatus_to_exitcode(int(answers.readline().split()[1]))
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)

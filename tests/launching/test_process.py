@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching.process import ForkedProcess, run, start
+from tests.launching.process import ForkedProcess, quick_python, run, start
 from tests.pipeline.conftest import forkrun
 from tests.pipeline.preparing import FORKED
 
@@ -101,6 +101,17 @@ def test_a_stand_in_ends_as_its_process_and_passes_signals_on() -> None:
             process.send_signal(number)
             assert process.wait(timeout=60) == -number
             assert process.stdout.read() == ""  # ends only when the forked process has ended
+
+
+def test_a_quick_python_takes_flags_and_starts_more_of_its_kind() -> None:
+    program = (
+        "import subprocess, sys; print(sys.executable, sys.argv[1:]); "
+        "subprocess.run([sys.executable, '-c', 'print(6 * 7)'])"
+    )
+    python = quick_python()
+    result = run([python, "-u", "-B", "-X", "utf8", "-c", program, "one"])
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"{python} ['one']\n42\n"
 
 
 MEETS = """

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+import multiprocessing.spawn
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,7 @@ from pipeline.training.job import Job, parse, read_job
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import write_folder
 from tests.conftest import Command
+from tests.launching.process import quick_python
 from tests.launching.shared import build_once
 from tests.pipeline import preparing
 
@@ -87,6 +90,25 @@ def torchrun(*arguments: object) -> list[object]:
 def torchrun_forked(*arguments: object) -> list[object]:
     """The same with ranks that start quickly; torchrun sees their stand-ins."""
     return torchrun("--no-python", *preparing.FORKED, *arguments)
+
+
+def deepspeed_forked(*arguments: object) -> list[object]:
+    """`deepspeed ARGUMENTS...`, whose processes start quickly."""
+    program = (
+        f"import sys; sys.executable = {str(quick_python())!r}\n"
+        "from deepspeed.launcher.runner import main; main()"
+    )
+    return [sys.executable, "-c", program, *arguments]
+
+
+@pytest.fixture
+def quick_workers() -> Iterator[None]:
+    """Worker processes of this process start quickly."""
+    resource_tracker.ensure_running()  # lives longer than this
+    usual = multiprocessing.spawn.get_executable()
+    multiprocessing.set_executable(str(quick_python()))
+    yield
+    multiprocessing.set_executable(usual)
 
 
 def poison(directory: Path, positions: range, seed: int = 0) -> None:

@@ -43,6 +43,7 @@ from tests.pipeline.preparing import Call, Prepare, contents, tiny, write_jsonl
 STORY = "One day it rained. Nobody minded. The <mask> is literal, and so is </s>. It ended."
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_the_same_bytes_for_any_number_of_workers(
     workers: int, prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare

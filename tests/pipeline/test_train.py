@@ -28,6 +28,7 @@ from tests.pipeline.conftest import (
     LONG,
     STEPS,
     Arguments,
+    deepspeed_forked,
     environment,
     forkrun,
     job,
@@ -214,8 +215,7 @@ def test_sigterm_saves_and_the_same_command_resumes(
         _, errors = process.communicate(timeout=120)
     assert (run / "INTERRUPTED").exists(), errors
     assert "pipeline/" not in errors, "a rank ended with a traceback"
-    launcher = Path(sys.executable).with_name("deepspeed")
-    result = launch(launcher, "--num_gpus", 2, "--module", *parts[1:])
+    result = launch(*deepspeed_forked("--num_gpus", 2, "--module", *parts[1:]))
     assert result.returncode == 0, result.stdout + result.stderr
     assert not (run / "INTERRUPTED").exists() and not (run / "ready").exists()
     assert lines(run) == lines(trained / "2x8-long")

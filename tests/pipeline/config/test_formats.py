@@ -99,6 +99,7 @@ def test_every_format_with_every_mask(
     assert packed["text_tokens"] > 1000 and packed["dropped_tokens"] == 0
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize(
     "name", ["doc_sentences", "single_segment", "segment_pair next", "sentence_pair order"]
 )
