@@ -86,13 +86,18 @@ def one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
+def lock_of(target: Path) -> Path:
+    """The lock that `only_once` holds while it writes a file."""
+    return target.with_name(f".{target.stem}.lock")
+
+
 @contextmanager
 def only_once(target: Path) -> Iterator[Path | None]:
     """A temporary path that becomes `target`, as with `whole_file`; None if `target` exists.
 
     If several processes need the same file, one writes it and the others wait.
     """
-    with one_at_a_time(target.with_name(f".{target.stem}.lock")):
+    with one_at_a_time(lock_of(target)):
         if target.exists():
             yield None
             return

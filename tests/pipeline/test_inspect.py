@@ -79,7 +79,7 @@ def test_validation_rows_can_be_shown(prepared: Path, show: Inspect) -> None:
 
 
 def test_verify(prepared: Path, show: Inspect) -> None:
-    assert "verified: 114 files" in show(prepared, "--verify")
+    assert "verified: 115 files" in show(prepared, "--verify")
 
 
 def test_a_missing_sequence(prepared: Path, show: Inspect) -> None:

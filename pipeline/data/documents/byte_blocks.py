@@ -90,7 +90,7 @@ def read_blocks(path: str, compression: Compression, start: int, end: int) -> It
             yield from decompressed(file, compression)
         else:
             file.seek(start)
-            yield from _plain_blocks(file, end - start)
+            yield from plain_blocks(file, end - start)
 
 
 def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
@@ -125,7 +125,8 @@ def naming(path: str) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
+def plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
+    """Yield `wanted` bytes of an open file, then the rest of it in small blocks."""
     while wanted > 0 and (block := file.read(min(BLOCK_BYTES, wanted))):
         wanted -= len(block)
         yield block

@@ -17,8 +17,7 @@ _EDGE_BYTES = 1 << 16
 def file_identity(source: Source) -> list[Any]:
     """How a file is read, its size and a hash of its ends; hashing all of 160 GB is too slow.
 
-    A change in the middle that keeps the size is not detected; `plan.json` of unfinished work also
-    stores the modification time.
+    A change in the middle that keeps the size is for `content` to find.
     """
     if source.format == EXTRACTED:
         return [source.corpus, source.name, source.licence, extraction_mark(source.path)]

@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from pipeline.data.documents.byte_blocks import BOM, first_line_start, parse_again, read_blocks
+from pipeline.data.documents.byte_blocks import BOM, first_line_start, parse_again
+from pipeline.data.documents.content import watched_from
 from pipeline.data.documents.records import BadRecord, Piece, Record, Where, end_of, text_fields
 from pipeline.data.documents.wikiextractor import close_bracket_holes
 
@@ -109,13 +110,13 @@ def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes
 
     A line that is too long is not kept; TOO_LONG replaces it, in a list of its own.
     """
-    source, end = piece.source, end_of(piece)
+    end = end_of(piece)
     if start >= end:
         return
     position, lines_read, read_to = start, 0, start
     parts: list[bytes] = []  # of a line that continues in the next block
     held = 0  # bytes of it
-    for block in read_blocks(source.path, source.compression, start, end):
+    for block in watched_from(piece, start, piece.stop):
         # After the end, only the line that started before it counts.
         lines = block.split(b"\n", -1 if read_to < end else 1)
         read_to += len(block)

@@ -18,6 +18,8 @@ from pipeline.errors import DataError
 ROWS = 256  # decoded at once
 EXTRACTION_MARK = b"tenfold_extraction"
 """Metadata key of files that `extraction` wrote: the fingerprint of their source."""
+CONTENT_MARK = b"tenfold_content"
+"""Metadata key of such files: the content of their source, see `content`."""
 NOT_UTF8 = b""  # stands for a value that is not UTF-8
 
 STRING_TYPES = (pa.string(), pa.large_string(), pa.string_view())
@@ -46,6 +48,26 @@ def extraction_mark(path: str) -> str:
     """The fingerprint of an extracted file's source; empty for any other Parquet file."""
     with _open(path) as file:
         return str((file.schema_arrow.metadata or {}).get(EXTRACTION_MARK, b"").decode())
+
+
+def extraction_content(path: str) -> str:
+    """A hash of the file that was extracted to this one; empty if an older version did it."""
+    with _open(path) as file:
+        return str((file.schema_arrow.metadata or {}).get(CONTENT_MARK, b"").decode())
+
+
+def group_span(path: str, groups: range) -> tuple[int, int]:
+    """The first byte of the row groups in the file, and the end of the last one's."""
+    with _open(path) as file:
+        about = file.metadata
+        chunks = [
+            about.row_group(group).column(column)
+            for group in groups
+            for column in range(about.num_columns)
+        ]
+    starts = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
+    stops = [start + chunk.total_compressed_size for start, chunk in zip(starts, chunks)]
+    return min(starts, default=0), max(stops, default=0)
 
 
 def group_bytes(path: str) -> list[int]:

@@ -6,12 +6,8 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from pipeline.data.documents.byte_blocks import (
-    BOM,
-    first_line_start,
-    follows_blank_line,
-    read_blocks,
-)
+from pipeline.data.documents.byte_blocks import BOM, first_line_start, follows_blank_line
+from pipeline.data.documents.content import watched, watched_from
 from pipeline.data.documents.json_lines import MAX_LINE_BYTES, TOO_LONG, line_blocks
 from pipeline.data.documents.records import BadRecord, Piece, Record, Where, check_length, end_of
 
@@ -29,7 +25,7 @@ def whole_content(piece: Piece) -> bytes:
     """All of a file, decompressed, without byte order mark. Raises DataError if it is too long."""
     source = piece.source
     parts, size = [], 0
-    for block in read_blocks(source.path, source.compression, piece.start, piece.stop):
+    for block in watched(piece):
         parts.append(block)
         size += len(block)
         check_length(source, size)
@@ -62,7 +58,7 @@ def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
     position = start - inside
     where = Where(source, position)
     buffer, lines = b"", 0
-    blocks = read_blocks(source.path, source.compression, position, end)
+    blocks = watched_from(piece, position, piece.stop)
     for block in itertools.chain(blocks, (b"",)):
         # The empty block marks the end of the file, which ends a document like a gap.
         buffer = buffer + block if block else buffer + b"\n\n"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from pipeline.data.documents.byte_blocks import Compression, count_lines
 from pipeline.errors import DataError
+
+if TYPE_CHECKING:
+    from pipeline.data.documents.content import PieceReading
 
 TEXT_FIELDS = ("text", "body", "content")
 
@@ -60,6 +63,8 @@ class Source:
     licence: str
     pages_per_domain: int = 0
     """For WARC and WET: most pages of a site kept per file; 0: no limit."""
+    mtime_ns: int = field(default=0, compare=False)
+    """When it was last written to, at the time it was found, see `content`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,8 @@ class Piece:
     stop: int
     weight: int
     """Its share of the bytes on disk; the weights of a file's pieces add up to its size."""
+    reading: PieceReading | None = field(default=None, compare=False, repr=False)
+    """Hashes what a reader takes, see `content`; None: nobody asks."""
 
 
 @dataclass(slots=True)

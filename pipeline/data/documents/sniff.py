@@ -97,12 +97,13 @@ def sniff(
     """
     path = Path(path).absolute()
     require_regular(path)
+    found_as = path.stat()
 
     def source(format: Format, compression: Compression) -> Source:
-        size = path.stat().st_size
         return Source(
-            corpus, str(path), name, size, format, compression, text_field, plain_text, licence
-        )
+            corpus, str(path), name, found_as.st_size, format, compression, text_field, plain_text,
+            licence, mtime_ns=found_as.st_mtime_ns,
+        )  # fmt: skip
 
     compression = sniff_compression(str(path))
     head = read_head(str(path), compression)

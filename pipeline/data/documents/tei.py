@@ -18,7 +18,7 @@ from html.entities import html5
 from xml.parsers import expat
 
 from pipeline.data.documents.books import HYPHENS
-from pipeline.data.documents.byte_blocks import read_blocks
+from pipeline.data.documents.content import watched
 from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, Source, check_length
 from pipeline.errors import DataError
 
@@ -153,7 +153,7 @@ def read_tei(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     source = piece.source
     reader = _Reader(source)
     try:
-        for block in read_blocks(source.path, source.compression, 0, piece.stop):
+        for block in watched(piece):
             reader.parser.Parse(block)
             yield from _finished(reader)
         reader.parser.Parse(b"", True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pipeline.data.documents.byte_blocks import read_blocks
+from pipeline.data.documents.content import watched
 from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, Where, check_length
 
 HOLES_VERSION = 1
@@ -70,7 +70,7 @@ def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     """Yield every document of a file. Its first line is the title; a title alone is dropped."""
     source = piece.source
     where, position, lines, buffer = Where(source, 0), 0, 0, b""
-    for block in read_blocks(source.path, source.compression, 0, piece.stop):
+    for block in watched(piece):
         buffer += block
         begin = 0
         while end := _END.search(buffer, begin):

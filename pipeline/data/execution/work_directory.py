@@ -55,12 +55,14 @@ def work_directory(
     is_done: Callable[[], bool],
     *,
     shared: bool = False,
+    explain: Callable[[Path], object] = lambda work: None,
 ) -> Iterator[WorkDirectory | None]:
     """OUT/.work, locked and checked against fingerprint and plan; None if `output` is complete.
 
     plan: what must not change between a run and its restart, as JSON; shared: allow other processes
-    that do shares of the same work. Raises DataError if `output` holds something else, is in use,
-    or cannot be written.
+    that do shares of the same work; explain: called if the plan differs and the fingerprint does
+    not, to raise a more precise error. Raises DataError if `output` holds something else, is in
+    use, or cannot be written.
     """
     directory = output / WORK
     # In this order: other processes may start or finish between any two of these checks.
@@ -72,7 +74,7 @@ def work_directory(
         yield None
         return
     with work.lock:
-        _check_plan(directory, {"fingerprint": fingerprint} | plan)
+        _check_plan(directory, {"fingerprint": fingerprint} | plan, explain)
         yield work
 
 
@@ -123,13 +125,23 @@ def _lock(lock: TextIO, output: Path, shared: bool) -> bool:
     return True
 
 
-def _check_plan(directory: Path, content: dict[str, Any]) -> None:
+def _read_plan(path: Path) -> dict[str, Any]:
+    plan: dict[str, Any] = json.loads(path.read_bytes())
+    plan.pop("changed_at", None)  # of an older version; see `inputs`
+    return plan
+
+
+def _check_plan(
+    directory: Path, content: dict[str, Any], explain: Callable[[Path], object]
+) -> None:
     """Write the plan, or compare it with the existing one; one process at a time."""
     path = directory / "plan.json"
     with one_at_a_time(directory / "plan.lock"):
         if not path.exists():
             write_whole(path, json.dumps(content).encode())
-        elif json.loads(path.read_bytes()) != content:
+        elif (found := _read_plan(path)) != content:
+            if found.get("fingerprint") == content["fingerprint"]:
+                explain(directory)
             raise DataError(
                 f"{directory.parent} holds unfinished work of another recipe, input, tokenizer or "
                 f"version; remove {directory} to start over, or name another --output"

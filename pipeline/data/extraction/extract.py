@@ -150,12 +150,14 @@ def _mark(source: Source) -> str:
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:
+    made = task.target.stat()
     return replace(
         source,
         path=str(task.target.absolute()),
-        size=task.target.stat().st_size,
+        size=made.st_size,
         format=EXTRACTED,
         compression="",
+        mtime_ns=made.st_mtime_ns,
     )
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from pipeline.data.documents.records import Source, with_line
 from pipeline.data.execution.tasks import SplitTask
+from pipeline.data.preparation.inputs import INPUTS
 from pipeline.data.preparation.worker import PrepareJob, part_marker
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
@@ -68,6 +69,7 @@ def read_parts(directory: Path, tasks: list[SplitTask]) -> list[Part]:
         for number in range(json.loads((directory / task.marker).read_bytes())):
             marker = part_marker(directory, task.number, number)
             content = json.loads(marker.read_bytes())
+            content.pop("read", None)  # see `inputs`
             parts.append(
                 Part(
                     marker.name.removesuffix(".json"),
@@ -222,7 +224,7 @@ def mismatches(work: Path) -> list[str]:
 
 def other_files(output: Path) -> dict[str, dict[str, Any]]:
     """Size and hash of the files that are not shards, for the manifest."""
-    paths = [output / DOCUMENTS, *sorted((output / "tokenizer").iterdir())]
+    paths = [output / DOCUMENTS, output / INPUTS, *sorted((output / "tokenizer").iterdir())]
     return {
         path.relative_to(output).as_posix(): {
             "bytes": path.stat().st_size,

@@ -16,6 +16,7 @@ from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.groups import require_size
 from pipeline.data.corpora.shapes import describe_plain_text
 from pipeline.data.corpora.sources import describe_cut
+from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask
 from pipeline.data.execution.work_directory import WORK, WorkDirectory, work_directory
@@ -43,6 +44,13 @@ from pipeline.data.preparation.fingerprint import (
     shard_identity,
 )
 from pipeline.data.preparation.holdout import validation_thresholds
+from pipeline.data.preparation.inputs import (
+    compare_with_shards,
+    compare_with_work,
+    confirm,
+    read_spans,
+    write_inputs,
+)
 from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.preparation.tokenizer import ChosenTokenizer, read_existing, sample_texts
 from pipeline.data.preparation.worker import PrepareJob, prepare_stage
@@ -80,6 +88,8 @@ class ShardsJob:
     parts: PrepareJob
     """What its tasks share, as `_parts_job` returns it."""
     fingerprint: str
+    identities: Identities
+    """Of all files, as they went into the fingerprint."""
     output: Path
 
     def is_complete(self) -> bool:
@@ -92,6 +102,7 @@ class ShardsJob:
                 f"{self.output} was made from another recipe, input or tokenizer (fingerprint "
                 f"{found}, now {self.fingerprint}); name another --output"
             )
+        compare_with_shards(self.sources, self.output)
         shutil.rmtree(self.output / WORK, ignore_errors=True)  # of a run killed at the very end
         print(f"{self.output} is complete already; nothing to do")
         return True
@@ -122,6 +133,7 @@ def plan_job(
         tokenizer=tokenizer,
         parts=_parts_job(arguments, run.data, sources, split_bytes),
         fingerprint=mark,
+        identities=known,
         output=arguments.output or data_root() / "shards" / f"{corpus}-{run.name}-{mark}",
     )
 
@@ -162,15 +174,20 @@ def run_tasks(
     plan = {
         "tasks": len(tasks),
         "thresholds": thresholds,
-        "changed_at": max(Path(source.path).stat().st_mtime_ns for source in job.sources),
         "documents": DOCUMENTS_SCHEMA.names,
     }
     with work_directory(
-        job.output, job.fingerprint, plan, job.is_complete, shared=part is not None
+        job.output,
+        job.fingerprint,
+        plan,
+        job.is_complete,
+        shared=part is not None,
+        explain=lambda work: compare_with_work(job.sources, work),
     ) as work:
         if work is None:
             yield None
             return
+        compare_with_work(job.sources, work.path)
         parts = replace(
             job.parts, directory=work.path, corpora=tuple(thresholds), thresholds=thresholds
         )
@@ -211,9 +228,26 @@ def publish(
         check_unknown(parts, SPECIALS[job.tokenizer.vocabulary.kind]["unk"])
     if not allow_short:
         require_size(job.corpus, corpus_text(parts))
+    confirm_inputs(job, finished)
     manifest = assemble(job, parts, finished.job)
     job.tokenizer.publish(job.run.data)
     return manifest
+
+
+def confirm_inputs(job: ShardsJob, finished: FinishedTasks) -> None:
+    """Raise DataError unless the shards are what the input files give now; keep what was read."""
+    made = finished.job
+    spans = read_spans(made.directory, finished.tasks)
+    changed = confirm(job.sources, spans, job.output)
+    identities = [[file_identity(source), job.identities[source]] for source in changed]
+    if any(now != before for now, before in identities) or (
+        changed and validation_thresholds(finished.tasks, made.data) != made.thresholds
+    ):
+        raise DataError(
+            f"{changed[0].path} changed while {job.output} was made from it; restore it and rerun, "
+            "or name another --output"
+        )
+    write_inputs(job.sources, spans, job.output)
 
 
 def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:

@@ -22,9 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config.data_settings import DataSettings
+from pipeline.data.documents.content import PieceReading
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.workers import Stage
 from pipeline.data.kernels.bits import count_characters
+from pipeline.data.preparation.inputs import InputWatch
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_tokens, pack
 from pipeline.data.selection.decisions import read_kept
@@ -93,12 +95,13 @@ class Worker:
     vocabulary: Vocabulary
     encoder: TextEncoder
     masking: Masking
+    inputs: InputWatch
 
     @classmethod
     def create(cls, job: PrepareJob, vocabulary: Vocabulary) -> Worker:
         masking = Masking.of(job.data, vocabulary.special, vocabulary.word_starts)
         encoder = TextEncoder.create(vocabulary, fast=job.engine == "fast")
-        return cls(job, vocabulary, encoder, masking)
+        return cls(job, vocabulary, encoder, masking, InputWatch())
 
     def do(self, task: SplitTask) -> None:
         """Make every missing part of `task`, then write the task's marker."""
@@ -122,7 +125,9 @@ class Worker:
         read = DocumentCounts()  # since the last batch
         sides = (_Side(), _Side())
         part = 0
-        for batch in read_kept(task.pieces, task.decisions, self.job.data.seed, read):
+        readings: list[PieceReading] = []
+        self.inputs.look({piece.source for piece in task.pieces}, self.job.directory)
+        for batch in read_kept(task.pieces, task.decisions, self.job.data.seed, read, readings):
             counts.take(read)
             if not self._marker(task, part).exists():
                 self._encode(batch, encoder, self.job.thresholds[task.corpus], sides, counts)
@@ -130,10 +135,11 @@ class Worker:
             counts.bytes += int(batch.offsets[-1]) - len(batch.ids)
             counts.characters += count_characters(batch.buffer) - len(batch.ids)
             if counts.bytes >= self.job.split_bytes:
-                self._finish(task, part, counts, sides)
+                self._finish(task, part, counts, sides, readings)
                 counts, sides, part = DocumentCounts(), (_Side(), _Side()), part + 1
+                self.inputs.look([readings[-1].source], self.job.directory)
         counts.take(read)
-        self._finish(task, part, counts, sides)
+        self._finish(task, part, counts, sides, readings)
         write_whole(self.job.directory / task.marker, json.dumps(part + 1).encode())
 
     def _encode(
@@ -158,9 +164,14 @@ class Worker:
         sides[1].add(tokens, batch, filled & validation)
 
     def _finish(
-        self, task: SplitTask, part: int, counts: DocumentCounts, sides: tuple[_Side, _Side]
+        self,
+        task: SplitTask,
+        part: int,
+        counts: DocumentCounts,
+        sides: tuple[_Side, _Side],
+        readings: list[PieceReading],
     ) -> None:
-        """Pack, mask and write one part, then its marker."""
+        """Pack, mask and write one part, then its marker; readings: of the task so far."""
         if part >= _MOST_PARTS:
             raise DataError(
                 f"{task.pieces[0].source.path} has more than {_MOST_PARTS:,} splits of "
@@ -193,6 +204,7 @@ class Worker:
             "characters": counts.characters, "unknown": counts.unknown,
             "dropped": counts.dropped, "bad": counts.bad, "bad_example": counts.bad_example,
             "cut": counts.cut, "packed": counts.packed, "plain_text": counts.plain_text,
+            "read": [reading.span for reading in readings],
         }  # fmt: skip
         write_whole(marker, json.dumps(summary).encode())
         return_memory()

@@ -6,15 +6,18 @@ of the document that is kept for its cluster: its own number if it is kept.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.data.documents.content import PieceReading, ReadSpan, State, found_state, has_content
 from pipeline.data.documents.records import Piece
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
 from pipeline.errors import DataError
@@ -70,22 +73,67 @@ class Decisions:
         if self.ids or next(self.rows, None) is not None:
             raise _stale(self.path)
 
+    def check_content(self, readings: list[PieceReading]) -> None:
+        """Raise DataError if other bytes were read than when the decisions were made."""
+        for reading, before in zip(readings, read_spans(self.path)):
+            now = reading.span
+            if before[:-1] == now[:-1]:
+                is_same = before.xxh3_64 in ("", now.xxh3_64)
+            else:
+                is_same = has_content(reading.source, [before])
+            if not is_same:
+                raise DataError(
+                    f"{reading.source.path} changed after its documents were selected; restore it, "
+                    f"or remove {self.path.parent}, name another --output and rerun"
+                )
+
+
+SPANS = b"tenfold_read"
+"""Metadata key of surveys and decisions: states and spans of the pieces that were read."""
+
+
+def spans_metadata(readings: list[PieceReading]) -> dict[bytes, bytes]:
+    """What `read_spans` and `read_states` read, for a Parquet file about the pieces."""
+    rows = [[*reading.span, *found_state(reading.source)] for reading in readings]
+    return {SPANS: json.dumps(rows).encode()}
+
+
+def read_spans(path: Path) -> list[ReadSpan]:
+    """The spans of the pieces that a survey or decisions are about; none if it is old."""
+    return [ReadSpan(*row[:-2]) for row in _rows(path)]
+
+
+def read_states(path: Path) -> list[State]:
+    """For each piece the state of its file when it was surveyed."""
+    return [(size, mtime) for *_, size, mtime in _rows(path)]
+
+
+def _rows(path: Path) -> list[list[Any]]:
+    metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
+    rows: list[list[Any]] = json.loads(metadata.get(SPANS, b"[]"))
+    return rows
+
 
 def _stale(path: Path) -> DataError:
     return DataError(f"{path} does not match the current documents; remove {path.parent} and rerun")
 
 
 def read_kept(
-    pieces: tuple[Piece, ...], decisions: Path | None, seed: int, counts: DocumentCounts
+    pieces: tuple[Piece, ...],
+    decisions: Path | None,
+    seed: int,
+    counts: DocumentCounts,
+    readings: list[PieceReading] | None = None,
 ) -> Iterator[DocumentBatch]:
     """`read_batches` without the documents that selection dropped, which are counted.
 
     decisions: for the documents of exactly these pieces; None: all are kept.
     """
-    batches = read_batches(pieces, seed, counts)
     if decisions is None:
-        yield from batches
+        yield from read_batches(pieces, seed, counts, readings)
         return
+    readings = [] if readings is None else readings
+    batches = read_batches(pieces, seed, counts, readings)
     with Decisions.open(decisions) as decided:
         for batch in batches:
             reasons = decided.of_next(batch.ids)
@@ -96,3 +144,4 @@ def read_kept(
             if kept.any():
                 yield batch.only(kept)
         decided.check_end()
+        decided.check_content(readings)

@@ -41,13 +41,14 @@ from pipeline.data.selection.clusters import (
     find_roots,
 )
 from pipeline.data.selection.contamination import Evaluation
-from pipeline.data.selection.decisions import SCHEMA
+from pipeline.data.selection.decisions import SCHEMA, SPANS
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import SHINGLES_VERSION
 from pipeline.data.selection.survey import (
     SURVEY_VERSION,
     Rules,
     SurveyTask,
+    remove_stale,
     signed_documents,
     survey_stage,
 )
@@ -121,6 +122,7 @@ def decide(selection: Selection, executor: Executor, part: tuple[int, int] = (1,
         return
     for directory in (selection.place / "surveys", selection.directory.parent):
         make_directory(directory)
+    remove_stale(selection.surveys)
     stage = survey_stage(selection.place / "surveys", selection.rules)
     if part != (1, 1):
         executor.run(stage, share(selection.surveys, *part))
@@ -178,6 +180,8 @@ def _join(selection: Selection, scratch: Path) -> Counter[str]:
                     counts.update(reason or "" for reason in reasons)
                     writer.write_table(_table(survey.task.corpus, rows["id"], reasons, mine))
                     first += len(rows)
+                spans = (file.metadata.metadata or {}).get(SPANS, b"[]")
+                writer.add_key_value_metadata({SPANS: spans})
     assert sum(counts.values()) == ends[-1]
     return counts
 

@@ -16,14 +16,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.data.documents.content import PieceReading, found_state, has_content
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.workers import Stage
 from pipeline.data.selection.clusters import EXACT, Likeness
 from pipeline.data.selection.contamination import RUN_WORDS, Evaluation
+from pipeline.data.selection.decisions import read_spans, read_states, spans_metadata
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import Words, have_run, signatures, word_hashes
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
-from pipeline.files import only_once
+from pipeline.files import lock_of, one_at_a_time, only_once
 
 SURVEY_VERSION = 1
 """Increased when the same documents give a different survey."""
@@ -67,6 +69,24 @@ class SurveyTask:
         return self.target.name
 
 
+def remove_stale(surveys: list[SurveyTask]) -> None:
+    """Remove surveys of files that have changed since, so that they are made again."""
+    for survey in surveys:
+        target = survey.target
+        if target.exists() and _is_stale(survey):
+            with one_at_a_time(lock_of(target)):
+                if target.exists() and _is_stale(survey):
+                    target.unlink()
+
+
+def _is_stale(survey: SurveyTask) -> bool:
+    pieces = survey.task.pieces
+    return any(
+        state != found_state(piece.source) and not has_content(piece.source, [span])
+        for piece, span, state in zip(pieces, read_spans(survey.target), read_states(survey.target))
+    )
+
+
 def survey_stage(directory: Path, rules: Rules) -> Stage[SurveyTask]:
     """The stage of all surveys under `directory`."""
     return Stage(directory, partial(_start, rules))
@@ -88,9 +108,11 @@ class Surveyor:
             if temporary is None:
                 return
             packed = {"compression": {"id": "zstd", "dropped": "zstd"}}
+            readings: list[PieceReading] = []
             with pq.ParquetWriter(temporary, self._schema(), **packed) as writer:
-                for batch in read_batches(task.task.pieces, 0, DocumentCounts()):
+                for batch in read_batches(task.task.pieces, 0, DocumentCounts(), readings):
                     writer.write_table(self._table(batch))
+                writer.add_key_value_metadata(spans_metadata(readings))
 
     def _schema(self) -> pa.Schema:
         fields = [pa.field("id", pa.string()), pa.field("dropped", pa.string())]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
 from pipeline.data.corpora.shapes import LONG_DOCUMENT
+from pipeline.data.documents.content import PieceReading
 from pipeline.data.documents.read import read
 from pipeline.data.documents.records import (
     PLAIN_TEXT_FORMATS,
@@ -110,14 +111,23 @@ class DocumentBatch:
 
 
 def read_batches(
-    pieces: tuple[Piece, ...], seed: int, counts: DocumentCounts
+    pieces: tuple[Piece, ...],
+    seed: int,
+    counts: DocumentCounts,
+    readings: list[PieceReading] | None = None,
 ) -> Iterator[DocumentBatch]:
-    """Yield the non-empty cleaned documents of `pieces` in order; adds the others to `counts`."""
+    """Yield the non-empty cleaned documents of `pieces` in order; adds the others to `counts`.
+
+    readings: gets one for each piece when it is begun; None: nobody asks for hashes.
+    """
     records: list[Record] = []
     licences: list[str] = []
     size = 0
     for piece in pieces:
         plain = piece.source.format in PLAIN_TEXT_FORMATS
+        if readings is not None:
+            readings.append(PieceReading(piece.source))
+            piece = replace(piece, reading=readings[-1])
         for record in _counted(piece, counts) if plain else read(piece):
             if isinstance(record, BadRecord):
                 counts.reject(record)
@@ -132,6 +142,8 @@ def read_batches(
             if size >= BATCH_CHARACTERS:
                 yield from _batch(records, licences, seed, counts)
                 records, licences, size = [], [], 0
+        if piece.reading:
+            piece.reading.finish(piece)
     yield from _batch(records, licences, seed, counts)
 
 

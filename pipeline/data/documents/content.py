@@ -1,0 +1,175 @@
+"""Whether a file still is what was read: size and modification time first, then hashes of content.
+
+A reader hashes the bytes of a piece as it takes them: each piece leaves a `ReadSpan`. A file whose
+size and modification time are those of its `Source` is taken as unchanged. Otherwise its spans are
+hashed again: a copy or a fresh download of the same content is the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import xxhash
+
+from pipeline.data.documents.byte_blocks import BLOCK_BYTES, decompressed, naming, plain_blocks
+from pipeline.data.documents.parquet import extraction_content, group_span
+from pipeline.data.documents.records import EXTRACTED, Piece, Source
+from pipeline.errors import DataError
+
+
+class ReadSpan(NamedTuple):
+    """Bytes [start, stop) of a file, before decompression, and their hash.
+
+    Of a file that `extraction` wrote: no bytes, and the hash of its raw file.
+    """
+
+    corpus: str
+    file: str
+    """The source's name."""
+    start: int
+    stop: int
+    xxh3_64: str
+    """Empty if it is unknown: of a file that an older version extracted."""
+
+
+@dataclass(slots=True)
+class PieceReading:
+    """The bytes of a piece that were read so far."""
+
+    source: Source
+    start: int = 0
+    size: int = 0
+    hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
+    extraction: str = ""
+    """The content of the raw file if this one was extracted."""
+
+    def take(self, block: bytes) -> None:
+        """Add the bytes that follow."""
+        self.hash.update(block)
+        self.size += len(block)
+
+    def finish(self, piece: Piece) -> None:
+        """Hash what a reader that takes no blocks has read: row groups of tables."""
+        if self.size:
+            return
+        if self.source.format == EXTRACTED:
+            self.extraction = extraction_content(self.source.path)
+            return
+        start, stop = piece.start, piece.stop
+        if self.source.format == "parquet":
+            start, stop = group_span(self.source.path, range(start, stop))
+        self.start = start
+        for block in _span_blocks(self.source.path, start, stop):
+            self.take(block)
+
+    @property
+    def span(self) -> ReadSpan:
+        """What was read, and its hash."""
+        source, stop = self.source, self.start + self.size
+        digest = self.extraction if source.format == EXTRACTED else self.hash.hexdigest()
+        return ReadSpan(source.corpus, source.name, self.start, stop, digest)
+
+
+def watched(piece: Piece) -> Iterator[bytes]:
+    """`watched_from` the start of the piece."""
+    return watched_from(piece, piece.start, piece.stop)
+
+
+def watched_from(piece: Piece, start: int, stop: int) -> Iterator[bytes]:
+    """The blocks that `read_blocks` yields, for a piece; they are hashed for its `reading`.
+
+    Raises DataError if the file does not end where it did when it was found.
+    """
+    source, reading = piece.source, piece.reading
+    with naming(source.path), Path(source.path).open("rb") as file:
+        if source.compression:
+            raw = _RawFile(file, reading.take if reading else None)
+            yield from decompressed(raw, source.compression)  # type: ignore[arg-type]
+            while raw.read(BLOCK_BYTES):  # what follows the last stream
+                pass
+            end = raw.taken
+        else:
+            file.seek(start)
+            end = start
+            if reading:
+                reading.start = start
+            for block in plain_blocks(file, stop - start):
+                end += len(block)
+                if reading:
+                    reading.take(block)
+                yield block
+    if end != source.size:
+        raise DataError(
+            f"{source.path} changed while it was read: {end:,} bytes, {source.size:,} when the "
+            "command started; rerun when nothing writes to it"
+        )
+
+
+class _RawFile:
+    """A file of which each byte is shown to `take` once it is read."""
+
+    def __init__(self, file: BinaryIO, take: Callable[[bytes], None] | None) -> None:
+        self.file = file
+        self.take = take
+        self.taken = 0
+
+    def read(self, size: int = -1) -> bytes:
+        block = self.file.read(size)
+        self.taken += len(block)
+        if self.take:
+            self.take(block)
+        return block
+
+
+State = tuple[int, int]
+"""Size and modification time in nanoseconds: what tells at once that a file may have changed."""
+
+
+def found_state(source: Source) -> State:
+    """The state of a file when it was found."""
+    return source.size, source.mtime_ns
+
+
+def state_now(source: Source) -> State:
+    """The state of a file at this moment. Raises DataError if it is gone."""
+    with naming(source.path):
+        now = Path(source.path).stat()
+    return now.st_size, now.st_mtime_ns
+
+
+def changed_files(sources: Iterable[Source]) -> list[Source]:
+    """The files whose state is not the one in which they were found."""
+    return [source for source in sources if state_now(source) != found_state(source)]
+
+
+def has_content(source: Source, spans: Iterable[ReadSpan]) -> bool:
+    """Whether a file holds the bytes that were read earlier; spans: all of this file."""
+    return all(
+        not span.xxh3_64 or _hash_span(source, span.start, span.stop) == span.xxh3_64
+        for span in spans
+    )
+
+
+def _hash_span(source: Source, start: int, stop: int) -> str:
+    if source.format == EXTRACTED:
+        return extraction_content(source.path)
+    return hash_bytes(source.path, start, stop)
+
+
+def hash_bytes(path: str, start: int, stop: int) -> str:
+    """xxh3_64 of the bytes [start, stop) of a file, 16 hex digits."""
+    digest = xxhash.xxh3_64()
+    for block in _span_blocks(path, start, stop):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _span_blocks(path: str, start: int, stop: int) -> Iterator[bytes]:
+    with naming(path), Path(path).open("rb") as file:
+        file.seek(start)
+        while start < stop and (block := file.read(min(BLOCK_BYTES, stop - start))):
+            start += len(block)
+            yield block

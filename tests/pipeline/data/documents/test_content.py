@@ -1,0 +1,108 @@
+"""Bytes are hashed as they are read, and a file that changes meanwhile is an error."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import xxhash
+
+from pipeline.data.documents.content import (
+    PieceReading,
+    ReadSpan,
+    changed_files,
+    found_state,
+    has_content,
+    state_now,
+    watched,
+)
+from pipeline.data.documents.parquet import group_bytes
+from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.records import Piece, Source
+from pipeline.errors import DataError
+from tests.pipeline.data.documents.raw_files import COMPRESS, LINES, source
+
+CONTENT = b"".join(b'{"text": "Document %d."}\n' % number for number in range(1000))
+
+
+def spans(file: Source, piece_bytes: int) -> list[ReadSpan]:
+    """What is read of a file, piece by piece."""
+    readings = []
+    for piece in cut(file, piece_bytes):
+        readings.append(PieceReading(file))
+        for _ in read(replace(piece, reading=readings[-1])):
+            pass
+        readings[-1].finish(piece)
+    return [reading.span for reading in readings]
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_every_byte_that_is_read_is_in_a_span(tmp_path: Path, compression: str) -> None:
+    raw = COMPRESS[compression](CONTENT)
+    file = source(tmp_path, raw)
+    found = spans(file, 1000)
+    assert has_content(file, found)
+    for start, stop, digest in [span[2:] for span in found]:
+        assert digest == xxhash.xxh3_64_hexdigest(raw[start:stop])
+    covered = set().union(*(range(span.start, span.stop) for span in found))
+    assert covered == set(range(len(raw)))
+    assert len(found) == (1 if compression else -(-len(raw) // 1000))
+
+
+@pytest.mark.parametrize("plain_text", ["file", "blank_lines", "book"])
+def test_text_too(tmp_path: Path, plain_text: str) -> None:
+    raw = b"One line.\n\nTwo lines,\nof text.\n\n\n" * 100
+    file = source(tmp_path, raw, plain_text=plain_text)
+    found = spans(file, 100)
+    assert set().union(*(range(span.start, span.stop) for span in found)) == set(range(len(raw)))
+
+
+def test_row_groups_of_parquet_are_hashed(tmp_path: Path) -> None:
+    table = pa.table({"text": [f"Text {i}." for i in range(9)], "n": range(9)})
+    path = tmp_path / "in.parquet"
+    pq.write_table(table, path, row_group_size=3, compression="none", use_dictionary=False)
+    raw = path.read_bytes()
+    file = source(tmp_path, raw)
+    found = spans(file, 1)
+    assert len(found) == len(group_bytes(file.path)) == 3
+    assert all(before.stop <= after.start for before, after in itertools.pairwise(found))
+    assert found[0].start < raw.index(b"Text 0.") < found[0].stop
+    other = bytearray(raw)
+    other[raw.index(b"Text 4.") + 5] = ord("7")
+    Path(file.path).write_bytes(other)
+    assert [has_content(file, [span]) for span in found] == [True, False, True]
+
+
+@pytest.mark.parametrize("compression", [*COMPRESS, "two"])
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_file_with_another_end_than_when_it_was_found(
+    tmp_path: Path, compression: str, by: int
+) -> None:
+    """Also one that ends between two streams, which is a whole file to its decompressor."""
+    compress = COMPRESS["gz" if compression == "two" else compression]
+    once, twice = (compress(part) for part in (CONTENT, LINES))
+    file = source(tmp_path, once + twice)
+    Path(file.path).write_bytes(once if by < 0 else once + twice + compress(LINES))
+    piece = Piece(file, 0, file.size, file.size)
+    with pytest.raises(DataError, match=r"file changed while it was read: [\d,]+ bytes, "):
+        list(watched(piece))
+
+
+def test_states_and_content_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = source(tmp_path, CONTENT)
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.OVERRUN_BYTES", 1 << 8)
+    found = spans(file, 10_000)
+    assert found_state(file) == state_now(file) and changed_files([file]) == []
+    os.utime(file.path, ns=(0, file.mtime_ns + 1))
+    assert changed_files([file]) == [file] and has_content(file, found)
+    Path(file.path).write_bytes(CONTENT.replace(b"500", b"050"))
+    assert state_now(file)[0] == file.size
+    assert [has_content(file, [span]) for span in found] == [True, False, True]
+    Path(file.path).unlink()
+    with pytest.raises(DataError, match="file cannot be read: No such file"):
+        state_now(file)

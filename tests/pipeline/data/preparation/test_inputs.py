@@ -1,0 +1,301 @@
+"""Inputs that change while shards are made of them, between two runs, or afterwards."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.data.execution.tasks import SplitTask
+from pipeline.data.preparation import inputs
+from pipeline.data.preparation.inputs import INPUTS
+from pipeline.data.preparation.worker import Worker
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
+
+DOCUMENTS = 1200
+CHANGED = r"has changed since .* was made from it; restore it, or name another --output"
+
+
+def text(number: int) -> str:
+    return f"Document {number:04d} begins. " + f"It says {number:04d} again, and ends there. " * 6
+
+
+@pytest.fixture
+def news(tmp_path: Path) -> Path:
+    """A file of which the middle is far from both ends; they are part of its identity."""
+    path = write_jsonl(tmp_path / "news.jsonl", [text(number) for number in range(DOCUMENTS)])
+    assert path.stat().st_size > 300_000
+    return path
+
+
+@pytest.fixture
+def make(
+    tmp_path: Path, tiny_tokenizer: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """Prepare with splits of 32 KB, about a dozen; returns what is said."""
+    monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 15)
+    monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 12)
+
+    def make(path: Path, *more: object, output: str = "out", code: int = 0) -> str:
+        arguments = ["--corpus", "news", "--input", path, "--workers", 1, *more]
+        return run(*arguments, *tiny(tiny_tokenizer, tmp_path / output), code=code)
+
+    return make
+
+
+def edit(path: Path, number: int = DOCUMENTS // 2) -> None:
+    """Change one document, and neither the size nor the ends of the file."""
+    content = path.read_bytes()
+    other = content.replace(b"It says %04d" % number, b"It lies %04d" % number)
+    assert other != content and len(other) == len(content)
+    path.write_bytes(other)
+
+
+def touch(path: Path) -> None:
+    os.utime(path)
+
+
+def replace(path: Path) -> None:
+    """Another file of the same content and name, as after a download."""
+    shutil.copy(path, path.with_suffix(".new"))
+    path.with_suffix(".new").rename(path)
+
+
+def when(monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[], object]) -> list[int]:
+    """Do something before a worker's task of this number; returns the tasks that were done."""
+    do, done = Worker.do, []
+
+    def watched(self: Worker, task: SplitTask) -> None:
+        if task.number == number:
+            happens()
+        do(self, task)
+        done.append(task.number)
+
+    monkeypatch.setattr(Worker, "do", watched)
+    return done
+
+
+def stop() -> None:
+    raise InterruptedError
+
+
+def documents(output: Path) -> list[int]:
+    """Hashes of the texts, which tell shards of other content."""
+    return sorted(pq.read_table(output / "documents.parquet")["text_hash"].to_pylist())
+
+
+def test_complete_shards(
+    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    make(news)
+    before = read_manifest(out).fingerprint
+    replace(news)
+    assert "is complete already" in make(news)
+    with monkeypatch.context() as patch:  # the new date is kept: it is hashed only once
+        patch.setattr(inputs, "has_content", lambda *_: pytest.fail("hashed"))
+        assert "is complete already" in make(news)
+    (out / ".inputs.json").unlink()  # as in a copy of the shards
+    assert "is complete already" in make(news)
+    edit(news)
+    said = make(news, code=2)
+    assert str(news) in said and "name another --output" in said and str(out) in said
+    (out / ".inputs.json").unlink()
+    assert "has changed since" in make(news, code=2)
+    make(news, output="other")
+    assert read_manifest(tmp_path / "other").fingerprint == before
+    assert documents(tmp_path / "other") != documents(out)
+    # shards of an older version do not say what they were made of
+    manifest = json.loads((out / MANIFEST).read_bytes())
+    del manifest["files"][INPUTS]
+    (out / MANIFEST).write_text(json.dumps(manifest))
+    (out / INPUTS).unlink()
+    assert "is complete already" in make(news)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_that_is_cut_short_while_it_is_read(
+    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    packed: bool,
+) -> None:  # fmt: skip
+    """Nothing is published; with the file restored all documents are."""
+    whole = news.read_bytes()
+    if packed:
+        news = news.with_suffix(".jsonl.gz")
+        half = len(whole) // 2
+        whole = gzip.compress(whole[:half]) + gzip.compress(whole[half:])
+        news.write_bytes(whole)
+    part = whole[: whole.index(b"\x1f\x8b\x08", 9)] if packed else whole[: len(whole) // 2]
+    number = 0 if packed else 4  # tasks of equal size are done in order
+    with monkeypatch.context() as patch:
+        when(patch, number, lambda: news.write_bytes(part))
+        assert str(news) in make(news, code=2)
+    assert not (tmp_path / "out" / MANIFEST).exists()
+    news.write_bytes(whole)
+    assert f"prepared {DOCUMENTS:,} documents" in make(news)
+
+
+def test_another_date_during_the_work_costs_nothing(
+    make: Callable[..., str], news: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    when(monkeypatch, 5, lambda: replace(news))
+    assert f"prepared {DOCUMENTS:,} documents" in make(news)
+    assert "is complete already" in make(news)
+
+
+def test_other_text_during_the_work(
+    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read already is refused; what was not read yet is read as it is then."""
+    with monkeypatch.context() as patch:
+        done = when(patch, 9, lambda: edit(news))
+        assert "has changed since" in make(news, code=2)
+        assert done == list(range(9)), "the next task is not begun"
+    assert not (tmp_path / "out" / MANIFEST).exists()
+    with monkeypatch.context() as patch:
+        when(patch, 2, lambda: edit(news, DOCUMENTS // 2 + 1))
+        make(news, output="other")
+    make(news, output="fresh")
+    assert contents(tmp_path / "other") == contents(tmp_path / "fresh")
+
+
+def test_other_text_after_the_last_task(
+    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = "pipeline.data.preparation.prepare.check_bad_records"
+    monkeypatch.setattr(read, lambda *_: edit(news))
+    assert "has changed since" in make(news, code=2)
+    assert not (tmp_path / "out" / MANIFEST).exists()
+
+
+def unfinished(make: Callable[..., str], path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work of which half is done."""
+    with monkeypatch.context() as patch:
+        when(patch, 6, stop)
+        with pytest.raises(InterruptedError):
+            make(path)
+
+
+def test_work_continues_on_the_same_text_alone(
+    make: Callable[..., str], news: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfinished(make, news, monkeypatch)
+    before = news.read_bytes()
+    edit(news, 300)
+    said = make(news, code=2)
+    assert f"{news} has changed since" in said and "name another --output" in said
+    news.write_bytes(before)  # with another date
+    done = when(monkeypatch, -1, stop)
+    assert f"prepared {DOCUMENTS:,} documents" in make(news)
+    assert min(done) == 6, "finished tasks are kept"
+
+
+def test_work_of_an_older_version_continues(
+    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfinished(make, news, monkeypatch)
+    work = tmp_path / "out" / ".work"
+    (work / "inputs.json").unlink()
+    for path in work.glob("part-*.json"):
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), "read": []}))
+    plan = json.loads((work / "plan.json").read_bytes())
+    (work / "plan.json").write_text(json.dumps(plan | {"changed_at": 7}))
+    touch(news)
+    assert f"prepared {DOCUMENTS:,} documents" in make(news)
+    assert "is complete already" in make(news)
+
+
+def zstd_frame(content: bytes) -> bytes:
+    """A frame of blocks that are stored as they are, without a checksum."""
+    frame = b"\x28\xb5\x2f\xfd\x00\x58"
+    starts = range(0, len(content), 1 << 14)
+    for start in starts:
+        block = content[start : start + (1 << 14)]
+        frame += (len(block) << 3 | (start == starts[-1])).to_bytes(3, "little") + block
+    return frame
+
+
+def test_a_compressed_file_that_is_half_done(
+    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its finished parts know the bytes up to their end."""
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", 1 << 12)
+    packed = news.with_suffix(".jsonl.zst")
+    packed.write_bytes(zstd_frame(news.read_bytes()))
+    finish, parts = Worker._finish, []
+
+    def stopping(self: Worker, task: SplitTask, part: int, *more: Any) -> None:
+        parts.append(part)
+        if part == 6:
+            stop()
+        finish(self, task, part, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "_finish", stopping)
+        with pytest.raises(InterruptedError):
+            make(packed)
+    before = packed.read_bytes()
+    touch(packed)
+    edit(packed, 400)
+    assert "has changed since" in make(packed, code=2)
+    packed.write_bytes(before)
+    assert f"prepared {DOCUMENTS:,} documents" in make(packed)
+
+
+def test_decisions_about_other_text_are_refused_and_can_be_made_again(
+    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    make(news, "--dedup", "exact")
+    (decisions,) = (tmp_path / "root" / "documents" / "decisions").glob("[!.]*")
+    touch(news)
+    make(news, "--dedup", "exact", output="second")
+    content = news.read_bytes()
+    copy = text(700)
+    assert len(copy) == len(text(600))
+    news.write_bytes(content.replace(text(600).strip().encode(), copy.strip().encode()))
+    said = make(news, "--dedup", "exact", output="third", code=2)
+    assert f"{news} changed after its documents were selected" in said and str(decisions) in said
+    shutil.rmtree(decisions)
+    shutil.rmtree(tmp_path / "third", ignore_errors=True)
+    said = make(news, "--dedup", "exact", output="third")
+    assert "1 exact copy" in said and f"prepared {DOCUMENTS - 1:,} documents" in said
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "news.parquet"
+    texts = pa.table({"text": [text(number) for number in range(DOCUMENTS)]})
+    pq.write_table(texts, path, row_group_size=100, compression="none", use_dictionary=False)
+    yield path
+
+
+def test_parquet(make: Callable[..., str], table: Path) -> None:
+    make(table)
+    touch(table)
+    assert "is complete already" in make(table)
+    edit(table, 650)
+    assert "has changed since" in make(table, code=2)
+
+
+def test_parts_of_an_array(
+    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(news, "--part", "1/2")
+    before = news.read_bytes()
+    edit(news, 500)
+    edit(news, 501)
+    edit(news, 450)
+    edit(news, 350)  # one of them is in the first part
+    assert "has changed since" in make(news, "--part", "2/2", code=2)
+    news.write_bytes(before)
+    assert f"prepared {DOCUMENTS:,} documents" in make(news, "--part", "2/2")
