@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import gzip
 import resource
+import subprocess
+import sys
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from pipeline.data.documents import byte_blocks, json_lines
 from pipeline.data.documents import records as documents
@@ -21,6 +26,7 @@ from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Record
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.shards.manifest import MANIFEST
+from tests.launching.process import ROOT
 from tests.pipeline.data.documents.raw_files import records
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.preparing import Prepare, contents, many_documents, tiny
@@ -220,3 +226,57 @@ def test_a_full_disk(
         results.append(contents(tmp_path / "out"))
         (tmp_path / "out").rename(tmp_path / f"{name}-out")
     assert results[0] == results[1]
+
+
+def cells(path: Path) -> Path:
+    """Parquet of 200 texts of 2 MB."""
+    texts = [
+        (f"Cell {number} says so again and again. " * 60_000)[: 2 << 20] for number in range(8)
+    ]
+    schema = pa.schema([("text", pa.string())])
+    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as writer:
+        writer.write_table(pa.table({"text": texts * 25}, schema), row_group_size=200)
+    return path
+
+
+def bomb(path: Path) -> Path:
+    """A zstd frame of 50 KB that holds a line of 1 GiB, after lines that are fine."""
+    frame = zstandard.ZstdCompressor().compressobj()
+    blocks = [frame.compress(GOOD + b'{"text": "')]
+    blocks += [frame.compress(b"a" * (1 << 22)) for _ in range(256)]
+    path.write_bytes(b"".join([*blocks, frame.compress(b'"}\n'), frame.flush()]))
+    return path
+
+
+HUGE: dict[str, Callable[[Path], Path]] = {
+    "word.jsonl": lambda path: write(path, GOOD + b'{"text": "%s"}\n' % (b"ab" * 20_000_000)),
+    "wide.jsonl": lambda path: write(
+        path, GOOD + b'{"text": "%s"}\n' % (b"So it says. " * 5_000_000 + "😀".encode())
+    ),
+    "cells.parquet": cells,
+    "bomb.jsonl.zst": bomb,
+    "whole.txt": lambda path: write(path, b"A line of text in a large file.\n" * 4_000_000),
+}
+
+
+MEASURED = """
+from pathlib import Path
+from pipeline import prepare
+prepare.main()
+print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+"""
+"""With one worker, the process does the work itself; it prints its largest memory in KB."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HUGE)
+def test_a_worker_needs_at_most_a_gigabyte(name: str, tmp_path: Path, tiny_tokenizer: Path) -> None:
+    path = HUGE[name](tmp_path / name)
+    options = ["--plain-text", "file"] if name == "whole.txt" else []
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, "--corpus", path, "--workers", "1", *options,
+         *map(str, tiny(tiny_tokenizer, tmp_path / "out"))],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) < 1_000_000, done.stdout

@@ -27,10 +27,12 @@ Compression = Literal["", "gz", "zst", "xz", "bz2", "lz4"]
 
 BLOCK_BYTES = 1 << 22
 OVERRUN_BYTES = 1 << 16  # per read past the requested range, to finish its last record
-ZST_BYTES = 1 << 14  # compressed bytes per read: even zeros expand to at most 512 MiB
+ZST_BLOCKS = 16  # decompressed at once, at most 128 KiB each
 LZ4_BYTES = 1 << 16  # decompressed bytes per read: damage loses the whole read
 XZ_MAGIC = b"\xfd7zXZ\x00"
 XZ_BYTES = 1 << 20  # compressed bytes per read; the output comes in blocks
+_TAKEN_BYTES = 1 << 16
+_RUN, _CHECKSUM = 1, 4  # of zstd: a block of one repeated byte; the flag of a frame's checksum
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r\f\v"
 _ONLY_IN_PYTHON = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]")
@@ -52,10 +54,7 @@ def compression_of(head: bytes) -> Compression:
         return "bz2"
     if head.startswith(b"\x04\x22\x4d\x18"):
         return "lz4"
-    # A frame, or a skippable frame as at the start of pzstd's files.
-    if head.startswith(b"\x28\xb5\x2f\xfd") or (
-        head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
-    ):
+    if head.startswith(b"\x28\xb5\x2f\xfd") or _is_skippable(head):
         return "zst"
     return ""
 
@@ -137,24 +136,74 @@ def plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
 
 
 def _zst_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """Yield every frame; zstandard's own reader accepts a truncated file."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)  # zstd --long=31
-    parts: list[bytes] = []
-    size, frame = 0, None
-    while data := file.read(ZST_BYTES):
-        while data:
-            frame = frame or decompressor.decompressobj()
-            parts.append(frame.decompress(data))
-            size += len(parts[-1])
-            data = frame.unused_data if frame.eof else b""
-            frame = None if frame.eof else frame
-            if size >= BLOCK_BYTES:
-                yield b"".join(parts)
-                parts, size = [], 0
-    if size:
-        yield b"".join(parts)
-    if frame is not None:
-        raise EOFError
+    """Yield every frame, a few of its blocks at a time, which bounds memory whatever they hold.
+
+    zstandard's own reader accepts a truncated file, and expands 16 KB at once to 512 MiB. What
+    stays is the frame's window: up to 2 GiB if it was made with `zstd --long=31`.
+    """
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)
+    take = _Taker(file)
+    while magic := take.up_to(4):
+        magic += take(4 - len(magic))
+        if _is_skippable(magic):
+            left = int.from_bytes(take(4), "little")
+            while left:
+                left -= len(take(min(left, BLOCK_BYTES)))
+            continue
+        frame = decompressor.decompressobj()
+        frame.decompress(magic)  # refuses data that is no frame
+        flags = take(1)
+        frame.decompress(flags + take(_zst_header_bytes(flags[0])))
+        last = False
+        while not last:
+            packed = b""
+            for _ in range(ZST_BLOCKS):
+                header = take(3)
+                value = int.from_bytes(header, "little")
+                last, kind, size = bool(value & 1), value >> 1 & 3, value >> 3
+                packed += header + take(1 if kind == _RUN else size)
+                if last:
+                    packed += take(4 if flags[0] & _CHECKSUM else 0)
+                    break
+            if block := frame.decompress(packed):
+                yield block
+
+
+def _zst_header_bytes(flags: int) -> int:
+    """Bytes of a frame's header after its flags: window, dictionary's id, size of the content."""
+    alone = flags >> 5 & 1  # then there is no window, and always a size
+    return 1 - alone + (0, 1, 2, 4)[flags & 3] + (alone, 2, 4, 8)[flags >> 6]
+
+
+def _is_skippable(magic: bytes) -> bool:
+    """Whether a zstd frame holds no content, as at the start of pzstd's files."""
+    return magic[1:4] == b"\x2a\x4d\x18" and 0x50 <= magic[0] <= 0x5F
+
+
+class _Taker:
+    """Takes exact numbers of bytes from a file; EOFError if it ends before."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.held = b""
+        self.at = 0
+
+    def __call__(self, size: int) -> bytes:
+        taken = self.up_to(size)
+        while len(taken) < size:
+            more = self.up_to(size - len(taken))
+            if not more:
+                raise EOFError
+            taken += more
+        return taken
+
+    def up_to(self, size: int) -> bytes:
+        """At least a byte, except at the end of the file."""
+        if self.at == len(self.held):
+            self.held, self.at = self.file.read(_TAKEN_BYTES), 0
+        taken = self.held[self.at : self.at + size]
+        self.at += len(taken)
+        return taken
 
 
 def _xz_blocks(file: BinaryIO) -> Iterator[bytes]:

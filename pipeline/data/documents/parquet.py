@@ -6,7 +6,7 @@ column, at any depth, and may be Arrow files or streams, see `read_strings`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -15,7 +15,10 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import DataError
 
-ROWS = 256  # decoded at once
+ROWS = 256  # decoded at once, at most
+BATCH_BYTES = 8 << 20  # decoded at once, of rows of average size
+_MANY_BYTES = 1 << 27  # in a row group whose rows may be of very different size
+_FEW_ROWS = 64
 EXTRACTION_MARK = b"tenfold_extraction"
 """Metadata key of files that `extraction` wrote: the fingerprint of their source."""
 CONTENT_MARK = b"tenfold_content"
@@ -88,11 +91,21 @@ def read_rows(
         row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
         names = [column, *(name for name in others if name in file.schema_arrow.names)]
         # Each column once: the text column may also be one of the others.
-        for batch in file.iter_batches(ROWS, list(groups), list(dict.fromkeys(names))):
-            columns = [_values(batch.column(name)) for name in names]
-            for value, *more in zip(*columns, strict=True):
-                yield row, value, tuple(more)
-                row += 1
+        for group in groups:
+            rows = _rows_at_once(file.metadata.row_group(group))
+            for batch in file.iter_batches(rows, [group], list(dict.fromkeys(names))):
+                columns = [_values(batch.column(name)) for name in names]
+                for value, *more in zip(*columns, strict=True):
+                    yield row, value, tuple(more)
+                    row += 1
+
+
+def _rows_at_once(group: pq.RowGroupMetaData) -> int:
+    """How many rows of a group to decode at once, so that large texts are few."""
+    average = max(1, group.total_byte_size // max(1, group.num_rows))
+    most = _FEW_ROWS if group.total_byte_size > _MANY_BYTES else ROWS
+    rows: int = max(1, min(most, BATCH_BYTES // average))
+    return rows
 
 
 def table_format(head: bytes) -> Literal["", "Parquet", "Arrow"]:
@@ -203,14 +216,18 @@ def _naming(path: str) -> Iterator[None]:
         raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from error
 
 
-def _values(column: pa.Array) -> list[Any]:
+def _values(column: pa.Array) -> Iterable[Any]:
+    if column.nbytes > 2 * BATCH_BYTES:  # one at a time
+        return map(_value, column)
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
-        values = []
-        for value in column:
-            try:
-                values.append(value.as_py())
-            except UnicodeDecodeError:
-                values.append(NOT_UTF8)
+        return map(_value, column)
     return values
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return NOT_UTF8

@@ -40,7 +40,7 @@ FORMAT_NAMES: dict[Format, str] = {
 }
 """Names for messages."""
 
-MAX_DOCUMENT_BYTES = 1 << 28  # a longer document means that the format was misdetected
+MAX_DOCUMENT_BYTES = 1 << 27  # a longer document means that the format was misdetected
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from pipeline.data.documents.records import (
     Record,
 )
 from pipeline.data.text.clean import clean
+from pipeline.data.text.giants import in_pieces
 
 BATCH_CHARACTERS = 1 << 22
 """Characters per batch: large enough for the kernels, small relative to a worker's memory."""
@@ -136,12 +137,13 @@ def read_batches(
                 counts.drop(record.reason)
                 continue
             add_counts(counts.cut, dict(record.cut))
-            records.append(record)
-            licences.append(piece.source.licence)
-            size += len(record.text) + _RECORD_BYTES
-            if size >= BATCH_CHARACTERS:
-                yield from _batch(records, licences, seed, counts)
-                records, licences, size = [], [], 0
+            for part in in_pieces(record):
+                records.append(part)
+                licences.append(piece.source.licence)
+                size += len(part.text) + _RECORD_BYTES
+                if size >= BATCH_CHARACTERS:
+                    yield from _batch(records, licences, seed, counts)
+                    records, licences, size = [], [], 0
         if piece.reading:
             piece.reading.finish(piece)
     yield from _batch(records, licences, seed, counts)

@@ -29,6 +29,7 @@ from pipeline.data.tokenizers.definitions import (
 from pipeline.errors import DataError
 
 _KINDS = {"BPE": BYTE_BPE, "WordPiece": WORDPIECE, "Unigram": UNIGRAM}
+_SPARE_IDS = 1000  # that a vocabulary may leave out
 _ANY_LETTER = "q"  # does not compose with any character
 
 
@@ -212,6 +213,12 @@ def _check_ids(
     every = ids | added
     if len(ids) < pieces or len(set(every.values())) < len(every):
         raise DataError(f"tokenizer {name} gives two tokens one id; use one without repeats")
+    last = max(every.values())
+    if last >= 2 * len(every) + _SPARE_IDS:
+        raise DataError(
+            f"tokenizer {name} has {len(every):,} tokens and an id {last:,}, but a model needs a "
+            "row for each id up to the last; number the tokens without gaps"
+        )
 
 
 def _check_byte_bpe(

@@ -1,9 +1,11 @@
 """Lines of raw files; compressions and damaged files are tested in test_read.py."""
 
 import lzma
+import random
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from pipeline.data.documents import byte_blocks
 from pipeline.data.documents.byte_blocks import (
@@ -54,6 +56,35 @@ def test_count_lines(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_follows_blank_line(tmp_path: Path, before: bytes, blank: bool) -> None:
     assert follows_blank_line(write(tmp_path, before + b"text"), len(before)) is blank
+
+
+def test_zstd_comes_in_blocks_whatever_it_holds(tmp_path: Path) -> None:
+    """A file of 2 KB; all of it at once would be 64 MB."""
+    content = bytes(1 << 26)
+    path = write(tmp_path, zstandard.ZstdCompressor().compress(content))
+    blocks = list(read_blocks(path, "zst", 0, 0))
+    assert max(map(len, blocks)) <= 1 << 21 and sum(map(len, blocks)) == len(content)
+
+
+def test_zstd_frames_of_every_form(tmp_path: Path) -> None:
+    content = random.Random(0).randbytes(300_000) + b"word " * 100_000
+    forms = [
+        zstandard.ZstdCompressor(
+            level=level, write_checksum=checksum, write_content_size=size, write_dict_id=False
+        )
+        for level in (1, 19) for checksum in (False, True) for size in (False, True)
+    ]  # fmt: skip
+    skippable = b"\x5a\x2a\x4d\x18\x05\0\0\0extra"
+    texts = [content, content[:70_000], content[300_000:], b"x", b""]
+    frames = [form.compress(text) for form in forms for text in texts]
+    path = write(tmp_path, skippable.join([b"", *frames, b""]))
+    assert b"".join(read_blocks(path, "zst", 0, 0)) == b"".join(texts) * len(forms)
+    frame = frames[2]
+    for stop in [*range(1, 40), len(frame) - 1]:
+        with pytest.raises(DataError, match="truncated"):
+            list(read_blocks(write(tmp_path, frames[0] + frame[:stop]), "zst", 0, 0))
+    with pytest.raises(DataError, match="damaged"):
+        list(read_blocks(write(tmp_path, frame + b"more"), "zst", 0, 0))
 
 
 ONE, TWO = lzma.compress(b"One.\n" * 50), lzma.compress(b"Two.\n")

@@ -1,9 +1,12 @@
 """Rows of Parquet files; column types and damaged files are tested in test_read.py."""
 
+import hashlib
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from pipeline.data.documents.parquet import (
     group_bytes,
@@ -25,6 +28,24 @@ def test_rows_of_some_groups(tmp_path: Path) -> None:
     assert rows == [(2, "c", (2,)), (3, "d", (3,)), (4, "e", (4,)), (5, "f", (5,))]
     assert next(read_rows(path, range(3, 4), "text", ())) == (6, "g", ())
     assert next(read_rows(path, range(3, 4), "text", ("text",))) == (6, "g", ("g",))
+
+
+@pytest.mark.parametrize("sizes", [[1 << 19] * 64, [*[9] * 200, *[1 << 19] * 64]])
+def test_large_texts_are_decoded_a_few_at_a_time(tmp_path: Path, sizes: list[int]) -> None:
+    """64 texts of half a megabyte, all of which one batch held."""
+    texts = [chr(97 + index % 26) * size for index, size in enumerate(sizes)]
+    path = str(tmp_path / "large.parquet")
+    pq.write_table(pa.table({"text": texts}), path, use_dictionary=False)
+    found, expected = hashlib.blake2b(), hashlib.blake2b()
+    for text in texts:
+        expected.update(text.encode())
+    del texts
+    tracemalloc.start()
+    for _, text, _ in read_rows(path, range(1), "text", ()):
+        found.update(text.encode())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 << 20 and found.digest() == expected.digest()
 
 
 def test_strings_of_all_columns(tmp_path: Path) -> None:

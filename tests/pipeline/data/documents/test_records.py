@@ -45,5 +45,5 @@ def test_the_longest_document(tmp_path: Path) -> None:
     path.write_text("one\n")
     source = sniff(path, "corpus", "in.txt")
     check_length(source, MAX_DOCUMENT_BYTES)
-    with pytest.raises(DataError, match=r"in\.txt has a document of more than 256 MiB"):
+    with pytest.raises(DataError, match=r"in\.txt has a document of more than 128 MiB"):
         check_length(source, MAX_DOCUMENT_BYTES + 1)

@@ -115,6 +115,10 @@ BROKEN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     ),
     r"lacks \[MASK\]": ("wordpiece", lambda c: c["added_tokens"].pop()),
     "two tokens one id": ("unigram", lambda c: c["model"]["vocab"].append(["e", -9.0])),
+    r"tokens and an id 4,000,000,000": (
+        "wordpiece",
+        lambda c: c["model"]["vocab"].update(zzz=4_000_000_000),
+    ),
     "Metaspace": ("unigram", lambda c: c["pre_tokenizer"]["pretokenizers"].reverse()),
     "prepend_scheme": (
         "unigram",

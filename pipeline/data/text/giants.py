@@ -1,0 +1,47 @@
+"""Giant documents, cut into several, so that memory does not grow with a document.
+
+Ordinary documents stay whole: a cut comes after eight million characters (War and Peace has three),
+or in a run of half a million characters without white space, which is no text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pipeline.data.documents.records import Record
+
+MOST_CHARACTERS = 1 << 23
+"""Of a document."""
+RUN_CHARACTERS = 1 << 19
+"""Without white space, after which a document is cut."""
+
+_SPACE = re.compile(r"\s")
+
+
+def in_pieces(record: Record) -> Iterator[Record]:
+    """Yield the record itself, or several with parts of its text, whose ids end in their number."""
+    text = record.text
+    if len(text) <= RUN_CHARACTERS or (stop := _stop(text, 0)) == len(text):
+        yield record
+        return
+    start, number = 0, 0
+    while start < len(text):
+        yield replace(record, id=f"{record.id}:{number}", text=text[start:stop])
+        start, number = stop, number + 1
+        stop = _stop(text, start)
+
+
+def _stop(text: str, start: int) -> int:
+    """Where the piece that begins at `start` ends."""
+    end = min(len(text), start + MOST_CHARACTERS)
+    for at in range(start, end - RUN_CHARACTERS + 1, RUN_CHARACTERS):
+        if not _SPACE.search(text, at, at + RUN_CHARACTERS):
+            return at + RUN_CHARACTERS
+    if end == len(text):
+        return end
+    for white in ("\n", " "):
+        if (last := text.rfind(white, end - RUN_CHARACTERS, end)) >= 0:
+            return last + 1
+    return end
