@@ -71,10 +71,11 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="PATH",
-        help="files, directories, globs or URLs (s3://, https://) of the corpus: JSONL, plain "
-        "text, books, TEI, wikiextractor output, MediaWiki dumps, WARC and WET, tars of text (all "
-        "also .gz .zst .xz .bz2 .lz4), Parquet; for a group MEMBER=PATH..., or one directory with "
-        "a folder for each member (default: the Hub's copy of a named corpus)",
+        help="files, directories, globs or URLs (s3://, https://) of the corpus: JSONL, JSON "
+        "arrays, CSV and TSV, plain text, books, TEI, wikiextractor output, MediaWiki dumps, WARC "
+        "and WET, tars of text (all also .gz .zst .xz .bz2 .lz4), Parquet, Arrow; for a group "
+        "MEMBER=PATH..., or one directory with a folder for each member (default: the Hub's copy "
+        "of a named corpus)",
     )
     parser.add_argument(
         "--revision",
@@ -99,7 +100,8 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         "--text-field",
         default="",
         metavar="FIELD",
-        help="field or column that holds the text (default: the first of text, body, content)",
+        help="field or column that holds the text, a.b for one in another (default: the first of "
+        "text, body, content)",
     )
     parser.add_argument(
         "--plain-text",

@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 import xxhash
 
+from pipeline.data.documents.arrow_tables import batch_span
 from pipeline.data.documents.byte_blocks import BLOCK_BYTES, decompressed, naming, plain_blocks
 from pipeline.data.documents.parquet import extraction_content, group_span
 from pipeline.data.documents.records import EXTRACTED, Piece, Source
@@ -61,6 +62,8 @@ class PieceReading:
         start, stop = piece.start, piece.stop
         if self.source.format == "parquet":
             start, stop = group_span(self.source.path, range(start, stop))
+        elif self.source.format == "arrow":
+            start, stop = batch_span(self.source.path, range(start, stop))
         self.start = start
         for block in _span_blocks(self.source.path, start, stop):
             self.take(block)

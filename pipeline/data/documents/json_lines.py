@@ -1,21 +1,44 @@
-"""JSON lines -> records."""
+"""JSON lines and JSON arrays of objects -> records, an object each.
+
+A file may hold several arrays. It is read as one piece, since a place in it does not tell whether
+it is in a string. Memory is a block and one object or line.
+"""
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
 from pipeline.data.documents.byte_blocks import BOM, first_line_start, parse_again
-from pipeline.data.documents.content import watched_from
-from pipeline.data.documents.records import BadRecord, Piece, Record, Where, end_of, text_fields
+from pipeline.data.documents.content import watched, watched_from
+from pipeline.data.documents.records import (
+    BadRecord,
+    Piece,
+    Record,
+    Source,
+    Where,
+    end_of,
+    text_fields,
+)
 from pipeline.data.documents.wikiextractor import close_bracket_holes
+from pipeline.errors import DataError
 
 MAX_LINE_BYTES = 1 << 26
 """A longer line is not a document, and parsing it would take a dozen times its size."""
 
 TOO_LONG = b"too long"
+
+JSON_ARRAY_VERSION = 1
+"""Part of a file's identity: increase it when the same file gives different records."""
+
+# A whole string, the start of one that goes on after the buffer, or a bracket.
+_TOKEN = re.compile(rb'"(?:[^"\\]*(?:\\.[^"\\]*)*")?|[\[\]{}]', re.DOTALL)
+_SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,"\[\]{}]+|[}]', re.DOTALL)
+_BETWEEN = re.compile(rb"[\s,]*")
 
 _MISSING = object()
 
@@ -52,6 +75,15 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
             else:
                 text = close_bracket_holes(text) if closes_holes else text
                 yield Record(f"{name}@{at}", _origin(fields) or name, text)
+
+
+def to_record(source: Source, fields: Any, position: int, where: str) -> Record | BadRecord:
+    """The record of a parsed value at `position` in the file; where: its name in messages."""
+    names = text_fields(source)
+    text = _text(fields, names)
+    if text is None:
+        return BadRecord(where, _why_no_text(fields, names))
+    return Record(f"{source.name}@{position}", _origin(fields) or source.name, text)
 
 
 def _text(fields: Any, names: tuple[str, ...]) -> str | None:
@@ -146,3 +178,78 @@ def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes
         yield position, lines_read, [TOO_LONG]
     elif held:
         yield position, lines_read, [b"".join(parts)]
+
+
+# --- arrays
+
+
+def read_json_array(piece: Piece) -> Iterator[Record | BadRecord]:
+    """Yield the objects of a file's arrays. Raises DataError if it is truncated or damaged."""
+    source = piece.source
+    for number, (position, element) in enumerate(_elements(piece), 1):
+        where = f"{source.name}:{number}"
+        try:
+            fields = parse_again(element)
+        except ValueError:
+            yield BadRecord(where, "invalid JSON")
+        else:
+            yield to_record(source, fields, position, where)
+
+
+def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:
+    """The elements of the arrays in a file, each with its position."""
+    source = piece.source
+    buffer, before = b"", 0  # before: bytes of the file before the buffer
+    is_open = False
+    for block in itertools.chain(watched(piece), (b"",)):
+        buffer += block
+        if not before and block and len(buffer) < len(BOM):
+            continue
+        at = len(BOM) if not before and buffer.startswith(BOM) else 0
+        while True:
+            at = _end(_BETWEEN, buffer, at)
+            mark = buffer[at : at + 1]
+            if not is_open and mark not in (b"", b"["):
+                raise DataError(f"{source.path} is damaged (text after its array); fetch it again")
+            if mark and (not is_open or mark == b"]"):
+                is_open, at = not is_open, at + 1
+                continue
+            end = _element_end(buffer, at)
+            if end > len(buffer) - bool(block):  # a number could go on
+                break
+            yield before + at, buffer[at:end]
+            at = end
+        before += at
+        buffer = buffer[at:]
+        if len(buffer) > MAX_LINE_BYTES:
+            raise DataError(
+                f"{source.path} has an object of over {MAX_LINE_BYTES >> 20} MiB; convert it to "
+                "JSON lines of smaller documents"
+            )
+    if is_open or buffer.strip():
+        raise DataError(f"{source.path} is truncated; fetch it again")
+
+
+def _element_end(buffer: bytes, start: int) -> int:
+    """Where the element at `start` ends; after the end of the buffer if that is not in it."""
+    nowhere = len(buffer) + 1
+    if buffer[start : start + 1] not in (b"{", b"["):
+        end = _end(_SCALAR, buffer, start)
+        return end if end > start else nowhere
+    depth = 0
+    for token in _TOKEN.finditer(buffer, start):
+        mark = token[0]
+        if mark in (b"{", b"["):
+            depth += 1
+        elif mark in (b"}", b"]"):
+            depth -= 1
+            if not depth:
+                return token.end()
+        elif mark == b'"':  # it does not end here
+            return nowhere
+    return nowhere
+
+
+def _end(pattern: re.Pattern[bytes], buffer: bytes, start: int) -> int:
+    found = pattern.match(buffer, start)
+    return found.end() if found else start

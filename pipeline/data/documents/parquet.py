@@ -6,45 +6,40 @@ column, at any depth, and may be Arrow files or streams, see `read_strings`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.data.documents.arrow_tables import (
+    ARROW_FILE,
+    ARROW_STREAM,
+    BATCH_BYTES,
+    ROWS,
+    find_text_column,
+    naming_tables,
+    text_values,
+    values,
+)
 from pipeline.errors import DataError
 
-ROWS = 256  # decoded at once, at most
-BATCH_BYTES = 8 << 20  # decoded at once, of rows of average size
 _MANY_BYTES = 1 << 27  # in a row group whose rows may be of very different size
 _FEW_ROWS = 64
 EXTRACTION_MARK = b"tenfold_extraction"
 """Metadata key of files that `extraction` wrote: the fingerprint of their source."""
 CONTENT_MARK = b"tenfold_content"
 """Metadata key of such files: the content of their source, see `content`."""
-NOT_UTF8 = b""  # stands for a value that is not UTF-8
 
 STRING_TYPES = (pa.string(), pa.large_string(), pa.string_view())
-ARROW_FILE = b"ARROW1"
 
 
 def text_column(path: str, wanted: tuple[str, ...]) -> str:
     """The first wanted column that exists. Raises DataError if none does or it has no strings."""
     with _open(path) as file:
         schema = file.schema_arrow
-    found = next((name for name in wanted if name in schema.names), None)
-    if found is None:
-        raise DataError(
-            f"{path} has no column {' or '.join(wanted)}, only {', '.join(schema.names)}; "
-            "name one with --text-field"
-        )
-    kind = schema.field(found).type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if kind not in STRING_TYPES:
-        raise DataError(f"{path}: column {found} holds {kind}, not strings; name another column")
-    return found
+    return find_text_column(schema, wanted, path)
 
 
 def extraction_mark(path: str) -> str:
@@ -80,6 +75,13 @@ def group_bytes(path: str) -> list[int]:
         return [file.metadata.row_group(group).total_byte_size for group in groups]
 
 
+def group_rows(path: str) -> list[int]:
+    """Rows of each row group."""
+    with _open(path) as file:
+        groups = range(file.metadata.num_row_groups)
+        return [file.metadata.row_group(group).num_rows for group in groups]
+
+
 def read_rows(
     path: str, groups: range, column: str, others: tuple[str, ...]
 ) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
@@ -89,12 +91,13 @@ def read_rows(
     """
     with _open(path) as file:
         row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
-        names = [column, *(name for name in others if name in file.schema_arrow.names)]
+        names = [name for name in others if name in file.schema_arrow.names]
         # Each column once: the text column may also be one of the others.
         for group in groups:
             rows = _rows_at_once(file.metadata.row_group(group))
-            for batch in file.iter_batches(rows, [group], list(dict.fromkeys(names))):
-                columns = [_values(batch.column(name)) for name in names]
+            for batch in file.iter_batches(rows, [group], list(dict.fromkeys([column, *names]))):
+                columns = [text_values(batch, column)]
+                columns += [values(batch.column(name)) for name in names]
                 for value, *more in zip(*columns, strict=True):
                     yield row, value, tuple(more)
                     row += 1
@@ -112,8 +115,7 @@ def table_format(head: bytes) -> Literal["", "Parquet", "Arrow"]:
     """The format of a table that starts with `head`; empty if the file is not a table."""
     if head.startswith(b"PAR1"):
         return "Parquet"
-    # An Arrow stream starts with a continuation marker.
-    return "Arrow" if head.startswith((ARROW_FILE, b"\xff\xff\xff\xff")) else ""
+    return "Arrow" if head.startswith((ARROW_FILE, ARROW_STREAM)) else ""
 
 
 def read_strings(path: str, content: bytes | None = None) -> Iterator[str]:
@@ -121,7 +123,7 @@ def read_strings(path: str, content: bytes | None = None) -> Iterator[str]:
 
     content: the decompressed file if the whole file is compressed.
     """
-    with _naming(path):
+    with naming_tables(path):
         file = pa.OSFile(path) if content is None else pa.BufferReader(content)
         head = file.read(len(ARROW_FILE))
         file.seek(0)
@@ -201,33 +203,5 @@ def _string_arrays(array: pa.Array) -> Iterator[pa.Array]:
 @contextmanager
 def _open(path: str) -> Iterator[pq.ParquetFile]:
     # Read as a stream: pre-buffering would hold whole row groups in memory.
-    with _naming(path), pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+    with naming_tables(path), pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
         yield file
-
-
-@contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Turn pyarrow's errors into a DataError with the file's name."""
-    try:
-        yield
-    except pa.ArrowNotImplementedError as error:
-        raise DataError(f"{path} cannot be read by pyarrow ({error}); convert it") from error
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from error
-
-
-def _values(column: pa.Array) -> Iterable[Any]:
-    if column.nbytes > 2 * BATCH_BYTES:  # one at a time
-        return map(_value, column)
-    try:
-        values: list[Any] = column.to_pylist()
-    except UnicodeDecodeError:
-        return map(_value, column)
-    return values
-
-
-def _value(scalar: pa.Scalar) -> Any:
-    try:
-        return scalar.as_py()
-    except UnicodeDecodeError:
-        return NOT_UTF8

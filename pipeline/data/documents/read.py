@@ -1,4 +1,4 @@
-"""Raw files to documents: JSON lines, Parquet, plain text, wikiextractor mark-up, in pieces.
+"""Raw files to documents: JSON, tables, plain text, wikiextractor mark-up, in pieces.
 
 `sniff` detects a file's format from its content, `cut` divides it into pieces that can be read
 independently, `read` yields a piece's records. A record belongs to the piece in which it starts,
@@ -8,17 +8,31 @@ Dropped, with the reason; an unusable file raises a DataError.
 Memory is bounded by one block and one document, whatever the file's size.
 
 Ids are "name@position": for JSON lines and text the byte (after decompression) at which the record
-starts, for Parquet the row. Wiki dumps, WARC files and archives are slow to read, so they are read
+starts, for tables the row. Wiki dumps, WARC files and archives are slow to read, so they are read
 as Parquet, see `extraction`.
 """
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Callable, Iterator
 
+from pipeline.data.documents.arrow_tables import (
+    ARROW_VERSION,
+    arrow_schema,
+    find_batches,
+    find_text_column,
+    read_arrow_rows,
+)
 from pipeline.data.documents.books import BOOK_VERSION, read_book
-from pipeline.data.documents.json_lines import read_json_lines
-from pipeline.data.documents.parquet import group_bytes, read_rows, text_column
+from pipeline.data.documents.csv_tables import CSV_VERSION, read_csv
+from pipeline.data.documents.json_lines import (
+    JSON_ARRAY_VERSION,
+    read_json_array,
+    read_json_lines,
+)
+from pipeline.data.documents.parquet import group_bytes, group_rows, read_rows, text_column
 from pipeline.data.documents.plain_text import (
     read_blank_line_documents,
     read_lines,
@@ -45,8 +59,14 @@ READERS: dict[Format, int] = {
     "tei": TEI_VERSION,
     "wiki_jsonl": HOLES_VERSION,
     "doc": HOLES_VERSION,
+    "arrow": ARROW_VERSION,
+    "csv": CSV_VERSION,
+    "json_array": JSON_ARRAY_VERSION,
 }
 """Versions that cover files of one format alone."""
+
+TABLES: tuple[Format, ...] = ("parquet", EXTRACTED, "arrow")
+"""Formats that are cut into runs of rows."""
 
 
 def cut(source: Source, piece_bytes: int) -> list[Piece]:
@@ -54,7 +74,11 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
     if piece_bytes < 1:
         raise ValueError(f"piece_bytes must be positive, not {piece_bytes}")
     if source.format in ("parquet", EXTRACTED):
-        return _cut_parquet(source, piece_bytes)
+        return _cut_table(source, group_bytes(source.path), piece_bytes)
+    if source.format == "arrow":
+        batches, alone = find_batches(source.path)
+        sizes = [batch.size for batch in batches]
+        return _cut_table(source, sizes, piece_bytes if alone else sys.maxsize)
     if read_whole(source):
         return [Piece(source, 0, source.size, source.size)]
     starts = range(0, source.size, piece_bytes)
@@ -62,8 +86,18 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
     return [Piece(source, start, stop, stop - start) for start, stop in zip(starts, stops)]
 
 
+def rows_of(piece: Piece) -> range:
+    """The rows of a piece of Parquet or Arrow, by their numbers in the file."""
+    if piece.source.format == "arrow":
+        batches, _ = find_batches(piece.source.path)
+        ends = [batch.first_row + batch.rows for batch in batches]
+    else:
+        ends = list(itertools.accumulate(group_rows(piece.source.path)))
+    return range(ends[piece.start - 1] if piece.start else 0, ends[piece.stop - 1])
+
+
 def read_whole(source: Source) -> bool:
-    """Whether a file that is not Parquet can only be read from start to end."""
+    """Whether a file that is not Parquet or Arrow can only be read from start to end."""
     by_lines = source.format in ("jsonl", "wiki_jsonl") or (
         source.format == "text" and source.plain_text in ("blank_lines", "lines")
     )
@@ -73,7 +107,10 @@ def read_whole(source: Source) -> bool:
 def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     """Yield the records that start in a piece. Raises DataError if the file is damaged."""
     readers: dict[Format, Callable[[Piece], Iterator[Record | Dropped | BadRecord]]] = {
-        "parquet": _read_parquet,
+        "parquet": _read_table,
+        "arrow": _read_table,
+        "csv": read_csv,
+        "json_array": read_json_array,
         "jsonl": read_json_lines,
         "wiki_jsonl": read_json_lines,
         "doc": read_doc_markup,
@@ -90,12 +127,12 @@ def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     return read_blank_line_documents(piece)
 
 
-# --- Parquet
+# --- Parquet and Arrow
 
 
-def _cut_parquet(source: Source, piece_bytes: int) -> list[Piece]:
+def _cut_table(source: Source, groups: list[int], piece_bytes: int) -> list[Piece]:
+    """Pieces of whole row groups or batches; groups: bytes of each."""
     pieces, start, before, read_to = [], 0, 0, 0
-    groups = group_bytes(source.path)
     total = max(sum(groups), 1)
     for group, size in enumerate(groups):
         read_to += size
@@ -106,10 +143,15 @@ def _cut_parquet(source: Source, piece_bytes: int) -> list[Piece]:
     return pieces
 
 
-def _read_parquet(piece: Piece) -> Iterator[Record | BadRecord]:
+def _read_table(piece: Piece) -> Iterator[Record | BadRecord]:
     source, groups = piece.source, range(piece.start, piece.stop)
-    column = text_column(source.path, text_fields(source))
-    for row, text, origins in read_rows(source.path, groups, column, ORIGIN_FIELDS):
+    if source.format == "arrow":
+        column = find_text_column(arrow_schema(source.path), text_fields(source), source.path)
+        rows = read_arrow_rows(source.path, groups, column, ORIGIN_FIELDS)
+    else:
+        column = text_column(source.path, text_fields(source))
+        rows = read_rows(source.path, groups, column, ORIGIN_FIELDS)
+    for row, text, origins in rows:
         if isinstance(text, str):
             origin = next((str(value) for value in origins if value), source.name)
             yield Record(f"{source.name}@{row}", origin, text)

@@ -18,8 +18,8 @@ TEXT_FIELDS = ("text", "body", "content")
 ORIGIN_FIELDS = ("url", "path", "id")
 
 Format = Literal[
-    "jsonl", "wiki_jsonl", "parquet", "text", "book", "tei", "doc", "mediawiki", "warc", "tar",
-    "extracted",
+    "jsonl", "json_array", "wiki_jsonl", "csv", "parquet", "arrow", "text", "book", "tei", "doc",
+    "mediawiki", "html", "warc", "tar", "extracted",
 ]  # fmt: skip
 """`wiki_jsonl`, `doc`: written by wikiextractor; `extracted`: written by `extraction`."""
 PlainText = Literal["file", "book", "blank_lines", "lines"]
@@ -28,12 +28,16 @@ EXTRACTED: Format = "extracted"
 FORMAT_NAMES: dict[Format, str] = {
     "jsonl": "JSON lines",
     "wiki_jsonl": "JSON lines of wikiextractor",
+    "json_array": "JSON array",
+    "csv": "CSV or TSV",
     "parquet": "Parquet",
+    "arrow": "Arrow",
     "text": "plain text",
     "book": "plain text (book)",
     "tei": "TEI",
     "doc": "wikiextractor mark-up",
     "mediawiki": "MediaWiki dump",
+    "html": "HTML",
     "tar": "archive of text files",
     "warc": "WARC",
     EXTRACTED: "extracted documents",
@@ -57,7 +61,7 @@ class Source:
     format: Format
     compression: Compression
     text_field: str
-    """For JSON lines and Parquet; empty: the first of text, body, content that has a string."""
+    """For JSON and tables; empty: the first of text, body, content that has a string."""
     plain_text: PlainText
     """Whether plain text is one document, one book, or documents between blank lines or lines."""
     licence: str
@@ -69,7 +73,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A unit of reading: bytes [start, stop) of an uncompressed file, or Parquet row groups."""
+    """A unit of reading: bytes [start, stop) of a file, Parquet row groups or Arrow batches."""
 
     source: Source
     start: int

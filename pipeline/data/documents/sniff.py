@@ -18,6 +18,12 @@ import zlib
 from pathlib import Path
 from typing import Literal
 
+from pipeline.data.documents.arrow_tables import (
+    ARROW_FILE,
+    ARROW_STREAM,
+    arrow_schema,
+    find_text_column,
+)
 from pipeline.data.documents.books import is_gutenberg
 from pipeline.data.documents.byte_blocks import (
     BOM,
@@ -26,36 +32,43 @@ from pipeline.data.documents.byte_blocks import (
     read_blocks,
     sniff_compression,
 )
+from pipeline.data.documents.csv_tables import is_table, require_text_column
+from pipeline.data.documents.markup import markup_format
 from pipeline.data.documents.parquet import extraction_mark, text_column
-from pipeline.data.documents.records import EXTRACTED, Format, PlainText, Source, text_fields
+from pipeline.data.documents.records import (
+    EXTRACTED,
+    TEXT_FIELDS,
+    Format,
+    PlainText,
+    Source,
+    text_fields,
+)
 from pipeline.errors import DataError
 
 HEAD_BYTES = 1 << 16  # examined to detect the format
 
 # Formats that are recognised only to be refused by name.
-JSON_ARRAY = "one JSON array, not one JSON object per line"
+JSON_ARRAY = "one JSON array, but not of objects"
 
 UNREADABLE = {
     rb"PK\x03\x04": "a zip archive",
-    rb"ARROW1": "an Arrow file",
+    rb"ARROW1": "a compressed Arrow file",
+    rb"PAR1": "a compressed Parquet file",
     rb"\xff\xfe\0\0|\0\0\xfe\xff|(?:[ -~]\0\0\0){2}|(?:\0\0\0[ -~]){2}": "UTF-32 text, not UTF-8",
     rb"\xff\xfe|\xfe\xff|(?:[ -~]\0){4}|(?:\0[ -~]){4}": "UTF-16 text, not UTF-8",
-    rb"\s*\[\s*\{": JSON_ARRAY,
 }
 
 # A line that looks like an object, complete or not; `{{` and `{|` start wikitext.
 OBJECT = re.compile(r"""\s*\{\s*(?:["'}]|\w+\s*:)""")
 
-DATA_NAME = re.compile(r"\.(json|jsonl|ndjson|csv|tsv)(?:\.(?:gz|zst|xz|bz2))*$", re.IGNORECASE)
+ARRAY = re.compile(r"""\s*\[\s*\{\s*["}]""")
+
+DATA_NAME = re.compile(r"\.(json|jsonl|ndjson|csv|tsv)(?:\.(?:gz|zst|xz|bz2|lz4))*$", re.IGNORECASE)
 
 MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
     (re.compile(rb"WARC/\d"), "warc"),
-    (
-        re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:\w+:)?(?:TEI|teiCorpus)[\s.>]"),
-        "tei",
-    ),
 )
 
 # An object of wikiextractor --json; its url has the page's number, its text can have any length.
@@ -113,13 +126,22 @@ def sniff(
         found = source(EXTRACTED if extraction_mark(str(path)) else "parquet", "")
         text_column(found.path, text_fields(found))
         return found
+    if head.startswith((ARROW_FILE, ARROW_STREAM)) and not compression:
+        found = source("arrow", "")
+        find_text_column(arrow_schema(found.path), text_fields(found), found.path)
+        return found
     if is_tar(head):
         return source("tar", compression)
+    if markup := markup_format(path, name, head, forced_text):
+        if markup == "html":
+            raise _unreadable(path, "HTML")
+        return source(markup, compression)
     if not forced_text:
         for beginning, format in MARKS:
             if beginning.match(head):
                 return source(format, compression)
-    kind: Format = sniff_text(path, name, head, forced_text)
+    wanted = (text_field,) if text_field else TEXT_FIELDS
+    kind: Format = sniff_text(path, name, head, forced_text, wanted)
     if kind == "text" and (
         plain_text == "book" or (not forced_text and is_gutenberg(head.decode(errors="replace")))
     ):
@@ -169,8 +191,10 @@ def _first_member(path: str) -> bytes:
     return b""
 
 
-def sniff_text(path: Path, name: str, head: bytes, forced: bool) -> Literal["jsonl", "text"]:
-    """JSON lines or plain text, given the result of `read_head`.
+def sniff_text(
+    path: Path, name: str, head: bytes, forced: bool, wanted: tuple[str, ...] = TEXT_FIELDS
+) -> Literal["jsonl", "json_array", "csv", "text"]:
+    """JSON lines, a JSON array, a table or plain text, given the result of `read_head`.
 
     forced: treat anything that is not clearly JSON as text, whatever it looks like. Raises
     DataError for any other format.
@@ -185,6 +209,8 @@ def sniff_text(path: Path, name: str, head: bytes, forced: bool) -> Literal["jso
         if encoding := wide_encoding(head):
             raise _unreadable(path, f"{encoding} text, not UTF-8")
         raise DataError(f"{path} is binary; give JSON lines, Parquet or UTF-8 text")
+    if ARRAY.match(text):
+        return "json_array"
     value = _first_value(text, whole)
     over_lines = "\n" in value
     cut_off = bool(value) and len(value) == len(text) and not whole
@@ -199,8 +225,16 @@ def sniff_text(path: Path, name: str, head: bytes, forced: bool) -> Literal["jso
         return "jsonl"
     if OBJECT.match(text) or (OBJECT.match(last) and not whole):
         return "jsonl"
-    if not forced:
-        _refuse_other_data(path, name, kinds)
+    if forced:
+        return "text"
+    # The path can be a link's target, while the name is what the user gave.
+    named = DATA_NAME.search(name) or DATA_NAME.search(path.name)
+    if named and named[1].lower() in ("csv", "tsv"):
+        require_text_column(str(path), head, wanted)
+        return "csv"
+    if is_table(head, wanted):
+        return "csv"
+    _refuse_other_data(path, bool(named), kinds)
     return "text"
 
 
@@ -256,7 +290,7 @@ def _kind(line: str) -> str:
     return "string" if isinstance(value, str) else "other"
 
 
-def _refuse_other_data(path: Path, name: str, kinds: list[str]) -> None:
+def _refuse_other_data(path: Path, is_named_json: bool, kinds: list[str]) -> None:
     """Raises DataError if plain text looks like data, by its lines or by its name."""
     advice = (
         "convert it to JSON lines, one object with a text field per line, or if it is plain text "
@@ -266,8 +300,5 @@ def _refuse_other_data(path: Path, name: str, kinds: list[str]) -> None:
     arrays = kinds.count("array")
     if arrays * 2 > len(kinds) or (arrays + kinds.count("string")) * 20 > len(kinds) * 19:
         raise DataError(f"{path} seems to be JSON lines of arrays or strings; {advice}")
-    # The path can be a link's target, while the name is what the user gave.
-    if found := DATA_NAME.search(name) or DATA_NAME.search(path.name):
-        kind = found[1].lower()
-        problem = "JSON, but no line is an object" if "json" in kind else "a table"
-        raise DataError(f"{path} seems to be {problem} (it is a .{kind} file); {advice}")
+    if is_named_json:
+        raise DataError(f"{path} is named as JSON, but no line is an object; {advice}")

@@ -30,8 +30,7 @@ def holds_documents(path: Path) -> bool:
     if not path.is_dir():
         return path.exists()
     names = {file.name for file in path.iterdir()}
-    others = names & _NO_DOCUMENTS or any(name.endswith(".arrow") for name in names)
-    return bool(names) and not others
+    return bool(names) and not names & _NO_DOCUMENTS
 
 
 def inspect_documents(arguments: argparse.Namespace) -> None:

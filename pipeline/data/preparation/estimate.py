@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pyarrow.parquet as pq
 import zstandard
 from fastwarc.stream_io import Lz4Reader
 
 from pipeline.data.documents.byte_blocks import Compression
-from pipeline.data.documents.read import read, read_whole
-from pipeline.data.documents.records import EXTRACTED, Extract, Piece, Record, Source
+from pipeline.data.documents.csv_tables import bytes_of_rows
+from pipeline.data.documents.read import TABLES, read, read_whole, rows_of
+from pipeline.data.documents.records import Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask, cut_tasks
 from pipeline.data.extraction.extract import FORMATS
@@ -166,7 +166,7 @@ def _read_start(piece: Piece, quota: int) -> Iterator[Record | float]:
     if source.format in FORMATS:
         yield from _first_extracts(piece, quota)
         return
-    if source.format not in ("parquet", EXTRACTED) and not read_whole(source):
+    if source.format not in TABLES and not read_whole(source):
         stop = min(piece.stop, piece.start + quota)
         yield from _records(replace(piece, stop=stop))
         yield float(stop - piece.start)
@@ -204,11 +204,11 @@ def _records(piece: Piece) -> Iterator[Record]:
 def _bytes_before(piece: Piece, position: int) -> float:
     """Bytes on disk before a record, from the piece's start; position: as in the record's id."""
     source = piece.source
-    if source.format in ("parquet", EXTRACTED):
-        metadata: Any = pq.read_metadata(source.path)
-        rows = [metadata.row_group(group).num_rows for group in range(piece.stop)]
-        before = sum(rows[: piece.start])
-        return float(piece.weight * (position - before) / sum(rows[piece.start :]))
+    if source.format in TABLES:
+        rows = rows_of(piece)
+        return float(piece.weight * (position - rows.start) / len(rows))
+    if source.format == "csv":
+        position = bytes_of_rows(piece, position)
     if not source.compression:
         return float(position)
     with Path(source.path).open("rb") as file:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from pipeline.data.documents import json_lines
+from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import BadRecord, Record, Source
+from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import (
     COMPRESS,
     LINES,
@@ -162,3 +166,74 @@ def test_text_in_a_field_of_a_field(tmp_path: Path) -> None:
         BadRecord("news:4", "text is not a string"),
         BadRecord("news:5", "no text field"),
     ]
+
+
+# --- arrays
+
+DOCUMENTS = [
+    {"text": f'Brackets ]}}[{{ and "quotes" \\ \u00e9 {n}.', "id": n + 1, "n": [{}, [n]]}
+    for n in range(4)
+]
+EXPECTED = [(str(one["id"]), one["text"]) for one in DOCUMENTS]
+
+
+def array(folder: Path, content: bytes, **options: str) -> list[tuple[str, str]]:
+    found = records(source(folder, content, **options))
+    return [(r.origin, r.text) if isinstance(r, Record) else (r.where, r.reason) for r in found]
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2])
+@pytest.mark.parametrize("block", [1, 7, 1 << 22])
+def test_every_object_of_an_array_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indent: int | None, block: int
+) -> None:
+    content = json.dumps(DOCUMENTS, indent=indent).encode()
+    found = source(tmp_path, b"\xef\xbb\xbf" + content + b"\n" + content + b"\n")
+    assert (found.format, len(cut(found, 1))) == ("json_array", 1)
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", block)
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.OVERRUN_BYTES", block)
+    both = records(found)
+    assert [(r.origin, r.text) for r in both if isinstance(r, Record)] == EXPECTED * 2
+    at = [int(r.id.rpartition("@")[2]) for r in both if isinstance(r, Record)]
+    whole = (tmp_path / "file").read_bytes()
+    assert all(whole[place : place + 1] == b"{" for place in at) and len({*at}) == 8
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_compressed_arrays(tmp_path: Path, compression: str) -> None:
+    assert array(tmp_path, COMPRESS[compression](json.dumps(DOCUMENTS).encode())) == EXPECTED
+
+
+def test_what_is_no_document_is_counted(tmp_path: Path) -> None:
+    content = b'[{"text": "a"}, 1, "s,]\\"", [1, {}], null, {"x": 1}, {"a": {"b": "c"}}, {"text"}]'
+    found = array(tmp_path, content, text_field="")
+    assert found == [
+        ("news", "a"), ("news:2", "not a JSON object"), ("news:3", "not a JSON object"),
+        ("news:4", "not a JSON object"), ("news:5", "not a JSON object"),
+        ("news:6", "no text field"), ("news:7", "no text field"), ("news:8", "invalid JSON"),
+    ]  # fmt: skip
+    assert ("news", "c") in array(tmp_path, content, text_field="a.b")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda whole: whole[:-1], "is truncated"),
+        (lambda whole: whole[:-9], "is truncated"),
+        (lambda whole: whole + b" more", "is damaged"),
+    ],
+)
+def test_damaged_arrays(tmp_path: Path, change: object, message: str) -> None:
+    found = source(tmp_path, json.dumps(DOCUMENTS).encode())
+    (tmp_path / "file").write_bytes(change((tmp_path / "file").read_bytes()))  # type: ignore[operator]
+    with pytest.raises(DataError, match=f"file {message}"):
+        records(found)
+
+
+def test_an_object_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", 100)
+    for content in (b'[{"text": "' + b"x" * 5000, b'[{"a": ' + b"[" * 5000, b"[{}," + b"1" * 5000):
+        with pytest.raises(DataError, match="has an object of over"):
+            records(source(tmp_path, content))
+    assert BadRecord("news:1", "invalid JSON") in records(source(tmp_path, b'[{"a": [}]}]'))

@@ -66,11 +66,9 @@ SPEECH = b'"Where?"\n\n"There!"\n\nHe looked.\n\n"Indeed."\n'
     [
         ("file", b'["One."]\n["Two.", 2]\n', "seems to be JSON lines of arrays or strings"),
         ("file", b'"One."\n"Two."\n\n"Three."', "seems to be JSON lines of arrays or strings"),
-        ("a.json", b"One.", r"seems to be JSON, but no line is an object \(it is a .json file\)"),
-        ("a.jsonl.zst", b"One.", "seems to be JSON, but no line is an object"),
-        ("a.NDJSON.gz", b"[1]\nOne.\n2", "seems to be JSON, but no line is an object"),
-        ("a.csv", b"id,text\n1,One.\n", r"seems to be a table \(it is a .csv file\)"),
-        ("a.tsv.xz", b"id\ttext\n1\tOne.\n", "seems to be a table"),
+        ("a.json", b"One.", "is named as JSON, but no line is an object"),
+        ("a.jsonl.zst", b"One.", "is named as JSON, but no line is an object"),
+        ("a.NDJSON.gz", b"[1]\nOne.\n2", "is named as JSON, but no line is an object"),
     ],
 )
 def test_data_that_would_be_read_as_text(
@@ -106,7 +104,6 @@ def test_json_over_several_lines(tmp_path: Path, size: int, indent: int) -> None
     documents = [{"text": f"\u00e9 {n}.", "n": [n, False]} for n in range(size)]
     for value, shape in (
         ({"documents": documents}, "one JSON object over several lines, not one a line"),
-        (documents, "one JSON array"),
         ([[n, n] for n in range(size)], "one JSON array"),
     ):
         content = json.dumps(value, indent=indent, ensure_ascii=False).encode()
@@ -141,7 +138,6 @@ def test_head_is_cut_anywhere_in_json(tmp_path: Path, monkeypatch: pytest.Monkey
         ],
         (gzip.compress("One.".encode("utf-32")), "is UTF-32"),
         (b"BZh91AY&SY", "is truncated"),
-        (b'[\n  {"text": "One."}\n]', "is one JSON array"),
     ],
 )
 def test_files_that_are_something_else(tmp_path: Path, content: bytes, message: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import zstandard
@@ -59,6 +60,13 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "table.parquet": lambda path: pq.write_table(
         pa.table({"text": TEXTS}), path, row_group_size=1000
     ),
+    "table.csv": lambda path: path.write_text(
+        "id,text\n" + "".join(f'{n},"{text}\nMore."\n' for n, text in enumerate(TEXTS))
+    ),
+    "table.arrow": lambda path: feather.write_feather(
+        pa.table({"text": TEXTS}), path, "uncompressed", chunksize=100
+    ),
+    "array.json": lambda path: path.write_text(json.dumps([{"text": text} for text in TEXTS])),
 }
 
 

@@ -1,0 +1,88 @@
+"""XML and HTML: what comes before the root element, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.documents.markup import markup_format
+from pipeline.data.documents.records import Record
+from pipeline.errors import DataError
+from tests.pipeline.data.documents.raw_files import records, source
+
+XML = b'<?xml version="1.0" encoding="UTF-8"?>\n'
+SUBSET = b"""<!DOCTYPE %s [ <!-- it's > a "note ]> -->
+  <!ENTITY mdash "&#8212;"> <!ENTITY odd ']>'> <?pi > ]?> ]>\n"""
+
+
+@pytest.mark.parametrize(
+    ("content", "format"),
+    [
+        (XML + SUBSET % b"TEI" + b"<TEI>", "tei"),
+        (SUBSET % b"TEI.2" + b"<TEI.2>", "tei"),
+        (XML + b"<!-- c --><tei:TEI>", "tei"),
+        (XML + b'<!DOCTYPE TEI.2 PUBLIC "-//TEI//>" "tei.dtd" [ ]><TEI.2>', "tei"),
+        (XML + b"<!DOCTYPE mediawiki><mediawiki>", "mediawiki"),
+        (b"\xef\xbb\xbf" + XML + b"<!-- x --><mediawiki xml:lang='en'>", "mediawiki"),
+        (b"\n<!doctype HTML><body>", "html"),
+        (b"<!-- saved --><!DOCTYPE html PUBLIC '-//W3C' 'x'><p>", "html"),
+        (XML + b"<html>", "html"),
+        (b"<HTML>", "html"),
+    ],
+)
+def test_formats(content: bytes, format: str) -> None:
+    assert markup_format(Path("file"), "file", content, False) == format
+    assert markup_format(Path("file"), "file", content, True) in (format, None)
+
+
+def test_html_without_a_declaration_needs_its_name() -> None:
+    assert markup_format(Path("f"), "a/b.HTM.gz", b"<p>One.", False) == "html"
+    assert markup_format(Path("f"), "a/b.txt", b"<p>One.", False) is None
+    assert markup_format(Path("f"), "b.html", b"One.", False) is None
+    assert markup_format(Path("f"), "b.html", b"<html>", True) is None  # --plain-text
+
+
+@pytest.mark.parametrize("forced_text", [True, False])
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (XML + b"<rss><item>", "<rss>"),
+        (b"<!DOCTYPE lewis SYSTEM 'lewis.dtd'>\n<REUTERS>", "<REUTERS>"),
+        (XML, "no element"),
+        (b"<!DOCTYPE x [" + b"<!-- a -->" * 3000, "no element"),
+        (b"<!DOCTYPE x ['" + b"<!--'" * 6000, "no element"),
+    ],
+)
+def test_other_xml_is_refused(content: bytes, kind: str, forced_text: bool) -> None:
+    began = time.process_time()
+    with pytest.raises(DataError, match=f"file is XML or SGML .{kind}.*which cannot be read; conv"):
+        markup_format(Path("file"), "file", content, forced_text)
+    assert time.process_time() - began < 5  # not for ever
+
+
+def test_tei_with_entities_is_read(tmp_path: Path) -> None:
+    body = b"<TEI><teiHeader>h</teiHeader><text><body><p>One&mdash;two &eacute;.</p></body></text>"
+    content = XML + SUBSET % b"TEI" + body + b"</TEI>"
+    [found] = records(source(tmp_path, content))
+    assert isinstance(found, Record) and found.text == "One\u2014two \u00e9."
+
+
+def test_entities_that_expand_without_end_are_refused(tmp_path: Path) -> None:
+    entities = b'<!ENTITY a "ha">' + b"".join(
+        b'<!ENTITY %c "%s">' % (98 + n, b"&%c;" % (97 + n) * 100) for n in range(8)
+    )
+    content = (
+        XML + b"<!DOCTYPE TEI [" + entities + b"]><TEI><text><body><p>&i;</p></body></text></TEI>"
+    )
+    with pytest.raises(DataError, match="limit on input amplification"):
+        records(source(tmp_path, content))
+
+
+def test_external_entities_are_not_fetched(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    entity = f'<!DOCTYPE TEI [<!ENTITY x SYSTEM "file://{tmp_path}/secret">]>'.encode()
+    content = XML + entity + b"<TEI><text><body><p>One &x; two.</p></body></text></TEI>"
+    [found] = records(source(tmp_path, content))
+    assert isinstance(found, Record) and "secret" not in found.text
