@@ -167,18 +167,14 @@ def test_a_truncated_gzip(tmp_path: Path, prepare: Prepare) -> None:
     assert f"{path} is truncated" in prepare(path, code=2)
 
 
-def test_broken_and_cyclic_links(tmp_path: Path, prepare: Prepare) -> None:
+def test_broken_links(tmp_path: Path, prepare: Prepare) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     write(folder / "good.jsonl", GOOD)
     link = folder / "more"
-    for target, message in (
-        (folder, "is linked in a cycle"),
-        (tmp_path / "gone", "is a broken link"),
-        (link, "is a broken link"),
-    ):
+    for target in (tmp_path / "gone", link):
         link.symlink_to(target)
-        assert f"{link} {message}" in prepare(folder, code=2)
+        assert f"{link} is a broken link" in prepare(folder, code=2)
         link.unlink()
     link.symlink_to(link)
     assert f"{link} is a symbolic link that leads back to itself" in prepare(link, code=2)

@@ -224,10 +224,9 @@ def test_what_is_no_document_is_counted(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_arrays(tmp_path: Path, change: object, message: str) -> None:
-    found = source(tmp_path, json.dumps(DOCUMENTS).encode())
-    (tmp_path / "file").write_bytes(change((tmp_path / "file").read_bytes()))  # type: ignore[operator]
+    content = change(json.dumps(DOCUMENTS).encode())  # type: ignore[operator]
     with pytest.raises(DataError, match=f"file {message}"):
-        records(found)
+        records(source(tmp_path, content))
 
 
 def test_an_object_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
