@@ -113,6 +113,44 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_published_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --months, --dump and how their files are fetched."""
+    parser.add_argument(
+        "--months",
+        default="",
+        metavar="FIRST..LAST",
+        help="months of Common Crawl's CC-NEWS, e.g. 2016-09..2019-02, as the files of cc-news: "
+        "each WARC file (1 GB) is fetched, extracted and removed",
+    )
+    parser.add_argument(
+        "--dump",
+        default="",
+        metavar="WIKI/DATE",
+        help="dump of a wiki, e.g. enwiki/20260101, as the files of wikipedia: each part is "
+        "fetched, checked, extracted and removed",
+    )
+    parser.add_argument(
+        "--mirror",
+        nargs="+",
+        default=[],
+        metavar="URL",
+        help="address to fetch --months or --dump from; for both, cc-news=URL wikipedia=URL "
+        "(default: https://data.commoncrawl.org, https://dumps.wikimedia.org)",
+    )
+    parser.add_argument(
+        "--keep-downloads",
+        action="store_true",
+        help="do not remove the files of --months and --dump after their extraction",
+    )
+    parser.add_argument(
+        "--language",
+        default="",
+        metavar="CODE",
+        help="keep pages in this language of each WARC or WET file, e.g. en; any: in all "
+        "languages (default: en for --months, else any)",
+    )
+
+
 def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --recipe, --run and --set."""
     parser.add_argument(

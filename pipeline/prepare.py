@@ -28,8 +28,9 @@ from pipeline.data.preparation.prepare import (
     report_result,
     run_tasks,
 )
-from pipeline.data.preparation.sources import fetch_inputs, find_sources
+from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.tokenizer import find_tokenizer
+from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
 from pipeline.data.selection.select import decide, plan_selection
 from pipeline.errors import ConfigError
 
@@ -68,11 +69,14 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     found = find_sources(
         arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short
     )
+    part = arguments.part or (1, 1)
+    for line in describe_transfers(found.files, part[1] * (arguments.workers or cores())):
+        print(line, flush=True)
     if arguments.dry_run:
         print_estimate(arguments, found, run.data)
         return
-    documents, part, known = data_root() / "documents", arguments.part, Identities()
-    sources = extract(found.files, documents, executor, part[0] if part else 1)
+    documents, known = data_root() / "documents", Identities()
+    sources = extract(found.files, documents, executor, part)
     selection = plan_selection(
         cut_tasks(sources, SPLIT_BYTES),
         arguments.dedup, arguments.filter, arguments.decontaminate, documents,
@@ -85,8 +89,8 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     if job.is_complete():
         tokenizer.publish(run.data)  # in case the earlier run was killed before this
         return
-    decide(selection, executor, part or (1, 1))
-    with run_tasks(job, executor, part) as finished:
+    decide(selection, executor, part)
+    with run_tasks(job, executor, arguments.part) as finished:
         if finished is None:
             return
         manifest = publish(

@@ -12,6 +12,7 @@ from pathlib import Path
 from pipeline.command_line import (
     Parser,
     add_input_arguments,
+    add_published_arguments,
     add_recipe_arguments,
     cores,
     data_root,
@@ -39,6 +40,7 @@ def main() -> None:
         ),
     )
     add_input_arguments(parser)
+    add_published_arguments(parser)
     add_recipe_arguments(parser)
     parser.add_argument(
         "--kind", choices=list(SPECIALS), help="kind of vocabulary (default: the recipe's)"

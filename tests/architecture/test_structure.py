@@ -26,10 +26,11 @@ MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
 MOST_FILES, MOST_LEVELS = 16, 3
 FLOW = (
     "model",
-    "pipeline/errors", "pipeline/files", "pipeline/kernel_cache", "pipeline/data",
+    "pipeline", "pipeline/errors", "pipeline/files", "pipeline/kernel_cache", "pipeline/data",
     "pipeline/config", "pipeline/recipes", "pipeline/command_line",
     "pipeline/data/kernels", "pipeline/data/documents", "pipeline/data/execution",
-    "pipeline/data/extraction", "pipeline/data/corpora", "pipeline/data/text",
+    "pipeline/data/fetching", "pipeline/data/extraction", "pipeline/data/corpora",
+    "pipeline/data/text",
     "pipeline/data/selection", "pipeline/data/tokenizers", "pipeline/data/rows",
     "pipeline/data/shards", "pipeline/data/preparation", "pipeline/data/inspection",
     "pipeline/loading",

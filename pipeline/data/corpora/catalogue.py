@@ -92,12 +92,11 @@ CORPORA = {
             'such as "( ; born 1809)" (recalled). It is accepted; a dump read here has no holes.',
         ),
         alternatives=(
-            "current dumps, in pieces that are read in parallel: "
-            "https://dumps.wikimedia.org/enwiki/YYYYMMDD/ "
-            "(enwiki-YYYYMMDD-pages-articles1.xml-p1p41242.bz2 and so on). They are kept for some "
-            "months; older ones are at https://archive.org/details/wikimediadownloads (recalled).",
-            "other languages: https://dumps.wikimedia.org/dewiki/ and so on; on the Hub "
-            "20231101.de and so on.",
+            "current dumps, in pieces that are read in parallel: --dump enwiki/YYYYMMDD fetches "
+            "and checks them (https://dumps.wikimedia.org/enwiki/ lists the dates). They are kept "
+            "for some months; older ones are at https://archive.org/details/wikimediadownloads "
+            "(recalled).",
+            "other languages: --dump dewiki/YYYYMMDD and so on; on the Hub 20231101.de and so on.",
         ),
     ),
     "bookcorpus": Corpus(
@@ -157,13 +156,13 @@ CORPORA = {
             "ninety. 160gb refuses it as too short; --allow-short accepts it.",
             "WARC files hold pages, not text, in all languages: the main text is extracted, "
             "without menus, cookie notices, paywalls and lines that a site repeats. RoBERTa kept "
-            "English: --filter language=en.",
+            "English: --months does, and --language en does for your own files.",
         ),
         alternatives=(
-            "WARC files by month, about 1 GB each (recalled): "
+            "the months that RoBERTa used: --months 2016-09..2019-02 fetches Common Crawl's WARC "
+            "files, about 1.07 GB each, extracts and removes them. "
             "https://data.commoncrawl.org/crawl-data/CC-NEWS/2019/02/warc.paths.gz lists February "
-            "2019; prefix each line with https://data.commoncrawl.org/. RoBERTa used 2016/09 to "
-            "2019/02.",
+            "2019.",
             "stanford-oval/ccnews on the Hub: the same crawl as text since 2016, one set of "
             "Parquet files per year; use --text-field plain_text and --filter language=en.",
         ),

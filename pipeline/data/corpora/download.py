@@ -5,6 +5,7 @@ The copy is checked against the recipe first, so that an unsuitable one fails be
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,17 +26,19 @@ def download_missing(
     revision: str = "",
     allow_short: bool = False,
     fetching: bool = False,
+    published: Collection[str] = (),
 ) -> list[str]:
     """Return `inputs`, plus the directory of the Hub's copy for each corpus that has no files.
 
     downloads: parent of these directories; revision: overrides the catalogue's; fetching: download
-    the missing members of a group even if other members are given.
+    the missing members of a group even if other members are given; published: corpora that have
+    their files from their publishers.
     """
-    _check(corpus, inputs, revision, fetching)
+    _check(corpus, [*inputs, *published], revision, fetching)
     if corpus in GROUPS:
-        return _group(corpus, inputs, downloads, data, allow_short, fetching)
+        return _group(corpus, inputs, downloads, data, allow_short, fetching, published)
     hub = CORPORA[corpus].hub if corpus in CORPORA else None
-    if inputs or hub is None:
+    if inputs or hub is None or corpus in published:
         return inputs
     if revision:
         hub = replace(hub, revision=revision)
@@ -60,12 +63,13 @@ def _group(
     data: DataSettings,
     allow_short: bool,
     fetching: bool,
+    published: Collection[str],
 ) -> list[str]:
     files = member_inputs(corpus, GROUPS[corpus], inputs)
     hubs = {
         member: hub
         for member, paths in files.items()
-        if not paths and (hub := CORPORA[member].hub) is not None
+        if not (paths or member in published) and (hub := CORPORA[member].hub) is not None
     }
     if inputs and not fetching:  # a forgotten member must not start a download
         hubs = {
@@ -75,11 +79,11 @@ def _group(
         }
     for member, hub in hubs.items():
         require_fit_of_hub(member, hub, data)
-    if not inputs and not allow_short:
+    if not inputs and not published and not allow_short:
         require_size(corpus, {member: hub.text_bytes for member, hub in hubs.items()}, "on the Hub")
     for member, hub in hubs.items():
         files[member] = [str(_directory(member, hub, downloads))]
-    require_members(corpus, files)
+    require_members(corpus, files, published)
     return [f"{member}={path}" for member, paths in files.items() for path in paths]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, Group
@@ -14,8 +15,10 @@ _MOST_EXPANSION = 8
 """Upper bound on bytes of text per compressed byte; text compresses 3 to 5 times."""
 
 
-def group_of(name: str, inputs: list[str]) -> Group | None:
+def group_of(name: str, inputs: list[str], published: Collection[str] = ()) -> Group | None:
     """The group of that name, or the user's own if the inputs name corpora, or None.
+
+    published: corpora whose files are in the lists of their publishers.
 
     The user's own group is given as MEMBER=PATH, or as a directory in which every folder is named
     for a corpus. Its priority is the catalogue's order, and its size is not checked.
@@ -23,7 +26,8 @@ def group_of(name: str, inputs: list[str]) -> Group | None:
     if name in GROUPS or name in CORPORA:
         return GROUPS.get(name)
     before, equals, _ = (inputs or [""])[0].partition("=")
-    if (not equals or before not in CORPORA) and not _is_by_member(inputs):
+    by_member = (equals and before in CORPORA) or _is_by_member(inputs)
+    if not by_member and (inputs or not published):
         return None
     return Group(
         description="the user's own",
@@ -77,9 +81,11 @@ def _named(directory: Path, member: str) -> list[str]:
     return [str(path) for path in sorted(directory.iterdir()) if path.name.split(".")[0] == member]
 
 
-def require_members(name: str, found: dict[str, list[str]]) -> None:
+def require_members(
+    name: str, found: dict[str, list[str]], published: Collection[str] = ()
+) -> None:
     """Raises ConfigError if a member of a group has no files."""
-    missing = [member for member, paths in found.items() if not paths]
+    missing = [member for member, paths in found.items() if not paths and member not in published]
     if missing:
         example = " ".join(f"{member}=PATH..." for member in missing)
         raise ConfigError(

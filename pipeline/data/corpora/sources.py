@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -13,6 +14,7 @@ from pipeline.config.settings import nearest
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.data.corpora.groups import group_of, member_inputs, require_members
 from pipeline.data.corpora.input_files import InputFile, find_files, is_path
+from pipeline.data.corpora.published import chosen_language
 from pipeline.data.corpora.shapes import choose_files, plain_text_notes
 from pipeline.data.documents.records import FORMAT_NAMES, PlainText, Source
 from pipeline.data.documents.sniff import sniff
@@ -24,14 +26,19 @@ SAMPLE_FILES = Path(__file__).parent / "sample"
 
 
 def corpus_sources(
-    corpus: str, inputs: list[str], text_field: str = "", plain_text: str = ""
+    corpus: str,
+    inputs: list[str],
+    text_field: str = "",
+    plain_text: str = "",
+    published: Mapping[str, list[Source]] | None = None,
 ) -> tuple[str, list[Source]]:
     """The corpus's name and its files, in an order that is the same on every machine.
 
     corpus: a name in CORPORA or GROUPS, `sample`, or a path; inputs: files, directories or globs,
     for a group in the form of `groups.member_inputs`; text_field and plain_text: override the
-    corpus's own ("": no override).
+    corpus's own ("": no override); published: files of corpora from the lists of their publishers.
     """
+    published = published or {}
     if corpus == SAMPLE:
         if inputs:
             raise ConfigError("--corpus sample has its own files; drop --input")
@@ -42,18 +49,23 @@ def corpus_sources(
         return corpus, sources
     if "" in inputs or not corpus:
         raise ConfigError("--corpus or --input is empty; give a name or path")
-    group = group_of(corpus, inputs)
+    group = group_of(corpus, inputs, published)
     if group:
         files = member_inputs(corpus, group, inputs)
         if corpus in GROUPS:
-            require_members(corpus, files)
+            require_members(corpus, files, published)
         else:
             _require_name(corpus, corpus)
         sources = []
         for name, paths in files.items():
+            if paths and name in published:
+                raise ConfigError(f"{name} has files of --input and of its publisher; give one")
+            sources += published.get(name, [])
             if paths:
                 sources += _sources(name, CORPORA[name], paths, text_field, plain_text)
         return corpus, sources
+    if corpus in published:
+        return corpus, published[corpus]
     if corpus in CORPORA:
         if not inputs:
             raise ConfigError(
@@ -75,18 +87,18 @@ def corpus_sources(
     return name, _sources(name, own, inputs or [corpus], text_field, plain_text)
 
 
-def is_named(corpus: str, inputs: list[str]) -> bool:
+def is_named(corpus: str, inputs: list[str], published: Collection[str] = ()) -> bool:
     """Whether a corpus is in CORPORA or a group of them, not the sample or the user's own text.
 
-    corpus, inputs: as for `corpus_sources`. A file called stories.jsonl is the user's own.
+    Arguments as for `corpus_sources`. A file called stories.jsonl is the user's own.
     """
-    return corpus in CORPORA or group_of(corpus, inputs) is not None
+    return corpus in CORPORA or group_of(corpus, inputs, published) is not None
 
 
-def describe_corpus(corpus: str, inputs: list[str], sources: list[Source]) -> str:
+def describe_corpus(corpus: str, named: bool, sources: list[Source]) -> str:
     """A tokenizer's training text, in words; only named corpora appear by name alone."""
     names = ", ".join(dict.fromkeys(source.corpus for source in sources))
-    if is_named(corpus, inputs):
+    if named:
         return names
     return "the sample" if corpus == SAMPLE else f"your corpus {names}"
 
@@ -99,16 +111,25 @@ def _require_name(name: str, path: str) -> None:
         )
 
 
-def limit_sites(sources: list[Source], pages_per_domain: int) -> list[Source]:
-    """The sources, with `pages_per_domain` set on WARC files (0: no limit)."""
+def limit_pages(sources: list[Source], pages_per_domain: int, language: str) -> list[Source]:
+    """The sources, with limits set on WARC files.
+
+    pages_per_domain: 0 for no limit; language: as for `chosen_language`.
+    """
     if pages_per_domain < 0:
         raise ConfigError(f"--pages-per-domain {pages_per_domain}: choose 1 or more, or drop it")
     if pages_per_domain and all(source.format != "warc" for source in sources):
         raise ConfigError(
             f"--pages-per-domain {pages_per_domain}: no input is a WARC or WET file; drop it"
         )
+    if language and all(source.format != "warc" for source in sources):
+        raise ConfigError(f"--language {language}: no input is a WARC or WET file; omit it")
     return [
-        replace(source, pages_per_domain=pages_per_domain) if source.format == "warc" else source
+        replace(
+            source, pages_per_domain=pages_per_domain, language=chosen_language(language, source)
+        )
+        if source.format == "warc"
+        else source
         for source in sources
     ]
 

@@ -1,4 +1,4 @@
-"""The identity of an input file: how it is read, its size and a hash of both ends."""
+"""The identity of an input file: how it is read, its size and what identifies its content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EDGE_BYTES = 1 << 16
 
 
 def file_identity(source: Source) -> list[Any]:
-    """How a file is read, its size and a hash of its ends; hashing all of 160 GB is too slow.
+    """How a file is read, its size and what identifies its content.
 
     A change in the middle that keeps the size is for `content` to find.
     """
@@ -25,7 +25,19 @@ def file_identity(source: Source) -> list[Any]:
     reading += [source.text_field, source.plain_text]
     if source.format in READERS:
         reading += [source.format, READERS[source.format]]
-    return [*reading, source.size, file_ends(source.path)]
+    if source.language:
+        reading.append(source.language)
+    return [*reading, source.size, content_identity(source)]
+
+
+def content_identity(source: Source) -> Any:
+    """A hash of a file's ends, as hashing all of 160 GB is too slow; a published file's path.
+
+    A published file is identified before it is fetched and after its copy was removed.
+    """
+    if source.published:
+        return [source.published.path, source.published.hash]
+    return file_ends(source.path)
 
 
 def file_ends(path: str) -> str:

@@ -47,6 +47,25 @@ FORMAT_NAMES: dict[Format, str] = {
 MAX_DOCUMENT_BYTES = 1 << 27  # a longer document means that the format was misdetected
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFile:
+    """A file in a publisher's list, to be fetched when it is needed."""
+
+    url: str
+    path: str
+    """Below the publisher's address, so the same at every mirror."""
+    size: int
+    """Bytes."""
+    hash: str
+    """MD5, SHA-1 or SHA-256 in hexadecimal digits; empty if none is published."""
+    version: str
+    """ETag or date that the server stated when it was listed; empty if none."""
+    connections: int
+    """Most files fetched from the publisher at a time."""
+    is_kept: bool
+    """Whether the copy stays after it was extracted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One raw file and how it is read."""
@@ -69,6 +88,10 @@ class Source:
     """For WARC and WET: most pages of a site kept per file; 0: no limit."""
     mtime_ns: int = field(default=0, compare=False)
     """When it was last written to, at the time it was found, see `content`."""
+    language: str = ""
+    """For WARC and WET: ISO 639-1 code of the pages that are kept; empty: any."""
+    published: PublishedFile | None = None
+    """Where it is fetched from if there is no file at `path`; None: it is the user's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ documents always add up.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -21,14 +22,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config.settings import fingerprint
-from pipeline.data.documents.file_identity import file_ends
+from pipeline.data.documents.file_identity import content_identity
 from pipeline.data.documents.parquet import EXTRACTION_MARK
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Extract, Format, Source
-from pipeline.data.execution.workers import Executor, Stage
+from pipeline.data.execution.workers import Executor, Stage, share, unfinished
 from pipeline.data.extraction.mediawiki import read_articles
 from pipeline.data.extraction.tar_archives import TAR_VERSION, read_tar
 from pipeline.data.extraction.web_pages import WEB_VERSION, read_pages, read_web
 from pipeline.data.extraction.wikitext import WIKITEXT_VERSION
+from pipeline.data.fetching.local_copies import fetched, remove_copies, remove_copy
 from pipeline.files import make_directory, only_once
 
 SCHEMA = pa.schema(
@@ -102,26 +104,32 @@ class ExtractionTask:
 
 
 def extract(
-    sources: list[Source], directory: Path, executor: Executor, part: int = 1
+    sources: list[Source], directory: Path, executor: Executor, part: tuple[int, int] = (1, 1)
 ) -> list[Source]:
     """Return the sources, with slow ones replaced by their Parquet files under `directory`.
 
-    Extracts the missing ones. part: the array's part, from 1; each part starts with another file.
+    Extracts the missing ones, and fetches published ones first. part: of a job array, does its
+    share of the files before it helps with the others.
     """
     slow = [source for source in sources if source.format in FORMATS]
     if not slow:
         return sources
     make_directory(directory)
-    # By base name: the folders are the user's path to the file, not part of its identity.
-    bare = [replace(source, name=Path(source.name).name) for source in slow]
-    tasks = [
-        ExtractionTask(number, source, _mark(source), directory)
-        for number, source in enumerate(bare)
-    ]
-    first = (part - 1) % len(tasks)
-    executor.run(Stage(directory, _start), tasks[first:] + tasks[:first])
+    tasks = [_task(number, source, directory) for number, source in enumerate(slow)]
+    stage = Stage(directory, _start)
+    waiting = {task.marker for task in unfinished(stage, tasks)}
+    remove_copies([task.source for task in tasks if task.marker not in waiting])
+    if part != (1, 1):
+        executor.run(stage, share(tasks, *part))
+    executor.run(stage, tasks)
     made = {source: _made(source, task) for source, task in zip(slow, tasks)}
     return [made.get(source, source) for source in sources]
+
+
+def _task(number: int, source: Source, directory: Path) -> ExtractionTask:
+    # By base name: the folders are the user's path to the file, not part of its identity.
+    bare = replace(source, name=Path(source.name).name)
+    return ExtractionTask(number, bare, _mark(bare), directory)
 
 
 def _start() -> Callable[[ExtractionTask], None]:
@@ -132,7 +140,8 @@ def _extract_file(task: ExtractionTask) -> None:
     """Make the file of `task`, unless another process makes it or has made it."""
     with only_once(task.target) as temporary:
         if temporary:
-            _write(task.source, task.mark, temporary)
+            _write(fetched(task.source), task.mark, temporary)
+    remove_copy(task.source)
 
 
 def _mark(source: Source) -> str:
@@ -142,11 +151,15 @@ def _mark(source: Source) -> str:
             "format": source.format,
             "columns": SCHEMA.names,
             "code": format.code,
-            "packages": {name: version(name) for name in format.packages},
+            "packages": {name: _version(name) for name in format.packages},
             "pages_per_domain": source.pages_per_domain,
-            "file": [source.name, source.size, file_ends(source.path)],
+            "file": [source.name, source.size, content_identity(source)],
         }
+        | ({"language": source.language} if source.language else {})
     )
+
+
+_version = functools.cache(version)  # there may be thousands of files
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:
@@ -158,7 +171,15 @@ def _made(source: Source, task: ExtractionTask) -> Source:
         format=EXTRACTED,
         compression="",
         mtime_ns=made.st_mtime_ns,
+        published=None,
     )
+
+
+def not_extracted(sources: list[Source], directory: Path) -> list[Source]:
+    """The slow sources whose Parquet files do not exist yet."""
+    there = {path.name for path in directory.glob("*.parquet")}
+    tasks = [_task(number, source, directory) for number, source in enumerate(sources)]
+    return [source for source, task in zip(sources, tasks) if task.marker not in there]
 
 
 def _write(source: Source, mark: str, path: Path) -> None:

@@ -88,7 +88,7 @@ def read_pages(source: Source) -> Iterator[Extract | BadRecord]:
         if isinstance(record, Torn):
             yield BadRecord(f"{source.name}:{record.number}", record.reason)
         elif record.headers.get("warc-type", "") not in _NO_DOCUMENT:
-            yield _extract(record)
+            yield _in_language(_extract(record), source.language)
 
 
 def _extract(record: WarcRecord) -> Extract:
@@ -106,6 +106,13 @@ def _extract(record: WarcRecord) -> Extract:
         domain=_domain(url),
         position=record.position,
     )
+
+
+def _in_language(page: Extract, language: str) -> Extract:
+    """The page, dropped if its language is known and not the wanted one."""
+    if not language or page.language in ("", language):
+        return page
+    return replace(page, text="", dropped=f"language {page.language}")
 
 
 def _domain(url: str) -> str:

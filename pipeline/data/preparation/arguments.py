@@ -8,11 +8,15 @@ from pathlib import Path
 from pipeline.command_line import (
     Parser,
     add_input_arguments,
+    add_published_arguments,
     add_recipe_arguments,
     example_text,
 )
 from pipeline.data.corpora.catalogue import GROUPS
+from pipeline.data.corpora.common_crawl import LANGUAGE
 from pipeline.data.corpora.groups import group_of
+from pipeline.data.corpora.published import ANY_LANGUAGE
+from pipeline.data.preparation.sources import selected
 from pipeline.data.selection.select import DEDUP
 from pipeline.errors import ConfigError
 
@@ -20,7 +24,7 @@ EXAMPLES = example_text(
     "python -m pipeline.prepare --corpus sample --recipe roberta_tiny",
     "python -m pipeline.prepare --corpus news --input news/*.jsonl.zst --dedup near",
     "python -m pipeline.prepare --corpus news --input news/ --run runs/base/run.json",
-    "python -m pipeline.prepare --corpus 16gb --recipe bert_base --dry-run",
+    "python -m pipeline.prepare --corpus cc-news --months 2016-09..2019-02 --dry-run",
 )
 
 
@@ -34,6 +38,7 @@ def prepare_arguments() -> argparse.Namespace:
         epilog=EXAMPLES,
     )
     add_input_arguments(parser)
+    add_published_arguments(parser)
     _add_source_arguments(parser)
     add_recipe_arguments(parser)
     _add_selection_arguments(parser)
@@ -92,7 +97,7 @@ def prepare_arguments() -> argparse.Namespace:
     )
     arguments = parser.parse_args()
     if not arguments.dedup:
-        group = group_of(arguments.corpus, arguments.input)
+        group = group_of(arguments.corpus, arguments.input, selected(arguments).corpora())
         arguments.dedup = group.dedup if group else "none"
     _check(arguments)
     return arguments
@@ -105,6 +110,13 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.allow_short and arguments.corpus not in GROUPS:
         raise ConfigError(
             f"--allow-short is for groups ({', '.join(GROUPS)}), not {arguments.corpus}; omit it"
+        )
+    wanted = [item for item in arguments.filter if item.startswith("language=")]
+    kept = arguments.language or LANGUAGE
+    if arguments.months and kept != ANY_LANGUAGE and wanted not in ([], [f"language={kept}"]):
+        raise ConfigError(
+            f"--filter {wanted[0]}: --months keeps language={kept} only; add --language "
+            f"{wanted[0].partition('=')[2]}"
         )
     if arguments.workers is not None and arguments.workers < 1:
         raise ConfigError(
@@ -122,8 +134,9 @@ def _add_source_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--fetch",
         action="store_true",
-        help="only download the Hub's copy, or the URLs of --input, to $TENFOLD_ROOT/downloads, "
-        "for compute nodes without a network; skips a group's members that have --input",
+        help="only download the Hub's copy, the URLs of --input, or the files of --months and "
+        "--dump, to $TENFOLD_ROOT/downloads, for compute nodes without a network; skips a group's "
+        "members that have --input",
     )
     parser.add_argument(
         "--allow-short",

@@ -36,7 +36,7 @@ from pipeline.data.preparation.assemble import (
     write_documents,
     write_manifest,
 )
-from pipeline.data.preparation.estimate import describe, estimate
+from pipeline.data.preparation.estimate import Estimate, describe, estimate
 from pipeline.data.preparation.fingerprint import (
     Identities,
     engine_versions,
@@ -53,6 +53,7 @@ from pipeline.data.preparation.inputs import (
 )
 from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.preparation.tokenizer import ChosenTokenizer, read_existing, sample_texts
+from pipeline.data.preparation.transfers import beginnings
 from pipeline.data.preparation.worker import PrepareJob, prepare_stage
 from pipeline.data.rows.masks import Masking
 from pipeline.data.selection.select import Selection
@@ -322,18 +323,13 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
 
 
 def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: DataSettings) -> None:
-    """Print the estimate of --dry-run; nothing is written."""
-    vocabulary = read_existing(arguments.tokenizer, found, data)
-    if vocabulary is None:
-        print("tokenizer: none for this corpus yet; estimating with one trained on a small sample")
-        vocabulary = train(
-            data.tokenizer,
-            lambda: sample_texts(found.files, 1 << 22, DocumentCounts()),
-            data.vocab_size,
-            lower_case=data.lower_case,
-        )
-    job = _parts_job(arguments, data, found.files, SPLIT_BYTES)
-    estimates = estimate(found.files, job, vocabulary)
+    """Print the estimate of --dry-run; nothing is written.
+
+    Of published files, the beginnings of some stand for all.
+    """
+    with beginnings(found.files) as (files, factors):
+        estimates = _estimate(arguments, found, files, data)
+    estimates = {name: about.times(factors.get(name, 1)) for name, about in estimates.items()}
     for line in describe(estimates, arguments.output or data_root(), arguments.workers or cores()):
         print(line)
     if arguments.dedup != "none" or arguments.decontaminate or arguments.filter:
@@ -342,3 +338,19 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: Data
         require_size(
             arguments.corpus, {name: about.text for name, about in estimates.items()}, "about"
         )
+
+
+def _estimate(
+    arguments: argparse.Namespace, found: FoundCorpus, files: list[Source], data: DataSettings
+) -> dict[str, Estimate]:
+    """An estimate of `files` for each corpus, with the tokenizer of `found` or one like it."""
+    vocabulary = read_existing(arguments.tokenizer, found, data)
+    if vocabulary is None:
+        print("tokenizer: none for this corpus yet; estimating with one trained on a small sample")
+        vocabulary = train(
+            data.tokenizer,
+            lambda: sample_texts(files, 1 << 22, DocumentCounts()),
+            data.vocab_size,
+            lower_case=data.lower_case,
+        )
+    return estimate(files, _parts_job(arguments, data, files, SPLIT_BYTES), vocabulary)

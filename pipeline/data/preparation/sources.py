@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from pipeline.command_line import downloads
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.corpora.catalogue import GROUPS
 from pipeline.data.corpora.download import download_missing
 from pipeline.data.corpora.groups import most_text, require_size
+from pipeline.data.corpora.published import Selected, require_place
 from pipeline.data.corpora.sources import (
     SAMPLE,
     corpus_sources,
     describe_corpus,
     is_named,
-    limit_sites,
+    limit_pages,
     print_input,
 )
 from pipeline.data.corpora.suitability import require_fit
@@ -39,14 +39,23 @@ class FoundCorpus:
     """In the same order on every machine; nothing is extracted yet."""
 
 
-def fetch_inputs(arguments: argparse.Namespace, data: DataSettings) -> None:
-    """Download the URLs of --input, or the Hub's copy; existing copies are kept."""
-    inputs = local_inputs(arguments.input, downloads(), copying=not arguments.dry_run)
-    if inputs == arguments.input or arguments.corpus in GROUPS:
-        download_missing(
-            arguments.corpus, inputs, downloads(), data, revision=arguments.revision,
-            allow_short=arguments.allow_short, fetching=True,
-        )  # fmt: skip
+def selected(arguments: argparse.Namespace) -> Selected:
+    """What a command asks of the publishers of corpora."""
+    return Selected(
+        months=arguments.months,
+        dump=arguments.dump,
+        mirrors=tuple(arguments.mirror),
+        is_kept=arguments.keep_downloads,
+    )
+
+
+def list_published(
+    arguments: argparse.Namespace, *, recording: bool = True
+) -> dict[str, list[Source]]:
+    """The files of publishers that a command asks for, by corpus; recording: keep the lists."""
+    chosen = selected(arguments)
+    require_place(arguments.corpus, arguments.input, chosen.corpora())
+    return chosen.sources(downloads(), recording=recording)
 
 
 def find_sources(
@@ -62,25 +71,26 @@ def find_sources(
     allow_short: accept a group with less text than stated. Raises ConfigError or DataError if files
     do not exist or do not fit the recipe.
     """
+    published = list_published(arguments, recording=copying)
     inputs = local_inputs(arguments.input, downloads(), copying=copying)
     inputs = download_missing(
         arguments.corpus, inputs, downloads(), data,
-        revision=arguments.revision, allow_short=allow_short,
+        revision=arguments.revision, allow_short=allow_short, published=published,
     )  # fmt: skip
     corpus, sources = corpus_sources(
-        arguments.corpus, inputs, arguments.text_field, arguments.plain_text
+        arguments.corpus, inputs, arguments.text_field, arguments.plain_text, published
     )
-    sources = limit_sites(sources, arguments.pages_per_domain)
+    sources = limit_pages(sources, arguments.pages_per_domain, arguments.language)
     print_input(sources, "input")
     require_fit(sources, data)
     if not allow_short:
         require_size(corpus, most_text(sources), "at most")
-    named = is_named(arguments.corpus, inputs)
+    named = is_named(arguments.corpus, inputs, published)
     keeps_name = named or arguments.corpus == SAMPLE
     return FoundCorpus(
         corpus=corpus,
         name=arguments.corpus if keeps_name else sources[0].corpus,
         named=named,
-        description=describe_corpus(arguments.corpus, inputs, sources),
+        description=describe_corpus(arguments.corpus, named, sources),
         files=sources,
     )

@@ -11,7 +11,7 @@ from pipeline.data.corpora.catalogue import SAMPLE_CORPORA
 from pipeline.data.corpora.sources import (
     corpus_sources,
     describe_input,
-    limit_sites,
+    limit_pages,
     print_input,
 )
 from pipeline.errors import ConfigError, DataError
@@ -104,9 +104,9 @@ def test_pages_per_domain_applies_to_warc_files_only(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(LINE)
     (tmp_path / "b.warc").write_text("WARC/1.0\r\n")
     sources = corpus_sources("cc-news", [str(tmp_path)])[1]
-    assert [source.pages_per_domain for source in limit_sites(sources, 3)] == [0, 3]
-    assert limit_sites(sources, 0) == sources
+    assert [source.pages_per_domain for source in limit_pages(sources, 3, "")] == [0, 3]
+    assert limit_pages(sources, 0, "") == sources
     with pytest.raises(ConfigError, match="--pages-per-domain 3: no input is a WARC"):
-        limit_sites(sources[:1], 3)
+        limit_pages(sources[:1], 3, "")
     with pytest.raises(ConfigError, match="choose 1 or more"):
-        limit_sites(sources, -1)
+        limit_pages(sources, -1, "")

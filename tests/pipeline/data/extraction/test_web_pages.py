@@ -191,6 +191,25 @@ def test_documents_do_not_depend_on_workers_or_restarts(tmp_path: Path) -> None:
     )
 
 
+def test_pages_in_other_languages_are_dropped_with_their_reason(tmp_path: Path) -> None:
+    """Without a change of what is kept, and only if a language is asked for."""
+    german = (
+        "Der Rat der Stadt hat am Dienstag beschlossen, die Brücke über den Winter zu schließen.",
+        "Zwei Ingenieure hatten ihm im Juni gesagt, dass der Bogen kein Hochwasser mehr aushält.",
+        "Niemand, der am linken Ufer wohnt, wurde gefragt, und das soll nach Angaben so bleiben.",
+    )
+    foreign = response(page("Die Brücke", german), "https://zeitung.de/1")
+    given = source(tmp_path / "x.warc.gz", [*articles(2), foreign])
+    everything = [*read_web(given)]
+    english = [*read_web(replace(given, language="en"))]
+    assert english[:2] == everything[:2]
+    other = everything[2]
+    assert isinstance(other, Extract) and other.text and other.language != "en"
+    assert english[2] == replace(other, text="", dropped=f"language {other.language}")
+    made = extract([given, replace(given, language="en")], tmp_path / "made", local_executor(1))
+    assert made[0].path != made[1].path
+
+
 def test_a_file_without_a_document_says_why(tmp_path: Path) -> None:
     menu = response("<nav><a href=x>World</a></nav>")
     for records, message in (

@@ -21,7 +21,8 @@ DATA = recipe("roberta_tiny").data
 def arguments(corpus: object, *inputs: object, pages_per_domain: int = 0) -> Namespace:
     return Namespace(
         corpus=str(corpus), input=[str(path) for path in inputs], revision="", text_field="",
-        plain_text="", pages_per_domain=pages_per_domain,
+        plain_text="", pages_per_domain=pages_per_domain, months="", dump="", mirror=[],
+        keep_downloads=False, language="",
     )  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Files that publishers list, fetched from their servers or mirrors."""

@@ -1,0 +1,374 @@
+"""Files of public archives over HTTP: whole or not at all, and politely.
+
+A file grows under a hidden name and gets its own name once its length and its published hash are
+right. A transfer that is cut continues where it stopped, in this process or in the next: the rest
+is asked for with Range, and with If-Range where the version is known, so two versions of a file are
+never joined.
+
+Archives ask clients to be polite. Every request names Tenfold. `connection` limits how many files
+come from one host at a time, over all processes that share a directory. 429 and 503 are waited out,
+for as long as Retry-After asks within limits, and pauses double.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import fcntl
+import hashlib
+import http.client
+import os
+import re
+import secrets
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import sleep
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from pipeline import __version__
+from pipeline.config.settings import fingerprint
+from pipeline.data.documents.records import PublishedFile
+from pipeline.errors import DataError
+from pipeline.files import make_directory, sync_directory
+
+_SILENCE_SECONDS = 60
+"""Timeout for a server that sends nothing."""
+_ATTEMPTS = 30
+"""Failures in a row before a file is given up; with pauses, about 50 minutes."""
+_FIRST_ATTEMPTS = 5
+"""The same for a list or a look at a file, if no server answers; about 15 seconds."""
+_PAUSE_SECONDS = 1.0
+"""After the first failure; doubled after each further one. Common Crawl asks for 1 s at least."""
+_LONGEST_PAUSE_SECONDS = 120.0
+_LONGEST_WISH_SECONDS = 600.0
+"""The longest Retry-After that is waited for."""
+_GAIN = 0.01
+"""Share of a file that must arrive between two failures for them not to be in a row."""
+_LONG_SECONDS = 8.0
+"""A pause that the user is told of."""
+_POLL_SECONDS = 0.2
+_BLOCK_BYTES = 1 << 20
+_MOST_LIST_BYTES = 256 << 20
+_FINAL = {
+    400: "is refused as a bad request",
+    401: "is refused",
+    403: "is refused",
+    404: "does not exist",
+    410: "no longer exists",
+    416: "is shorter than listed",
+}
+"""Answers that another attempt does not change."""
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_HASHES = {32: "md5", 40: "sha1", 64: "sha256"}
+"""By the number of hexadecimal digits."""
+
+Answer = TypeVar("Answer")
+
+
+class _TryAgainError(Exception):
+    """A failure that another attempt may not have."""
+
+    def __init__(self, why: str, *, wait: float = 0.0, answered: bool = True) -> None:
+        """wait: seconds that the server asks for; answered: whether there is a server."""
+        super().__init__(why)
+        self.wait = wait
+        self.answered = answered
+
+
+def read_small(url: str) -> bytes:
+    """A list or another small file. Raises DataError if it cannot be fetched."""
+
+    def attempt() -> bytes:
+        with _opened(url) as response:
+            content = b"".join(_blocks(response))
+            stated = response.headers.get("Content-Length", "")
+            if stated.isdecimal() and len(content) != int(stated):
+                raise _TryAgainError(f"cut after {len(content):,} of {int(stated):,} bytes")
+            if len(content) > _MOST_LIST_BYTES:
+                raise DataError(f"{url} is no list: it has over {_MOST_LIST_BYTES >> 20} MiB")
+            return content
+
+    return _patiently(url, attempt)
+
+
+def look_up(url: str) -> tuple[int, str]:
+    """The length and version (ETag or date) of a file that the server states, "" for none."""
+
+    def attempt() -> tuple[int, str]:
+        with _opened(url, method="HEAD") as response:
+            stated = response.headers.get("Content-Length", "")
+            if not stated.isdecimal():
+                raise DataError(f"{url}: the server does not state its length; use another mirror")
+            return int(stated), _version(response)
+
+    return _patiently(url, attempt)
+
+
+def read_start(url: str, size: int) -> tuple[bytes, float]:
+    """The first `size` bytes of a file, or all if it is shorter, and the seconds they took."""
+
+    def attempt() -> tuple[bytes, float]:
+        with _opened(url, headers={"Range": f"bytes=0-{size - 1}"}) as response:
+            began_at = time.perf_counter()
+            content = b""
+            for block in _blocks(response):
+                content += block
+                if len(content) >= size:  # a server without ranges sends all of it
+                    break
+            return content[:size], time.perf_counter() - began_at
+
+    return _patiently(url, attempt)
+
+
+def fetch_file(file: PublishedFile, target: Path, downloads: Path) -> None:
+    """Make `target` if it does not exist; a transfer that was cut continues.
+
+    If several processes want it, one fetches it and the others wait. downloads: shared by all whose
+    connections are counted together. Raises DataError if the file differs from the published length
+    or hash, or cannot be fetched.
+    """
+    make_directory(target.parent)
+    with _alone(target.with_name(f".{Path(file.path).name}.lock")) as is_alone:
+        if target.exists():
+            return
+        partial = partial_path(file, target)
+        if not is_alone:  # another process may be fetching the same file
+            partial = partial.with_suffix(f".{secrets.token_hex(8)}.tmp")
+        with connection(downloads, file.url, file.connections):
+            _fetch(file, partial)
+        with partial.open("rb") as whole:
+            os.fsync(whole.fileno())
+        partial.replace(target)
+        sync_directory(target.parent)
+
+
+def partial_path(file: PublishedFile, target: Path) -> Path:
+    """Where the file grows; another version of it has another path."""
+    mark = fingerprint({"size": file.size, "hash": file.hash, "version": file.version})
+    return target.with_name(f".{Path(file.path).name}.{mark}.part")
+
+
+@contextmanager
+def connection(directory: Path, url: str, most: int) -> Iterator[None]:
+    """Wait until fewer than `most` processes that share `directory` fetch from the URL's host.
+
+    No limit on a file system without locks.
+    """
+    places = directory / ".connections" / re.sub(r"[^\w.-]", "_", urlsplit(url).netloc)
+    make_directory(places)
+    while True:
+        for number in range(most):
+            with (places / str(number)).open("w") as place:
+                try:
+                    fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    pass
+                yield
+                return
+        sleep(_POLL_SECONDS)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Wait for an exclusive lock on `path`; False on a file system without locks."""
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            yield False
+        else:
+            yield True
+
+
+def _fetch(file: PublishedFile, partial: Path) -> None:
+    """Have `partial` hold the whole file."""
+    wrong: list[str] = []
+    stated = file.hash or _md5(file.version)
+
+    def attempt() -> None:
+        have = partial.stat().st_size if partial.exists() else 0
+        if have and not (file.version or stated):
+            have = 0  # the rest could be another version's
+        if have < file.size or not partial.exists():
+            _continue(file, partial, have)
+        if stated and (found := _hash(partial, stated)) != stated:
+            partial.unlink()
+            wrong.append(found)
+            if len(wrong) > 1:
+                raise DataError(
+                    f"{file.url}: fetched twice, its {_HASHES[len(stated)]} is {found}, and "
+                    f"{stated} is published; use another mirror"
+                )
+            raise _TryAgainError("the hash differs")
+
+    _patiently(file.url, attempt, lambda: _size(partial), file.size)
+
+
+def _continue(file: PublishedFile, partial: Path, have: int) -> None:
+    """Append what is missing behind `have` bytes; starts over if the server gives all of it."""
+    headers = {}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+        if file.version:
+            headers["If-Range"] = file.version
+    with _opened(file.url, headers=headers) as response:
+        start = _start(file, response, have)
+        with partial.open("r+b" if start else "wb") as place:
+            place.seek(start)
+            place.truncate()
+            for block in _blocks(response):
+                place.write(block)
+                if place.tell() > file.size:
+                    break
+    found = _size(partial)
+    if found > file.size:
+        partial.unlink()
+        raise DataError(_differs(file, f"more than {file.size:,} bytes"))
+    if found < file.size:
+        raise _TryAgainError(f"cut after {found:,} of {file.size:,} bytes")
+
+
+def _start(file: PublishedFile, response: http.client.HTTPResponse, have: int) -> int:
+    """Where the answer's bytes belong. Raises DataError if they are not of the published file."""
+    start, whole = 0, response.headers.get("Content-Length", "")
+    if response.status == http.HTTPStatus.PARTIAL_CONTENT:
+        found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        if not found or int(found[1]) != have:
+            raise DataError(f"{file.url}: asked for bytes from {have:,}, got others; use a mirror")
+        start, whole = have, found[3]
+    version = _version(response)
+    if file.version and version and version != file.version:
+        raise DataError(_differs(file, f"version {version}, not {file.version}"))
+    if whole.isdecimal() and int(whole) != file.size:
+        raise DataError(_differs(file, f"{int(whole):,} bytes, not {file.size:,}"))
+    return start
+
+
+def _differs(file: PublishedFile, what: str) -> str:
+    return (
+        f"{file.url} has {what} as listed: it has changed, or is damaged; use another mirror, or "
+        "remove the list in its folder of the downloads to read it again"
+    )
+
+
+def _hash(path: Path, like: str) -> str:
+    digest = hashlib.new(_HASHES[len(like)], usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _md5(version: str) -> str:
+    """The MD5 that an ETag of S3 is for a file that was uploaded in one piece."""
+    found = re.fullmatch(r'"([0-9a-f]{32})"', version)
+    return found[1] if found else ""
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _version(response: http.client.HTTPResponse) -> str:
+    """What If-Range takes: a strong ETag, or a date."""
+    tag = response.headers.get("ETag", "")
+    return tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
+
+
+def _patiently(
+    url: str,
+    attempt: Callable[[], Answer],
+    fetched: Callable[[], int] = lambda: 0,
+    size: int = 0,
+) -> Answer:
+    """What `attempt` returns, after as many attempts and pauses as it takes.
+
+    fetched: how many of `size` bytes there are. Raises DataError after too many failures in a row.
+    """
+    failures, best = 0, fetched()
+    while True:
+        try:
+            return attempt()
+        except _TryAgainError as error:
+            now = fetched()
+            if now - best > _GAIN * size:
+                failures, best = 0, now
+            failures += 1
+            if failures == (_ATTEMPTS if size or error.answered else _FIRST_ATTEMPTS):
+                raise DataError(
+                    f"{url} cannot be fetched ({error}; {failures} attempts); run the same command "
+                    "again to continue, here or on a machine with network and the same TENFOLD_ROOT"
+                ) from error
+            pause = min(_PAUSE_SECONDS * 2 ** (failures - 1), _LONGEST_PAUSE_SECONDS)
+            pause = max(pause, min(error.wait, _LONGEST_WISH_SECONDS))
+            if pause >= _LONG_SECONDS:
+                print(f"{url}: {error}; next attempt in {pause:.0f} s", file=sys.stderr, flush=True)
+            sleep(pause)
+
+
+@contextmanager
+def _opened(
+    url: str, *, method: str = "GET", headers: dict[str, str] | None = None
+) -> Iterator[http.client.HTTPResponse]:
+    """An answer with status 200 or 206."""
+    about = {"User-Agent": user_agent(), "Accept-Encoding": "identity"} | (headers or {})
+    request = urllib.request.Request(url, headers=about, method=method)
+    try:
+        response = urllib.request.urlopen(request, timeout=_SILENCE_SECONDS)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refusal(url, error) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _TryAgainError(_why(error), answered=False) from error
+    with response:
+        yield response
+
+
+def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
+    what = _FINAL.get(error.code)
+    if what:
+        return DataError(f"{url} {what} (HTTP {error.code}); check the name and the address")
+    wait = _seconds(error.headers.get("Retry-After", ""))
+    return _TryAgainError(f"HTTP {error.code} {error.reason}", wait=wait)
+
+
+def _seconds(wish: str) -> float:
+    """Retry-After in seconds; 0 if it cannot be read."""
+    if wish.strip().isdecimal():
+        return float(wish)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(wish).timestamp() - time.time())
+    except ValueError:
+        return 0.0
+
+
+def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    while True:
+        try:
+            block = response.read(_BLOCK_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise _TryAgainError(_why(error)) from error
+        if not block:
+            return
+        yield block
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "reason", None) or error
+    return " ".join(str(reason).split()) or type(error).__name__
+
+
+def user_agent() -> str:
+    """Who asks; publishers block clients that do not say it.
+
+    $TENFOLD_CONTACT, a mail address or a page, is where they reach the user.
+    """
+    contact = " ".join(os.environ.get("TENFOLD_CONTACT", "").split())
+    return f"Tenfold/{__version__} (text for pretraining{'; ' * bool(contact)}{contact})"

@@ -1,0 +1,239 @@
+"""What fetching published files will take, and `--fetch`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pipeline.command_line import data_root, downloads
+from pipeline.config.data_settings import DataSettings
+from pipeline.data.corpora.catalogue import GROUPS
+from pipeline.data.corpora.download import download_missing
+from pipeline.data.corpora.sources import limit_pages
+from pipeline.data.corpora.urls import local_inputs
+from pipeline.data.documents.records import Source
+from pipeline.data.execution.workers import local_executor
+from pipeline.data.extraction.extract import FORMATS, not_extracted
+from pipeline.data.fetching.http_files import read_start
+from pipeline.data.fetching.local_copies import fetch_all, is_here
+from pipeline.data.preparation.sources import list_published
+from pipeline.errors import DataError
+
+_PLACES = 4
+"""Files of a corpus that are looked at."""
+_FETCHED_BYTES = 4 << 20
+"""Of each, to time the network."""
+_EXTRACTED_BYTES = 1 << 19
+"""Of these, to time the extraction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """The published files of a corpus, by what is to be done with them."""
+
+    corpus: str
+    files: list[Source]
+    here: list[Source]
+    """In the downloads, and not extracted."""
+    missing: list[Source]
+    """To be fetched."""
+
+    @classmethod
+    def of(cls, corpus: str, files: list[Source], documents: Path) -> Transfer:
+        """documents: directory of extracted files."""
+        found: dict[bool, list[Source]] = {True: [], False: []}
+        for source in not_extracted(files, documents):
+            found[is_here(source)].append(source)
+        return cls(corpus, files, here=found[True], missing=found[False])
+
+    def describe(self) -> str:
+        """How many files, how large, and where from."""
+        done = len(self.files) - len(self.here) - len(self.missing)
+        text = f"{self.corpus}: {_sizes(self.files)}, from {_host(self.files[0])}"
+        there = [f"{done:,} are extracted"] * bool(done)
+        there += [f"{len(self.here):,} are in {downloads()}"] * bool(self.here)
+        if not self.missing:
+            return f"{text}; {', '.join(there)}; nothing to fetch"
+        file = self.missing[0].published
+        assert file
+        there.append(f"{_sizes(self.missing)} to fetch, at most {file.connections} at a time")
+        return f"{text}; {', '.join(there)}"
+
+    def describe_work(self, workers: int) -> list[str]:
+        """Hours and disk that fetching and extracting take, from looks at some files."""
+        waiting = self.here + self.missing
+        if not waiting:
+            return []
+        size, to_fetch = _bytes(waiting), _bytes(self.missing)
+        speed = _measure(waiting)
+        file = waiting[0].published
+        assert file
+        fetching = to_fetch / speed.fetching
+        seconds = max(fetching / file.connections, (size / speed.extraction + fetching) / workers)
+        text = (
+            f"{self.corpus}: about {_hours(seconds)} to fetch and extract them with {workers:,} "
+            f"worker{'s' * (workers != 1)}; {speed.extraction / 1e6:,.2f} MB/s a worker"
+        )
+        if to_fetch:
+            text += f", {speed.fetching / 1e6:,.1f} MB/s a connection"
+        return [text, *self._room(workers)]
+
+    def _room(self, workers: int) -> Iterable[str]:
+        """The disk space that copies take."""
+        if not self.missing:
+            return
+        file = self.missing[0].published
+        assert file
+        at_once = self.missing if file.is_kept else _largest(self.missing, workers)
+        room = _bytes(at_once)
+        home = next(
+            path for path in (downloads(), *downloads().absolute().parents) if path.exists()
+        )
+        free = shutil.disk_usage(home).free
+        when = "which stay" if file.is_kept else "at a time"
+        yield (
+            f"{self.corpus}: downloads take {_sizes(at_once)}, {when}; {free / 1e9:,.1f} GB are "
+            f"free{'' if room < free else ': too little'}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Bytes of files per second."""
+
+    fetching: float
+    """Of one connection."""
+    extraction: float
+    """Of one worker."""
+
+
+def describe_transfers(files: list[Source], workers: int) -> list[str]:
+    """Lines for the user before published files are fetched; none if there are no such files."""
+    lines = []
+    for transfer in find_transfers(files):
+        lines += [transfer.describe(), *transfer.describe_work(workers)]
+    return lines
+
+
+def find_transfers(files: list[Source]) -> list[Transfer]:
+    """The published ones among the files, by corpus."""
+    found: dict[str, list[Source]] = {}
+    for source in files:
+        if source.published:
+            found.setdefault(source.corpus, []).append(source)
+    documents = data_root() / "documents"
+    return [Transfer.of(corpus, its, documents) for corpus, its in found.items()]
+
+
+def fetch_inputs(arguments: argparse.Namespace, data: DataSettings) -> None:
+    """Copy what publishers list, what URLs name, or the Hub's copy, to the downloads.
+
+    Copies that exist are kept; files that are extracted are not fetched again.
+    """
+    published = list_published(arguments)
+    files = [source for its in published.values() for source in its]
+    if published:
+        files = limit_pages(files, arguments.pages_per_domain, arguments.language)
+    number, count = arguments.part or (1, 1)
+    for transfer in find_transfers(files):
+        print(transfer.describe(), flush=True)
+        share = {*transfer.files[number - 1 :: count]}  # of all, so that parts agree on it
+        mine = [source for source in transfer.missing if source in share]
+        if mine and mine[0].published:
+            executor = local_executor(mine[0].published.connections, in_log=count > 1)
+            fetch_all(mine, downloads(), executor)
+    inputs = local_inputs(arguments.input, downloads(), copying=not arguments.dry_run)
+    if arguments.corpus in GROUPS or (inputs == arguments.input and not published):
+        download_missing(
+            arguments.corpus, inputs, downloads(), data, revision=arguments.revision,
+            allow_short=arguments.allow_short, fetching=True, published=published,
+        )  # fmt: skip
+
+
+@contextmanager
+def beginnings(files: list[Source]) -> Iterator[tuple[list[Source], dict[str, float]]]:
+    """The files, with the beginnings of some in place of published ones, for estimates.
+
+    Yields how many times as large the files of each corpus with published ones are, too.
+    """
+    given = [source for source in files if not source.published]
+    factors: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for transfer in find_transfers(files):
+            heads = []
+            for source in _some(transfer.files):
+                head = read_head(source, _FETCHED_BYTES)[0]
+                heads.append(_alone(source, head, folder))
+            factors[transfer.corpus] = _bytes(transfer.files) / _bytes(heads)
+            given += heads
+        yield given, factors
+
+
+def _alone(source: Source, head: bytes, folder: str) -> Source:
+    """A file in `folder` of the beginning of a published one."""
+    path = Path(folder, source.name)
+    path.write_bytes(head)
+    mtime_ns = path.stat().st_mtime_ns
+    return replace(source, path=str(path), size=len(head), published=None, mtime_ns=mtime_ns)
+
+
+def _some(files: list[Source]) -> list[Source]:
+    """Files at even distances."""
+    places = (number * len(files) // _PLACES for number in range(_PLACES))
+    return [files[place] for place in dict.fromkeys(places)]
+
+
+def _measure(files: list[Source]) -> Speed:
+    """Fetch and extract the beginnings of some files."""
+    fetched = fetching = extracted = extraction = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for source in _some(files):
+            head, seconds = read_head(source, _FETCHED_BYTES)
+            fetched, fetching = fetched + len(head), fetching + seconds
+            alone = _alone(source, head[:_EXTRACTED_BYTES], folder)
+            began_at = time.process_time()
+            with suppress(DataError):  # its end is missing
+                for _ in FORMATS[source.format].begin(alone):
+                    pass
+            extraction += time.process_time() - began_at
+            extracted += min(len(head), _EXTRACTED_BYTES)
+    return Speed(fetched / max(fetching, 1e-6), extracted / max(extraction, 1e-6))
+
+
+def read_head(source: Source, size: int) -> tuple[bytes, float]:
+    """The beginning of a published file, from its copy or its server, and the seconds it took."""
+    if is_here(source):
+        began_at = time.perf_counter()
+        with Path(source.path).open("rb") as file:
+            return file.read(size), time.perf_counter() - began_at
+    assert source.published
+    return read_start(source.published.url, size)
+
+
+def _largest(files: list[Source], count: int) -> list[Source]:
+    return sorted(files, key=lambda source: source.size)[-count:]
+
+
+def _bytes(files: list[Source]) -> int:
+    return sum(source.size for source in files)
+
+
+def _sizes(files: list[Source]) -> str:
+    return f"{len(files):,} file{'s' * (len(files) != 1)} of {_bytes(files) / 1e9:,.2f} GB"
+
+
+def _host(source: Source) -> str:
+    assert source.published
+    return urlsplit(source.published.url).netloc
+
+
+def _hours(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60:,} h {minutes % 60:02d} min"

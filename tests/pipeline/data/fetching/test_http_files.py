@@ -1,0 +1,262 @@
+"""Files over HTTP: whole or not at all, whatever the server does, and politely."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline import __version__
+from pipeline.data.documents.records import PublishedFile
+from pipeline.data.fetching import http_files
+from pipeline.data.fetching.http_files import (
+    connection,
+    fetch_file,
+    look_up,
+    partial_path,
+    read_small,
+    read_start,
+    user_agent,
+)
+from pipeline.errors import DataError
+from tests.pipeline.data.publishers import (
+    Publisher,
+    Request,
+    cut,
+    in_seconds,
+    publisher,
+    saying,
+    stating,
+)
+
+CONTENT = random.Random(0).randbytes(50_000)
+PATH = "some/file.warc.gz"
+
+
+@pytest.fixture
+def server() -> Iterator[Publisher]:
+    with publisher() as found:
+        found.files[PATH] = CONTENT
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that were waited for, without waiting."""
+    found: list[float] = []
+    monkeypatch.setattr(http_files, "sleep", found.append)
+    return found
+
+
+def listed(server: Publisher, *, hash: str = "", version: str | None = None) -> PublishedFile:
+    tag = server.tag(PATH) if version is None else version
+    return PublishedFile(
+        url=f"{server.address}/{PATH}", path=PATH, size=len(CONTENT), hash=hash, version=tag,
+        connections=2, is_kept=True,
+    )  # fmt: skip
+
+
+def fetched(file: PublishedFile, folder: Path) -> bytes:
+    fetch_file(file, folder / PATH, folder)
+    left = [path.name for path in (folder / "some").iterdir() if path.suffix != ".lock"]
+    assert left == ["file.warc.gz"]
+    return (folder / PATH).read_bytes()
+
+
+def test_a_file_is_fetched_once(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
+    for _ in range(2):
+        assert fetched(listed(server), tmp_path) == CONTENT
+    assert len(server.gets(PATH)) == 1 and not pauses
+    assert server.gets(PATH)[0]["User-Agent"].startswith("Tenfold/")
+
+
+def test_a_cut_transfer_continues(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
+    server.moods[PATH] = [cut(20_000), cut(10_000)]
+    assert fetched(listed(server), tmp_path) == CONTENT
+    ranges = [(head.get("Range"), head.get("If-Range")) for head in server.gets(PATH)]
+    tag = server.tag(PATH)
+    assert ranges == [(None, None), ("bytes=20000-", tag), ("bytes=30000-", tag)]
+    assert pauses == [1, 1], "a transfer that gets on is not paused for longer"
+
+
+def test_a_killed_transfer_continues(server: Publisher, tmp_path: Path) -> None:
+    """And nobody sees the half of it under the file's name."""
+    file = listed(server)
+    partial = partial_path(file, tmp_path / PATH)
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(CONTENT[:30_000])
+    assert fetched(file, tmp_path) == CONTENT
+    assert [head.get("Range") for head in server.gets(PATH)] == ["bytes=30000-"]
+
+
+def test_versions_are_never_joined(server: Publisher, tmp_path: Path) -> None:
+    """A part of another version is not continued, and a file that changes is refused."""
+    file = listed(server)
+    older = partial_path(listed(server, version='"older"'), tmp_path / PATH)
+    older.parent.mkdir(parents=True)
+    older.write_bytes(b"x" * 30_000)
+    assert partial_path(file, tmp_path / PATH) != older
+    server.moods[PATH] = [cut(20_000), lambda request: request.send_file(tag='"newer"')]
+    with pytest.raises(DataError, match='has version "newer"'):
+        fetch_file(file, tmp_path / PATH, tmp_path)
+    assert not (tmp_path / PATH).exists()
+
+
+def test_without_version_or_hash_it_starts_over(server: Publisher, tmp_path: Path) -> None:
+    file = listed(server, version="")
+    server.moods[PATH] = [cut(20_000)]
+    assert fetched(file, tmp_path) == CONTENT
+    assert [head.get("Range") for head in server.gets(PATH)] == [None, None]
+
+
+def test_a_server_without_ranges_sends_all_of_it(server: Publisher, tmp_path: Path) -> None:
+    def whole(request: Request) -> None:
+        del request.headers["Range"]
+        request.send_file()
+
+    server.moods[PATH] = [cut(20_000), whole]
+    assert fetched(listed(server), tmp_path) == CONTENT
+
+
+@pytest.mark.parametrize("size", [len(CONTENT) - 1, len(CONTENT) + 1])
+def test_a_wrong_length_is_refused(server: Publisher, tmp_path: Path, size: int) -> None:
+    server.moods[PATH] = [stating(size)]
+    with pytest.raises(DataError, match=f"has {size:,} bytes, not 50,000 as listed"):
+        fetch_file(listed(server), tmp_path / PATH, tmp_path)
+    assert not (tmp_path / PATH).exists()
+
+
+def test_more_than_was_listed_is_refused(server: Publisher, tmp_path: Path) -> None:
+    def endless(request: Request) -> None:
+        request.send_response(200)
+        request.end_headers()
+        request.wfile.write(CONTENT + b"x")
+
+    server.moods[PATH] = [endless]
+    with pytest.raises(DataError, match="more than 50,000 bytes"):
+        fetch_file(listed(server), tmp_path / PATH, tmp_path)
+    assert not (tmp_path / PATH).exists()
+
+
+@pytest.mark.parametrize("kind", ["md5", "sha1", "sha256"])
+def test_hashes_are_checked(server: Publisher, tmp_path: Path, kind: str) -> None:
+    right = hashlib.new(kind, CONTENT).hexdigest()
+    damaged = tmp_path / "damaged"
+    server.files[PATH] = b"x" + CONTENT[1:]
+    with pytest.raises(DataError, match=f"fetched twice, its {kind} is .*{right} is published"):
+        fetch_file(listed(server, hash=right, version=""), damaged / PATH, damaged)
+    assert not (damaged / PATH).exists()
+    server.files[PATH] = CONTENT
+    partial = partial_path(listed(server, hash=right), tmp_path / PATH)
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(b"x" * 30_000)
+    assert fetched(listed(server, hash=right), tmp_path) == CONTENT
+
+
+def test_an_etag_that_is_an_md5_is_checked(server: Publisher, tmp_path: Path) -> None:
+    file = listed(server)
+    server.files[PATH] = b"x" + CONTENT[1:]
+    tag = f'"{hashlib.md5(CONTENT).hexdigest()}"'
+    server.moods[PATH] = [lambda request: request.send_file(tag=tag)] * 2
+    with pytest.raises(DataError, match="fetched twice, its md5 is"):
+        fetch_file(file, tmp_path / PATH, tmp_path)
+    server.is_md5 = False
+    assert fetched(listed(server), tmp_path) == server.files[PATH]
+
+
+def test_a_busy_server_is_waited_for(
+    server: Publisher, tmp_path: Path, pauses: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.moods[PATH] = [
+        saying(503, "7"), saying(429), saying(503, in_seconds(100)), saying(500),
+        saying(503, "9999"),
+    ]  # fmt: skip
+    assert fetched(listed(server), tmp_path) == CONTENT
+    assert pauses[:2] == [7, 2] and 90 < pauses[2] <= 100 and pauses[3:] == [8, 600]
+    assert "HTTP 503 Service Unavailable; next attempt in 600 s" in capsys.readouterr().err
+
+
+def test_patience_ends(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
+    server.moods[PATH] = [saying(503)] * 100
+    with pytest.raises(DataError, match=r"HTTP 503 .*30 attempts.*to continue"):
+        fetch_file(listed(server), tmp_path / PATH, tmp_path)
+    assert pauses == [1, 2, 4, 8, 16, 32, 64] + [120] * 22
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_what_is_not_there_is_not_asked_for_again(
+    server: Publisher, tmp_path: Path, status: int, pauses: list[float]
+) -> None:
+    server.moods[PATH] = [saying(status)]
+    with pytest.raises(DataError, match=rf"{PATH} .*\(HTTP {status}\)"):
+        fetch_file(listed(server), tmp_path / PATH, tmp_path)
+    assert not pauses and len(server.gets(PATH)) == 1
+
+
+def test_small_files_and_looks(server: Publisher, pauses: list[float]) -> None:
+    url = f"{server.address}/{PATH}"
+    server.moods[PATH] = [cut(10), saying(503)]
+    assert read_small(url) == CONTENT
+    assert look_up(url) == (len(CONTENT), server.tag(PATH))
+    assert read_start(url, 100)[0] == CONTENT[:100]
+    assert read_start(url, 10**9)[0] == CONTENT
+    assert pauses == [1, 2]
+
+
+def test_no_network_is_known_soon(pauses: list[float]) -> None:
+    with pytest.raises(DataError, match=r"cannot be fetched .*5 attempts.*with network"):
+        read_small("http://127.0.0.1:9/list")
+    assert pauses == [1, 2, 4, 8]
+
+
+def test_connections_are_limited_over_all_who_share_a_directory(tmp_path: Path) -> None:
+    url, inside, most = "http://a.org/b", 0, 0
+    lock, all_in = threading.Lock(), threading.Barrier(6)
+
+    def work() -> None:
+        nonlocal inside, most
+        all_in.wait(10)
+        with connection(tmp_path, url, 2):
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            threading.Event().wait(0.02)
+            with lock:
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert most == 2 and not inside
+
+
+def test_a_file_system_without_locks(
+    server: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes that fetch the same file do not write to the same place."""
+
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    file = listed(server)
+    partial = partial_path(file, tmp_path / PATH)
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(CONTENT[:30_000])
+    fetch_file(file, tmp_path / PATH, tmp_path)
+    assert (tmp_path / PATH).read_bytes() == CONTENT
+    assert partial.read_bytes() == CONTENT[:30_000], "it is another's"
+
+
+def test_publishers_can_reach_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert user_agent() == f"Tenfold/{__version__} (text for pretraining)"
+    monkeypatch.setenv("TENFOLD_CONTACT", "me@lab.org\r\nX: y")
+    assert user_agent() == f"Tenfold/{__version__} (text for pretraining; me@lab.org X: y)"

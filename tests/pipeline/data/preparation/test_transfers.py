@@ -1,0 +1,249 @@
+"""Corpora from the lists of their publishers, from the first request to the shards."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.fetching import http_files
+from tests.pipeline.data.dump import dump
+from tests.pipeline.data.dump import page as wiki_page
+from tests.pipeline.data.publishers import Publisher, Request, cut, publisher, saying
+from tests.pipeline.data.web_archive import SENTENCES, articles, members, page, response
+from tests.pipeline.preparing import Prepare, contents, finish, started, tiny
+
+GERMAN = (
+    "Der Rat der Stadt hat am Dienstag beschlossen, die alte Brücke über den Winter zu schließen.",
+    "Zwei Ingenieure hatten ihm im Juni gesagt, dass der Bogen kein Hochwasser mehr aushält.",
+    "Niemand, der am linken Ufer wohnt, wurde gefragt, und nach Auskunft des Amtes wird es keiner.",
+    "Die Fähre, die im Frühjahr verkauft werden sollte, fährt stattdessen wieder jede Stunde.",
+)
+DUMP = "enwiki/20260101"
+News = Callable[..., str]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Publisher]:
+    """Two months with a file each, two parts of a dump, and TENFOLD_ROOT at `tmp_path`."""
+    monkeypatch.setattr(http_files, "sleep", lambda seconds: None)
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    german = response(page("Die Brücke", GERMAN), "https://zeitung.de/1", number=9)
+    with publisher() as found:
+        found.put_month("2019-01", {"00001": members([*articles(12), german])})
+        found.put_month("2019-02", {"00002": members(articles(13, "www.other.org"))})
+        parts = {
+            f"{n}.xml-p{n}p{n}.bz2": bz2.compress(
+                dump([wiki_page(n, f"River {n}", f"The River {n} is long. " * 20)])
+            )
+            for n in (1, 2)
+        }
+        found.put_dump(DUMP, parts)
+        yield found
+
+
+@pytest.fixture
+def news(server: Publisher, tiny_tokenizer: Path, tmp_path: Path, run: Prepare) -> News:
+    """Prepares both months of the news on one worker, or what else is asked for."""
+
+    def news(*more: object, months: str = "2019-01..2019-02", code: int = 0) -> str:
+        return run(
+            "--corpus", "cc-news", "--months", months, "--mirror", server.address, "--workers", 1,
+            *tiny(tiny_tokenizer, tmp_path / "out"), *more, code=code,
+        )  # fmt: skip
+
+    return news
+
+
+def downloaded(root: Path) -> list[str]:
+    """Names of the copies, whole or not, below the downloads."""
+    files = [path for path in (root / "downloads").rglob("*.*") if path.is_file()]
+    return sorted(path.name for path in files if path.suffix not in (".lock", ".json"))
+
+
+def test_months_of_news_become_shards(
+    server: Publisher, news: News, tmp_path: Path, run: Prepare
+) -> None:
+    """With a cut and a busy server on the way; no copy stays, and nothing is fetched twice."""
+    first, second = (path for path in server.files if path.endswith(".warc.gz"))
+    server.moods[first] = [saying(503), cut(2000), saying(503, "1")]
+    text = news()
+    size = sum(len(server.files[path]) for path in (first, second)) / 1e9
+    assert f"cc-news: 2 files of {size:,.2f} GB, from {server.address[7:]}; 2 files of" in text
+    assert "to fetch, at most 8 at a time\ncc-news: about 0 h 00 min to fetch and extract" in text
+    assert "1 language de" in text, "English is kept"
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
+    assert manifest["totals"]["documents"] == 25
+    assert manifest["corpora"]["cc-news"]["dropped"] == {"language de": 1}
+    assert not downloaded(tmp_path)
+    asked = len(server.asked)
+    assert "2 are extracted; nothing to fetch" in news()
+    news("--output", tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(tmp_path / "out")
+    assert len(server.asked) == asked
+
+
+def test_a_run_that_stopped_continues(server: Publisher, news: News, tmp_path: Path) -> None:
+    paths = [path for path in server.files if path.endswith(".warc.gz")]
+    last = min(paths, key=lambda path: len(server.files[path]))
+    server.moods[last] = [Request.send_file, saying(404)]  # at the first look it is there
+    assert "does not exist (HTTP 404)" in news(code=2)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    before = len(server.gets())
+    assert "1 are extracted, 1 file of" in news()
+    assert len(server.gets()) == len(server.gets(last)) + before - 2 == before + 2, "only the last"
+
+
+def test_fetching_alone_then_without_a_network(
+    server: Publisher, news: News, tmp_path: Path, tiny_tokenizer: Path, run: Prepare
+) -> None:
+    for part in ("1/2", "2/2"):
+        assert "2 files of" in news("--fetch", "--part", part)
+        assert len(downloaded(tmp_path)) == int(part[0])
+    assert not (tmp_path / "out").exists() and not (tmp_path / "documents").exists()
+    command = ["--corpus", "cc-news", "--months", "2019-01..2019-02", "--workers", 1]
+    text = run(*command, "--mirror", "http://127.0.0.1:9", *tiny(tiny_tokenizer, tmp_path / "out"))
+    assert "2 are in" in text and "nothing to fetch" in text
+    assert len(downloaded(tmp_path)) == 2, "what --fetch fetched stays"
+    assert "nothing to fetch" in news("--fetch")
+
+
+def test_a_dry_run_estimates_from_beginnings_and_keeps_nothing(
+    server: Publisher, news: News, tmp_path: Path
+) -> None:
+    text = news("--dry-run")
+    assert "2 files of" in text and "to fetch and extract them with 1 worker;" in text
+    assert "cc-news: about 25 documents" in text
+    assert not (tmp_path / "downloads").exists() and not (tmp_path / "documents").exists()
+
+
+def test_copies_stay_if_asked_to(news: News, tmp_path: Path) -> None:
+    assert "which stay" in news("--keep-downloads", months="2019-02")
+    assert len(downloaded(tmp_path)) == 1
+
+
+def test_other_languages(news: News, tmp_path: Path) -> None:
+    assert "language de" not in news("--language", "any", "--dedup", "none")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
+    assert manifest["totals"]["documents"] == 26
+    error = news("--filter", "language=de", code=2)
+    assert "--months keeps language=en only; add --language de" in error
+
+
+def test_a_dump_is_found_checked_and_the_same_as_its_files(
+    server: Publisher, tmp_path: Path, tiny_tokenizer: Path, run: Prepare
+) -> None:
+    first, second = (path for path in server.files if path.endswith(".bz2"))
+    command = ["--corpus", "wikipedia", "--dump", DUMP, "--mirror", server.address, "--workers", 1]
+    right, server.files[first] = server.files[first], bytes(len(server.files[first]))
+    error = run(*command, *tiny(tiny_tokenizer, tmp_path / "out"), code=2)
+    assert "fetched twice, its sha1 is" in error
+    server.files[first] = right
+    run(*command, *tiny(tiny_tokenizer, tmp_path / "out"))
+    assert not downloaded(tmp_path)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for path in (first, second):
+        (raw / Path(path).name).write_bytes(server.files[path])
+    run("--corpus", "wikipedia", "--input", raw, *tiny(tiny_tokenizer, tmp_path / "own"))
+    ours, theirs = (contents(tmp_path / name) for name in ("out", "own"))
+    assert {name for name in ours if ours[name] != theirs[name]} == {"manifest.json"}
+
+
+def test_a_mixture_of_both_and_of_own_files(
+    server: Publisher, tmp_path: Path, tiny_tokenizer: Path, run: Prepare
+) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("It was a cold day. " * 400)
+    both = ["--months", "2019-02", "--dump", DUMP, "--mirror"]
+    both += [f"cc-news={server.address}", f"wikipedia={server.address}", "--workers", "1"]
+    run("--corpus", "mix", *both, "--input", f"bookcorpus={book}",
+        *tiny(tiny_tokenizer, tmp_path / "out"))  # fmt: skip
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
+    assert [*manifest["corpora"]] == ["wikipedia", "bookcorpus", "cc-news"]
+    run("--corpus", "mix", *both, *tiny(tiny_tokenizer, tmp_path / "two"))
+    manifest = json.loads((tmp_path / "two" / "manifest.json").read_bytes())
+    assert [*manifest["corpora"]] == ["wikipedia", "cc-news"]
+
+
+@pytest.mark.slow
+def test_three_files_through_kills_cuts_and_a_busy_server(
+    server: Publisher, tmp_path: Path, tiny_tokenizer: Path
+) -> None:
+    """Pages of many sites in files of some MB, two workers, killed three times on the way."""
+    rng = random.Random(3)
+    words = [word for text in SENTENCES for word in text.split()]
+    warcs = {}
+    for number in range(3):
+        pages = []
+        for n in range(500):
+            texts = [" ".join(rng.choices(words, k=30)) + "." for _ in range(rng.randint(3, 30))]
+            url = f"https://site{rng.randint(0, 40)}.org/{number}/{n}"
+            more = f"<!-- {rng.randbytes(2000).hex()} -->"
+            pages.append(response(page(f"Title {number} {n}", texts, more), url, number=n))
+        warcs[f"1000{number}"] = members(pages)
+    paths = server.put_month("2018-05", warcs)
+    server.is_md5 = False
+    for path in paths:
+        size = len(server.files[path])
+        server.moods[path] = [
+            Request.send_file, saying(503), cut(size // 3), saying(503, "0"), cut(size // 3), slow,
+        ]  # fmt: skip
+    command = [
+        sys.executable, "-m", "pipeline.prepare", "--corpus", "cc-news", "--workers", 2, "--mirror",
+        server.address, "--months", "2018-05", *tiny(tiny_tokenizer, tmp_path / "out"),
+    ]  # fmt: skip
+    for seconds in (9, 13, 17):
+        with started(*command) as process, suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=seconds)
+        assert not [*(tmp_path / "out").rglob("manifest.json")] or process.returncode == 0
+    result = finish(*command)
+    assert result.returncode == 0, result.stderr
+    assert not downloaded(tmp_path)
+    sent = sum("Range" not in head for path in paths for head in server.gets(path))
+    assert sent <= 3 * 4, "a file starts over only after an answer without a body"
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for path in paths:
+        (raw / Path(path).name).write_bytes(server.files[path])
+    own = finish(
+        *command[:5], "--workers", 2, "--input", raw, "--language", "en",
+        *tiny(tiny_tokenizer, tmp_path / "own"),
+    )  # fmt: skip
+    assert own.returncode == 0, own.stderr
+    ours, theirs = (contents(tmp_path / name) for name in ("out", "own"))
+    assert {name for name in ours if ours[name] != theirs[name]} == {"manifest.json"}
+
+
+def slow(request: Request) -> None:
+    """All of it, in a second or so."""
+    time.sleep(1)
+    request.send_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["wikipedia", "--months", "2019-02"], "--months gives files of cc-news, not of wikipedia"),
+        (["sample", "--dump", DUMP], "--dump gives files of wikipedia, not of sample"),
+        (["16gb", "--months", "2019-02"], "--months gives files of cc-news, not of 16gb"),
+        (["cc-news", "--months", "2019-02", "--input", "x"], "--months and --input both give"),
+        (["cc-news", "--months", "2019"], "--months 2019: give months as 2019-02"),
+        (["cc-news", "--months", "2019-02", "--revision", "main"], "--revision main"),
+        (["cc-news", "--months", "2019-02", "--language", "xx"], "two-letter code"),
+        (["mix", "--months", "2019-02", "--input", "cc-news=x"], "cc-news has files of --input"),
+    ],
+)
+def test_what_does_not_go_together(
+    server: Publisher, arguments: list[str], message: str, run: Prepare
+) -> None:
+    error = run("--corpus", *arguments, "--mirror", server.address, code=2)
+    assert message in error and error.count("\n") == 1

@@ -1,0 +1,178 @@
+"""A server on the loopback with the layouts of Common Crawl's and Wikimedia's, and their moods."""
+
+from __future__ import annotations
+
+import email.utils
+import gzip
+import hashlib
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Answer = Callable[["Request"], None]
+"""What a test has the server do instead of sending a file."""
+
+
+@dataclass
+class Publisher:
+    """Files by path, and what was asked for."""
+
+    address: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    moods: dict[str, list[Answer]] = field(default_factory=lambda: defaultdict(list))
+    """By path, what happens to its next GETs, one each."""
+    asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    """Method, path and headers of every request."""
+    at_once: int = 0
+    """Most GETs of files that were answered at a time."""
+    running: int = 0
+    is_md5: bool = True
+    """Whether ETags are MD5, as of files that were uploaded in one piece."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def put_month(self, month: str, warcs: dict[str, bytes]) -> list[str]:
+        """Publish WARC files, by the last part of their names; returns their paths."""
+        folder = f"crawl-data/CC-NEWS/{month.replace('-', '/')}"
+        stamp = f"CC-NEWS-{month.replace('-', '')}01010000"
+        paths = {f"{folder}/{stamp}-{name}.warc.gz": content for name, content in warcs.items()}
+        self.files |= paths
+        self.files[f"{folder}/warc.paths.gz"] = gzip.compress("\n".join([*paths, ""]).encode())
+        return [*paths]
+
+    def put_dump(self, dump: str, parts: dict[str, bytes], **job: object) -> list[str]:
+        """Publish parts of a dump, by the ends of their names; returns their paths."""
+        stem = f"{dump.replace('/', '-')}-pages-articles"
+        files = {f"{stem}{name}": content for name, content in parts.items()}
+        self.files |= {f"{dump}/{name}": content for name, content in files.items()}
+        sha1 = {name: hashlib.sha1(content).hexdigest() for name, content in files.items()}
+        about = {
+            name: {"size": len(content), "url": f"/{dump}/{name}", "sha1": sha1[name]}
+            for name, content in files.items()
+        }
+        other = {f"{dump.replace('/', '-')}-site_stats.sql.gz": {"size": 1, "sha1": "0" * 40}}
+        jobs = {
+            "sitestatstable": {"status": "done", "files": other},
+            "articlesdump": {"status": "done", "files": about} | job,
+        }
+        status = {"version": "0.8", "jobs": jobs}
+        self.files[f"{dump}/dumpstatus.json"] = json.dumps(status).encode()
+        sums = "".join(f"{digits}  {name}\n" for name, digits in sha1.items())
+        self.files[f"{dump}/{dump.replace('/', '-')}-sha1sums.txt"] = sums.encode()
+        return [f"{dump}/{name}" for name in files]
+
+    def gets(self, path: str = "") -> list[dict[str, str]]:
+        """Headers of the GETs of a path, or of all files but the lists."""
+        return [
+            headers
+            for method, asked, headers in self.asked
+            if method == "GET" and (asked == path or (not path and asked.endswith((".gz", ".bz2"))))
+            if path or not asked.endswith("warc.paths.gz")
+        ]
+
+    def tag(self, path: str) -> str:
+        digits = hashlib.md5(self.files[path]).hexdigest()
+        return f'"{digits}"' if self.is_md5 else f'"{digits}-7"'
+
+
+class Request(BaseHTTPRequestHandler):
+    """Answers with files, with ranges of them, or as the mood is."""
+
+    publisher: Publisher
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_GET(self) -> None:
+        with self.publisher.lock:
+            self.publisher.running += 1
+            self.publisher.at_once = max(self.publisher.at_once, self.publisher.running)
+        try:
+            self.answer()
+        finally:
+            with self.publisher.lock:
+                self.publisher.running -= 1
+
+    def answer(self) -> None:
+        path = self.path.removeprefix("/")
+        self.publisher.asked.append((self.command, path, dict(self.headers.items())))
+        moods = self.publisher.moods[path]
+        if self.command == "GET" and moods:
+            moods.pop(0)(self)
+        elif path in self.publisher.files:
+            self.send_file()
+        else:
+            self.send_error(404)
+
+    def send_file(self, most: int = 1 << 30, stated: int | None = None, tag: str = "") -> None:
+        """most: bytes after which the connection is cut; stated: the length in the header."""
+        path = self.path.removeprefix("/")
+        content, tag = self.publisher.files[path], tag or self.publisher.tag(path)
+        size, start = len(content), 0
+        span = self.headers.get("Range", "")
+        if span and self.headers.get("If-Range", tag) == tag:
+            first, _, last = span.removeprefix("bytes=").partition("-")
+            start, stop = int(first), min(int(last or size - 1), size - 1)
+            content = content[start : stop + 1]
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{stop}/{size}")
+        else:
+            self.send_response(200)
+        self.send_header("ETag", tag)
+        self.send_header("Content-Length", str(len(content) if stated is None else stated))
+        self.end_headers()
+        if self.command == "GET":
+            with suppress(ConnectionError):  # a killed client
+                self.wfile.write(content[:most])
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def cut(after: int) -> Answer:
+    """The connection ends after some bytes."""
+    return lambda request: request.send_file(most=after)
+
+
+def stating(size: int) -> Answer:
+    """Another length in the header than was listed."""
+    return lambda request: request.send_file(stated=size)
+
+
+def saying(status: int, retry_after: str = "") -> Answer:
+    """An error, with what the server wishes."""
+
+    def answer(request: Request) -> None:
+        request.send_response(status)
+        if retry_after:
+            request.send_header("Retry-After", retry_after)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    return answer
+
+
+def in_seconds(seconds: float) -> str:
+    """A date for Retry-After."""
+    return email.utils.formatdate(time.time() + seconds, usegmt=True)
+
+
+@contextmanager
+def publisher() -> Iterator[Publisher]:
+    """A server with no files yet."""
+    found = Publisher()
+    kind = type("OneRequest", (Request,), {"publisher": found})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    found.address = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
