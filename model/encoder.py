@@ -97,7 +97,8 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
     | weights of LayerNorm               | 1                                                  |
 
     The row of the pad token is drawn like any other, whereas transformers zeroes it: no token
-    attends to a pad, so the row is trained only as an output, like any id that does not occur.
+    attends to a pad after its row, so the row is trained only as an output, like any id that does
+    not occur. Only where documents were taken down are pads inside a row, and tokens like others.
     Numbers are drawn on the CPU in the order of the parameters, regardless of their device.
     """
     generator = torch.Generator().manual_seed(seed)

@@ -120,6 +120,11 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
         f"{size / totals['tokens']:.2f} bytes per token, {_masks_in_words(manifest)} "
         f"{masks / totals['tokens']:.2f}"
     )
+    for takedown in manifest.takedowns:
+        print(
+            f"  taken down from {takedown['parent']}: {sum(takedown['documents'].values()):,} "
+            f"documents, {takedown['tokens']:,} tokens in {takedown['sequences']:,} sequences"
+        )
     for name, corpus in manifest.corpora.items():
         dropped = corpus["dropped"] | corpus["bad"]
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())

@@ -21,6 +21,7 @@ COMMANDS = {
     "train_tokenizer": "text -> a vocabulary (optional: prepare trains one if there is none)",
     "prepare": "text -> shards with ten masks per sequence; needs CPUs only",
     "inspect": "show what is in shards, in a tokenizer or in raw documents",
+    "takedown": "shards -> the same shards without the text of some documents",
     "train": "shards -> a trained model; resumes by itself",
     "export": "a trained model -> a folder that transformers loads",
     "evaluate": "score a model on held-out sequences",

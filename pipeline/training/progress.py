@@ -81,7 +81,7 @@ def start_progress(checkpoint: Checkpoint | None, record: RunRecord, forked: boo
     progress = Progress.of(checkpoint.state)
     if forked:
         progress = replace(progress, spikes=0, rollbacks=0)
-    if forked and checkpoint.state.fingerprints != record.fingerprints:
+    if forked and not record.continues(checkpoint.state.fingerprints):
         return replace(progress, readings=(), excluded=())
     return progress
 

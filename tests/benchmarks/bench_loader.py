@@ -38,7 +38,6 @@ from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import (
     MANIFEST,
-    SCHEMA_VERSION,
     Manifest,
     MaskFile,
     Shard,
@@ -117,7 +116,6 @@ def random_shards(directory: Path) -> None:
     names = ("bos", "pad", "eos", "unk", "mask")
     special = {name: number for number, name in enumerate(names)}
     manifest = Manifest(
-        schema_version=SCHEMA_VERSION,
         fingerprint="",
         data={},
         masking=masking.describe(),

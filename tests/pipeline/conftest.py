@@ -15,12 +15,18 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from pipeline import prepare
 from pipeline.config.settings import override
+from pipeline.data.execution.workers import local_executor
 from pipeline.data.shards import arrow_files
+from pipeline.data.shards.document_index import DOCUMENTS
+from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.takedown.publish import take_down
+from pipeline.data.takedown.request import find_documents
 from pipeline.errors import run_command
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
@@ -221,6 +227,11 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         place = parts.index("--data") + 1
         return [*parts[:place], parts[place], *parts[place:]]
 
+    def without_books(parts: list[str]) -> list[str]:
+        """The same command with the data of which a book was taken down."""
+        place = parts.index("--data") + 1
+        return [*parts[:place], str(folder / "without"), *parts[place + 1 :]]
+
     def phased(name: str, *extra: object, **settings: object) -> list[str]:
         """A command for a run of two phases, with dropout and two sizes of micro-batches."""
         parts = arguments(folder / name, *extra, **settings, phases=PHASES)
@@ -231,6 +242,13 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
     model = build_model(run, seed=5)
     write_folder(model, lesson / "tokenizer", folder / "model")
     begins = ("--init", folder / "model")
+    book = next(
+        row["id"]
+        for row in pq.read_table(lesson / DOCUMENTS).to_pylist()
+        if row["corpus"] == "books" and not row["first_sequence"] >> 32 & 1
+    )
+    request = find_documents(lesson, [book])
+    take_down(lesson, read_manifest(lesson), request, folder / "without", local_executor(1))
     two = jobs(
         "two",
         arguments(folder / "2x8", **exact),
@@ -251,6 +269,13 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         arguments(folder / "1x8", "--profile", **exact, batch__per_device=8),
         arguments(folder / "1x5", **exact, batch__per_device=5),
         arguments(folder / "moved", "--ds", "zero0", **exact),
+        arguments(folder / "taken-down", "--stop-at", 7, **exact),
+        without_books(arguments(folder / "taken-down", "--stop-at", 12, **exact)),
+        without_books(
+            arguments(
+                folder / "fork-taken-down", "--from", folder / "1x16" / "10", steps=12, **exact
+            )
+        ),
         arguments(folder / "grown", **grows),
         arguments(folder / "grown-moved", "--ds", "zero0", **grows),
         arguments(folder / "1x16-dropout"),

@@ -60,7 +60,6 @@ from pipeline.data.selection.select import Selection
 from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.shards.manifest import (
     MANIFEST,
-    SCHEMA_VERSION,
     VALIDATION,
     Manifest,
     describe_unknown,
@@ -267,7 +266,6 @@ def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
     )
     engine = {"recipe": job.run.name, "mismatches": mismatches(work)}
     manifest = Manifest(
-        schema_version=SCHEMA_VERSION,
         fingerprint=job.fingerprint,
         data=shard_settings(data),
         masking=masking.describe(),

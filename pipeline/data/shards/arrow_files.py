@@ -28,6 +28,9 @@ BATCH_ROWS = 1024
 
 Compression = Literal["none", "zstd"]
 
+_BITS = np.array([bin(byte).count("1") for byte in range(256)], np.int64)
+"""Set bits of each byte."""
+
 
 def encode_rows(
     rows: Rows,
@@ -65,6 +68,31 @@ def mask_table(masks: Masks) -> pa.Table:
         columns.append(pa.array(masks.swapped))
     schema = masks_schema(masks.random_ids.dtype, masks.swapped is not None)
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def masks_of(table: pa.Table) -> Masks:
+    """The inverse of `mask_table`."""
+    positions, actions, random_ids = (
+        ragged(table[name]) for name in ("positions", "actions", "random_ids")
+    )
+    found = np.concatenate([np.zeros(1, np.int64), np.cumsum(_BITS[positions[0]])])
+    return Masks(
+        positions=positions[0],
+        position_offsets=positions[1].astype(np.int32),
+        actions=actions[0],
+        action_offsets=actions[1].astype(np.int32),
+        random_ids=random_ids[0],
+        random_offsets=random_ids[1].astype(np.int32),
+        counts=np.diff(found[positions[1]]),
+        swapped=table["swapped"].to_numpy() if "swapped" in table.column_names else None,
+    )
+
+
+def with_ids(rows: pa.Table, ids: npt.NDArray[Any]) -> pa.Table:
+    """The same rows with `ids` in place of all their tokens."""
+    index = rows.schema.get_field_index("input_ids")
+    _, offsets = ragged(rows["input_ids"])
+    return rows.set_column(index, rows.schema.field(index), _list(ids, offsets))
 
 
 def write_file(path: Path, content: pa.Buffer) -> dict[str, Any]:

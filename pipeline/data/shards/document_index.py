@@ -7,6 +7,9 @@ of the rows.
 
 `text_hash` is the hash of the cleaned text that decides whether the document is held out. It allows
 comparing directories by text, since ids only name places in files.
+
+Shards that `pipeline.takedown` wrote have one more column, `taken_down`: whether the tokens of the
+document are pads. Such a document has no `origin` any more, since a URL often holds the title.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ DOCUMENTS_SCHEMA = pa.schema(
     ]
 )
 SEQUENCE_COLUMNS = ("first_sequence", "last_sequence", "other_sequences")
+TAKEN_DOWN = "taken_down"
+"""Column of shards from which documents were taken down; absent where none was."""
 
 
 def is_held_out(sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -69,6 +74,28 @@ def document_table(
     return pa.table(columns, schema=DOCUMENTS_SCHEMA)
 
 
+def documents_of(directory: Path, sequences: npt.NDArray[np.uint64]) -> pa.Table:
+    """Where the documents of a shard are: SEQUENCE_COLUMNS and TAKEN_DOWN, in order.
+
+    sequences: [rows] of the shard.
+    """
+    path = directory / DOCUMENTS
+    there = pq.read_schema(path).names
+    if missing := set(SEQUENCE_COLUMNS) - set(there):
+        raise DataError(
+            f"{path} has no column {min(missing)}: an older version made it; run pipeline.prepare "
+            "into a new directory"
+        )
+    names = [*SEQUENCE_COLUMNS, *({TAKEN_DOWN} & set(there))]
+    within = [("first_sequence", ">=", sequences[0]), ("first_sequence", "<=", sequences[-1])]
+    documents = pq.read_table(path, columns=names, filters=within)
+    if TAKEN_DOWN not in there:
+        documents = documents.append_column(TAKEN_DOWN, pa.array(np.zeros(len(documents), bool)))
+    first = documents["first_sequence"].to_numpy()
+    places = np.minimum(np.searchsorted(sequences, first), len(sequences) - 1)
+    return documents.filter(pa.array(sequences[places] == first))  # others are of other shards
+
+
 def verify_documents(directory: Path, file: str, rows: pa.Table) -> None:
     """Raise DataError unless each row of a shard is named by as many documents as it holds.
 
@@ -76,21 +103,12 @@ def verify_documents(directory: Path, file: str, rows: pa.Table) -> None:
     """
     path = directory / DOCUMENTS
     sequences = rows["sequence"].to_numpy()
-    names = list(SEQUENCE_COLUMNS)
-    if missing := set(names) - set(pq.read_schema(path).names):
-        raise DataError(
-            f"{path} has no column {min(missing)}: an older version made it; run pipeline.prepare "
-            "into a new directory"
-        )
-    within = [("first_sequence", ">=", sequences[0]), ("first_sequence", "<=", sequences[-1])]
-    documents = pq.read_table(path, columns=names, filters=within)
-    first, last = (documents[name].to_numpy() for name in names[:2])
-    places = np.minimum(np.searchsorted(sequences, first), len(sequences) - 1)
-    mine = sequences[places] == first  # the others belong to other shards
-    ends = np.searchsorted(sequences, last[mine], side="right")
-    others = documents[names[2]].filter(pa.array(mine)).combine_chunks().flatten().to_numpy()
+    documents = documents_of(directory, sequences)
+    first, last = (documents[name].to_numpy() for name in SEQUENCE_COLUMNS[:2])
+    ends = np.searchsorted(sequences, last, side="right")
+    others = documents["other_sequences"].combine_chunks().flatten().to_numpy()
     found = np.zeros(len(sequences) + 1, np.int64)
-    np.add.at(found, places[mine], 1)
+    np.add.at(found, np.searchsorted(sequences, first), 1)
     np.add.at(found, ends, -1)
     found = np.cumsum(found[:-1])
     at = np.minimum(np.searchsorted(sequences, others), len(sequences) - 1)

@@ -72,9 +72,8 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A complete description of a prepared directory."""
+    """A complete description of a prepared directory, of layout `SCHEMA_VERSION`."""
 
-    schema_version: int
     fingerprint: str
     """Hash of everything that decides the bytes of the columns."""
     data: dict[str, Any]
@@ -98,6 +97,14 @@ class Manifest:
     files: dict[str, dict[str, Any]]
     """Bytes and xxh3_64 of every other file, by path."""
     shards: tuple[Shard, ...]
+    takedowns: tuple[dict[str, Any], ...] = ()
+    """What `pipeline.takedown` removed, oldest first: fingerprint of the parent, documents per
+    corpus, sequences and tokens. Not stored when empty."""
+
+    @property
+    def ancestors(self) -> tuple[str, ...]:
+        """Fingerprints of the same shards before documents were taken down, oldest first."""
+        return tuple(takedown["parent"] for takedown in self.takedowns)
 
     def of(self, split: str) -> tuple[Shard, ...]:
         """The shards of one split, in order."""
@@ -105,7 +112,10 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The text of manifest.json."""
-        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False).encode()
+        content = {"schema_version": SCHEMA_VERSION} | dataclasses.asdict(self)
+        if not self.takedowns:
+            del content["takedowns"]
+        return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -118,7 +128,7 @@ def read_manifest(directory: Path) -> Manifest:
         raise DataError(f"{directory} holds no {MANIFEST}: {why}; run pipeline.prepare")
     try:
         content = json.loads(path.read_bytes())
-        version = content["schema_version"]
+        version = content.pop("schema_version")
         if version == 1:
             raise DataError(
                 f"{directory} has layout 1 of shards, but this version reads layout "
@@ -134,7 +144,8 @@ def read_manifest(directory: Path) -> Manifest:
             Shard(**(shard | {"masks": tuple(MaskFile(**mask) for mask in shard["masks"])}))
             for shard in content.pop("shards")
         )
-        return Manifest(**content, shards=shards)
+        takedowns = tuple(content.pop("takedowns", ()))
+        return Manifest(**content, shards=shards, takedowns=takedowns)
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"{path} is damaged ({error}); run pipeline.prepare again") from error
 

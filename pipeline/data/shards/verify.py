@@ -1,4 +1,8 @@
-"""Verification of shards against the manifest: hashes, well-formed rows, masks drawn again."""
+"""Verification of shards against the manifest: hashes, well-formed rows, masks drawn again.
+
+Masks of a row with a document that was taken down cannot be drawn again: words, and with them most
+schemes, depend on the text that is gone. They must be well formed, and predict nothing there.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from tqdm import tqdm
 
+from pipeline.config.formats import SEPARATORS
 from pipeline.data.rows.masks import GENERATOR_VERSION, Masking, Masks
+from pipeline.data.rows.predictions import Predictions
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.document_index import verify_documents
+from pipeline.data.shards.document_index import documents_of, verify_documents
 from pipeline.data.shards.manifest import Manifest, Shard, check_size, hash_file, stored_masks
+from pipeline.data.shards.segments import BoolArray, IntArray, taken_tokens
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
@@ -48,6 +55,10 @@ def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: 
     if wrong:
         raise DataError(f"{directory / shard.file}: {wrong}; run pipeline.prepare again")
     verify_documents(directory, shard.file, table)
+    separators = SEPARATORS[manifest.tokenizer["kind"]]
+    taken = taken_tokens(table, documents_of(directory, table["sequence"].to_numpy()), separators)
+    if wrong := _wrong_takedown(ids, taken, vocabulary):
+        raise DataError(f"{directory / shard.file}: {wrong}; run pipeline.takedown again")
     stored = stored_masks(manifest.duplicates, shard.split)
     if len(shard.masks) != stored:
         raise DataError(
@@ -58,14 +69,16 @@ def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: 
         ids, offsets, str(table["corpus"][0]), table["sequence"].to_numpy(), range(stored)
     )
     for mask, expected in zip(shard.masks, drawn):
+        path = directory / mask.file
+        found = arrow_files.masks_of(arrow_files.read_table(path))
+        if taken.any():
+            expected = _with_taken_rows(path, found, expected, taken, ids, offsets, vocabulary)
         if mask.predictions != expected.predictions:
             raise DataError(
-                f"{directory / mask.file}: {expected.predictions:,} predictions, the manifest says "
+                f"{path}: {expected.predictions:,} predictions, the manifest says "
                 f"{mask.predictions:,}; run pipeline.prepare again"
             )
-        _verify_masks(
-            directory / mask.file, arrow_files.read_table(directory / mask.file), expected
-        )
+        _verify_masks(path, found, expected)
 
 
 def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Masking:
@@ -112,7 +125,9 @@ def _wrong_rows(
         return "a row does not start and end with its special tokens"
     if np.count_nonzero(ids == vocabulary.bos) != len(lengths):
         return "a row has a start token inside"
-    never = [vocabulary.mask, vocabulary.pad]
+    never = [vocabulary.mask]
+    if not manifest.takedowns:
+        never.append(vocabulary.pad)
     if vocabulary.kind == BYTE_BPE:  # encodes every text without unknown tokens
         never.append(vocabulary.unk)
     if np.isin(ids, never).any():
@@ -163,17 +178,52 @@ def _wrong_pairs(
     return ""
 
 
-def _verify_masks(path: Path, stored: pa.Table, expected: Masks) -> None:
-    columns = {
-        "positions": (expected.positions, expected.position_offsets),
-        "actions": (expected.actions, expected.action_offsets),
-        "random_ids": (expected.random_ids, expected.random_offsets),
-    }
-    for name, (values, offsets) in columns.items():
-        found, found_offsets = arrow_files.ragged(stored[name])
-        if not (np.array_equal(found, values) and np.array_equal(found_offsets, offsets)):
+def _wrong_takedown(ids: npt.NDArray[Any], taken: BoolArray, vocabulary: Vocabulary) -> str:
+    """What is wrong with the tokens of documents that were taken down, `taken` [tokens], or ""."""
+    if (taken & ~vocabulary.special[ids]).any():
+        return "text of a document that was taken down is still there"
+    if (~taken & (ids == vocabulary.pad)).any():
+        return "a padding token is outside the documents that were taken down"
+    return ""
+
+
+def _with_taken_rows(
+    path: Path,
+    stored: Masks,
+    drawn: Masks,
+    taken: BoolArray,
+    ids: npt.NDArray[Any],
+    offsets: IntArray,
+    vocabulary: Vocabulary,
+) -> Masks:
+    """The masks that `path` should hold: as drawn, but as stored in rows with taken tokens."""
+    is_taken = np.logical_or.reduceat(taken, offsets[:-1])
+    try:
+        theirs, ours = (Predictions.of(masks, offsets) for masks in (stored, drawn))
+    except ValueError as error:
+        raise DataError(f"{path}: {error}; run pipeline.takedown again") from error
+    if vocabulary.special[ids[theirs.places]].any():
+        raise DataError(f"{path} predicts a special token; run pipeline.takedown again")
+    kept = [
+        part.select(is_taken[np.searchsorted(offsets, part.places, "right") - 1] == wanted)
+        for part, wanted in ((theirs, True), (ours, False))
+    ]
+    return Predictions.merge(*kept).to_masks(offsets, drawn.swapped)
+
+
+def _verify_masks(path: Path, found: Masks, expected: Masks) -> None:
+    for name, offsets in (
+        ("positions", "position_offsets"),
+        ("actions", "action_offsets"),
+        ("random_ids", "random_offsets"),
+    ):
+        if not all(
+            np.array_equal(getattr(found, column), getattr(expected, column))
+            for column in (name, offsets)
+        ):
             raise DataError(
                 f"{path}: {name} are not what its key draws; run pipeline.prepare again"
             )
-    if expected.swapped is not None and not np.array_equal(stored["swapped"], expected.swapped):
+    coins, drawn = np.asarray(found.swapped), np.asarray(expected.swapped)
+    if expected.swapped is not None and not np.array_equal(coins, drawn):
         raise DataError(f"{path}: swapped is not what its key draws; run pipeline.prepare again")

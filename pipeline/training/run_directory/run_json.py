@@ -50,7 +50,8 @@ class RunRecord:
     plans: Sequence[Mapping[str, Any]]
     """For each phase, the numbers derived from the run, its data and its machines."""
     data: Sequence[Mapping[str, Any]]
-    """Directory, fingerprint and rows of each dataset, in the order given."""
+    """Directory, fingerprint and rows of each dataset, in the order given; `ancestors` too where
+    documents were taken down."""
     tokenizer_sha256: str
     order_version: int
     """Version of the order of samples, see `pipeline.loading.order`."""
@@ -90,6 +91,20 @@ class RunRecord:
         datasets = {f"data-{i}": str(part["fingerprint"]) for i, part in enumerate(self.data)}
         return {"tokenizer": self.tokenizer_sha256} | datasets
 
+    def accepts(self, name: str, fingerprint: str) -> bool:
+        """Whether the run can read on where it read data of this fingerprint before: the same, or
+        the same before documents were taken down; name: as in `fingerprints`."""
+        number = name.removeprefix("data-")
+        former = self.data[int(number)].get("ancestors", ()) if name != number else ()
+        return fingerprint in (self.fingerprints[name], *former)
+
+    def continues(self, fingerprints: Mapping[str, str]) -> bool:
+        """Whether the tokenizer and all data `accepts` those of a checkpoint."""
+        mine = self.fingerprints
+        return fingerprints.keys() == mine.keys() and all(
+            self.accepts(name, fingerprints[name]) for name in mine
+        )
+
     @property
     def directories(self) -> list[Path]:
         """The directories of the datasets."""
@@ -128,8 +143,8 @@ def check_same(earlier: RunRecord, run: Run, datasets: Sequence[Dataset], direct
                 f"command, name another --output, or fork it there with --from {directory}"
             )
     before = [dataset["fingerprint"] for dataset in earlier.data]
-    now = [dataset.manifest.fingerprint for dataset in datasets]
-    if before != now:
+    now = [(d.manifest.fingerprint, *d.manifest.ancestors) for d in datasets]
+    if len(before) != len(now) or any(b not in n for b, n in zip(before, now)):
         raise CheckpointError(
             f"{directory} was started with data {_in_words(earlier.data)}; now it is "
             f"{_in_words(_described(datasets))}. Give the same --data in the same order, or start "
@@ -156,7 +171,7 @@ def check_source(state: State, record: RunRecord, directory: Path, forked: bool)
             )
     for name, now in record.fingerprints.items():
         before = state.fingerprints.get(name, "none")
-        if before != now and (name == "tokenizer" or not forked):
+        if not record.accepts(name, before) and (name == "tokenizer" or not forked):
             advice = (
                 "give data with the same tokenizer" if forked else "give the data it started with"
             )
@@ -172,6 +187,7 @@ def _described(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
             "fingerprint": dataset.manifest.fingerprint,
             "sequences": int(dataset.shard_rows.sum()),
         }
+        | ({"ancestors": [*dataset.manifest.ancestors]} if dataset.manifest.ancestors else {})
         for dataset in datasets
     ]
 

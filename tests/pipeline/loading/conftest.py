@@ -14,7 +14,6 @@ from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import (
     MANIFEST,
-    SCHEMA_VERSION,
     Manifest,
     MaskFile,
     Shard,
@@ -101,7 +100,6 @@ def prepare_directory(
             )
         )
     manifest = Manifest(
-        schema_version=SCHEMA_VERSION,
         fingerprint="0",
         data={
             "format": "segment_pair" if label else "full_sentences",

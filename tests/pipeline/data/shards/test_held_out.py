@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import train
+from pipeline import takedown, train
 from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.held_out import check_held_out
 from pipeline.data.shards.manifest import read_manifest
@@ -51,6 +51,29 @@ def test_a_grown_corpus_is_not_mixed_with_its_earlier_shards(
     result = command("train", *arguments)
     assert result.returncode == 2 and result.stderr.splitlines()[-1] == refused.strip()
     assert not (output / "checkpoints").exists()
+
+
+def test_documents_that_were_taken_down_do_not_conflict(
+    grown: tuple[Path, Path], tmp_path: Path, call: Call
+) -> None:
+    """Neither those that one directory trained on nor those that the other held out."""
+    first, second = grown
+    kept = {}
+    for directory, held_out in ((first, 1), (second, 0)):
+        rows = pq.read_table(directory / DOCUMENTS).to_pylist()
+        kept[directory] = {
+            row["text_hash"]: row["id"]
+            for row in rows
+            if row["first_sequence"] >> 32 & 1 == held_out
+        }
+    shared = [kept[second][text] for text in kept[first].keys() & kept[second].keys()]
+    new = tmp_path / "new"
+    arguments = ["--documents", *shared, "--output", new, "--workers", 1]
+    call(takedown.main, "--data", second, *arguments)
+    assert shared
+    with pytest.raises(DataError, match=f"{new} is {second} without documents that were taken"):
+        check(second, new)
+    check(first, new)
 
 
 def test_the_same_documents_in_other_rows_do_not_conflict(

@@ -1,0 +1,136 @@
+"""Shards and a request -> new shards: documents.parquet, every shard, the manifest last."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.data.execution.work_directory import WORK, work_directory
+from pipeline.data.execution.workers import Executor, Stage
+from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN
+from pipeline.data.shards.manifest import (
+    MANIFEST,
+    Manifest,
+    MaskFile,
+    Shard,
+    check_size,
+    hash_file,
+    read_manifest,
+)
+from pipeline.data.takedown.request import Request, read_groups
+from pipeline.data.takedown.shard import TakedownTask, TakedownWorker, copy
+from pipeline.errors import ConfigError
+from pipeline.files import remove_temporaries, sync_directory, whole_file, write_whole
+
+
+def take_down(
+    data: Path, manifest: Manifest, request: Request, output: Path, executor: Executor
+) -> Manifest:
+    """Write `data` without the documents of `request` to `output`; returns the new manifest.
+
+    What a killed takedown has finished is kept. manifest: of `data`.
+    """
+    mark = request.fingerprint(manifest.fingerprint)
+    with work_directory(output, mark, {}, lambda: _is_complete(output, mark)) as work:
+        if work is None:
+            return read_manifest(output)
+        folders = {(output / file.file).parent for s in manifest.shards for file in s.files()}
+        for folder in (output, output / "tokenizer", *folders):
+            folder.mkdir(parents=True, exist_ok=True)
+            remove_temporaries(folder)
+        _write_documents(data, output, request)
+        for name, entry in manifest.files.items():
+            if name != DOCUMENTS:
+                copy(check_size(data, name, entry["bytes"]), output / name)
+        tasks = [TakedownTask(number, shard) for number, shard in enumerate(manifest.shards)]
+        worker = TakedownWorker(data, output, work.path, manifest, request.first_sequences)
+        executor.run(Stage(work.path, worker.start), tasks)
+        markers = [json.loads((work.path / task.marker).read_bytes()) for task in tasks]
+        new = _new_manifest(manifest, mark, request, markers, output)
+        for folder in folders:
+            sync_directory(folder)
+        write_whole(output / MANIFEST, new.to_json())
+        shutil.rmtree(work.path, ignore_errors=True)
+    return new
+
+
+def _is_complete(output: Path, mark: str) -> bool:
+    """Whether `output` holds exactly this takedown; ConfigError if it holds other shards."""
+    if not (output / MANIFEST).exists():
+        return False
+    found = read_manifest(output).fingerprint
+    if found != mark:
+        raise ConfigError(
+            f"--output {output} holds other shards (fingerprint {found}, this takedown gives "
+            f"{mark}); name a new directory"
+        )
+    shutil.rmtree(output / WORK, ignore_errors=True)  # of a run that died at the very end
+    return True
+
+
+def _write_documents(data: Path, output: Path, request: Request) -> None:
+    """documents.parquet in the same row groups, with the documents marked as taken down.
+
+    These lose their origin, since a URL often holds the title.
+    """
+    with whole_file(output / DOCUMENTS) as temporary:
+        groups = _marked(data, request)
+        first = next(groups)
+        with pq.ParquetWriter(temporary, first.schema) as writer:
+            writer.write_table(first)
+            for group in groups:
+                writer.write_table(group)
+
+
+def _marked(data: Path, request: Request) -> Iterator[pa.Table]:
+    """The row groups of the new documents.parquet."""
+    ids = pa.array(sorted(id for _, id in request.names), pa.string())
+    for table in read_groups(data):
+        chosen = table[TAKEN_DOWN].to_numpy().copy()
+        for row in np.flatnonzero(pc.is_in(table["id"], ids).to_numpy()).tolist():
+            name = (table["corpus"][row].as_py(), table["id"][row].as_py())
+            chosen[row] |= name in request.names
+        origins = pc.if_else(pa.array(chosen), "", table["origin"])
+        for column, values in (("origin", origins), (TAKEN_DOWN, pa.array(chosen))):
+            table = table.set_column(table.column_names.index(column), column, values)
+        yield table
+
+
+def _new_manifest(
+    manifest: Manifest, mark: str, request: Request, markers: list[dict[str, Any]], output: Path
+) -> Manifest:
+    """The manifest of the new shards; markers: of all tasks, in order."""
+    shards = tuple(
+        Shard(**entry | {"masks": tuple(MaskFile(**mask) for mask in entry["masks"])})
+        for entry in (marker["shard"] for marker in markers)
+    )
+    path = output / DOCUMENTS
+    documents = {"bytes": path.stat().st_size, "xxh3_64": hash_file(path)}
+    takedown = {
+        "parent": manifest.fingerprint,
+        "documents": request.corpora,
+        "sequences": sum(marker["sequences"] for marker in markers),
+        "tokens": sum(marker["tokens"] for marker in markers),
+    }
+    return replace(
+        manifest,
+        fingerprint=mark,
+        engine=manifest.engine | {"mismatches": _without_text(manifest.engine["mismatches"])},
+        files=manifest.files | {DOCUMENTS: documents},
+        shards=shards,
+        takedowns=(*manifest.takedowns, takedown),
+    )
+
+
+def _without_text(mismatches: list[str]) -> list[str]:
+    """The messages of engines that differed, without their excerpts of documents."""
+    return [message.split(": document ")[0] for message in mismatches]

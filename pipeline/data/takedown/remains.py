@@ -1,0 +1,84 @@
+"""Where the text of documents that were taken down still is: shards, extracted files, downloads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.data.execution.work_directory import WORK
+from pipeline.data.shards.document_index import TAKEN_DOWN
+from pipeline.data.shards.manifest import MANIFEST
+from pipeline.data.takedown.request import Request, read_groups
+from pipeline.errors import DataError
+
+_MOST_FILES = 10
+"""Raw files that are listed."""
+
+
+def find_remains(data: Path, output: Path, root: Path, request: Request) -> list[str]:
+    """One line for each other place that holds text of the documents, or may hold it.
+
+    data: the shards that they were taken from; output: the new ones; root: $TENFOLD_ROOT.
+    """
+    files = sorted({id.rpartition("@")[0] or id for _, id in request.names | request.taken_before})
+    lines = [f"{data}: the shards before this takedown"]
+    lines += _shards_with_text([data.parent, root / "shards"], data, output, request)
+    names = {Path(file).name for file in files}
+    lines += [f"{path}: extracted text" for path in _extracted(root / "documents", names)]
+    lines += [f"{path}: downloaded" for path in _downloads(root / "downloads", names)]
+    shown = ", ".join(files[:_MOST_FILES]) + (", ..." if len(files) > _MOST_FILES else "")
+    return [
+        *lines,
+        f"the raw input of pipeline.prepare: {shown}",
+        f"copies of {data} elsewhere, and models that were trained on it",
+    ]
+
+
+def _shards_with_text(
+    folders: list[Path], data: Path, output: Path, request: Request
+) -> Iterator[str]:
+    """Directories beside `data` with documents of the same text, and unfinished ones."""
+    beside = {path.resolve() for folder in folders if folder.is_dir() for path in folder.iterdir()}
+    for path in [output.resolve(), *sorted(beside - {data.resolve(), output.resolve()})]:
+        if not path.is_dir():
+            continue
+        if not (path / MANIFEST).exists():
+            if (path / WORK).is_dir():
+                yield f"{path / WORK}: unfinished shards, which may hold it"
+            continue
+        try:
+            count = _count_texts(path, request)
+        except DataError as error:
+            yield f"{path}: may hold it ({error})"
+            continue
+        if count and path == output.resolve():
+            yield f"{output}: {count:,} documents with other ids have the same text"
+        elif count:
+            yield f"{path}: shards with {count:,} documents of the same text"
+
+
+def _count_texts(directory: Path, request: Request) -> int:
+    """Documents in `directory` with a text that was taken down elsewhere."""
+    return sum(
+        int((np.isin(table["text_hash"].to_numpy(), request.text_hashes) & ~taken).sum())
+        for table in read_groups(directory, ["text_hash"])
+        for taken in [table[TAKEN_DOWN].to_numpy()]
+    )
+
+
+def _extracted(folder: Path, names: set[str]) -> list[Path]:
+    """The files that `prepare` extracted from raw files with these names."""
+    found = folder.glob("*.parquet") if folder.is_dir() else ()
+    return sorted(path for path in found if path.name.rpartition("-")[0] in names)
+
+
+def _downloads(folder: Path, names: set[str]) -> list[Path]:
+    """Downloaded files with these names."""
+    return sorted(
+        Path(parent, name)
+        for parent, _, files in os.walk(folder)
+        for name in names.intersection(files)
+    )

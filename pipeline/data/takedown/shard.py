@@ -1,0 +1,149 @@
+"""One shard without the text of the documents that were taken down.
+
+Their tokens become the pad id, and nothing is predicted there any more. Special tokens stay, and so
+do rows, their lengths, documents, segments, labels and sequence ids. A shard that holds none of
+these documents is linked, or copied to another file system.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.config.formats import SEPARATORS
+from pipeline.data.rows.predictions import Predictions
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.document_index import documents_of
+from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size, hash_file
+from pipeline.data.shards.segments import BoolArray, taken_tokens
+from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.errors import DataError
+from pipeline.files import whole_file, write_whole
+
+
+@dataclass(frozen=True, slots=True)
+class TakedownTask:
+    """One shard of a takedown."""
+
+    number: int
+    """Index in the manifest."""
+    shard: Shard
+
+    @property
+    def weight(self) -> int:
+        """Bytes of its files."""
+        return sum(file.bytes for file in self.shard.files())
+
+    @property
+    def name(self) -> str:
+        """What it is, for logs."""
+        return f"shard {self.shard.file}"
+
+    @property
+    def marker(self) -> str:
+        """Name of the file that exists once the new shard does; holds its entry and counts."""
+        return f"shard-{self.number:06d}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TakedownWorker:
+    """What all tasks of a takedown have in common."""
+
+    data: Path
+    """The shards that are read."""
+    output: Path
+    """The new ones; its documents.parquet says which documents are taken down."""
+    work: Path
+    """Holds the markers."""
+    manifest: Manifest
+    """Of `data`."""
+    first_sequences: npt.NDArray[np.uint64]
+    """Where the newly taken documents start."""
+
+    def start(self) -> Callable[[TakedownTask], None]:
+        """The function that does a task."""
+        return self.do
+
+    def do(self, task: TakedownTask) -> None:
+        """Write the files of the new shard, then its marker."""
+        shard = task.shard
+        for file in shard.files():
+            check_size(self.data, file.file, file.bytes)
+        rows = arrow_files.read_table(self.data / shard.file)
+        touched = np.isin(self.first_sequences, rows["sequence"].to_numpy())
+        content: dict[str, Any] = {"shard": asdict(shard), "sequences": 0, "tokens": 0}
+        if touched.any():
+            content = self._clear(shard, rows)
+        else:
+            for file in shard.files():
+                copy(self.data / file.file, self.output / file.file, linked=True)
+        write_whole(self.work / task.marker, json.dumps(content).encode())
+
+    def _clear(self, shard: Shard, rows: pa.Table) -> dict[str, Any]:
+        """Write the shard without the taken text. Returns the content of its marker."""
+        for file in shard.files():
+            _check_hash(self.data / file.file, file.xxh3_64)
+        vocabulary = read_vocabulary(self.data / "tokenizer")
+        documents = documents_of(self.output, rows["sequence"].to_numpy())
+        taken = taken_tokens(rows, documents, SEPARATORS[self.manifest.tokenizer["kind"]])
+        ids, offsets = arrow_files.ragged(rows["input_ids"])
+        cleared = taken & ~vocabulary.special[ids]
+        new_ids = np.where(cleared, ids.dtype.type(vocabulary.pad), ids)
+        masks = []
+        for mask in shard.masks:
+            table = arrow_files.read_table(self.data / mask.file)
+            table, predictions = clear_masks(table, offsets, cleared)
+            masks.append(MaskFile(**self._write(mask.file, table), predictions=predictions))
+        entry = self._write(shard.file, arrow_files.with_ids(rows, new_ids))
+        new = replace(shard, **entry, masks=tuple(masks))
+        return {
+            "shard": asdict(new),
+            "sequences": int(np.logical_or.reduceat(cleared, offsets[:-1]).sum()),
+            "tokens": int(cleared.sum()),
+        }
+
+    def _write(self, file: str, table: pa.Table) -> dict[str, Any]:
+        """Write a file of the new shards. Returns its path, bytes and hash."""
+        compression: arrow_files.Compression = (
+            "zstd" if self.manifest.compression == "zstd" else "none"
+        )
+        entry = arrow_files.write_tables(self.output / file, table.schema, [table], compression)
+        return entry | {"file": file}
+
+
+def clear_masks(
+    table: pa.Table, row_offsets: npt.NDArray[np.int64], cleared: BoolArray
+) -> tuple[pa.Table, int]:
+    """A mask file without predictions at `cleared` [tokens], and the number of the others."""
+    masks = arrow_files.masks_of(table)
+    predictions = Predictions.of(masks, row_offsets)
+    kept = predictions.select(~cleared[predictions.places])
+    return arrow_files.mask_table(kept.to_masks(row_offsets, masks.swapped)), len(kept.places)
+
+
+def copy(source: Path, target: Path, *, linked: bool = False) -> None:
+    """Copy a file; linked: as another name of the same file, if the file system can."""
+    if linked:
+        target.unlink(missing_ok=True)  # renaming a link to another of the same file does nothing
+    with whole_file(target, lasting=False) as temporary:
+        if linked:
+            with suppress(OSError):
+                os.link(source, temporary)
+                return
+        shutil.copyfile(source, temporary)
+
+
+def _check_hash(path: Path, expected: str) -> None:
+    """Raise DataError if a file that is rewritten is damaged: nothing would show it later."""
+    if hash_file(path) != expected:
+        raise DataError(f"{path} is damaged: its hash is not the manifest's; copy it again")

@@ -1,0 +1,80 @@
+"""Takedown: `python -m pipeline.takedown --data DIR --documents IDS --output NEW`.
+
+Writes the shards of DIR without the text of these documents: their tokens become pads, which
+nothing predicts. All else stays, so a run on DIR may resume on NEW. Prints where else the text
+still is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pipeline.command_line import Parser, cores, data_root, example_text
+from pipeline.data.execution.workers import local_executor
+from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.takedown.publish import take_down
+from pipeline.data.takedown.remains import find_remains
+from pipeline.data.takedown.request import find_documents
+from pipeline.errors import ConfigError, run_command
+
+
+def main() -> None:
+    arguments = _parse()
+    data, output = arguments.data, arguments.output
+    if arguments.workers < 1:
+        raise ConfigError(f"--workers must be positive, got {arguments.workers}")
+    manifest = read_manifest(data)
+    request = find_documents(data, arguments.documents)
+    new = take_down(data, manifest, request, output, local_executor(arguments.workers))
+    taken = new.takedowns[-1]
+    before = f"; {len(request.taken_before):,} were gone already" if request.taken_before else ""
+    print(
+        f"{output}: took down {len(request.names):,} documents, {taken['tokens']:,} tokens in "
+        f"{taken['sequences']:,} sequences{before}"
+    )
+    print("their text is still in these places:")
+    for line in find_remains(data, output, data_root(), request):
+        print(f"  {line}")
+    print(f"next: python -m pipeline.inspect {output} --verify")
+
+
+def _parse() -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m pipeline.takedown",
+        description="Write shards without the text of some documents: their tokens become pads, "
+        "which nothing predicts. All rows stay in their places, so a run on the old shards may "
+        "resume on the new ones.",
+        epilog=example_text(
+            "python -m pipeline.takedown --data data/shards/cc-news-1 \\\n"
+            "    --documents news.jsonl@1048576 --output data/shards/cc-news-2",
+            "python -m pipeline.takedown --data data/shards/cc-news-2 --documents ids.txt \\\n"
+            "    --output data/shards/cc-news-3",
+        ),
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="shards made by pipeline.prepare or by an earlier takedown",
+    )
+    parser.add_argument(
+        "--documents",
+        nargs="+",
+        required=True,
+        metavar="IDS",
+        help="ids from the column id of DIR/documents.parquet, or files with one id per line; an "
+        "id that several corpora have takes the name of one and a tab before it",
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="NEW", help="directory of the new shards"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=cores(), metavar="N", help="processes (default: all cores)"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,70 @@
+"""Takedowns in a chain equal one; a killed one is not taken for whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import inspect, takedown
+from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.takedown.shard import TakedownWorker
+from tests.pipeline.data.letters import check, id_of, prepare_letters
+from tests.pipeline.preparing import Call, contents
+
+
+def test_takedowns_in_a_chain_equal_one(call: Call, tiny_tokenizer: Path, tmp_path: Path) -> None:
+    old = prepare_letters(call, tiny_tokenizer, tmp_path, ["data.duplicates=2"])
+    steps = {"one": "bk", "two": "bde"}  # b is gone already
+    data = old
+    for name, taken in steps.items():
+        ids = [id_of(old, letter) for letter in taken]
+        arguments = ["--documents", *ids, "--output", tmp_path / name, "--workers", 1]
+        out = call(takedown.main, "--data", data, *arguments)
+        data = tmp_path / name
+    assert "took down 2 documents" in out and "; 1 were gone already" in out
+    check(old, data, "bkde")
+    manifest = read_manifest(data)
+    assert manifest.ancestors == (
+        read_manifest(old).fingerprint,
+        read_manifest(tmp_path / "one").fingerprint,
+    )
+    assert manifest.takedowns[1]["documents"] == {"letters": 2}
+    call(inspect.main, data, "--verify")
+    everything = [id_of(old, letter) for letter in "bkde"]
+    arguments = ["--documents", *everything, "--output", tmp_path / "at-once", "--workers", 1]
+    call(takedown.main, "--data", old, *arguments)
+    same = {name: hash for name, hash in contents(data).items() if name != "manifest.json"}
+    assert same == {n: h for n, h in contents(tmp_path / "at-once").items() if n != "manifest.json"}
+
+
+def test_a_killed_takedown_is_nothing_and_goes_on(
+    call: Call, tiny_tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = prepare_letters(call, tiny_tokenizer, tmp_path, ["data.duplicates=1"])
+    output = ["--output", tmp_path / "new", "--workers", 1]
+    arguments = ["--data", old, "--documents", id_of(old, "c"), *output]
+    done: list[str] = []
+    do = TakedownWorker.do
+
+    def interrupted(self: TakedownWorker, task: Any) -> None:
+        if done:
+            raise KeyboardInterrupt
+        done.append(task.name)
+        do(self, task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TakedownWorker, "do", interrupted)
+        call(takedown.main, *arguments, code=130)
+    assert "holds no manifest.json" in call(inspect.main, tmp_path / "new", code=2)
+    other = ["--data", old, "--documents", id_of(old, "d"), *output]
+    assert "unfinished work" in call(takedown.main, *other, code=2)
+    call(takedown.main, *arguments)
+    check(old, tmp_path / "new", "c")
+    assert not list((tmp_path / "new").rglob(".*")), "nothing is left of the work"
+    before = contents(tmp_path / "new")
+    call(takedown.main, *arguments)
+    assert contents(tmp_path / "new") == before
+    error = call(takedown.main, *other, code=2)
+    assert "holds other shards" in error and error.count("\n") == 1

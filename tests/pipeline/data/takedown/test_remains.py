@@ -1,0 +1,49 @@
+"""Other shards, extracted files and downloads with the same text are listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import prepare, takedown
+from tests.pipeline.data.letters import id_of, prepare_letters
+from tests.pipeline.preparing import Call, tiny
+
+
+def test_the_other_places_are_listed(
+    call: Call,
+    tmp_path: Path,
+    tiny_tokenizer: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = prepare_letters(call, tiny_tokenizer, tmp_path, ["data.duplicates=1"])
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    call(
+        prepare.main, "--corpus", tmp_path / "letters.jsonl", "--set", "data.sequence_length=16",
+        *tiny(tiny_tokenizer, tmp_path / "root" / "shards" / "sixteen"), "--workers", 1,
+    )  # fmt: skip
+    for name in (
+        "documents/letters.jsonl-0123.parquet",
+        "documents/other-0123.parquet",
+        "downloads/ab/letters.jsonl",
+    ):
+        (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root" / name).write_text("")
+    (tmp_path / "root" / "shards" / "half" / ".work").mkdir(parents=True)
+    arguments = ["--documents", id_of(old, "c"), "--output", tmp_path / "new", "--workers", 1]
+    out = call(takedown.main, "--data", old, *arguments)
+    lines = out.splitlines()
+    places = [
+        line.strip() for line in lines[lines.index("their text is still in these places:") + 1 : -1]
+    ]
+    root = tmp_path / "root"
+    assert places == [
+        f"{old}: the shards before this takedown",
+        f"{root / 'shards/half/.work'}: unfinished shards, which may hold it",
+        f"{root / 'shards/sixteen'}: shards with 1 documents of the same text",
+        f"{root / 'documents/letters.jsonl-0123.parquet'}: extracted text",
+        f"{root / 'downloads/ab/letters.jsonl'}: downloaded",
+        "the raw input of pipeline.prepare: letters.jsonl",
+        f"copies of {old} elsewhere, and models that were trained on it",
+    ]

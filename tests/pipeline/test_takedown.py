@@ -1,0 +1,59 @@
+"""Only the tokens and predictions of the documents are gone, in every format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import inspect, takedown
+from pipeline.data.shards.manifest import read_manifest
+from tests.pipeline.data.letters import LETTERS, check, id_of, prepare_letters
+from tests.pipeline.preparing import Call
+
+FORMATS = {
+    "full_sentences": ["data.masking=whole_word"],
+    "single_segment": [
+        "data.format=single_segment",
+        "data.masking=span",
+        "data.duplicates=0",
+        "data.mask_mode=per-epoch",
+    ],
+    "next": ["data.format=segment_pair", "data.segments.label=next", "data.segments.draws=3"],
+    "order": ["data.format=segment_pair", "data.segments.label=order", "data.masking=ngram"],
+}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_only_the_text_of_the_documents_is_gone(
+    format: str, call: Call, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    old = prepare_letters(
+        call,
+        tiny_tokenizer,
+        tmp_path,
+        FORMATS[format],
+        "--compression",
+        "zstd" if format == "order" else "none",
+    )
+    held_out = pq.read_table(old / "documents.parquet")["first_sequence"].to_numpy() >> 32 & 1
+    names = pq.read_table(old / "documents.parquet")["id"].to_pylist()
+    by_id = {id_of(old, letter): letter for letter in LETTERS}
+    taken = {by_id[names[list(held_out).index(1)]], *"bcm"}
+    new = old.parent / "new"
+    listed = old.parent / "ids.txt"
+    listed.write_text("\n".join(id_of(old, letter) for letter in sorted(taken)[1:]) + "\n")
+    first = id_of(old, min(taken))
+    out = call(
+        takedown.main, "--data", old, "--documents", first, listed, "--output", new, "--workers", 1
+    )
+    pads = check(old, new, "".join(taken))
+    assert f"took down 4 documents, {pads:,} tokens" in out
+    shown = call(inspect.main, new, "--verify")
+    parent = read_manifest(old).fingerprint
+    assert f"taken down from {parent}: 4 documents, {pads:,} tokens" in shown
+    documents = pq.read_table(new / "documents.parquet").to_pylist()
+    marked = {row["id"] for row in documents if row["taken_down"]}
+    assert marked == {id_of(old, letter) for letter in taken}
+    assert all(bool(row["origin"]) != row["taken_down"] for row in documents)
