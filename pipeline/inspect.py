@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from pipeline.command_line import Parser, add_reading_arguments, example_text
 from pipeline.data.corpora.sources import corpus_sources, describe_cut
 from pipeline.data.inspection.documents import holds_documents, inspect_documents
+from pipeline.data.inspection.places import describe_place
 from pipeline.data.preparation.tokenizer import REPORT_BYTES, sample_texts
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
@@ -54,6 +55,9 @@ _LEGEND = "M {mask}  R random id  K kept, but predicted  · not predicted"
 def main() -> None:
     arguments = _parse()
     directory: Path = arguments.directory
+    if lines := describe_place(directory):
+        print("\n".join(lines))
+        return
     if holds_documents(directory):
         inspect_documents(arguments)
         return
@@ -61,7 +65,7 @@ def main() -> None:
         raise ConfigError(
             f"--html, --corpus and --decisions are for documents; {directory} has none"
         )
-    if (directory / "word_starts.bin").exists():
+    if (directory / "tokenizer.json").exists():
         print_tokenizer(directory)
         return
     manifest = read_manifest(directory)
@@ -289,7 +293,8 @@ def _parse() -> argparse.Namespace:
         prog="python -m pipeline.inspect",
         description="Show what pipeline.prepare made: counts, mask rates, lengths, and a sequence "
         "with its masks side by side; or what a tokenizer does to many scripts; or what documents "
-        "are: samples kept and dropped by reason, lengths, languages, sites, copies.",
+        "are: samples kept and dropped by reason, lengths, languages, sites, copies. A run, a "
+        "checkpoint, a model or a folder of them: what it is, and which commands take it.",
         epilog=example_text(
             "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --verify",
             "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --sequence 7 --tokens 0",
@@ -302,7 +307,7 @@ def _parse() -> argparse.Namespace:
         type=Path,
         metavar="PATH",
         help="a prepared directory, a tokenizer's, or documents: raw files, or those of "
-        "$TENFOLD_ROOT/documents",
+        "$TENFOLD_ROOT/documents; or a run, a checkpoint, an exported model",
     )
     parser.add_argument(
         "--sequence", type=int, default=0, metavar="I", help="the sequence to show (default: 0)"

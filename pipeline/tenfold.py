@@ -20,7 +20,7 @@ from pipeline.recipes.table import format_recipes
 COMMANDS = {
     "train_tokenizer": "text -> a vocabulary (optional: prepare trains one if there is none)",
     "prepare": "text -> shards with ten masks per sequence; needs CPUs only",
-    "inspect": "show what is in shards, in a tokenizer or in raw documents",
+    "inspect": "show what is in shards, a tokenizer, raw documents, a run or a model",
     "takedown": "shards -> the same shards without the text of some documents",
     "train": "shards -> a trained model; resumes by itself",
     "export": "a trained model -> a folder that transformers loads",

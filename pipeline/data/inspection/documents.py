@@ -57,6 +57,8 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
         )
     width = min(max(shutil.get_terminal_size((100, 20)).columns, 80), 100)
     print("\n".join(report(statistics, width, decided)))
+    given = f"{arguments.corpus} --input {path}" if arguments.corpus else path
+    print(f"next: python -m pipeline.prepare --corpus {given}")
     if arguments.html:
         content = page(statistics, f"{name}: documents", about, decided)
         write_whole(arguments.html, content.encode())

@@ -85,7 +85,7 @@ def test_mistakes(show: Show, tmp_path: Path) -> None:
     empty.mkdir()
     for arguments, message in (
         ((tmp_path / "nothing",), "no such directory"),
-        ((empty,), "holds no manifest.json"),
+        ((empty,), "is an empty folder; fill it with pipeline.prepare"),
         ((shards, "--html", tmp_path / "p.html"), "--html, --corpus and --decisions are for"),
         ((SAMPLE / "news", "--samples", -1), "--samples -1"),
     ):

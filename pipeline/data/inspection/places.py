@@ -1,0 +1,163 @@
+"""What a run, a checkpoint, a model or a folder of them is, and which commands take it.
+
+Only JSON is read, so this needs no torch.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pipeline.data.execution.work_directory import WORK
+from pipeline.data.shards.manifest import MANIFEST
+from pipeline.errors import ConfigError, DataError
+
+RUN, STATE, MODEL = "run.json", "state.json", "config.json"
+_CHECKPOINTS = "checkpoints"
+_MOST_SHOWN = 20
+"""Folders that are listed."""
+
+
+def describe_place(path: Path) -> list[str]:
+    """Lines about a path that holds neither shards, a tokenizer nor documents; empty for others.
+
+    Raises ConfigError if nothing is there, and DataError if its description cannot be read.
+    """
+    if not path.exists():
+        raise ConfigError(f"{path}: no such directory or file; give one that a command has written")
+    if not path.is_dir():
+        return []
+    if not any(path.iterdir()):
+        raise ConfigError(
+            f"{path} is an empty folder; fill it with pipeline.prepare ... --output {path}, or put "
+            f"text there and run pipeline.prepare --corpus {path}"
+        )
+    try:
+        if (path / RUN).exists():
+            return _run(path)
+        if _has(path / STATE, "step", "run"):
+            return _checkpoint(path)
+        if _has(path / MODEL, "model_type"):
+            return _model(path)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise DataError(f"{path} is damaged ({error}); restore it from a copy") from error
+    return _folder(path)
+
+
+def _run(path: Path) -> list[str]:
+    record = _read(path / RUN)
+    settings, directories = record["run"], [part["directory"] for part in record["data"]]
+    steps = [int(name.removeprefix("step-")) for name in _names(path / _CHECKPOINTS, "step-*")]
+    state = " (running)" if (path / "ready").exists() else ""
+    if (path / "INTERRUPTED").exists():
+        state = " (interrupted)"
+    lines = [f"{path}: a run of {settings['name']}{state}"]
+    reached = max(steps, default=0)
+    lines.append(
+        f"  checkpoints  {len(steps)}, the newest at step {reached:,} of {settings['steps']:,}"
+    )
+    if metrics := _last_metrics(path / "metrics.jsonl"):
+        names = ("loss", "validation_loss")
+        shown = ", ".join(f"{name} {metrics[name]:.4f}" for name in names if metrics.get(name))
+        lines.append(f"  metrics      step {metrics['step']:,}: {shown}")
+    lines += [f"  data         {directory}" for directory in directories]
+    data = " ".join(directories)
+    calls = []
+    if reached < settings["steps"]:
+        calls.append(f"python -m pipeline.train --run {path / RUN} --data {data} --output {path}")
+    if steps:
+        calls.append(f"python -m pipeline.export {path} --output {path}-export")
+        calls.append(f"python -m pipeline.evaluate {path} --data {data}")
+    return [*lines, *_next(*calls)]
+
+
+def _checkpoint(path: Path) -> list[str]:
+    state = _read(path / STATE)
+    settings = state["run"]
+    size = sum(file.stat().st_size for file in path.iterdir())
+    run, name, step = path.parent.parent, settings["name"], state["step"]
+    return [
+        f"{path}: a checkpoint of {name} at step {step:,} of {settings['steps']:,}, "
+        f"{size / 1e6:,.1f} MB",
+        *_next(
+            f"python -m pipeline.export {run} --step {step} --output {run}-{step}",
+            f"python -m pipeline.train {name} --from {path} --data SHARDS --output RUN",
+        ),
+    ]
+
+
+def _has(path: Path, *keys: str) -> bool:
+    """Whether a JSON file has these keys; state.json is also a name in folders of `datasets`."""
+    try:
+        return {*keys} <= _read(path).keys()
+    except (ValueError, OSError):
+        return False
+
+
+def _model(path: Path) -> list[str]:
+    config = _read(path / MODEL)
+    kind = (config.get("architectures") or [config["model_type"]])[0]
+    named = {"num_hidden_layers": "layers", "hidden_size": "wide", "vocab_size": "ids"}
+    sizes = [f"{config[key]:,} {word}" for key, word in named.items() if key in config]
+    size = sum(file.stat().st_size for file in path.glob("*.safetensors"))
+    return [
+        f"{path}: a model for transformers, {', '.join([kind, *sizes])}; {size / 1e6:,.1f} MB",
+        *_next(
+            f"python -m pipeline.evaluate {path} --data SHARDS",
+            f"python -m pipeline.train RECIPE --init {path} --data SHARDS --output RUN",
+        ),
+    ]
+
+
+def _folder(path: Path) -> list[str]:
+    """A list of what is in a folder of shards, runs, checkpoints, models or tokenizers."""
+    if (path / WORK).exists():
+        return []  # unfinished shards
+    marks = {
+        MANIFEST: "shards", WORK: "unfinished shards", RUN: "a run",
+        "word_starts.bin": "a tokenizer",
+    }  # fmt: skip
+    found = {}
+    for folder in sorted(folder for folder in path.iterdir() if folder.is_dir()):
+        kinds = [kind for mark, kind in marks.items() if (folder / mark).exists()]
+        kinds += ["a checkpoint"] * _has(folder / STATE, "step", "run")
+        kinds += ["a model"] * _has(folder / MODEL, "model_type")
+        if kinds:
+            found[folder] = kinds[0]
+    others = [other for other in path.iterdir() if other.is_file() and other.name != "latest"]
+    if not found or others:
+        return []
+    lines = [f"  {folder}: {kind}" for folder, kind in list(found.items())[:_MOST_SHOWN]]
+    if len(found) > _MOST_SHOWN:
+        lines.append(f"  ... and {len(found) - _MOST_SHOWN:,} more")
+    first = f"python -m pipeline.inspect {next(iter(found))}"
+    return [f"{path}: a folder of {len(found):,} results", *lines, *_next(first)]
+
+
+def _next(*commands: str) -> list[str]:
+    """The commands that take it, one per line."""
+    return [f"{'next:' if not index else '     '} {call}" for index, call in enumerate(commands)]
+
+
+def _names(folder: Path, pattern: str) -> list[str]:
+    return [path.name for path in folder.glob(pattern) if path.is_dir()]
+
+
+def _last_metrics(path: Path) -> dict[str, Any]:
+    """The last whole line of metrics.jsonl; empty without one."""
+    if not path.exists():
+        return {}
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - (1 << 16)))
+        lines = file.read().splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith(b"\n")]
+    found: dict[str, Any] = json.loads(whole[-1]) if whole else {}
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content = json.loads(path.read_bytes())
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} is not an object")
+    return content
