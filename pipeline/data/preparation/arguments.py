@@ -46,9 +46,10 @@ def prepare_arguments() -> argparse.Namespace:
         "--tokenizer",
         type=Path,
         metavar="DIR",
-        help="folder with tokenizer.json, vocab.txt, vocab.json + merges.txt, or encoder.json + "
-        "vocab.bpe (+ dict.txt for RoBERTa's ids); default: one trained on the corpus's text, or "
-        "shared by named corpora, in $TENFOLD_ROOT/tokenizers",
+        help="folder with tokenizer.json, vocab.txt, vocab.json + merges.txt, encoder.json + "
+        "vocab.bpe (+ dict.txt for RoBERTa's ids) or a SentencePiece .model, or one such file by "
+        "its published name, e.g. bert-base-uncased-vocab.txt; default: one trained on the "
+        "corpus's text, or shared by named corpora, in $TENFOLD_ROOT/tokenizers",
     )
     parser.add_argument(
         "--output",

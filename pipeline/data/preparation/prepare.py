@@ -120,8 +120,14 @@ def plan_job(
     known: Identities,
 ) -> ShardsJob:
     """Name the shards and their directory; known: identities of files that were read before."""
+    engine = arguments.engine if tokenizer.vocabulary.has_fast_engine else "tokenizers"
+    if engine != arguments.engine:
+        print(
+            "the tokenizer splits words with its own regular expression, so `tokenizers` makes the "
+            "ids, which is slow"
+        )
     identity = shard_identity(
-        run.data, identify(sources, known), tokenizer.vocabulary, arguments.engine,
+        run.data, identify(sources, known), tokenizer.vocabulary, engine,
         arguments.compression, selection.mark,
     )  # fmt: skip
     mark = fingerprint(identity)
@@ -131,7 +137,7 @@ def plan_job(
         sources=sources,
         selection=selection,
         tokenizer=tokenizer,
-        parts=_parts_job(arguments, run.data, sources, split_bytes),
+        parts=replace(_parts_job(arguments, run.data, sources, split_bytes), engine=engine),
         fingerprint=mark,
         identities=known,
         output=arguments.output or data_root() / "shards" / f"{corpus}-{run.name}-{mark}",

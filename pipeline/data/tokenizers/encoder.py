@@ -57,7 +57,7 @@ class TextEncoder:
     def create(cls, vocabulary: Vocabulary, *, fast: bool = True) -> TextEncoder:
         """Create the engines. Raises DataError if they differ, or lose text, on a probe text."""
         encoder = cls(vocabulary, Reference(vocabulary), None)
-        if fast:
+        if fast and vocabulary.has_fast_engine:
             encoder.fast = (
                 GigatokenEngine(vocabulary)
                 if vocabulary.kind == BYTE_BPE

@@ -3,10 +3,11 @@
 Folders we write hold `tokenizer.json` + `tokenizer_config.json` (they load with
 `transformers.AutoTokenizer`) and `word_starts.bin` (one byte per id: 1 if the id starts a word).
 Layouts we read: such a folder, `vocab.txt` (BERT as Google and Hugging Face ship it), `vocab.json`
-+ `merges.txt` (RoBERTa as Hugging Face ships it), and `encoder.json` + `vocab.bpe` (GPT-2 as OpenAI
-ships it), with fairseq's `dict.txt` beside them for RoBERTa's ids. fairseq orders ids by frequency,
-so GPT-2's ids read as RoBERTa's give nonsense (transformers issue 7960). The files in the folder
-decide which ids are meant.
++ `merges.txt` (RoBERTa as Hugging Face ships it), `encoder.json` + `vocab.bpe` (GPT-2 as OpenAI
+ships it), with fairseq's `dict.txt` beside them for RoBERTa's ids, and a SentencePiece `.model`
+(ALBERT as Google ships it). fairseq orders ids by frequency, so GPT-2's ids read as RoBERTa's give
+nonsense (transformers issue 7960). The files in the folder decide which ids are meant. Files may
+have the name under which they are published, such as `bert-base-uncased-vocab.txt`.
 """
 
 from __future__ import annotations
@@ -25,40 +26,69 @@ from pipeline.data.tokenizers.definitions import (
     byte_bpe_json,
     wordpiece_json,
 )
+from pipeline.data.tokenizers.sentencepiece_model import sentencepiece_json
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.errors import DataError
 from pipeline.files import write_whole
 
 ROBERTA_SIZE = 50_265
 LAYOUTS = (
-    "tokenizer.json; vocab.txt; vocab.json + merges.txt; or encoder.json + vocab.bpe (+ dict.txt)"
+    "tokenizer.json; vocab.txt; vocab.json + merges.txt; encoder.json + vocab.bpe (+ dict.txt); or "
+    "a SentencePiece .model"
 )
+_NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
+"""Files that say what a folder holds, the first that exists."""
+_ENDINGS = ("vocab.txt", "vocab.json", ".model")
+"""The ends of published names."""
 
 
-def read_vocabulary(directory: Path) -> Vocabulary:
-    """Read the vocabulary in `directory`. Raises DataError if files are missing or unsuitable."""
-    if not directory.is_dir():
-        raise DataError(f"tokenizer {directory}: no such directory; give one with {LAYOUTS}")
+def read_vocabulary(path: Path) -> Vocabulary:
+    """Read the vocabulary in a folder, or of one file of it.
+
+    Raises DataError if files are missing or unsuitable.
+    """
+    if not path.exists():
+        raise DataError(f"tokenizer {path}: no such directory or file; give one with {LAYOUTS}")
     try:
-        if (directory / "tokenizer.json").exists():
-            text = (directory / "tokenizer.json").read_text(encoding="utf-8")
-        elif (directory / "vocab.txt").exists():
-            text = _read_bert(directory)
-        elif (directory / "vocab.json").exists():
-            text = byte_bpe_json(*_read_roberta(directory))
-        elif (directory / "encoder.json").exists():
-            text = byte_bpe_json(*_read_gpt2(directory))
-        else:
-            raise DataError(f"tokenizer {directory}: no known layout; expected {LAYOUTS}")
-        return vocabulary(text, str(directory))
+        text = _read_file(path if path.is_file() else _main_file(path))
+        return vocabulary(text, str(path))
     except DataError:
         raise
     except Exception as error:  # `tokenizers` raises bare Exception for unreadable files
         what = str(error) if not isinstance(error, KeyError) else f"no entry {error}"
         raise DataError(
-            f"tokenizer {directory} cannot be read: {what}; replace the folder, or remove it if it "
+            f"tokenizer {path} cannot be read: {what}; replace the folder, or remove it if it "
             "was trained here"
         ) from error
+
+
+def _main_file(folder: Path) -> Path:
+    """The file of a folder that says what it holds."""
+    for name in _NAMES:
+        if (folder / name).exists():
+            return folder / name
+    published = sorted(path for path in folder.iterdir() if path.name.endswith(_ENDINGS))
+    if not published:
+        raise DataError(f"tokenizer {folder}: no known layout; expected {LAYOUTS}")
+    if len(published) > 1:
+        names = ", ".join(path.name for path in published)
+        raise DataError(f"tokenizer {folder} holds {names}; name one of these files")
+    return published[0]
+
+
+def _read_file(path: Path) -> str:
+    """tokenizer.json of a vocabulary that is known by its main file."""
+    if path.name.endswith("vocab.txt"):
+        return _read_bert(path)
+    if path.name.endswith(".model"):
+        return sentencepiece_json(path)
+    if path.name.endswith("vocab.json"):
+        return byte_bpe_json(*_read_roberta(path))
+    if path.name == "encoder.json":
+        return byte_bpe_json(*_read_gpt2(path.parent))
+    if path.suffix != ".json":
+        raise DataError(f"tokenizer {path} is not a vocabulary; expected {LAYOUTS}")
+    return path.read_text(encoding="utf-8")
 
 
 def save_vocabulary(
@@ -69,7 +99,7 @@ def save_vocabulary(
     trained_on: describes the training text; stored to be reported when the folder is used.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    names = SPECIALS[vocabulary.kind]
+    names = vocabulary.names
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": sequence_length,
@@ -111,25 +141,25 @@ def _config(directory: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
 
-def _read_bert(directory: Path) -> str:
+def _read_bert(path: Path) -> str:
     """`vocab.txt`, one token per line; without tokenizer_config.json, cased if any has a capital.
 
     In an uncased vocabulary, tokens with capitals could never be produced.
     """
-    lines = (directory / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     ids = {line.rstrip("\r"): index for index, line in enumerate(lines)}
     if len(ids) < len(lines):
-        raise DataError(f"{directory / 'vocab.txt'} repeats a token; use one without repeats")
+        raise DataError(f"{path} repeats a token; use one without repeats")
     missing = [token for token in SPECIALS[WORDPIECE].values() if token not in ids]
     if missing:
-        raise DataError(f"{directory / 'vocab.txt'} lacks {' '.join(missing)}; use BERT's")
+        raise DataError(f"{path} lacks {' '.join(missing)}; use BERT's")
     words = (token.removeprefix(CONTINUATION) for token in ids if not token.startswith("["))
     cased = any(word != word.lower() for word in words)
-    config = _config(directory)
+    config = _config(path.parent)
     lower_case = bool(config.get("do_lower_case", not cased))
     if lower_case and cased:
         raise DataError(
-            f"{directory}: tokenizer_config.json says do_lower_case=true, vocab.txt has tokens "
+            f"{path.parent}: tokenizer_config.json says do_lower_case=true, {path.name} has tokens "
             "with capitals; set it to false, or give the uncased vocabulary"
         )
     return wordpiece_json(
@@ -140,10 +170,10 @@ def _read_bert(directory: Path) -> str:
     )
 
 
-def _read_roberta(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
+def _read_roberta(path: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """`vocab.json` + `merges.txt`; adds the three unused ids that some copies lack."""
-    ids: dict[str, int] = json.loads((directory / "vocab.json").read_text(encoding="utf-8"))
-    merges = _read_merges(directory / "merges.txt")
+    ids: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+    merges = _read_merges(path.with_name(f"{path.name.removesuffix('vocab.json')}merges.txt"))
     if max(ids.values()) + 1 == ROBERTA_SIZE:
         used = set(ids.values())
         holes = [index for index in range(ROBERTA_SIZE) if index not in used]

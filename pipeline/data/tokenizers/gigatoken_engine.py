@@ -9,6 +9,7 @@ encoded by `tokenizers`.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import unicodedata
 from dataclasses import dataclass, field
@@ -52,7 +53,9 @@ class GigatokenEngine:
     """Memory of this process in bytes when `engine` was new."""
 
     def __post_init__(self) -> None:
-        self.text_json = self.vocabulary.text_json()
+        content = json.loads(self.vocabulary.text_json())
+        # NFC, if anything: documents are in that form, up to characters that are left to others
+        self.text_json = json.dumps(content | {"normalizer": None}, ensure_ascii=False)
         self.renew()
 
     def renew(self) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +74,25 @@ class Vocabulary:
         content["post_processor"] = None
         return json.dumps(content, ensure_ascii=False)
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The special tokens by role."""
+        added = {token["id"]: token["content"] for token in self._added}
+        return {role: added[getattr(self, role)] for role in ROLES}
+
+    @property
+    def has_fast_engine(self) -> bool:
+        """Whether a fast engine knows how words are split: not for byte-level BPE with another
+        regular expression than GPT-2's, which only `tokenizers` encodes."""
+        splitter = json.loads(self.tokenizer_json).get("pre_tokenizer") or {}
+        gpt2 = splitter.get("type") == "ByteLevel" and splitter.get("use_regex", True)
+        return self.kind != BYTE_BPE or gpt2
+
+    @property
+    def _added(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.tokenizer_json)["added_tokens"]
+        return found
+
     def describe(self) -> dict[str, Any]:
         """The tokenizer's entry in the manifest."""
         names = ("sha256", "kind", "size", *ROLES)
@@ -113,7 +133,7 @@ def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
         kind=kind,
         lower_case=_words(tokenizer, "A") == _words(tokenizer, "a"),
         size=size,
-        **{role: added[token] for role, token in SPECIALS[kind].items()},
+        **{role: added[token] for role, token in _special_names(kind, added).items()},
         byte_lengths=tables[0],
         word_starts=tables[1],
         special=tables[2],
@@ -204,11 +224,12 @@ def _check_ids(
     kind: str, ids: dict[str, int], added: dict[str, int], pieces: int, name: str
 ) -> None:
     """Raise DataError unless all special tokens exist and every token has its own id."""
-    missing = [token for token in SPECIALS[kind].values() if token not in added]
+    special = _special_names(kind, added).values()
+    missing = [token for token in special if token not in added]
     if missing:
         raise DataError(
             f"tokenizer {name} lacks {' '.join(missing)} among its added tokens; "
-            f"use one with {' '.join(SPECIALS[kind].values())}"
+            f"use one with {' '.join(special)}"
         )
     every = ids | added
     if len(ids) < pieces or len(set(every.values())) < len(every):
@@ -221,19 +242,30 @@ def _check_ids(
         )
 
 
+def _special_names(kind: str, added: Mapping[str, int]) -> Mapping[str, str]:
+    """The special tokens by role; byte-level BPE may have BERT's, as ModernBERT's does."""
+    named_as_bert = kind == BYTE_BPE and all(name in added for name in SPECIALS[WORDPIECE].values())
+    return SPECIALS[WORDPIECE if named_as_bert else kind]
+
+
 def _check_byte_bpe(
     content: dict[str, Any], ids: dict[str, int], added: dict[str, int], name: str
 ) -> None:
     """Raise DataError unless every byte of a text can be recovered from its ids."""
     model, pre_tokenizer = content["model"], content.get("pre_tokenizer") or {}
-    if pre_tokenizer.get("type") != "ByteLevel":
+    *splits, last = pre_tokenizer.get("pretokenizers") or [pre_tokenizer]
+    other = [step.get("type") for step in splits if step.get("type") not in ("Split", "Digits")]
+    if other or last.get("type") != "ByteLevel":
         raise DataError(
-            f"tokenizer {name} is BPE with pre-tokenizer {pre_tokenizer.get('type')}; use one of "
-            "the byte-level kind"
+            f"tokenizer {name} is BPE with pre-tokenizer {(*other, last.get('type'))[0]}; use one "
+            "of the byte-level kind"
         )
-    if content.get("normalizer") or pre_tokenizer.get("add_prefix_space"):
+    normalizer = (content.get("normalizer") or {}).get("type", "NFC")  # documents are in NFC
+    removes = any(step.get("behavior") == "Removed" for step in splits)
+    if normalizer != "NFC" or removes or last.get("add_prefix_space"):
         raise DataError(
-            f"tokenizer {name} changes the text (normalizer or add_prefix_space), so documents "
+            f"tokenizer {name} changes the text (normalizer, add_prefix_space or a split that "
+            "removes text), so documents "
             "could not be recovered from their ids; use one that does not"
         )
     for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.encoder import Engine, TextEncoder
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.token_ids import Tokens, Unknown
-from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.errors import DataError
+from tests.pipeline.data.byte_bpe import SPLITS, byte_bpe
 
 TEXTS = ["One text. Two sentences.", "a", "Naïve 日本。 More of it! And more.", "The end. Over."]
 
@@ -105,3 +108,26 @@ def test_an_engine_that_fails_the_probe_is_refused(
     monkeypatch.setattr(TextEncoder, "encode", differs)
     with pytest.raises(DataError, match=r"made up.*--engine tokenizers"):
         TextEncoder.create(tiny_vocabulary)
+
+
+TORTURE = [
+    "The cat's 2024 mats aren't 12,345.67; IT'S naïve café 日本 한국어 العربية",
+    "emoji 👩‍🔬🏳️‍🌈 math ∑∞ ½ ② ʰ zero\u200dwidth ﬁ ＡＢＣ",
+    "one\n\ntwo\nthree x'x 'LL 've's --- ....... $5.00 [MASK] <s> a_b_c 0x1F",
+    "1234567890 " * 20 + "a" * 300 + "é" * 50,
+]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_byte_bpe_with_words_of_its_own_has_the_ids_of_tokenizers(split: str) -> None:
+    """GPT-2's expression by the fast engine, others by `tokenizers` alone."""
+    content = byte_bpe(SPLITS[split], nfc=split == "gpt-2")
+    reference = Tokenizer.from_str(json.dumps(json.loads(content) | {"added_tokens": []}))
+    encoder = TextEncoder.create(vocabulary(content, "x"))
+    assert (encoder.fast is not None) == (split == "gpt-2") == encoder.vocabulary.has_fast_engine
+    for text in TORTURE:
+        encoded = text.encode() + b"\0"
+        document = (np.frombuffer(encoded, np.uint8), np.array([0, len(encoded)]))
+        tokens, _ = encoder.encode(*document, np.zeros(1, np.int64), np.ones(1, np.bool_))
+        assert tokens.ids.tolist() == reference.encode(text).ids, text
+        assert not encoder.vocabulary.special[tokens.ids].any()

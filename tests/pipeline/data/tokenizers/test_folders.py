@@ -16,8 +16,9 @@ from transformers import AlbertTokenizerFast, AutoTokenizer, BertTokenizerFast
 from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.trainers import train_byte_bpe
-from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.errors import DataError
+from tests.pipeline.data.byte_bpe import SPLITS, byte_bpe
 
 TEXTS = [
     "the cat sat on the mat. the cat ran.",
@@ -223,7 +224,7 @@ BROKEN: dict[str, Callable[[dict[str, Any]], object]] = {
     "sets model.dropout": lambda c: c["model"].update(dropout=0.1),
     "two tokens one id": lambda c: c["model"]["vocab"].update({"!": 40}),
     "lacks <mask>": lambda c: c["added_tokens"].pop(),
-    "changes the text": lambda c: c.update(normalizer={"type": "NFC"}),
+    "changes the text": lambda c: c.update(normalizer={"type": "NFKC"}),
     "out of vocabulary": lambda c: c["model"]["merges"].insert(0, ["zz", "qq"]),
     "byte-level kind": lambda c: c["pre_tokenizer"].update(type="Whitespace"),
     "can be prepared": lambda c: c["model"].update(type="WordLevel"),
@@ -257,3 +258,53 @@ def test_unfit_folders_are_named(files: dict[str, str], message: str, tmp_path: 
         (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=message):
         read_vocabulary(tmp_path)
+
+
+def test_files_by_their_published_names(
+    word_vocabularies: dict[str, Vocabulary], tmp_path: Path
+) -> None:
+    """The folder if it is alone there, or the file itself."""
+    found = {}
+    for name in ("wordpiece", "wordpiece-uncased"):
+        ids = json.loads(word_vocabularies[name].tokenizer_json)["model"]["vocab"]
+        kind = "uncased" if "uncased" in name else "cased"
+        path = tmp_path / f"bert-base-{kind}-vocab.txt"
+        path.write_text("\n".join(sorted(ids, key=ids.__getitem__)) + "\n")
+        found[path] = word_vocabularies[name]
+        if len(found) == 1:
+            assert read_vocabulary(tmp_path).sha256 == read_vocabulary(path).sha256
+    for path, trained in found.items():
+        vocabulary = read_vocabulary(path)
+        assert vocabulary.lower_case == trained.lower_case
+        texts = ["The Rivers are long, isn't it? 12 naïve cafés 日本", *TEXTS[:3]]
+        assert encode(vocabulary, texts) == encode(trained, texts)
+    with pytest.raises(DataError, match=r"holds bert-base-cased-vocab.txt, bert-base-unc.*; name"):
+        read_vocabulary(tmp_path)
+
+
+def test_merges_beside_a_published_name(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    model = json.loads((tiny_tokenizer / "tokenizer.json").read_text())["model"]
+    path = tmp_path / "roberta-base-vocab.json"
+    path.write_text(json.dumps(model["vocab"]))
+    with pytest.raises(DataError, match=r"roberta-base-merges.txt is missing"):
+        read_vocabulary(path)
+    merges = "\n".join(" ".join(merge) for merge in model["merges"])
+    (tmp_path / "roberta-base-merges.txt").write_text(f"#version: 0.2\n{merges}\n")
+    found, trained = read_vocabulary(path), read_vocabulary(tiny_tokenizer)
+    assert encode(found, TEXTS[:3]) == encode(trained, TEXTS[:3])
+    (tmp_path / "notes.md").write_text("text")
+    with pytest.raises(DataError, match=r"notes.md is not a vocabulary"):
+        read_vocabulary(tmp_path / "notes.md")
+
+
+def test_special_tokens_of_another_name_are_saved(tmp_path: Path) -> None:
+    """Byte-level BPE with BERT's special tokens and words of its own, as ModernBERT's."""
+    save_vocabulary(vocabulary(byte_bpe(SPLITS["digits"]), "x"), tmp_path, 32)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (config["cls_token"], config["pad_token"], config["mask_token"]) == (
+        "[CLS]", "[PAD]", "[MASK]",
+    )  # fmt: skip
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    again = read_vocabulary(tmp_path)
+    for text in TEXTS[:3]:
+        assert loaded.encode(text, add_special_tokens=False) == ids(again, text)

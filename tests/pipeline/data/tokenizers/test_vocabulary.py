@@ -8,11 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 
-from pipeline.data.tokenizers.definitions import unigram_json, wordpiece_json
+from pipeline.data.tokenizers.definitions import (
+    SPECIALS,
+    WORDPIECE,
+    unigram_json,
+    wordpiece_json,
+)
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.errors import DataError
+from tests.pipeline.data.byte_bpe import SPLITS, byte_bpe
 
 KINDS = ["wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]
 BERT = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -138,3 +144,32 @@ def test_tokenizers_with_another_treatment_of_text_are_refused(
     damage(content)
     with pytest.raises(DataError, match=message):
         vocabulary(json.dumps(content), "broken")
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        (pre_tokenizers.Split(" ", "removed"), "changes the text"),
+        (pre_tokenizers.Whitespace(), "BPE with pre-tokenizer Whitespace; use one of the byte"),
+    ],
+)
+def test_byte_bpe_that_loses_text_is_refused(
+    split: pre_tokenizers.PreTokenizer, message: str
+) -> None:
+    both = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    with pytest.raises(DataError, match=message):
+        vocabulary(byte_bpe(both), "broken")
+    content = json.loads(byte_bpe(SPLITS["gpt-2"]))
+    for changes in (
+        {"normalizer": {"type": "NFKC"}},
+        {"pre_tokenizer": content["pre_tokenizer"] | {"add_prefix_space": True}},
+    ):
+        with pytest.raises(DataError, match="changes the text"):
+            vocabulary(json.dumps(content | changes), "broken")
+
+
+def test_byte_bpe_with_special_tokens_of_bert() -> None:
+    found = vocabulary(byte_bpe(SPLITS["cl100k"]), "toy")
+    assert found.names == SPECIALS[WORDPIECE]
+    assert [found.pad, found.unk, found.bos, found.eos, found.mask] == [0, 1, 2, 3, 4]
+    assert found.special[:5].all() and not found.special[5:].any()

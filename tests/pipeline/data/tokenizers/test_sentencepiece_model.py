@@ -1,0 +1,109 @@
+"""Models of SentencePiece give the ids of the sentencepiece package, or are refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from pipeline.data.tokenizers import sentencepiece_model
+from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.errors import DataError
+
+ALBERT = {
+    "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1,
+    "control_symbols": "[CLS],[SEP],[MASK]",
+    "user_defined_symbols": "(,),-,.,–,£,€",
+}  # fmt: skip
+"""As in 30k-clean.model."""
+TORTURE = [
+    *sentencepiece_model.PROBE,
+    "The river's naïve café — “quoted” … €5 ½ ² ① ﬁ ＡＢＣ",
+    "Ελληνικά Русский עברית العربية हिन्दी ไทย 日本語 한국어 中文。",
+    "emoji 👩‍🔬🏳️‍🌈 math ∑∞ modifiers e\u0301 ʰ zero\u200dwidth",
+    "=" * 300 + " 'll 've 're 'LL x'x ''s ``a''",
+    "Ａ\u0301 ǆ ŉ ß ẞ İ ı \u0300alone ﷺ ㎏ 1.000 1/2 a.b.c",
+]
+
+
+def trained(folder: Path, texts: list[str], **options: Any) -> Path:
+    sentencepiece = pytest.importorskip("sentencepiece")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_prefix=str(folder / "spiece"), minloglevel=2,
+        num_threads=1, **({"vocab_size": 700, "model_type": "unigram"} | ALBERT | options),
+    )  # fmt: skip
+    return folder / "spiece.model"
+
+
+@pytest.fixture(scope="module")
+def lines(sample_text: list[str]) -> list[str]:
+    return [line[:300].lower() for text in sample_text[:20] for line in text.split("\n")]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> Path:
+    return trained(tmp_path_factory.mktemp("albert"), lines)
+
+
+def test_ids_are_those_of_sentencepiece(model: Path, sample_text: list[str]) -> None:
+    """By both engines, after what ALBERT's own code does to text."""
+    import sentencepiece
+
+    reference = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    vocabulary = read_vocabulary(model.parent)
+    assert (vocabulary.kind, vocabulary.size, vocabulary.lower_case) == ("unigram", 700, True)
+    assert [vocabulary.pad, vocabulary.unk, vocabulary.bos, vocabulary.eos, vocabulary.mask] == [
+        0, 1, 2, 3, 4,
+    ]  # fmt: skip
+    encoders = [TextEncoder.create(vocabulary, fast=fast) for fast in (True, False)]
+    for text in [*TORTURE, *(text[:2000] for text in sample_text[:10])]:
+        clean = " ".join(text.replace(",", "").split())
+        expected = reference.encode(sentencepiece_model.albert_text(clean, True))
+        encoded = clean.encode() + b"\0"
+        document = (np.frombuffer(encoded, np.uint8), np.array([0, len(encoded)]))
+        for encoder in encoders:
+            found, _ = encoder.encode(*document, np.zeros(1, np.int64), np.ones(1, np.bool_))
+            assert found.ids.tolist() == expected, text
+
+
+def test_a_digit_and_a_comma_are_apart(tmp_path: Path) -> None:
+    """ALBERT's code splits such a piece after SentencePiece, transformers' converter too."""
+    texts = [f"in {year}9, or 9, and 9 x{year}9," for year in range(100, 180)] * 5
+    together = {"split_by_unicode_script": False, "split_by_number": False}
+    model = trained(tmp_path, texts, vocab_size=60, hard_vocab_limit=False, **together)
+    tokenizer = Tokenizer.from_str(read_vocabulary(model).tokenizer_json)
+    pieces = tokenizer.get_vocab()
+    assert "1229," in pieces
+    found = tokenizer.encode("in 1229, or 9, x", add_special_tokens=False).tokens
+    assert found.count(",") == 2 and not any(piece.endswith("9,") for piece in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model_type": "bpe"}, "is not a unigram model"),
+        ({"control_symbols": "[CLS],[SEP]"}, r"lacks \[MASK\]; use a model of ALBERT's kind"),
+        ({"add_dummy_prefix": False}, "gives other ids than sentencepiece"),
+    ],
+)
+def test_other_models_are_refused(
+    options: dict[str, Any], message: str, lines: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read_vocabulary(trained(tmp_path, lines[:200], vocab_size=300, **options))
+
+
+def test_what_is_no_model(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.model"
+    for content in (b"", b"text", model.read_bytes()[:1000]):
+        path.write_bytes(content)
+        with pytest.raises(DataError):
+            read_vocabulary(path)
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(DataError, match=r"needs the sentencepiece package: pip install"):
+        read_vocabulary(path)
