@@ -24,7 +24,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pipeline.data.documents.plain_text import whole_content
-from pipeline.data.documents.records import BadRecord, Piece, Record
+from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
+from pipeline.data.documents.time_limit import TOO_SLOW, TimeLimitError, limited
 
 BOOK_VERSION = 1
 """Part of a file's identity: increase it when the same book gives different text."""
@@ -79,7 +80,7 @@ def is_gutenberg(head: str) -> bool:
     return bool(_TITLE.match(head) or _START.search(head))
 
 
-def read_book(piece: Piece) -> Iterator[Record | BadRecord]:
+def read_book(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     """Yield the one book of a file, in UTF-8 or in the encoding that its header declares."""
     name, content = piece.source.name, whole_content(piece)
     try:
@@ -91,7 +92,12 @@ def read_book(piece: Piece) -> Iterator[Record | BadRecord]:
             yield BadRecord(f"{name}:{line}", "invalid UTF-8")
             return
         text = content.decode("latin-1" if declared[1] else "cp1252", errors="replace")
-    text, cut = trimmed(text)
+    try:
+        with limited():
+            text, cut = trimmed(text)
+    except TimeLimitError:
+        yield Dropped(f"{name}@0", TOO_SLOW)
+        return
     yield Record(f"{name}@0", name, text, cut)
 
 
@@ -119,13 +125,12 @@ def _inside(text: str, cut: Counter[str]) -> str:
     if small_print and not text[begin:end].strip():  # it follows the book
         begin, end = 0, small_print.start()
     cut[LICENCE] = _bytes(text[:begin].strip()) + _bytes(text[end:].strip())
-    book = text[begin:end]
-    while begin and _CREDIT.match(book):
-        paragraph = _PARAGRAPH.match(book)
+    while begin and _CREDIT.match(text, begin, end):
+        paragraph = _PARAGRAPH.match(text, begin, end)
         assert paragraph is not None  # a credit has letters
         cut[CREDITS] += _bytes(paragraph[0].strip())
-        book = book[paragraph.end() :]
-    return book
+        begin = paragraph.end()
+    return text[begin:end]
 
 
 def _whole_words(text: str, cut: Counter[str]) -> str:

@@ -17,7 +17,7 @@ HOLES_VERSION = 1
 
 _BEGIN = re.compile(rb"<doc\b([^\n]*)>\r?\n?")
 _END = re.compile(rb"^</doc>[ \t\r]*(?:\n|\Z)", re.MULTILINE)
-_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+_ATTRIBUTE = re.compile(r'(?<!\w)(\w+)="([^"]*)"')
 
 _HOLES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), by)
@@ -31,7 +31,7 @@ _HOLES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r" ?\[\s*\]", ""),
         # the same for full-width punctuation, in Chinese and Japanese
         (r"（\s*[；，：、;,:]\s*(?:[；，：、;,:]\s*)*", "（"),
-        (r"(?:\s*[；，：、;,:])+\s*）", "）"),
+        (r"(?<![\s；，：、;,:])[\s；，：、;,:]*[；，：、;,:]\s*）", "）"),
         (r" ?（\s*）", ""),
         # outside brackets
         (r" +([,;.:!?])(?=[\s\"”’]|$)", r"\1"),

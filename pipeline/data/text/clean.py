@@ -46,6 +46,7 @@ NONE, ONE_SPACE, ONE_NEWLINE, BLANK_LINE, NOTHING_YET = 0, 1, 2, 3, 4
 
 SHORTEST_WRAPPED, LONGEST_WRAPPED = 40, 100  # bytes in a hard-wrapped line
 MIN_WRAPPED_LINES = 5  # in a document with blank lines
+LONGEST_MARKS = 1000  # combining marks in a row that `unicodedata` is given in any order
 MIN_WRAPPED_LINES_UNMARKED = 20  # in a document without blank lines, where a list looks similar
 
 EVERY_SPACE = U(0x2020202020202020)
@@ -88,12 +89,39 @@ def clean(texts: list[str]) -> CleanText:
 
 def _settled(document: bytes) -> bytes:
     """Put one cleaned document in NFC, and clean it until neither step changes anything."""
-    text = document.decode()
+    text = _with_sorted_marks(document.decode())
     while not unicodedata.is_normalized("NFC", text):
         document = unicodedata.normalize("NFC", text).encode()
         document = _clean_all([document])[0].buffer[:-1].tobytes()
-        text = document.decode()
+        text = _with_sorted_marks(document.decode())
     return document
+
+
+def _with_sorted_marks(text: str) -> str:
+    """The text with each run of more than LONGEST_MARKS combining marks in canonical order.
+
+    NFC of both is the same. `unicodedata` sorts a run that is not sorted in quadratic time.
+    """
+    parts, kept_to = [], 0
+    # A long run covers one of these positions.
+    for at in range(LONGEST_MARKS, len(text), LONGEST_MARKS):
+        if at < kept_to or not _is_mark(text[at]):
+            continue
+        start, stop = at, at + 1
+        while start > kept_to and _is_mark(text[start - 1]):
+            start -= 1
+        while stop < len(text) and _is_mark(text[stop]):
+            stop += 1
+        if stop - start > LONGEST_MARKS:
+            marks = "".join(unicodedata.normalize("NFD", mark) for mark in text[start:stop])
+            parts += [text[kept_to:start], *sorted(marks, key=unicodedata.combining)]
+            kept_to = stop
+    return "".join([*parts, text[kept_to:]]) if parts else text
+
+
+def _is_mark(character: str) -> bool:
+    """Whether a character only combines with others; some that are said to start do not."""
+    return unicodedata.combining(unicodedata.normalize("NFD", character)[0]) != 0
 
 
 def _replace(cleaned: CleanText, changed: dict[int, bytes]) -> CleanText:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.documents import time_limit
 from pipeline.data.documents.books import CREDITS, HYPHENS, LICENCE, NOTES, PAGES, trimmed
 from pipeline.data.documents.read import cut, read
-from pipeline.data.documents.records import BadRecord, Record
+from pipeline.data.documents.records import BadRecord, Dropped, Record
 from pipeline.data.documents.sniff import sniff
 
 BOOK = "CHAPTER I\n\nIt was a dark night.\n\nThe End"
@@ -184,3 +185,18 @@ def test_real_editions_of_one_book(real_data: Path) -> None:
         assert "gutenberg" not in record.text.lower()
         words[name] = re.findall(r"\w+", record.text)
     assert abs(len(words["3261.txt"]) - len(words["nwsnw10.txt"])) < 200
+
+
+def test_credits_are_cut_in_linear_time() -> None:
+    text, cuts = trimmed(NEW.format(book="Produced by Someone\n\n" * 50_000 + BOOK))
+    assert text == BOOK and dict(cuts)[CREDITS] > 50_000
+
+
+def test_a_book_that_takes_too_long_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "SECONDS", 0.05)
+    path = tmp_path / "book.txt"
+    path.write_text(NEW.format(book="con-\ntemplate and a-\nnother\n" * 40_000))
+    [found] = read(cut(sniff(path, "bookcorpus", "book.txt"), 1 << 20)[0])
+    assert found == Dropped("book.txt@0", "over 10 s of CPU")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.documents import wikiextractor
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Dropped, Record
 from pipeline.data.documents.sniff import sniff
@@ -131,3 +132,10 @@ def test_invalid_utf8_is_one_bad_record(tmp_path: Path) -> None:
     path.write_bytes(DOCS.encode().replace(b"a river", b"a \xff"))
     [piece] = cut(sniff(path, "wikipedia", "wiki_00"), 100)
     assert next(iter(read(piece))) == BadRecord("wiki_00:1", "invalid UTF-8")
+
+
+def test_holes_are_found_in_linear_time() -> None:
+    """Separators with no bracket after them, and an attribute without a value."""
+    assert close_holes(":" * 200_000) == ":" * 200_000
+    assert close_holes("a（" + "：；" * 50_000 + "b") == "a（b"
+    assert wikiextractor._ATTRIBUTE.findall("a" * 200_000 + ' b="c"') == [("b", "c")]

@@ -201,3 +201,15 @@ def test_nfc_never_changes_the_characters_that_skip_it() -> None:
         if BYTE_KINDS[lead] == PLAIN or lead == 0xC2 or 0x2000 <= code < 0x2040:
             assert code in spaces or unicodedata.is_normalized("NFC", chr(code)), hex(code)
             assert unicodedata.combining(chr(code)) == 0 and code not in composed_second, hex(code)
+
+
+def test_a_long_run_of_combining_marks() -> None:
+    """300 KB of them took half a minute; the result is NFC as for any text."""
+    marks = "\u0301\u0323" * 75_000
+    [text] = clean([f"a{marks}b"]).texts()
+    assert text == "\u1ea1" + "\u0323" * 74_999 + "\u0301" * 75_000 + "b"
+    some = "\u0301\u0323\u0344\u0f73\u05b0"
+    rng = random.Random(0)
+    for size in (900, 1001, 2500):
+        mixed = "e" + "".join(rng.choices(some, k=size)) + "\u1100\u1161"
+        assert clean([mixed]).texts() == [unicodedata.normalize("NFC", mixed)]
