@@ -86,19 +86,32 @@ def one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
+def remove_orphans(directory: Path) -> None:
+    """Remove temporary files that `only_once` left in `directory` when its process died."""
+    for path in directory.glob(".*.tmp"):
+        target = path.with_name(path.name.removeprefix(".").rsplit(".", 2)[0])
+        with lock_of(target).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:  # someone is writing it, or there are no locks to tell
+                continue
+            path.unlink(missing_ok=True)
+
+
 def lock_of(target: Path) -> Path:
     """The lock that `only_once` holds while it writes a file."""
     return target.with_name(f".{target.stem}.lock")
 
 
 @contextmanager
-def only_once(target: Path) -> Iterator[Path | None]:
+def only_once(target: Path, instead: Path | None = None) -> Iterator[Path | None]:
     """A temporary path that becomes `target`, as with `whole_file`; None if `target` exists.
 
-    If several processes need the same file, one writes it and the others wait.
+    If several processes need the same file, one writes it and the others wait. instead: another
+    file that makes `target` superfluous.
     """
     with one_at_a_time(lock_of(target)):
-        if target.exists():
+        if target.exists() or (instead is not None and instead.exists()):
             yield None
             return
         with whole_file(target) as temporary:

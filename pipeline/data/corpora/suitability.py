@@ -16,7 +16,7 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import CORPORA, Hub
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import Record, Source
-from pipeline.data.extraction.extract import FORMATS
+from pipeline.data.extraction.units import FORMATS
 from pipeline.errors import ConfigError
 
 LETTERS = 20_000

@@ -2,9 +2,10 @@
 
 A Wikipedia dump takes core-hours to become text, so `prepare` and `train_tokenizer` first write
 `$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` for each slow file, and read that from then
-on. The fingerprint covers the file, whatever its folder, and the code that reads it. A file appears
-only when it is complete; if several processes need the same one (parts of an array), one writes it
-and the others wait.
+on. The fingerprint covers the file, whatever its folder, and the code that reads it. A large file
+is extracted in units of minutes, which a restart keeps (`units`); then its own file is put together
+from them, and they are removed. A file appears only when it is complete; if several processes need
+the same one (parts of an array), one writes it and the others wait.
 
 Every record has a row, with its text or with the reason why it was dropped, so the counts of
 documents always add up.
@@ -13,70 +14,28 @@ documents always add up.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pipeline.config.settings import fingerprint
 from pipeline.data.documents.file_identity import content_identity
 from pipeline.data.documents.parquet import EXTRACTION_MARK
-from pipeline.data.documents.records import EXTRACTED, BadRecord, Extract, Format, Source
+from pipeline.data.documents.records import EXTRACTED, Source
 from pipeline.data.execution.workers import Executor, Stage, share, unfinished
-from pipeline.data.extraction.mediawiki import read_articles
-from pipeline.data.extraction.tar_archives import TAR_VERSION, read_tar
-from pipeline.data.extraction.web_pages import WEB_VERSION, read_pages, read_web
-from pipeline.data.extraction.wikitext import WIKITEXT_VERSION
+from pipeline.data.extraction.unit_files import SCHEMA, write_file, write_unit
+from pipeline.data.extraction.units import FORMATS, Unit, cut_units
 from pipeline.data.fetching.local_copies import fetched, remove_copies, remove_copy
-from pipeline.files import make_directory, only_once
+from pipeline.files import lock_of, make_directory, only_once, remove_orphans
 
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string()),
-        pa.field("url", pa.string()),
-        pa.field("title", pa.string()),
-        pa.field("text", pa.string()),  # null if dropped
-        pa.field("dropped", pa.string()),  # null if kept
-        pa.field("bad", pa.string()),  # why it is unusable, or null
-        pa.field("revised", pa.string()),
-        pa.field("language", pa.string()),
-        pa.field("domain", pa.string()),
-    ]
-)
-GROUP_BYTES = 16 << 20
-"""Text per row group: half a split, so that workers can share a large file."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlowFormat:
-    """How files of a format are read, and the versions that determine the output."""
-
-    read: Callable[[Source], Iterator[Extract | BadRecord]]
-    """Yields every record in order; raises DataError if the file is unusable."""
-    begin: Callable[[Source], Iterator[Extract | BadRecord]]
-    """Yields records without first reading the whole file; for estimates."""
-    code: int
-    """Version of our code: increase it when the same file gives different output."""
-    packages: tuple[str, ...]
-    """Packages whose versions affect the output."""
-
-
-FORMATS: dict[Format, SlowFormat] = {
-    "mediawiki": SlowFormat(read_articles, read_articles, WIKITEXT_VERSION, ("mwparserfromhell",)),
-    "tar": SlowFormat(read_tar, read_tar, TAR_VERSION, ()),
-    "warc": SlowFormat(read_web, read_pages, WEB_VERSION, ("fastwarc", "resiliparse")),
-}
-"""Formats that are extracted; the others are read directly."""
+_GROUP_BYTES = 256 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionTask:
-    """One raw file to extract to one Parquet file."""
+    """One raw file to extract to one Parquet file, from its units."""
 
-    number: int
     source: Source
     mark: str
     """Fingerprint of the file and of the code that reads it."""
@@ -102,6 +61,44 @@ class ExtractionTask:
         """Name of the Parquet file."""
         return self.target.name
 
+    @property
+    def can_share(self) -> bool:
+        """Whether several processes can extract it: it is to be done, and no copy that passes."""
+        is_here = self.source.published is None or Path(self.source.path).exists()
+        return is_here and not self.target.exists()
+
+    def stored(self, unit: Unit) -> Path:
+        """Where the unit waits for the others."""
+        return self.directory / f".{self.target.stem}.{unit.start}-{unit.stop}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTask:
+    """One unit of a file to extract."""
+
+    file: ExtractionTask
+    unit: Unit
+
+    @property
+    def target(self) -> Path:
+        """The unit's own Parquet file."""
+        return self.file.stored(self.unit)
+
+    @property
+    def weight(self) -> int:
+        """Bytes of the unit."""
+        return self.unit.stop - self.unit.start
+
+    @property
+    def name(self) -> str:
+        """Its name in logs."""
+        return f"{self.file.name} from {self.unit.start}"
+
+    @property
+    def marker(self) -> str:
+        """Name of the unit's own Parquet file."""
+        return self.target.name
+
 
 def extract(
     sources: list[Source], directory: Path, executor: Executor, part: tuple[int, int] = (1, 1)
@@ -115,32 +112,90 @@ def extract(
     if not slow:
         return sources
     make_directory(directory)
-    tasks = [_task(number, source, directory) for number, source in enumerate(slow)]
-    stage = Stage(directory, _start)
+    remove_orphans(directory)
+    _remove_used_units(directory)
+    tasks = [_task(source, directory) for source in slow]
+    stage = Stage(directory, _start_files)
     waiting = {task.marker for task in unfinished(stage, tasks)}
     remove_copies([task.source for task in tasks if task.marker not in waiting])
     if part != (1, 1):
-        executor.run(stage, share(tasks, *part))
-    executor.run(stage, tasks)
+        _extract_files(share(tasks, *part), directory, executor, part)
+    _extract_files(tasks, directory, executor, part)
     made = {source: _made(source, task) for source, task in zip(slow, tasks)}
     return [made.get(source, source) for source in sources]
 
 
-def _task(number: int, source: Source, directory: Path) -> ExtractionTask:
+def _task(source: Source, directory: Path) -> ExtractionTask:
     # By base name: the folders are the user's path to the file, not part of its identity.
     bare = replace(source, name=Path(source.name).name)
-    return ExtractionTask(number, bare, _mark(bare), directory)
+    return ExtractionTask(bare, _mark(bare), directory)
 
 
-def _start() -> Callable[[ExtractionTask], None]:
+def _remove_used_units(directory: Path) -> None:
+    """Remove units whose file exists; a process died before it could."""
+    for path in directory.glob(".*.parquet"):
+        if (directory / f"{path.name[1:].rsplit('.', 2)[0]}.parquet").exists():
+            _remove_unit(path)
+
+
+def _remove_unit(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    lock_of(path).unlink(missing_ok=True)  # whoever waits for it finds the whole file
+
+
+def _extract_files(
+    tasks: list[ExtractionTask], directory: Path, executor: Executor, part: tuple[int, int]
+) -> None:
+    for group in _groups([*dict.fromkeys(tasks)]):
+        units = [
+            UnitTask(task, unit)
+            for task in group
+            if task.can_share and len(cut := cut_units(task.source)) > 1
+            for unit in cut
+        ]
+        first = len(units) * (part[0] - 1) // part[1]
+        executor.run(Stage(directory, _start_units), units[first:] + units[:first])
+        executor.run(Stage(directory, _start_files), group)
+
+
+def _groups(tasks: list[ExtractionTask]) -> list[list[ExtractionTask]]:
+    """Files that are in units at the same time, so that not all of them wait on the disk."""
+    groups: list[list[ExtractionTask]] = []
+    size = _GROUP_BYTES
+    for task in tasks:
+        if size >= _GROUP_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(task)
+        size += task.weight
+    return groups
+
+
+def _start_units() -> Callable[[UnitTask], None]:
+    return _extract_unit
+
+
+def _extract_unit(task: UnitTask) -> None:
+    """Make the file of a unit, unless another process makes it or has made it."""
+    with only_once(task.target, task.file.target) as temporary:
+        if temporary:
+            write_unit(task.unit, (task.unit.start, 0), temporary)
+
+
+def _start_files() -> Callable[[ExtractionTask], None]:
     return _extract_file
 
 
 def _extract_file(task: ExtractionTask) -> None:
     """Make the file of `task`, unless another process makes it or has made it."""
+    units: list[Unit] = []
     with only_once(task.target) as temporary:
         if temporary:
-            _write(fetched(task.source), task.mark, temporary)
+            source = fetched(task.source)
+            units = cut_units(source)
+            write_file(source, units, task.stored, {EXTRACTION_MARK: task.mark}, temporary)
+    for unit in units:
+        _remove_unit(task.stored(unit))
     remove_copy(task.source)
 
 
@@ -178,40 +233,5 @@ def _made(source: Source, task: ExtractionTask) -> Source:
 def not_extracted(sources: list[Source], directory: Path) -> list[Source]:
     """The slow sources whose Parquet files do not exist yet."""
     there = {path.name for path in directory.glob("*.parquet")}
-    tasks = [_task(number, source, directory) for number, source in enumerate(sources)]
+    tasks = [_task(source, directory) for source in sources]
     return [source for source, task in zip(sources, tasks) if task.marker not in there]
-
-
-def _write(source: Source, mark: str, path: Path) -> None:
-    schema = SCHEMA.with_metadata({EXTRACTION_MARK: mark})
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for rows in _groups(source):
-            writer.write_table(pa.Table.from_pylist(rows, schema))
-
-
-def _groups(source: Source) -> Iterator[list[dict[str, str | None]]]:
-    rows: list[dict[str, str | None]] = []
-    size = 0
-    for record in FORMATS[source.format].read(source):
-        rows.append(_row(record))
-        size += len(rows[-1]["text"] or "")
-        if size >= GROUP_BYTES:
-            yield rows
-            rows, size = [], 0
-    yield rows
-
-
-def _row(record: Extract | BadRecord) -> dict[str, str | None]:
-    if isinstance(record, BadRecord):
-        return dict.fromkeys(SCHEMA.names) | {"id": record.where, "bad": record.reason}
-    return {
-        "id": record.id,
-        "url": record.url,
-        "title": record.title,
-        "text": None if record.dropped else record.text,
-        "dropped": record.dropped or None,
-        "bad": None,
-        "revised": record.revised,
-        "language": record.language,
-        "domain": record.domain,
-    }

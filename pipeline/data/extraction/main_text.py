@@ -91,11 +91,15 @@ LONG = 160  # the same, whatever its punctuation
 PROSE_SHARE = 0.3  # least share of a document's characters, unless it has ENOUGH_PROSE
 ENOUGH_PROSE = 1000
 
+MOST_ATTRIBUTES = 4000
+_TAG_STEP = 1 << 14  # so long a stretch without ">" may be in a tag
 LEAST_TEXT = 100  # characters of prose in a document
 REFRAIN = 3  # repeats of a block that is not prose, within a page
 
 _WORD = re.compile(r"\w")
 _TAG = re.compile(r"<[^>]*>")
+_TAG_NAME = re.compile(r"<[a-zA-Z][^\s/>]*")
+_ATTRIBUTE = re.compile(r"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>"']*))?""")
 _LINKS = re.compile(r"<a\b[^>]*>(.*?)(?:</a>|$)")
 _HEADING = re.compile(r"<h([1-6])>")
 _DENSE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -127,6 +131,8 @@ class _TextBlock:
 
 def read_page(markup: str) -> Page:
     """The main text of an HTML page."""
+    if _has_giant_tag(markup):
+        return Page("", "", "", "a tag with thousands of attributes")
     tree = HTMLTree.parse(markup)
     root = tree.document.query_selector("html") if tree.document else None
     language = (root.getattr("lang") or "" if root else "").lower().partition("-")[0]
@@ -137,6 +143,19 @@ def read_page(markup: str) -> Page:
     )  # fmt: skip
     blocks = [block for line in lines.split("\n") if (block := _block(line))]
     return _as_page(blocks, title, language)
+
+
+def _has_giant_tag(markup: str) -> bool:
+    """Whether a tag has over MOST_ATTRIBUTES, for which the parser takes quadratic time."""
+    for at in range(0, len(markup) - _TAG_STEP + 1, _TAG_STEP):
+        if markup.find(">", at, at + _TAG_STEP) < 0:  # in no ordinary page
+            tag = _TAG_NAME.match(markup, markup.rfind("<", 0, at))
+            if tag and markup.find(">", tag.end(), at) < 0:
+                end = markup.find(">", at + _TAG_STEP)
+                attributes = _ATTRIBUTE.finditer(markup, tag.end(), end if end > 0 else len(markup))
+                if any(True for _ in itertools.islice(attributes, MOST_ATTRIBUTES, None)):
+                    return True
+    return False
 
 
 def read_plain(text: str) -> Page:

@@ -11,6 +11,7 @@ silently.)
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,10 +23,10 @@ from pipeline.data.documents.byte_blocks import (
     compression_of,
     decompressed,
     naming,
-    read_blocks,
 )
 from pipeline.data.documents.records import MAX_DOCUMENT_BYTES, BadRecord, Extract, Source
 from pipeline.data.documents.sniff import _BLOCK, is_tar
+from pipeline.data.extraction.places import START, Place, blocks_from
 from pipeline.errors import DataError
 
 TAR_VERSION = 1
@@ -34,7 +35,17 @@ TAR_VERSION = 1
 _MOST_NAME_BYTES = 1 << 20  # of a long name or a pax header
 _DEPTH = 4
 _NULS_IN_TEXT = 0.1  # a larger share means UTF-16 or binary data
+_PAX_LENGTH = re.compile(rb"([0-9]{1,9}) ")
 _EDGES = b"\0 \t\r\n\f\v"
+
+
+@dataclass(frozen=True, slots=True)
+class RawMember:
+    """A member of the outer archive; its content can be read until the next one is asked for."""
+
+    header: tarfile.TarInfo
+    content: _Member
+    stream: _ArchiveStream
 
 
 def read_tar(source: Source) -> Iterator[Extract | BadRecord]:
@@ -42,8 +53,37 @@ def read_tar(source: Source) -> Iterator[Extract | BadRecord]:
 
     An id is a file's path through the archives: urlsf_subset00-1_data.xz/0000001-0ab.txt.
     """
-    stream = _ArchiveStream(read_blocks(source.path, source.compression, 0, 0))
-    for found in _documents(stream, source, "", source.path, 1):
+    for _, member in find_members(source, START):
+        yield from extract_member(source, member)
+
+
+def find_members(source: Source, start: Place) -> Iterator[tuple[Place, RawMember]]:
+    """Yield the members that start from `start` on, and their places; reads from the file's start.
+
+    A place's offset counts from the start of the decompressed archive.
+    """
+    blocks: list[tuple[int, int]] = []  # bytes of the archive before each block, and its position
+    stream = _ArchiveStream(_counted(source, blocks))
+    with naming(source.path):
+        for at, header, content in _members(stream, source.path):
+            while len(blocks) > 1 and blocks[1][0] <= at:
+                del blocks[0]
+            place = blocks[0][1], at
+            if place >= start:
+                yield place, RawMember(header, content, stream)
+
+
+def _counted(source: Source, blocks: list[tuple[int, int]]) -> Iterator[bytes]:
+    size = 0
+    for block in blocks_from(source.path, source.compression, START):
+        blocks.append((size, block.position))
+        size += len(block.content)
+        yield block.content
+
+
+def extract_member(source: Source, member: RawMember) -> Iterator[Extract | BadRecord]:
+    """The documents of a member: itself, or the files in it if it is an archive."""
+    for found in _content(member.header, member.content, source, "", 1):
         if isinstance(found, BadRecord):
             yield found
             continue
@@ -56,7 +96,7 @@ def read_tar(source: Source) -> Iterator[Extract | BadRecord]:
             revised="",
             language="",
             domain="",
-            position=stream.position,
+            position=member.stream.position,
         )
 
 
@@ -127,12 +167,18 @@ def _documents(
     if depth > _DEPTH:
         raise DataError(f"{name} is an archive in {_DEPTH} archives; unpack the outer ones")
     with naming(name):
-        for header, member in _members(stream, name):
-            path = f"{folder}{_printable(header.name)}"
-            if header.isreg():
-                yield from _document(member, source, path, depth)
-            elif not header.isdir():
-                yield _File(path, "", "link or device in an archive")
+        for _, header, member in _members(stream, name):
+            yield from _content(header, member, source, folder, depth)
+
+
+def _content(
+    header: tarfile.TarInfo, member: _Member, source: Source, folder: str, depth: int
+) -> Iterator[_File | BadRecord]:
+    path = f"{folder}{_printable(header.name)}"
+    if header.isreg():
+        yield from _document(member, source, path, depth)
+    elif not header.isdir():
+        yield _File(path, "", "link or device in an archive")
 
 
 def _document(
@@ -177,10 +223,11 @@ def _decoded(content: bytes, where: str, path: str) -> _File | BadRecord:
     return _File(path, text, "")
 
 
-def _members(stream: _ArchiveStream, name: str) -> Iterator[tuple[tarfile.TarInfo, _Member]]:
-    """Headers and contents in order; skips what the caller does not read of a content."""
-    long_name, pax, ended = "", dict[str, str](), False
+def _members(stream: _ArchiveStream, name: str) -> Iterator[tuple[int, tarfile.TarInfo, _Member]]:
+    """Where members start, headers and contents, in order; skips what is not read of a content."""
+    long_name, pax, ended, at = "", dict[str, str](), False, -1
     while block := _header(stream):
+        at = stream.position - len(block) if at < 0 else at
         ended = block.count(0) == len(block)
         if ended:
             continue
@@ -193,7 +240,8 @@ def _members(stream: _ArchiveStream, name: str) -> Iterator[tuple[tarfile.TarInf
             raise DataError(
                 f"{name} is damaged (no header at byte {place}); fetch it again"
             ) from error
-        member = _Member(stream, int(pax.get("size", header.size)))
+        size = pax.get("size", "")
+        member = _Member(stream, int(size) if size.isdecimal() else header.size)
         padding = -member.left % _BLOCK
         if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
             content = b"".join(member.blocks()) if member.left < _MOST_NAME_BYTES else b""
@@ -204,7 +252,8 @@ def _members(stream: _ArchiveStream, name: str) -> Iterator[tuple[tarfile.TarInf
         elif header.type not in (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE):
             header.name = pax.get("path", "") or long_name or header.name
             long_name, pax = "", {}
-            yield header, member
+            yield at, header, member
+            at = -1
         for _ in member.blocks():
             pass
         stream.read(padding)
@@ -223,11 +272,11 @@ def _header(stream: _ArchiveStream) -> bytes:
 
 def _pax_fields(content: bytes) -> dict[str, str]:
     """Parse records of the form "length key=value" and a newline."""
-    fields = {}
-    while content:
-        length = int(content.split(b" ", 1)[0] or 0)
-        record, content = content[:length], content[max(length, 1) :]
-        key, _, value = record.partition(b" ")[2].rstrip(b"\n").partition(b"=")
+    fields, at = {}, 0
+    while found := _PAX_LENGTH.match(content, at):
+        record = content[found.end() : at + int(found[1])]
+        at = max(at + int(found[1]), found.end())
+        key, _, value = record.rstrip(b"\n").partition(b"=")
         fields[key.decode(errors="replace")] = value.decode(errors="replace")
     return fields
 

@@ -11,6 +11,7 @@ Memory is bounded by MAX_BLOCK_BYTES: only that much of a longer block is kept.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import zlib
@@ -23,6 +24,7 @@ from fastwarc.stream_io import BrotliReader
 
 from pipeline.data.documents.byte_blocks import BLOCK_BYTES, read_blocks
 from pipeline.data.documents.records import Source
+from pipeline.data.extraction.places import START, Place
 from pipeline.errors import DataError
 
 MAX_BLOCK_BYTES = 4 << 20
@@ -36,8 +38,9 @@ _NEXT = re.compile(rb"\nWARC/\d")
 _HEADERS_END = re.compile(rb"\r?\n\r?\n")
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\n]{0,200})?\r?\n")
 
-MEMBER: bytes = b""
-"""Sentinel among blocks: a gzip member, and a record in it, starts here."""
+_Bytes = bytes | int | None
+"""Bytes of the file; or the byte of the file where a gzip member, and a record in it, starts; or
+None where bytes are missing."""
 
 
 @dataclass(slots=True)
@@ -64,21 +67,48 @@ class Torn:
     reason: str
 
 
-def read_records(source: Source) -> Iterator[WarcRecord | Torn]:
-    """Yield every record in order. Raises DataError if the file cannot be read at all."""
-    stretch = _Stretch(_blocks(source))
+def find_records(source: Source, start: Place) -> Iterator[tuple[Place, WarcRecord | Torn]]:
+    """Yield the records that start from `start` on, and their places; numbers count from there.
+
+    Raises DataError if the file cannot be read at all.
+    """
+    is_plain, begin = not source.compression, start[0]
+    if begin and is_plain:
+        begin -= 2  # a record at `begin` follows a newline
+    stretch = _Stretch(_blocks(source, begin), begin if is_plain else 0, is_plain)
     number = 0
+    if begin and is_plain:
+        stretch.skip_to_next_record()
     while not stretch.is_last:
-        stretch.is_over = stretch.is_damaged = False
+        stretch.begin()
         while stretch.skip_blank_lines():
-            number += 1
-            record = _record(stretch, number)
+            place = stretch.place()
+            record = _record(stretch, number + 1)
             if isinstance(record, Torn) and not stretch.skip_to_next_record():
                 stretch.is_damaged = False  # `record` reports it
-            yield record
+            if place >= start:
+                number += 1
+                yield place, record
         if stretch.is_damaged:
             number += 1
-            yield Torn(number, "damaged data")
+            yield stretch.place(), Torn(number, "damaged data")
+
+
+def read_records(source: Source) -> Iterator[WarcRecord | Torn]:
+    """Yield every record in order."""
+    for _, record in find_records(source, START):
+        yield record
+
+
+def starts_with_members(source: Source) -> bool:
+    """Whether the first record of a gzip file is a member of its own, as crawlers write it."""
+    if source.compression != "gz":
+        return False
+    with Path(source.path).open("rb") as file:
+        member = zlib.decompressobj(_GZIP)
+        with contextlib.suppress(zlib.error):
+            member.decompress(file.read(_SIP_BYTES))
+        return member.eof and member.unused_data.startswith(_MAGIC)
 
 
 def _record(stretch: _Stretch, number: int) -> WarcRecord | Torn:
@@ -107,11 +137,26 @@ def _record(stretch: _Stretch, number: int) -> WarcRecord | Torn:
 class _Stretch:
     """A run of bytes without damage: the whole file, or a gzip member, up to the damage."""
 
-    def __init__(self, blocks: Iterator[bytes | None]) -> None:
+    def __init__(self, blocks: Iterator[_Bytes], position: int, is_plain: bool) -> None:
         self.blocks = blocks
         self.data = bytearray()  # read and not yet dropped
-        self.position = 0  # of its first byte in the file
+        self.position = position  # of its first byte in the file, decompressed
+        self.is_plain = is_plain
         self.is_over = self.is_damaged = self.is_last = False
+        self.member = self.next_member = 0  # byte of the file where a gzip member starts
+        self.member_position = position
+
+    def begin(self) -> None:
+        """Continue with the next stretch."""
+        self.is_over = self.is_damaged = False
+        if self.next_member > self.member:
+            self.member, self.member_position = self.next_member, self.position
+
+    def place(self) -> Place:
+        """Where `data` starts."""
+        if self.is_plain:
+            return self.position, 0
+        return self.member, self.position - self.member_position
 
     def grow(self) -> bool:
         """Append a block to `data`; False at the end of the stretch."""
@@ -122,10 +167,11 @@ class _Stretch:
         except StopIteration:
             self.is_over = self.is_last = True
             return False
-        if block:
+        if isinstance(block, bytes):
             self.data += block
             return True
         self.is_over, self.is_damaged = True, block is None
+        self.next_member = block or 0
         return False
 
     def ensure(self, size: int) -> bool:
@@ -186,12 +232,12 @@ class _Stretch:
         return True
 
 
-def _blocks(source: Source) -> Iterator[bytes | None]:
-    """The file's bytes, MEMBER at boundaries, None where bytes are missing."""
+def _blocks(source: Source, start: int) -> Iterator[_Bytes]:
+    """The file's bytes from the first place at or after `start` at which reading can start."""
     if source.compression == "gz":
         try:
             with Path(source.path).open("rb") as file:
-                yield from _gzip_blocks(file)
+                yield from _gzip_blocks(file, start)
         except OSError as error:
             raise DataError(f"{source.path} cannot be read: {error.strerror}") from error
     elif source.compression == "lz4":
@@ -200,13 +246,18 @@ def _blocks(source: Source) -> Iterator[bytes | None]:
         except DataError:
             yield None
     else:
-        yield from read_blocks(source.path, source.compression, 0, source.size)
+        yield from read_blocks(source.path, source.compression, start, source.size)
 
 
-def _gzip_blocks(file: BinaryIO) -> Iterator[bytes | None]:
+def _gzip_blocks(file: BinaryIO, start: int) -> Iterator[_Bytes]:
+    file.seek(start)
     data, member, begins = file.read(_SIP_BYTES), zlib.decompressobj(_GZIP), True
-    is_within = False
+    if start:
+        data = _next_record(file, data)
+    member_at, is_within = 0, False
     while data:
+        if not is_within:
+            member_at = file.tell() - len(data)
         is_within = True
         try:
             block = member.decompress(data, BLOCK_BYTES)
@@ -217,7 +268,7 @@ def _gzip_blocks(file: BinaryIO) -> Iterator[bytes | None]:
             continue
         if block:
             if begins and block.startswith(_BEGINNING):
-                yield MEMBER
+                yield member_at
             begins = False
             yield block
         data = member.unconsumed_tail
@@ -229,6 +280,19 @@ def _gzip_blocks(file: BinaryIO) -> Iterator[bytes | None]:
             data = data.lstrip(b"\0") or file.read(_SIP_BYTES)
     if is_within:
         yield None
+
+
+def _next_record(file: BinaryIO, data: bytes) -> bytes:
+    """Bytes from the next member that starts with a record; empty at the end of the file."""
+    while data := _next_member(file, data):
+        if len(data) < _SIP_BYTES:
+            data += file.read(_SIP_BYTES)
+        with contextlib.suppress(zlib.error):
+            beginning = zlib.decompressobj(_GZIP).decompress(data, len(_BEGINNING))
+            if beginning == _BEGINNING:
+                return data
+        data = data[1:]
+    return b""
 
 
 def _next_member(file: BinaryIO, data: bytes) -> bytes:

@@ -6,28 +6,26 @@ text, with the reason why it has none, or as unreadable (`warc`).
 A line on PAGES_WITH_LINE pages of a site in the same file is boilerplate and is removed; pages with
 the same title count once, because they are one article fetched again. At most
 `Source.pages_per_domain` pages of a site are kept per file, those with the smallest URL hashes.
-Both depend on the file alone, not on the order of its records, on other files or on workers. The
-first pass stores the pages (in memory up to 64 MiB, then in a temporary file); lines are counted
-in two hash tables of 4 MiB, and the smaller count is used. Otherwise memory holds one or two
-numbers per page.
+Both depend on the file alone, not on the order of its records, on other files or on workers. So the
+pages of a file are read twice, after they were extracted and stored. Lines are counted in two hash
+tables of 4 MiB, and the smaller count is used. Otherwise memory holds one or two numbers per page.
 """
 
 from __future__ import annotations
 
 import heapq
 import re
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import IO, cast
+from typing import cast
 from urllib.parse import urlsplit
 
-import orjson
 import xxhash
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
 from resiliparse.parse.lang import detect_fast
 
 from pipeline.data.documents.records import BadRecord, Extract, Source
+from pipeline.data.documents.time_limit import TOO_SLOW, TimeLimitError, limited
 from pipeline.data.extraction.main_text import Page, is_enough, read_page, read_plain
 from pipeline.data.extraction.warc import (
     MAX_BLOCK_BYTES,
@@ -36,7 +34,6 @@ from pipeline.data.extraction.warc import (
     parse_response,
     read_records,
 )
-from pipeline.errors import DataError
 
 WEB_VERSION = 1
 """Increase it when the same file gives different output: here, in `warc` or in `main_text`."""
@@ -44,7 +41,6 @@ WEB_VERSION = 1
 PAGES_WITH_LINE = 5
 """A line on this many pages of a site belongs to the site, not the page."""
 _SLOTS = 1 << 22  # per table of counts, one byte each
-_IN_MEMORY = 64 << 20  # bytes of stored pages before they go to a file
 _NO_DOCUMENT = frozenset({"request", "metadata", "warcinfo"})
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 _LOOKS_LIKE_HTML = re.compile(rb"<(?:!doctype html|html|head|body|title|meta|div|p)\b", re.I)
@@ -56,45 +52,48 @@ _NEAR = 1.1  # times the best rank (a distance); within it, the declared languag
 
 def read_web(source: Source) -> Iterator[Extract | BadRecord]:
     """Yield every document of the file in order. Raises DataError if it is unreadable."""
-    try:
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as aside:
-            sites = _store_pages(source, aside)
-            aside.seek(0)
-            for line in aside:
-                fields = orjson.loads(line)
-                if "where" in fields:
-                    yield BadRecord(**fields)
-                else:
-                    yield sites.judge(Extract(**fields))
-    except OSError as error:
-        raise DataError(
-            f"no space for the pages of {source.name} in {tempfile.gettempdir()} "
-            f"({error.strerror}); set TMPDIR"
-        ) from error
-
-
-def _store_pages(source: Source, aside: IO[bytes]) -> _Sites:
-    sites = _Sites(source.pages_per_domain)
-    for record in read_pages(source):
-        if isinstance(record, Extract) and record.text:
-            sites.count(record)
-        aside.write(orjson.dumps(record) + b"\n")
-    return sites
+    pages = [*read_pages(source)]
+    return without_repeats(source, lambda: iter(pages))
 
 
 def read_pages(source: Source) -> Iterator[Extract | BadRecord]:
     """Yield the documents in one pass, with repeated lines and without a limit per site."""
     for record in read_records(source):
-        if isinstance(record, Torn):
-            yield BadRecord(f"{source.name}:{record.number}", record.reason)
-        elif record.headers.get("warc-type", "") not in _NO_DOCUMENT:
-            yield _in_language(_extract(record), source.language)
+        yield from extract_record(source, record)
+
+
+def without_repeats(
+    source: Source, pages: Callable[[], Iterator[Extract | BadRecord]]
+) -> Iterator[Extract | BadRecord]:
+    """The pages of a whole file without repeated lines, and with the limit per site.
+
+    pages: yields them, each time it is called.
+    """
+    sites = _Sites(source.pages_per_domain)
+    for page in pages():
+        if isinstance(page, Extract) and page.text:
+            sites.count(page)
+    for page in pages():
+        yield sites.judge(page) if isinstance(page, Extract) else page
+
+
+def extract_record(source: Source, record: WarcRecord | Torn) -> Iterator[Extract | BadRecord]:
+    """The document of a record, if it has one."""
+    if isinstance(record, Torn):
+        yield BadRecord(f"{source.name}:{record.number}", record.reason)
+    elif record.headers.get("warc-type", "") not in _NO_DOCUMENT:
+        yield _in_language(_extract(record), source.language)
 
 
 def _extract(record: WarcRecord) -> Extract:
     headers = record.headers
     url = headers.get("warc-target-uri", "").strip("<>")
-    page = _page(record)
+    try:
+        with limited():
+            page = _page(record)
+            language = _language(page) if page.text else ""
+    except TimeLimitError:
+        page, language = _dropped(TOO_SLOW), ""
     return Extract(
         id=headers.get("warc-record-id", "").strip("<>"),
         url=url,
@@ -102,7 +101,7 @@ def _extract(record: WarcRecord) -> Extract:
         text=page.text,
         dropped=page.dropped,
         revised=headers.get("warc-date", ""),
-        language=_language(page) if page.text else "",
+        language=language,
         domain=_domain(url),
         position=record.position,
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import mwparserfromhell
 from mwparserfromhell import nodes
+from mwparserfromhell.parser import ParserError
 from mwparserfromhell.wikicode import Wikicode
 
 from pipeline.data.documents.wikiextractor import close_holes
@@ -21,16 +22,26 @@ from pipeline.data.documents.wikiextractor import close_holes
 WIKITEXT_VERSION = 3
 """Increase it when the same wikitext gives different text."""
 
-# Cut before parsing: never prose, whatever it contains.
-_INVISIBLE = re.compile(
-    r"<!--.*?-->"
+# Cut before parsing: never prose, whatever it contains. A comment or one of these elements is cut
+# up to its end, if it has one; an empty element by itself.
+_BEGINNING = re.compile(
+    r"<!--"
     r"|<ref\b[^<>]*/\s*>"
     r"|<(ref|math|gallery|timeline|score|source|syntaxhighlight|imagemap|templatedata|chem|hiero"
-    r"|graph|mapframe|maplink|inputbox|section)\b[^<>]*(?<!/)>.*?</\1\s*>"
+    r"|graph|mapframe|maplink|inputbox|section)\b[^<>]*(?<!/)>"
     r"|<(?:references|templatestyles|section|nowiki|br|wbr)\b[^<>]*/\s*>"
     r"|__[A-Z]+__",
-    re.DOTALL | re.IGNORECASE,
+    re.IGNORECASE,
 )
+_EMPTY = re.compile(r"<section\b[^<>]*/\s*>", re.IGNORECASE)
+# What the parser looks for the end of. A tag without end in it is tried like one with an end.
+_OPEN_OR_CLOSE = re.compile(
+    r"<!--|\{\{|\}\}|\[\[|\]\]|\{\||\|\}(?!\})|<(/?)([a-z]\w*)[^<>]*(/?>)?", re.I
+)
+_CLOSES = {"}}": "{{", "]]": "[[", "|}": "{|"}
+_VOID = frozenset({"br", "hr", "wbr", "li", "dd", "dt", "td", "th", "tr", "p"})
+_MOST_TRIED = 1e8
+"""Characters that the parser reads again because something does not end: half a minute."""
 _DISAMBIGUATION = re.compile(
     r"\{\{\s*(?:disambig\w*|dab|hndis|geodis|numberdis|schooldis|mathdab|letter-numbercombdisambig"
     r"|begriffsklärung|homonymie|desambiguación|disambigua|消歧义|消歧義)\b[^{}]*\}\}|__DISAMBIG__",
@@ -102,8 +113,14 @@ _LAST = frozenset(
 
 
 def prose(wikitext: str) -> str:
-    """Paragraphs, headings and list items, each on its own line, separated by blank lines."""
-    parsed = mwparserfromhell.parse(_INVISIBLE.sub("", wikitext), skip_style_tags=True)
+    """Paragraphs, headings and list items, each on its own line, separated by blank lines.
+
+    Raises ParserError if the parser would take too long, and RecursionError if it nests too deep.
+    """
+    visible = _visible(wikitext)
+    if _tried(visible) > _MOST_TRIED:
+        raise ParserError("too much that does not end")  # type: ignore[no-untyped-call]
+    parsed = mwparserfromhell.parse(visible, skip_style_tags=True)
     written, skipped = [], 0  # level of the section that is skipped
     for node in parsed.nodes:
         if isinstance(node, nodes.Heading):
@@ -121,6 +138,56 @@ def prose(wikitext: str) -> str:
 def is_disambiguation(title: str, wikitext: str) -> bool:
     """Whether a page only lists the articles that a title can mean."""
     return title.endswith("(disambiguation)") or bool(_DISAMBIGUATION.search(wikitext))
+
+
+def _visible(wikitext: str) -> str:
+    """The page without what is never prose; each end is looked for once."""
+    parts, kept_to, at = [], 0, 0
+    endless: set[str] = set()  # what has no further end
+    while found := _BEGINNING.search(wikitext, at):
+        end, name = found.end(), "!" if found[0] == "<!--" else (found[1] or "").lower()
+        if name:
+            end = -1 if name in endless else _end_of(name, wikitext, found.end())
+            if end < 0:
+                endless.add(name)
+                empty = _EMPTY.match(wikitext, found.start()) if name == "section" else None
+                end = empty.end() if empty else -1
+        if end < 0:
+            at = found.start() + 1
+        else:
+            parts.append(wikitext[kept_to : found.start()])
+            kept_to = at = end
+    return "".join([*parts, wikitext[kept_to:]]) if parts else wikitext
+
+
+def _end_of(name: str, wikitext: str, start: int) -> int:
+    pattern = r"-->" if name == "!" else rf"</{name}\s*>"
+    found = re.compile(pattern, re.IGNORECASE).search(wikitext, start)
+    return found.end() if found else -1
+
+
+def _tried(wikitext: str) -> int:
+    """About the characters that the parser reads again: up to the end, for all without one."""
+    size = len(wikitext)
+    begins = sum(map(wikitext.count, ("{{", "[[", "{|", "<")))
+    if begins * size < _MOST_TRIED:
+        return 0
+    stack: list[tuple[str, int]] = []
+    tried = 0
+    for found in _OPEN_OR_CLOSE.finditer(wikitext):
+        mark, closes, end = found[2] or found[0], found[1], found[3]
+        if found[2]:
+            mark = mark.lower()
+        elif mark in _CLOSES:
+            mark, closes = _CLOSES[mark], True
+        if mark == "<!--" or (found[2] and not end):
+            tried += size - found.start()
+        elif closes:
+            if stack and stack[-1][0] == mark:
+                stack.pop()
+        elif mark not in _VOID and not found[0].endswith("/>"):
+            stack.append((mark, found.start()))
+    return tried + sum(size - start for _, start in stack)
 
 
 def _written(code: Wikicode) -> str:

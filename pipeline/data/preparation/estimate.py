@@ -28,7 +28,7 @@ from pipeline.data.documents.read import TABLES, read, read_whole, rows_of
 from pipeline.data.documents.records import Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask, cut_tasks
-from pipeline.data.extraction.extract import FORMATS
+from pipeline.data.extraction.units import FORMATS
 from pipeline.data.preparation.assemble import read_parts
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.tokenizers.vocabulary import Vocabulary

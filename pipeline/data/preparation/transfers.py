@@ -20,7 +20,8 @@ from pipeline.data.corpora.sources import limit_pages
 from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.workers import local_executor
-from pipeline.data.extraction.extract import FORMATS, not_extracted
+from pipeline.data.extraction.extract import not_extracted
+from pipeline.data.extraction.units import FORMATS
 from pipeline.data.fetching.http_files import read_start
 from pipeline.data.fetching.local_copies import fetch_all, is_here
 from pipeline.data.preparation.sources import list_published

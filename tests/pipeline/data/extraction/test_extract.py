@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,12 @@ import pytest
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.workers import local_executor
-from pipeline.data.extraction.extract import FORMATS, SlowFormat, extract
+from pipeline.data.execution.workers import AnyTask, Executor, Stage, local_executor
+from pipeline.data.extraction import extract as extraction
+from pipeline.data.extraction import places, units
+from pipeline.data.extraction.extract import extract
+from pipeline.data.extraction.units import FORMATS, SlowFormat, cut_units
+from pipeline.files import one_at_a_time
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.preparing import FORKED, MPIEXEC, contents, finish, tiny
 
@@ -68,7 +73,8 @@ def test_every_record_is_read_back_unchanged(
     path.write_bytes(small_dump())
     kept = Extract("1", "http://a.org/1", "One", "Text.", "", "2016", "en", "a.org", 10)
     records = [kept, replace(kept, text="", dropped="redirect"), BadRecord("small.xml:3", "torn")]
-    format = SlowFormat(lambda source: iter(records), lambda source: iter(()), 1, ())
+    found = [((number, 0), record) for number, record in enumerate(records)]
+    format = SlowFormat(lambda source, start: iter(found), lambda source, raw: [raw], 1, ())
     monkeypatch.setitem(FORMATS, "mediawiki", format)
     [made] = extract(sources(path), tmp_path / "documents", local_executor(1))
     [piece] = cut(made, 1 << 20)
@@ -80,6 +86,72 @@ def test_every_record_is_read_back_unchanged(
     monkeypatch.setitem(FORMATS, "mediawiki", replace(format, code=2))
     [again] = extract(sources(path), tmp_path / "documents", local_executor(1))
     assert again.path != made.path
+
+
+@pytest.fixture
+def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 10_000)
+
+
+def stopping_after(count: int, done: list[str]) -> Executor:
+    """An executor that is killed when it has done `count` tasks; `done` gets their names."""
+
+    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+        do_task = stage.start()
+        for task in tasks:
+            if len(done) == count:
+                raise KeyboardInterrupt
+            do_task(task)
+            done.append(task.marker)
+            yield task
+
+    return Executor(run)
+
+
+@pytest.mark.usefixtures("small_units")
+def test_a_file_is_extracted_in_units_that_a_kill_keeps(tmp_path: Path) -> None:
+    path = large_dump(tmp_path / "pages.xml", 120)
+    [whole] = extract(sources(path), tmp_path / "whole", local_executor(1))
+    documents, done = tmp_path / "documents", list[str]()
+    for count in (2, 3, 6):
+        with pytest.raises(KeyboardInterrupt):
+            extract(sources(path), documents, stopping_after(count, done))
+        assert not [*documents.glob("[!.]*.parquet")]
+    [made] = extract(sources(path), documents, stopping_after(99, done))
+    assert len(done) == len(set(done)) == len(cut_units(sources(path)[0])) + 1 > 5
+    assert Path(made.path).read_bytes() == Path(whole.path).read_bytes()
+    left = {entry.name for entry in documents.iterdir()}
+    assert left == {Path(made.path).name, f".{Path(made.path).stem}.lock"}
+
+
+@pytest.mark.usefixtures("small_units")
+def test_parts_of_an_array_start_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [large_dump(tmp_path / f"{name}.xml", 60) for name in "ab"]
+    first, second = list[str](), list[str]()
+    documents = tmp_path / "documents"
+    for part, done in (((1, 2), first), ((2, 2), second)):
+        with pytest.raises(KeyboardInterrupt):
+            extract(sources(*paths), documents, stopping_after(2, done), part)
+    assert all(name.startswith(".a.xml") for name in first)
+    assert all(name.startswith(".b.xml") for name in second)
+    monkeypatch.setattr(extraction, "_GROUP_BYTES", 1000)
+    made = extract(sources(*paths), documents, local_executor(1), (2, 2))
+    assert [Path(source.path).exists() for source in made] == [True, True]
+
+
+def test_temporary_files_of_the_dead_are_removed(tmp_path: Path) -> None:
+    path, documents = large_dump(tmp_path / "pages.xml", 2), tmp_path / "documents"
+    documents.mkdir()
+    for name in (
+        ".old-12.parquet.0a1b.tmp",
+        "..old-12.0-99.parquet.0a1b.tmp",
+        ".now-1.parquet.2c.tmp",
+    ):
+        (documents / name).write_bytes(b"half")
+    with one_at_a_time(documents / ".now-1.lock"):  # someone is writing it
+        extract(sources(path), documents, local_executor(1))
+    assert [entry.name for entry in documents.glob(".*.tmp")] == [".now-1.parquet.2c.tmp"]
 
 
 def test_fast_formats_are_not_extracted(tmp_path: Path) -> None:

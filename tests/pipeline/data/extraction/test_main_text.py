@@ -104,3 +104,22 @@ def test_plain_text_of_wet_files() -> None:
     lines = ["Home", "World", "Sport", *SENTENCES, "Share this", "Contact", "Imprint"]
     assert read_plain("\r\n".join(lines)).text.split("\n\n") == [*SENTENCES]
     assert read_plain("\n".join(["Home", "World"] * 20)).dropped == "no main text"
+
+
+def test_a_tag_with_thousands_of_attributes() -> None:
+    """The parser takes quadratic time for them: 20,000 took seconds. Long values are harmless."""
+    prose = "".join(f"<p>{sentence}</p>" for sentence in SENTENCES)
+    attributes = " ".join(f"a{number}=1" for number in range(20_000))
+    for markup in (
+        f"<p {attributes}>x</p>{prose}",
+        f"{prose}<p {attributes}",
+        f"<p\n{attributes}/>",
+    ):
+        assert read_page(markup).dropped == "a tag with thousands of attributes"
+    words = "word " * 20_000
+    for tag in (
+        f'<p title="{words}">',
+        f"<img src='data:{'x' * 90_000}'>",
+        f"<p>{words} < {words}</p>",
+    ):
+        assert read_page(tag + prose).dropped == ""

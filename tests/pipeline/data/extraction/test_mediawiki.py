@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import bz2
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents.records import Extract
+from pipeline.data.documents import time_limit
+from pipeline.data.documents.records import Extract, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction.mediawiki import read_articles
 from pipeline.errors import DataError
 from tests.pipeline.data.dump import PROSE, dump, page, small_dump
+
+
+def sniff_dump(folder: Path) -> Source:
+    (folder / "head.xml").write_bytes(small_dump())
+    return sniff(folder / "head.xml", "wikipedia", "x.xml")
 
 
 def articles(path: Path, content: bytes) -> list[Extract]:
@@ -58,3 +65,35 @@ def test_damaged_dumps(tmp_path: Path) -> None:
     packed[len(packed) // 2 :] = bytes(len(packed) - len(packed) // 2)
     with pytest.raises(DataError, match="is damaged"):
         articles(tmp_path / "dump.xml", bytes(packed))
+
+
+def test_pages_that_cannot_be_parsed_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = "{{{" * 1500 + "}}}" * 1500
+    pages = [page(1, "A", deep), page(2, "B", "<div " * 40_000), page(3, "C", "Some text.")]
+    found = articles(tmp_path / "dump.xml", dump(pages))
+    assert [article.dropped for article in found] == [
+        "wikitext that nests too deep", "wikitext that cannot be parsed", "",
+    ]  # fmt: skip
+    monkeypatch.setattr(time_limit, "SECONDS", 0.1)
+    slow = [page(1, "A", ":" * 200_000 + "a"), page(2, "B", "Some text.")]
+    found = articles(tmp_path / "dump.xml", dump(slow))
+    assert [(article.text, article.dropped) for article in found] == [
+        ("", "over 10 s of CPU"), ("B\n\nSome text.", ""),
+    ]  # fmt: skip
+
+
+def test_elements_are_read_as_they_are_nested(tmp_path: Path) -> None:
+    """The last revision counts; text ends where an element begins; entities are expanded."""
+    content = dump([page(1, "A", "One.")]).replace(
+        b"<mediawiki",
+        b"""<!DOCTYPE mediawiki [
+<!ENTITY two "Two">]>\n<mediawiki""",
+    )
+    text = b'<text xml:space="preserve">&two;<![CDATA[ <page> ]]>words<b>bold</b> lost</text>'
+    content = content.replace(b"    </revision>", b"</revision><revision>" + text + b"</revision>")
+    (tmp_path / "x.xml").write_bytes(content)
+    source = replace(sniff_dump(tmp_path), path=str(tmp_path / "x.xml"))
+    [found] = read_articles(source)
+    assert (found.text, found.revised) == ("A\n\nTwo <page> words", "")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.documents import time_limit
 from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.execution.workers import local_executor
-from pipeline.data.extraction import web_pages
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.web_pages import PAGES_WITH_LINE, read_pages, read_web
 from pipeline.data.preparation.holdout import validation_thresholds
@@ -146,14 +146,6 @@ def test_wet_files(tmp_path: Path) -> None:
     ]
 
 
-def test_pages_stored_in_a_file_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = read(tmp_path / "x", *articles(30))
-    monkeypatch.setattr(web_pages, "_IN_MEMORY", 1000)
-    assert read(tmp_path / "x", *articles(30)) == expected
-
-
 def test_every_record_of_real_files(real_data: Path) -> None:
     """The files have 17, 24, 1, 29, 3 x 16 and 20 responses and texts."""
     counts = {}
@@ -237,3 +229,12 @@ def test_news_from_a_crawl_to_shards(tiny_tokenizer: Path, tmp_path: Path) -> No
     news = manifest["corpora"]["cc-news"]
     assert manifest["totals"]["documents"] == 30
     assert news["dropped"] == {"HTTP status 500": 1} and news["bad"] == {"record cut off": 1}
+
+
+def test_a_page_that_takes_too_long_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "SECONDS", 0.1)
+    slow = response("<p>" + "<b>x</b> word. " * 60_000, number=1)
+    found = read(tmp_path / "x", response(page("Quick"), number=2), slow)
+    assert [getattr(item, "dropped", item) for item in found] == ["", "over 10 s of CPU"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from mwparserfromhell.parser import ParserError
 
+from pipeline.data.extraction import wikitext
 from pipeline.data.extraction.wikitext import is_disambiguation, prose
 from tests.pipeline.data.dump import ARTICLE, PROSE
 
@@ -53,3 +55,30 @@ def test_disambiguation() -> None:
     assert is_disambiguation("Arve", "x {{Disambig|geo}}")
     assert is_disambiguation("Arve", "x {{hndis}}")
     assert not is_disambiguation("Arve", "{{other uses|Arve (disambiguation)}} {{dabble}}")
+
+
+@pytest.mark.parametrize(
+    "begin", ["<!--", "<ref>", "<math ", "<ref name=a", "__A ", "{{dab", "<section x", "</ref "]
+)
+def test_what_never_ends_is_looked_for_once(begin: str) -> None:
+    """Each of these took seconds to minutes: the end was looked for from every beginning."""
+    text = begin * 40_000
+    assert wikitext._visible(text) == text
+    assert wikitext._visible(f"a<ref>b</ref>{text}") == f"a{text}"
+
+
+@pytest.mark.parametrize(
+    "begin", ["<!-- ", "<div ", "<div a=b ", "<ref>", "{{a|", "{{{a|", "{|\n|-\n"]
+)
+def test_what_would_be_tried_for_minutes_is_not_parsed(begin: str) -> None:
+    with pytest.raises(ParserError, match="does not end"):
+        prose(begin * 40_000)
+
+
+def test_long_pages_of_any_kind_are_parsed() -> None:
+    """Unclosed elements in a long page, and a page with as many beginnings as ends."""
+    rest = "{{lang|fr|mot}} [[a|b]]<ref>c</ref> {|\n|d\n|} <div>e<br>f</div> {{g|}}\n\n" * 3000
+    assert wikitext._tried(rest) == 0
+    assert wikitext._tried("{{ [[ <div> " + rest) < 4 * len(rest)
+    text = prose("{{unclosed <b>" + rest[:9000])
+    assert "mot b" in text

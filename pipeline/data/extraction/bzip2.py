@@ -1,0 +1,147 @@
+"""Blocks of a bzip2 file from any place on, so that several processes can share a file.
+
+A block holds up to 900 kB of text. It starts at any bit, with 48 bits that are known, and has its
+own checksum, so it is decompressed as a file of one block. The 48 bits can also occur by chance
+(once in 30 TB): what does not decompress up to the next mark is tried up to the one after it.
+"""
+
+from __future__ import annotations
+
+import bz2
+from collections.abc import Iterator
+from typing import BinaryIO
+
+_BLOCK, _END = 0x314159265359, 0x177245385090  # marks of a block and of a stream's end
+_MARK_BITS, _CHECKSUM_BITS = 48, 32
+_STEP = 1 << 20  # bytes read at once
+_MOST = 4 << 20  # bytes of a compressed block, far more than it can have
+
+# For each bit at which a mark can start, five bytes of it that are whole.
+_INSIDE = tuple(
+    (mark, shift, (mark >> shift & (1 << 40) - 1).to_bytes(5, "big"))
+    for mark in (_BLOCK, _END)
+    for shift in range(8)
+)
+
+
+def bzip2_blocks(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the byte where a block starts and its content, for blocks that start from `start` on.
+
+    Raises OSError if a block is damaged and EOFError if the file ends in one, as BZ2File does.
+    """
+    marks = _Marks(file, start)
+    is_first = start > 0  # until a block is found, what looks like a mark may not be one
+    while (mark := marks.get(0)) is not None:
+        bit, is_block = mark
+        if not is_block:
+            if marks.ends_at(bit):
+                return
+            marks.drop(1)
+            continue
+        number, content = 1, None
+        while content is None and (after := marks.get(number)) is not None:
+            if after[0] - bit > 8 * _MOST:
+                break
+            content = _decompressed(marks.bits(bit, after[0]), after[0] - bit)
+            number += 1
+        if content is not None:
+            marks.drop(number - 1)
+            is_first = False
+            yield bit // 8, content
+        elif is_first:
+            marks.drop(1)
+        else:
+            _decompress(*marks.rest(bit))  # raises OSError if it is damaged
+            raise EOFError
+    if not is_first:
+        raise EOFError
+
+
+class _Marks:
+    """The marks of a file in order, each with the bit where it starts."""
+
+    def __init__(self, file: BinaryIO, start: int) -> None:
+        self.file = file
+        file.seek(start)
+        self.data = bytearray()
+        self.base = start  # byte of the file where `data` starts
+        self.searched = start  # marks that start before this byte are found
+        self.found: list[tuple[int, bool]] = []
+        self.is_over = False
+
+    def get(self, number: int) -> tuple[int, bool] | None:
+        """Mark `number` of those that are left: its bit, and whether it begins a block."""
+        while len(self.found) <= number and self._grow():
+            pass
+        return self.found[number] if number < len(self.found) else None
+
+    def drop(self, number: int) -> None:
+        """Forget the first marks, and the bytes before those that are left."""
+        del self.found[:number]
+        keep = self.found[0][0] // 8 if self.found else max(self.base, self.searched - 1)
+        del self.data[: keep - self.base]
+        self.base = keep
+
+    def bits(self, start: int, stop: int) -> int:
+        """Bits [start, stop) of the file as a number."""
+        first, last = start // 8, -(-stop // 8)
+        value = int.from_bytes(self.data[first - self.base : last - self.base], "big")
+        return value >> (8 * last - stop) & (1 << (stop - start)) - 1
+
+    def rest(self, bit: int) -> tuple[int, int]:
+        """What was read from `bit` on, as a number of so many bits."""
+        stop = 8 * (self.base + len(self.data))
+        return self.bits(bit, stop), stop - bit
+
+    def ends_at(self, bit: int) -> bool:
+        """Whether the stream that ends at `bit` is the last. EOFError if it is cut off."""
+        after = -(-(bit + _MARK_BITS + _CHECKSUM_BITS) // 8) - self.base
+        while len(self.data) < after + 3 and self._grow():
+            pass
+        if len(self.data) < after:
+            raise EOFError
+        return self.data[after : after + 3] != b"BZh"
+
+    def _grow(self) -> bool:
+        if self.is_over:
+            return False
+        more = self.file.read(_STEP)
+        self.is_over = not more
+        self.data += more
+        end = self.base + len(self.data)
+        stop = max(self.searched, end - (0 if self.is_over else 8))  # a mark is in at most 7 bytes
+        for mark, shift, inside in _INSIDE:
+            at = self.data.find(inside, self.searched - self.base)
+            while at >= 0:
+                bit = 8 * (self.base + at - 1) + shift
+                if (
+                    self.searched <= bit // 8 < stop
+                    and bit + _MARK_BITS <= 8 * end
+                    and self.bits(bit, bit + _MARK_BITS) == mark
+                ):
+                    self.found.append((bit, mark == _BLOCK))
+                at = self.data.find(inside, at + 1)
+        self.found.sort()
+        self.searched = stop
+        return not self.is_over
+
+
+def _decompressed(value: int, bits: int) -> bytes | None:
+    """The content of a block of so many bits; None if it is not one whole block."""
+    if bits < _MARK_BITS + _CHECKSUM_BITS:
+        return None
+    checksum = value >> (bits - _MARK_BITS - _CHECKSUM_BITS) & (1 << _CHECKSUM_BITS) - 1
+    value = (value << _MARK_BITS | _END) << _CHECKSUM_BITS | checksum
+    try:
+        return _decompress(value, bits + _MARK_BITS + _CHECKSUM_BITS)
+    except OSError:
+        return None
+
+
+def _decompress(value: int, bits: int) -> bytes | None:
+    """The content of a stream without header; None if it does not end. OSError if damaged."""
+    padding = -bits % 8
+    stream = bz2.BZ2Decompressor()
+    packed = (value << padding).to_bytes((bits + padding) // 8, "big")
+    content = stream.decompress(b"BZh9" + packed)
+    return content if stream.eof else None

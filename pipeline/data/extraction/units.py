@@ -1,0 +1,149 @@
+"""Units of work: a slow file cut into runs of records that take minutes, each finished by itself.
+
+A unit is the records that start in a range of the file's bytes on disk. Any process can extract any
+unit of a file that it can start to read anywhere: a MediaWiki dump (plain or bzip2) or a WARC file
+(plain, or a gzip member for each record). Other compressed dumps and tars are read from their
+start, so each process reads such a file once, and extracts its units on the way. A WARC file that
+is compressed as a whole is one unit.
+
+Where the first record of a unit starts is a guess, such as the next `<page>`. Where the last one
+ends is known, since it was parsed. So a unit is used only if it begins where the one before it
+ended, and is extracted again otherwise: the records are the same as without units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from pipeline.data.documents.records import BadRecord, Extract, Format, Source
+from pipeline.data.extraction.mediawiki import extract_page, find_pages
+from pipeline.data.extraction.places import END, START, Place, starts_anywhere
+from pipeline.data.extraction.tar_archives import TAR_VERSION, extract_member, find_members
+from pipeline.data.extraction.warc import find_records, starts_with_members
+from pipeline.data.extraction.web_pages import WEB_VERSION, extract_record, without_repeats
+from pipeline.data.extraction.wikitext import WIKITEXT_VERSION
+
+UNIT_BYTES = 32 << 20
+"""Bytes on disk of a unit that is compressed: about a minute of wikitext on one core."""
+PLAIN_UNIT_BYTES = 128 << 20
+TAR_UNIT_BYTES = 256 << 20
+"""A tar is read a hundred times as fast."""
+Records = Iterator[Extract | BadRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class SlowFormat:
+    """How files of a format are read, and the versions that determine the output."""
+
+    find: Callable[[Source, Place], Iterator[tuple[Place, Any]]]
+    """Yields raw records from a place on, and their places; raises DataError if it cannot."""
+    extract: Callable[[Source, Any], Iterable[Extract | BadRecord]]
+    """The documents of a raw record."""
+    code: int
+    """Version of our code: increase it when the same file gives different output."""
+    packages: tuple[str, ...]
+    """Packages whose versions affect the output."""
+    finish: Callable[[Source, Callable[[], Records]], Records] | None = None
+    """What is done with the documents of a whole file; it may read them several times."""
+
+    def begin(self, source: Source) -> Records:
+        """The documents in one pass; for estimates."""
+        for _, raw in self.find(source, START):
+            yield from self.extract(source, raw)
+
+
+FORMATS: dict[Format, SlowFormat] = {
+    "mediawiki": SlowFormat(find_pages, extract_page, WIKITEXT_VERSION, ("mwparserfromhell",)),
+    "tar": SlowFormat(find_members, extract_member, TAR_VERSION, ()),
+    "warc": SlowFormat(
+        find_records, extract_record, WEB_VERSION, ("fastwarc", "resiliparse"), without_repeats
+    ),
+}
+"""Formats that are extracted; the others are read directly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Records of a file that start in bytes [start, stop) on disk."""
+
+    source: Source
+    start: int
+    stop: int
+    before: int
+    """Bytes on disk that a process must read first; 0 if it can start anywhere."""
+
+
+def cut_units(source: Source) -> list[Unit]:
+    """The units of a slow file, in order. They can be extracted side by side."""
+    size = UNIT_BYTES if source.compression else PLAIN_UNIT_BYTES
+    if source.format == "tar":
+        size = TAR_UNIT_BYTES
+    elif source.format == "warc" and source.compression and not starts_with_members(source):
+        size = source.size
+    starts_here = _starts_anywhere(source)
+    return [
+        Unit(source, start, min(start + size, source.size), 0 if starts_here else start)
+        for start in range(0, source.size, size)
+    ]
+
+
+def _starts_anywhere(source: Source) -> bool:
+    """Whether each of the file's units can be read without what is before it."""
+    return source.format == "warc" or (
+        source.format == "mediawiki" and starts_anywhere(source.compression)
+    )
+
+
+@dataclass(slots=True)
+class Span:
+    """What a unit's records were found to be."""
+
+    begin: Place = END
+    """Of the first record at or after the unit's start."""
+    end: Place = END
+    """Of the first record after the unit."""
+    records: int = 0
+    """Raw records in it."""
+
+
+def unit_records(unit: Unit, start: Place, span: Span) -> Records:
+    """Yield the documents of a unit from `start` on; fills `span`, which is right at the end."""
+    format = FORMATS[unit.source.format]
+    stop = (unit.stop, 0) if unit.stop < unit.source.size else END
+    span.begin, span.end, span.records = END, END, 0
+    found = _found(unit.source, start)
+    for place, raw in found:
+        if span.begin == END:
+            span.begin = place
+        if place >= stop:
+            span.end = place
+            _remember(unit.source, stop, chain([(place, raw)], found))
+            return
+        span.records += 1
+        yield from format.extract(unit.source, raw)
+
+
+_Found = Iterator[tuple[Place, Any]]
+_last: list[tuple[Source, Place, _Found]] = []
+"""The file that this process reads from its start, and the rest of it, from a place on."""
+
+
+def _found(source: Source, start: Place) -> _Found:
+    """Raw records from `start` on; reads on in a file that is open."""
+    if start == END:
+        return iter(())
+    found = None
+    while _last:
+        last, place, rest = _last.pop()
+        if last == source and place <= start:
+            found = rest
+    found = found or FORMATS[source.format].find(source, start)
+    return (item for item in found if item[0] >= start)
+
+
+def _remember(source: Source, place: Place, found: _Found) -> None:
+    if not _starts_anywhere(source):
+        _last[:] = [(source, place, found)]

@@ -1,0 +1,124 @@
+"""The file of all units: the rows and row groups that it would have without units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.data.documents.records import Extract
+from pipeline.data.documents.sniff import sniff
+from pipeline.data.extraction import places, unit_files, units
+from pipeline.data.extraction.places import START
+from pipeline.data.extraction.unit_files import SCHEMA, write_file, write_unit
+from pipeline.data.extraction.units import Unit, cut_units
+from pipeline.errors import DataError
+from tests.pipeline.data.dump import dump, page
+from tests.pipeline.data.web_archive import articles, members, record
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(units, "UNIT_BYTES", 3000)
+    monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 20_000)
+    monkeypatch.setattr(unit_files, "GROUP_BYTES", 5000)
+
+
+def written(path: Path, given: Path, before: list[Unit], cut: list[Unit]) -> bytes:
+    """The whole file; before: units that are written first."""
+
+    def stored(unit: Unit) -> Path:
+        return given.with_name(f"{unit.start}-{unit.stop}.parquet")
+
+    for unit in before:
+        write_unit(unit, (unit.start, 0), stored(unit))
+    write_file(cut[0].source, cut, stored, {b"key": "value"}, path)
+    return path.read_bytes()
+
+
+def test_bytes_do_not_depend_on_units(tmp_path: Path) -> None:
+    pages = [page(n, f"T{n}", f"Text {n}. " * (n % 300)) for n in range(200)]
+    (tmp_path / "x.xml").write_bytes(dump(pages))
+    source = sniff(tmp_path / "x.xml", "x", "x.xml")
+    cut = cut_units(source)
+    assert len(cut) > 9
+    whole = written(tmp_path / "a", tmp_path / "x.xml", [], [Unit(source, 0, source.size, 0)])
+    assert written(tmp_path / "b", tmp_path / "x.xml", cut, cut) == whole
+    with pq.ParquetFile(tmp_path / "a") as file:
+        sizes = [
+            sum(len(text or "") for text in file.read_row_group(n)["text"].to_pylist())
+            for n in range(file.num_row_groups)
+        ]
+        assert file.schema_arrow.metadata[b"key"] == b"value"
+    assert all(5000 <= size < 9000 for size in sizes[:-1]) and len(sizes) > 9
+
+
+@pytest.mark.parametrize("name", ["x.warc", "x.warc.gz"])
+def test_sites_are_judged_over_all_units(tmp_path: Path, name: str) -> None:
+    records = articles(30, more="<p>The same sentence stands below every page of this site.</p>")
+    records[9:9] = [record("response", b"x", length=900)]
+    records[20:20] = [record("response", b"x" * 99, length=5)]
+    (tmp_path / name).write_bytes((members if name.endswith("gz") else b"".join)(records))
+    source = sniff(tmp_path / name, "x", name)
+    cut = cut_units(source)
+    assert len(cut) > 2
+    one = [Unit(source, 0, source.size, 0)]
+    whole = written(tmp_path / "a", tmp_path / name, [], one)
+    assert written(tmp_path / "b", tmp_path / name, cut[1:], cut) == whole
+    rows = pq.read_table(tmp_path / "b").to_pylist()
+    assert not any("The same sentence" in (row["text"] or "") for row in rows)
+    assert [row["id"] for row in rows if row["bad"]] == [f"{name}:10", f"{name}:21"]
+
+
+def test_a_wrong_beginning_is_read_again(tmp_path: Path) -> None:
+    pages = [page(number, f"T{number}", "Some text. " * 150) for number in range(30)]
+    for number in (4, 14, 24):
+        pages[number] = f"<!-- {'x' * 30_000} {pages[number]} -->"
+    (tmp_path / "x.xml").write_bytes(dump(pages))
+    source = sniff(tmp_path / "x.xml", "x", "x.xml")
+    cut = cut_units(source)
+    whole = written(tmp_path / "a", tmp_path / "x.xml", [], [Unit(source, 0, source.size, 0)])
+    assert pq.read_table(tmp_path / "a").num_rows == 27
+    assert written(tmp_path / "b", tmp_path / "x.xml", cut, cut) == whole
+
+
+def test_damage_in_a_unit_is_an_error(tmp_path: Path) -> None:
+    pages = [page(number, f"T{number}", "Some text. " * 150) for number in range(30)]
+    (tmp_path / "x.xml").write_bytes(dump(pages)[:-100])
+    cut = cut_units(sniff(tmp_path / "x.xml", "x", "x.xml"))
+    with pytest.raises(DataError, match="truncated or damaged"):
+        written(tmp_path / "b", tmp_path / "x.xml", cut[:-1], cut)
+    assert not (tmp_path / "x.xml").with_name(f"{cut[-1].start}-{cut[-1].stop}.parquet").exists()
+
+
+def test_regrouped_tables_have_the_same_rows() -> None:
+    rows = [
+        unit_files._row(
+            Extract(str(n), "", "", "é" * (n * 37 % 900), "" if n % 5 else "x", "", "", "", 0)
+        )
+        for n in range(300)
+    ]
+    whole = pa.Table.from_pylist(rows, SCHEMA)
+    parts = [whole.slice(at, 23) for at in range(0, 300, 23)]
+    groups = [*unit_files._regrouped(parts)]
+    assert pa.concat_tables(groups).equals(whole)
+    sizes = [sum(len(text or "") for text in group["text"].to_pylist()) for group in groups]
+    assert all(5000 <= size < 5900 for size in sizes[:-1])
+    assert [group.num_rows for group in unit_files._regrouped([])] == [0]
+
+
+def test_start_of_a_file_is_never_a_guess(tmp_path: Path) -> None:
+    (tmp_path / "x.xml").write_bytes(b"<mediawiki><page></mediawiki>")
+    source = sniff(tmp_path / "x.xml", "x", "x.xml")
+    with pytest.raises(DataError, match="truncated or damaged"):
+        write_unit(Unit(source, 0, source.size, 0), START, tmp_path / "unit")
+
+
+def test_a_lone_surrogate_ends_no_dump(tmp_path: Path) -> None:
+    (tmp_path / "x.xml").write_bytes(dump([page(1, "A", "One &#xD800; two.")]))
+    source = sniff(tmp_path / "x.xml", "x", "x.xml")
+    write_unit(Unit(source, 0, source.size, 0), START, tmp_path / "unit")
+    assert pq.read_table(tmp_path / "unit")["text"].to_pylist() == ["A\n\nOne ? two."]
