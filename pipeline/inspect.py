@@ -31,6 +31,7 @@ from pipeline.data.shards.manifest import (
     Manifest,
     Shard,
     check_size,
+    describe_copies,
     describe_unknown,
     read_manifest,
 )
@@ -141,6 +142,8 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
             print(f"  {'':12} cut from documents: {describe_cut(cut)}")
         if unknown := describe_unknown(corpus):
             print(f"  {'':12} {unknown}")
+        if copies := describe_copies(corpus):
+            print(f"  {'':12} {copies}")
         packed = corpus["packed"]
         if packed["dropped_tokens"] or packed["repeated_tokens"]:
             print(

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from pipeline.data.documents.records import Source, with_line
 from pipeline.data.execution.tasks import SplitTask
+from pipeline.data.preparation.held_out_copies import count_copies, runs_file
 from pipeline.data.preparation.inputs import INPUTS
 from pipeline.data.preparation.worker import PrepareJob, part_marker
 from pipeline.data.rows.masks import Masking
@@ -269,6 +270,18 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "licence": licence,
         }
     return counts
+
+
+def held_out_copies(work: Path, parts: list[Part]) -> dict[str, dict[str, int]]:
+    """Per corpus the result of `count_copies`."""
+
+    def files(split: str, corpus: str = "") -> list[Path]:
+        named = (part for part in parts if corpus in ("", part.corpus) and part.of(split))
+        return [runs_file(work, part.stem, split) for part in named]
+
+    corpora = dict.fromkeys(part.corpus for part in parts)
+    held_out = {corpus: files(VALIDATION, corpus) for corpus in corpora}
+    return count_copies(held_out, files(TRAIN))
 
 
 def write_manifest(output: Path, manifest: Manifest, work: Path) -> None:

@@ -27,6 +27,7 @@ from pipeline.data.preparation.assemble import (
     check_unknown,
     corpus_counts,
     corpus_text,
+    held_out_copies,
     make_folders,
     merge_validation_shards,
     mismatches,
@@ -43,6 +44,7 @@ from pipeline.data.preparation.fingerprint import (
     identify,
     shard_identity,
 )
+from pipeline.data.preparation.held_out_copies import rarity_for
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.preparation.inputs import (
     compare_with_shards,
@@ -62,6 +64,7 @@ from pipeline.data.shards.manifest import (
     MANIFEST,
     VALIDATION,
     Manifest,
+    describe_copies,
     describe_unknown,
     read_manifest,
 )
@@ -195,7 +198,11 @@ def run_tasks(
             return
         compare_with_work(job.sources, work.path)
         parts = replace(
-            job.parts, directory=work.path, corpora=tuple(thresholds), thresholds=thresholds
+            job.parts,
+            directory=work.path,
+            corpora=tuple(thresholds),
+            thresholds=thresholds,
+            rarity=rarity_for(tasks),
         )
         stage = prepare_stage(parts, job.tokenizer.vocabulary)
         executor.run(stage, share(tasks, *part) if part else tasks)
@@ -271,6 +278,9 @@ def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
         vocabulary, output / "tokenizer", data.sequence_length, job.tokenizer.trained_on
     )
     engine = {"recipe": job.run.name, "mismatches": mismatches(work)}
+    corpora = corpus_counts(parts, {source.corpus: source.licence for source in job.sources})
+    for corpus, copies in held_out_copies(work, parts).items():
+        corpora[corpus]["held_out_copies"] = copies
     manifest = Manifest(
         fingerprint=job.fingerprint,
         data=shard_settings(data),
@@ -282,7 +292,7 @@ def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
         compression=made.compression,
         engine=engine | engine_versions(data, made.engine),
         tokenizer=vocabulary.describe(),
-        corpora=corpus_counts(parts, {s.corpus: s.licence for s in job.sources}),
+        corpora=corpora,
         totals={
             "documents": sum(part.counts.documents for part in parts),
             "sequences": sum(shard.sequences for shard in placed),
@@ -317,6 +327,8 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
             print(f"{name}: cut from documents {describe_cut(corpus['cut'])}")
         if unknown := describe_unknown(corpus):
             print(f"{name}: {unknown}")
+        if copies := describe_copies(corpus):
+            print(f"{name}: {copies}")
         for note in describe_plain_text(name, splits[name], corpus["plain_text"]):
             print(note)
     engine = fast_engine(manifest.tokenizer["kind"]).split()[0]

@@ -26,6 +26,7 @@ from pipeline.data.documents.content import PieceReading
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.workers import Stage
 from pipeline.data.kernels.bits import count_characters
+from pipeline.data.preparation.held_out_copies import LEAST_RARITY, sample_runs, write_runs
 from pipeline.data.preparation.inputs import InputWatch
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_tokens, pack
@@ -63,6 +64,8 @@ class PrepareJob:
     compression: arrow_files.Compression
     engine: str
     """"fast", which is checked against `tokenizers`, or "tokenizers"."""
+    rarity: int = LEAST_RARITY
+    """Of the sampled runs that find held-out documents in train, see `held_out_copies`."""
 
 
 def sequence_base(task: int, part: int, validation: bool) -> int:
@@ -223,6 +226,8 @@ class Worker:
         draws = data.segments.draws if split == TRAIN else 1
         rows = pack(data, tokens, vocabulary, corpus, base, draws)
         packed = count_tokens(data, tokens, rows, draws)
+        runs = sample_runs(tokens, self.job.rarity)
+        write_runs(self.job.directory / f"{stem}.runs.npz", runs)
         del tokens
         sequences = np.arange(base, base + len(rows), dtype=np.uint64)
         entry = arrow_files.write_file(

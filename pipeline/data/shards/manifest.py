@@ -30,6 +30,9 @@ TRAIN: Literal["train"] = "train"
 
 VALIDATION: Literal["validation"] = "validation"
 
+MANY_COPIES = 0.01
+"""Share of held-out documents with a near-copy in train above which users are warned."""
+
 MUCH_UNKNOWN = 0.01
 """Share of a corpus's characters behind unknown tokens above which users are warned."""
 
@@ -92,7 +95,8 @@ class Manifest:
     """sha256 of tokenizer.json, kind, size and the five special ids."""
     corpora: dict[str, Any]
     """Per corpus: documents, sequences, tokens, bytes, characters, unknown tokens and characters
-    behind them, drop reasons, bad records, licence, and the packing counts."""
+    behind them, held-out documents with a near-copy in train, drop reasons, bad records, licence,
+    and the packing counts."""
     totals: dict[str, int]
     files: dict[str, dict[str, Any]]
     """Bytes and xxh3_64 of every other file, by path."""
@@ -169,6 +173,21 @@ def describe_unknown(corpus: dict[str, Any]) -> str:
     if share <= MUCH_UNKNOWN:
         return found
     return f"warning: {found}; use a tokenizer of this text's scripts"
+
+
+def describe_copies(corpus: dict[str, Any]) -> str:
+    """How many held-out documents are in train, too; empty if none is, or in older manifests."""
+    counts = corpus.get("held_out_copies", {})
+    if not counts.get("in_train"):
+        return ""
+    share = counts["in_train"] / counts["checked"]
+    found = (
+        f"{counts['in_train']:,} of {counts['checked']:,} held-out documents ({share:.1%}) have a "
+        "near-copy in train"
+    )
+    if share <= MANY_COPIES:
+        return found
+    return f"warning: {found}, so the held-out loss is too low; --dedup near drops near-copies"
 
 
 def shard_name(split: str, number: int) -> str:

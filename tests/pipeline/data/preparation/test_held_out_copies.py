@@ -1,0 +1,119 @@
+"""Near-copies of held-out documents in train: which are found, and which are not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline import inspect
+from pipeline.data.documents.records import Piece, Source
+from pipeline.data.execution.tasks import SplitTask
+from pipeline.data.preparation.held_out_copies import (
+    LEAST_RARITY,
+    MOST_RUNS,
+    count_copies,
+    rarity_for,
+    sample_runs,
+    write_runs,
+)
+from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.tokenizers.token_ids import Tokens
+from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
+
+RARITY = 3
+RNG = np.random.default_rng(0)
+DOCUMENTS = [RNG.integers(5, 50_000, 400).astype(np.uint16) for _ in range(20)]
+"""Of about 48 sampled runs each."""
+
+
+def tokens_of(documents: list[np.ndarray]) -> Tokens:
+    offsets = np.cumsum([0, *map(len, documents)])
+    return Tokens(np.concatenate(documents), offsets, offsets[:-1])
+
+
+def written(path: Path, documents: list[np.ndarray]) -> Path:
+    write_runs(path, sample_runs(tokens_of(documents), RARITY))
+    return path
+
+
+def test_a_run_is_sampled_wherever_it_is() -> None:
+    """The sample of a document is that of its text in any other, and no run crosses documents."""
+    alone = [set(sample_runs(tokens_of([document]), RARITY).hashes) for document in DOCUMENTS]
+    assert 30 < np.mean([len(found) for found in alone]) < 70
+    together = sample_runs(tokens_of(DOCUMENTS), RARITY)
+    parts = np.split(together.hashes, together.documents[1:-1])
+    assert [set(part) for part in parts] == alone
+    wrapped = [RNG.integers(5, 50_000, 90).astype(np.uint16), *DOCUMENTS[:2]]
+    inside = set(sample_runs(tokens_of([np.concatenate(wrapped)]), RARITY).hashes)
+    assert alone[0] | alone[1] <= inside
+    short = sample_runs(tokens_of([document[:15] for document in DOCUMENTS]), 1)
+    assert not len(short.hashes)
+    wide = [document.astype(np.uint32) + 100_000 for document in DOCUMENTS]
+    assert set(sample_runs(tokens_of([np.concatenate(wide)]), RARITY).hashes) >= set(
+        sample_runs(tokens_of(wide), RARITY).hashes
+    )
+
+
+def test_documents_with_half_of_their_runs_in_train_are_copies(tmp_path: Path) -> None:
+    """In the train of any corpus, over all its files; short documents are not checked."""
+    changed = [document.copy() for document in DOCUMENTS]
+    for document in changed[:5]:
+        document[::90] += 1  # a token in 90: four of five runs are the same
+    for document in changed[5:10]:
+        document[::9] += 1  # no run is the same
+    cut = [document[:100] for document in DOCUMENTS[10:15]]  # a quarter of the document
+    train = [written(tmp_path / f"{name}.npz", part) for name, part in (
+        ("one", changed[:10]), ("two", cut), ("three", [np.append(cut[0], DOCUMENTS[19])]),
+    )]  # fmt: skip
+    held_out = {
+        "a": [written(tmp_path / "a.npz", DOCUMENTS[:10])],
+        "b": [written(tmp_path / f"b{n}.npz", [DOCUMENTS[n]]) for n in range(10, 20)],
+        "c": [written(tmp_path / "c.npz", [DOCUMENTS[0][:20]])],
+    }
+    assert count_copies(held_out, train) == {
+        "a": {"checked": 10, "in_train": 5},
+        "b": {"checked": 10, "in_train": 1},
+        "c": {"checked": 0, "in_train": 0},
+    }
+    assert count_copies(held_out, [*train, tmp_path / "of an older version"]) == {}
+
+
+def test_the_sample_is_bounded() -> None:
+    def task(size: int) -> SplitTask:
+        source = Source("c", "/in", "in", size, "text", "", "", "file", "")
+        return SplitTask(0, "c", (Piece(source, 0, size, size),))
+
+    assert rarity_for([task(10_000)]) == LEAST_RARITY
+    for size in (50 * 10**9, 160 * 10**9):
+        runs = size / 4 / 2 ** rarity_for([task(size // 2), task(size // 2)])
+        assert MOST_RUNS / 2 <= runs <= MOST_RUNS
+
+
+@pytest.mark.parametrize("dedup", ["none", "near"])
+def test_republished_stories_are_reported(
+    dedup: str, tiny_tokenizer: Path, tmp_path: Path, run: Prepare, call: Call
+) -> None:
+    words = ["river", "house", "old", "the", "of", "garden", "was", "under", "light", "never"]
+    stories = []
+    for _ in range(60):
+        story = RNG.choice(words, 300)
+        stories.append(" ".join(story))
+        story[::100] = "changed"
+        stories.append(" ".join(story))
+    path = write_jsonl(tmp_path / "stories.jsonl", stories)
+    output = tmp_path / "out"
+    said = run(
+        "--corpus", "news", "--input", path, "--dedup", dedup, "--workers", 1,
+        *tiny(tiny_tokenizer, output),
+    )  # fmt: skip
+    found = read_manifest(output).corpora["news"]["held_out_copies"]
+    warning = r"warning: \d+ of \d+ held-out documents \(\d+\.\d%\) have a near-copy in train"
+    if dedup == "near":
+        assert found["checked"] > 3 and found["in_train"] == 0 and "near-copy" not in said
+        return
+    assert found["in_train"] >= 0.7 * found["checked"] > 5  # two copies may both be held out
+    assert re.search(f"news: {warning}.*--dedup near", said)
+    assert re.search(f"   {warning}", call(inspect.main, output))
