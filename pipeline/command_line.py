@@ -72,10 +72,10 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATH",
         help="files, directories, globs or URLs (s3://, https://) of the corpus: JSONL, JSON "
-        "arrays, CSV and TSV, plain text, books, TEI, wikiextractor output, MediaWiki dumps, WARC "
-        "and WET, tars of text (all also .gz .zst .xz .bz2 .lz4), Parquet, Arrow; for a group "
-        "MEMBER=PATH..., or one directory with a folder for each member (default: the Hub's copy "
-        "of a named corpus)",
+        "arrays, CSV and TSV, plain text, books, TEI, wikiextractor output, MediaWiki dumps, WARC, "
+        "WET and ARC, HTML, tars of text (all also .gz .zst .xz .bz2 .lz4), zip, Parquet, Arrow; "
+        "for a group MEMBER=PATH..., or one directory with a folder for each member (default: the "
+        "Hub's copy of a named corpus)",
     )
     parser.add_argument(
         "--revision",

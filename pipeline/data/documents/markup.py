@@ -22,11 +22,10 @@ _HTML = re.compile(rb"<!DOCTYPE\s+html\b", re.I)
 _HTML_NAME = re.compile(r"\.x?html?(?:\.(?:gz|zst|xz|bz2|lz4))?$", re.I)
 _READ: dict[bytes, Format] = {
     b"mediawiki": "mediawiki",
-    b"tei": "tei",
-    b"tei.2": "tei",
-    b"teicorpus": "tei",
-    b"teicorpus.2": "tei",
-    b"html": "html",
+    b"TEI": "tei",
+    b"TEI.2": "tei",
+    b"teiCorpus": "tei",
+    b"teiCorpus.2": "tei",
 }
 
 
@@ -46,9 +45,9 @@ def markup_format(path: Path, name: str, head: bytes, forced_text: bool) -> Form
         is_html = is_html or bool(_HTML.match(found[0]))
         at = found.end()
     root = _ROOT.match(head, at)
-    format = _READ.get(root[1].lower()) if root else None
-    if format:
-        return format
+    if root and root[1] in _READ:
+        return _READ[root[1]]
+    is_html = is_html or bool(root and root[1].lower() == b"html")
     if is_html or (not is_declared and root and _HTML_NAME.search(name)):
         return "html"
     if not is_declared:

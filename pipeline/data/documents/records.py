@@ -19,7 +19,7 @@ ORIGIN_FIELDS = ("url", "path", "id")
 
 Format = Literal[
     "jsonl", "json_array", "wiki_jsonl", "csv", "parquet", "arrow", "text", "book", "tei", "doc",
-    "mediawiki", "html", "warc", "tar", "extracted",
+    "mediawiki", "html", "warc", "arc", "tar", "zip", "extracted",
 ]  # fmt: skip
 """`wiki_jsonl`, `doc`: written by wikiextractor; `extracted`: written by `extraction`."""
 PlainText = Literal["file", "book", "blank_lines", "lines"]
@@ -38,8 +38,10 @@ FORMAT_NAMES: dict[Format, str] = {
     "doc": "wikiextractor mark-up",
     "mediawiki": "MediaWiki dump",
     "html": "HTML",
+    "zip": "zip archive",
     "tar": "archive of text files",
     "warc": "WARC",
+    "arc": "ARC",
     EXTRACTED: "extracted documents",
 }
 """Names for messages."""
@@ -92,6 +94,8 @@ class Source:
     """For WARC and WET: ISO 639-1 code of the pages that are kept; empty: any."""
     published: PublishedFile | None = None
     """Where it is fetched from if there is no file at `path`; None: it is the user's."""
+    pages: tuple[tuple[str, str], ...] = ()
+    """Of a group of HTML files: names and paths."""
 
 
 @dataclass(frozen=True, slots=True)

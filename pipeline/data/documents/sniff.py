@@ -69,6 +69,7 @@ MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
     (re.compile(rb"WARC/\d"), "warc"),
+    (re.compile(rb"filedesc://\S+ [^\n]+ \d+\r?\n\d \d "), "arc"),
 )
 
 # An object of wikiextractor --json; its url has the page's number, its text can have any length.
@@ -130,11 +131,11 @@ def sniff(
         found = source("arrow", "")
         find_text_column(arrow_schema(found.path), text_fields(found), found.path)
         return found
+    if head.startswith(b"PK\x03\x04") and not compression:
+        return source("zip", "")
     if is_tar(head):
         return source("tar", compression)
     if markup := markup_format(path, name, head, forced_text):
-        if markup == "html":
-            raise _unreadable(path, "HTML")
         return source(markup, compression)
     if not forced_text:
         for beginning, format in MARKS:
@@ -179,7 +180,7 @@ def read_head(path: str, compression: Compression) -> bytes:
     except DataError:
         # The records of a WARC file can be read even if it is damaged later on.
         head = _first_member(path) if compression == "gz" else head
-        if not head.startswith(b"WARC/"):
+        if not head.startswith((b"WARC/", b"filedesc://")):
             raise
     return head[: HEAD_BYTES + 1]
 

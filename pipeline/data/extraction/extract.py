@@ -18,12 +18,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from pipeline.config.settings import fingerprint
 from pipeline.data.documents.file_identity import content_identity
 from pipeline.data.documents.parquet import EXTRACTION_MARK
+from pipeline.data.documents.read import READERS, READING_VERSION
 from pipeline.data.documents.records import EXTRACTED, Source
 from pipeline.data.execution.workers import Executor, Stage, share, unfinished
+from pipeline.data.extraction.html_files import gather_pages, pages_identity
 from pipeline.data.extraction.unit_files import SCHEMA, write_file, write_unit
 from pipeline.data.extraction.units import FORMATS, Unit, cut_units
 from pipeline.data.fetching.local_copies import fetched, remove_copies, remove_copy
@@ -108,6 +111,7 @@ def extract(
     Extracts the missing ones, and fetches published ones first. part: of a job array, does its
     share of the files before it helps with the others.
     """
+    sources = gather_pages(sources)
     slow = [source for source in sources if source.format in FORMATS]
     if not slow:
         return sources
@@ -211,10 +215,17 @@ def _mark(source: Source) -> str:
             "file": [source.name, source.size, content_identity(source)],
         }
         | ({"language": source.language} if source.language else {})
+        | ({"pages": pages_identity(source)} if source.pages else {})
+        | ({"members": _reading(source)} if source.format == "zip" else {})
     )
 
 
 _version = functools.cache(version)  # there may be thousands of files
+
+
+def _reading(source: Source) -> list[Any]:
+    """How the files in an archive are read."""
+    return [source.text_field, source.plain_text, READING_VERSION, READERS]
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:
@@ -227,6 +238,7 @@ def _made(source: Source, task: ExtractionTask) -> Source:
         compression="",
         mtime_ns=made.st_mtime_ns,
         published=None,
+        pages=(),
     )
 
 

@@ -19,12 +19,19 @@ from itertools import chain
 from typing import Any
 
 from pipeline.data.documents.records import BadRecord, Extract, Format, Source
+from pipeline.data.extraction.arc import find_arc_records
+from pipeline.data.extraction.html_files import extract_html, find_html
 from pipeline.data.extraction.mediawiki import extract_page, find_pages
 from pipeline.data.extraction.places import END, START, Place, starts_anywhere
 from pipeline.data.extraction.tar_archives import TAR_VERSION, extract_member, find_members
 from pipeline.data.extraction.warc import find_records, starts_with_members
 from pipeline.data.extraction.web_pages import WEB_VERSION, extract_record, without_repeats
 from pipeline.data.extraction.wikitext import WIKITEXT_VERSION
+from pipeline.data.extraction.zip_archives import (
+    ZIP_VERSION,
+    extract_zip_member,
+    find_zip_members,
+)
 
 UNIT_BYTES = 32 << 20
 """Bytes on disk of a unit that is compressed: about a minute of wikitext on one core."""
@@ -57,7 +64,14 @@ class SlowFormat:
 
 FORMATS: dict[Format, SlowFormat] = {
     "mediawiki": SlowFormat(find_pages, extract_page, WIKITEXT_VERSION, ("mwparserfromhell",)),
+    "arc": SlowFormat(
+        find_arc_records, extract_record, WEB_VERSION, ("fastwarc", "resiliparse"), without_repeats
+    ),
+    "html": SlowFormat(
+        find_html, extract_html, WEB_VERSION, ("fastwarc", "resiliparse"), without_repeats
+    ),
     "tar": SlowFormat(find_members, extract_member, TAR_VERSION, ()),
+    "zip": SlowFormat(find_zip_members, extract_zip_member, ZIP_VERSION, ("resiliparse",)),
     "warc": SlowFormat(
         find_records, extract_record, WEB_VERSION, ("fastwarc", "resiliparse"), without_repeats
     ),
@@ -81,13 +95,19 @@ def cut_units(source: Source) -> list[Unit]:
     size = UNIT_BYTES if source.compression else PLAIN_UNIT_BYTES
     if source.format == "tar":
         size = TAR_UNIT_BYTES
-    elif source.format == "warc" and source.compression and not starts_with_members(source):
+    elif _is_one_unit(source):
         size = source.size
     starts_here = _starts_anywhere(source)
     return [
         Unit(source, start, min(start + size, source.size), 0 if starts_here else start)
         for start in range(0, source.size, size)
     ]
+
+
+def _is_one_unit(source: Source) -> bool:
+    if source.format == "warc":
+        return bool(source.compression) and not starts_with_members(source)
+    return source.format in ("arc", "html", "zip")
 
 
 def _starts_anywhere(source: Source) -> bool:

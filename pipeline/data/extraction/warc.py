@@ -75,7 +75,7 @@ def find_records(source: Source, start: Place) -> Iterator[tuple[Place, WarcReco
     is_plain, begin = not source.compression, start[0]
     if begin and is_plain:
         begin -= 2  # a record at `begin` follows a newline
-    stretch = _Stretch(_blocks(source, begin), begin if is_plain else 0, is_plain)
+    stretch = Stretch(raw_blocks(source, begin), begin if is_plain else 0, is_plain)
     number = 0
     if begin and is_plain:
         stretch.skip_to_next_record()
@@ -111,7 +111,7 @@ def starts_with_members(source: Source) -> bool:
         return member.eof and member.unused_data.startswith(_MAGIC)
 
 
-def _record(stretch: _Stretch, number: int) -> WarcRecord | Torn:
+def _record(stretch: Stretch, number: int) -> WarcRecord | Torn:
     stretch.ensure(len(_BEGINNING))
     if not stretch.data.startswith(_BEGINNING):
         return Torn(number, "no WARC record")
@@ -134,7 +134,7 @@ def _record(stretch: _Stretch, number: int) -> WarcRecord | Torn:
     return WarcRecord(number, headers, block, kept == size, stretch.position)
 
 
-class _Stretch:
+class Stretch:
     """A run of bytes without damage: the whole file, or a gzip member, up to the damage."""
 
     def __init__(self, blocks: Iterator[_Bytes], position: int, is_plain: bool) -> None:
@@ -190,13 +190,16 @@ class _Stretch:
             if self.data or not self.grow():
                 return bool(self.data)
 
-    def skip_to_next_record(self) -> bool:
-        """Drop everything before the next record, or the whole stretch if there is none."""
+    def skip_to_next_record(self, pattern: re.Pattern[bytes] = _NEXT, longest: int = 6) -> bool:
+        """Drop everything before the next record, or the whole stretch if there is none.
+
+        pattern: a newline and the start of a record; longest: bytes that it matches.
+        """
         while True:
-            if found := _NEXT.search(self.data, 1):
+            if found := pattern.search(self.data, 1):
                 self.drop(found.start() + 1)
                 return True
-            self.drop(max(0, len(self.data) - len(_BEGINNING) - 1))
+            self.drop(max(0, len(self.data) - longest))
             if not self.grow():
                 self.drop(len(self.data))
                 return False
@@ -232,7 +235,7 @@ class _Stretch:
         return True
 
 
-def _blocks(source: Source, start: int) -> Iterator[_Bytes]:
+def raw_blocks(source: Source, start: int) -> Iterator[_Bytes]:
     """The file's bytes from the first place at or after `start` at which reading can start."""
     if source.compression == "gz":
         try:

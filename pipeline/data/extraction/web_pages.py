@@ -88,12 +88,7 @@ def extract_record(source: Source, record: WarcRecord | Torn) -> Iterator[Extrac
 def _extract(record: WarcRecord) -> Extract:
     headers = record.headers
     url = headers.get("warc-target-uri", "").strip("<>")
-    try:
-        with limited():
-            page = _page(record)
-            language = _language(page) if page.text else ""
-    except TimeLimitError:
-        page, language = _dropped(TOO_SLOW), ""
+    page, language = read_limited(lambda: _page(record))
     return Extract(
         id=headers.get("warc-record-id", "").strip("<>"),
         url=url,
@@ -112,6 +107,16 @@ def _in_language(page: Extract, language: str) -> Extract:
     if not language or page.language in ("", language):
         return page
     return replace(page, text="", dropped=f"language {page.language}")
+
+
+def read_limited(read: Callable[[], Page]) -> tuple[Page, str]:
+    """A page and its language; a dropped page if it takes too long."""
+    try:
+        with limited():
+            page = read()
+            return page, _language(page) if page.text else ""
+    except TimeLimitError:
+        return _dropped(TOO_SLOW), ""
 
 
 def _domain(url: str) -> str:
@@ -136,11 +141,16 @@ def _page(record: WarcRecord) -> Page:
     if response.status not in (0, 200):
         return _dropped(f"HTTP status {response.status}")
     body, content_type = response.body, response.headers.get("content-type", "").lower()
+    stated = record.headers.get("warc-identified-payload-type") or content_type
+    return page_of_body(body, content_type, stated)
+
+
+def page_of_body(body: bytes, content_type: str, stated: str) -> Page:
+    """The page of a body, or why it is none; stated: its type, by the server or by detection."""
     if len(body) > MAX_BLOCK_BYTES:
         return _dropped("too long")
     if not body.strip():
         return _dropped("empty")
-    stated = record.headers.get("warc-identified-payload-type") or content_type
     if not _is_html(stated, body[:_HEAD]):
         return _dropped("not HTML")
     if body[:_HEAD].count(b"\0") > 8 and not body.startswith(_UTF_16):

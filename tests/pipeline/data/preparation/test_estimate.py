@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +47,13 @@ def crawl() -> list[bytes]:
 TEXTS = [document(number) for number in range(3000)]
 LINES = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)
 ZSTD = zstandard.ZstdCompressor(level=3)
+
+
+def zipped(path: Path, lines: str) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("lines.jsonl", lines)
+
+
 WRITERS: dict[str, Callable[[Path], object]] = {
     "plain.jsonl": lambda path: path.write_text(LINES),
     "blank.txt": lambda path: path.write_text("\n\n".join(TEXTS)),
@@ -66,6 +74,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "table.arrow": lambda path: feather.write_feather(
         pa.table({"text": TEXTS}), path, "uncompressed", chunksize=100
     ),
+    "packed.zip": lambda path: zipped(path, LINES),
     "array.json": lambda path: path.write_text(json.dumps([{"text": text} for text in TEXTS])),
 }
 

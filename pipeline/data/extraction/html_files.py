@@ -1,0 +1,92 @@
+"""HTML files: the pages of a folder are read as those of a WARC file are.
+
+The pages of a corpus are gathered in groups, so that a folder of many small files becomes a few
+Parquet files, and lines that a site repeats on its pages are found. A site is the first folder in
+the names of its pages, as mirrors are written, or the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import xxhash
+
+from pipeline.data.documents.byte_blocks import read_blocks, sniff_compression
+from pipeline.data.documents.file_identity import file_ends
+from pipeline.data.documents.records import Extract, Source
+from pipeline.data.extraction.places import Place
+from pipeline.data.extraction.warc import MAX_BLOCK_BYTES
+from pipeline.data.extraction.web_pages import page_of_body, read_limited
+
+GROUP_BYTES = 128 << 20
+"""Bytes on disk of the pages in a group."""
+
+
+def gather_pages(sources: list[Source]) -> list[Source]:
+    """The sources, with groups of HTML files in place of the files."""
+    groups: dict[str, list[list[Source]]] = {}
+    sizes: dict[str, int] = {}
+    for source in sources:
+        if source.format == "html":
+            mine = groups.setdefault(source.corpus, [[]])
+            size = sizes.get(source.corpus, 0) + source.size
+            if mine[-1] and size > GROUP_BYTES:
+                mine.append([])
+                size = source.size
+            sizes[source.corpus] = size
+            mine[-1].append(source)
+    first = {
+        some[0]: _group(some, number)
+        for mine in groups.values()
+        for number, some in enumerate(mine)
+    }
+    return [first.get(s, s) for s in sources if s.format != "html" or s in first]
+
+
+def _group(files: list[Source], number: int) -> Source:
+    return replace(
+        files[0],
+        name=f"html-{number:05d}",
+        size=sum(file.size for file in files),
+        compression="",
+        pages=tuple((file.name, file.path) for file in files),
+    )
+
+
+def pages_identity(source: Source) -> str:
+    """A hash of the names and contents of the pages in a group."""
+    names = [
+        f"{name}\0{Path(path).stat().st_size}\0{file_ends(path)}" for name, path in source.pages
+    ]
+    return xxhash.xxh3_64_hexdigest("\0".join(names).encode())
+
+
+def find_html(source: Source, start: Place) -> Iterator[tuple[Place, tuple[str, bytes]]]:
+    """Yield the name and the first bytes of every page of a group, and its number as its place."""
+    for number, (name, path) in enumerate(source.pages or ((source.name, source.path),)):
+        body = bytearray()
+        for block in read_blocks(path, sniff_compression(path), 0, MAX_BLOCK_BYTES):
+            body += block
+            if len(body) > MAX_BLOCK_BYTES:
+                break
+        if (number, 0) >= start:
+            yield (number, 0), (name, bytes(body))
+
+
+def extract_html(source: Source, page: tuple[str, bytes]) -> Iterator[Extract]:
+    """The document of a page."""
+    name, body = page
+    found, language = read_limited(lambda: page_of_body(body, "text/html", "text/html"))
+    yield Extract(
+        id=name,
+        url=name,
+        title=found.title,
+        text=found.text,
+        dropped=found.dropped,
+        revised="",
+        language=language,
+        domain=name.partition("/")[0] if "/" in name else source.corpus,
+        position=len(body),
+    )
