@@ -11,6 +11,7 @@ import functools
 import gzip
 import json
 import lzma
+import math
 import shutil
 import tempfile
 import time
@@ -28,9 +29,11 @@ from pipeline.data.documents.read import TABLES, read, read_whole, rows_of
 from pipeline.data.documents.records import Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask, cut_tasks
-from pipeline.data.extraction.units import FORMATS
+from pipeline.data.extraction.units import FORMATS, cut_units
 from pipeline.data.preparation.assemble import read_parts
+from pipeline.data.preparation.duration import Work, describe_time
 from pipeline.data.preparation.worker import PrepareJob, Worker
+from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
@@ -53,14 +56,23 @@ class Estimate:
     disk: float
     """Bytes of shards with their masks."""
     seconds: float
-    """CPU time of one worker."""
+    """CPU time."""
+    characters: float = 0.0
+    """Of cleaned text."""
+    unknown: float = 0.0
+    """Characters behind unknown tokens."""
+    units: tuple[Work, ...] = ()
+    """The same by unit of work."""
 
     def times(self, factor: float) -> Estimate:
-        """Every number multiplied by `factor`."""
-        return replace(self, **{name: getattr(self, name) * factor for name in self.__slots__})
+        """Every number multiplied by `factor`, with as many times the units."""
+        numbers = [name for name in self.__slots__ if name != "units"]
+        scaled = {name: getattr(self, name) * factor for name in numbers}
+        units = tuple(replace(work, count=work.count * factor) for work in self.units)
+        return replace(self, **scaled, units=units)
 
     def plus(self, other: Estimate) -> Estimate:
-        """The sum of two estimates."""
+        """The sum of two estimates, with the units of both."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in self.__slots__}
         return replace(self, **sums)
 
@@ -91,7 +103,7 @@ def estimate(sources: list[Source], job: PrepareJob, vocabulary: Vocabulary) -> 
 def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -> Estimate:
     """Prepare a sample of `sources` in `folder`, and scale the result."""
     sample = folder / "sample.jsonl"
-    share = _write_sample(sources, sample)
+    share, reading = _write_sample(sources, sample)
     if not sample.stat().st_size:
         return Estimate(documents=0, text=0, tokens=0, sequences=0, disk=0, seconds=0)
     tasks = cut_tasks([sniff(sample, corpus, f"sample of {corpus}", text_field="text")])
@@ -100,7 +112,37 @@ def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -
         (folder / attempt).mkdir()
         worker.job = replace(worker.job, directory=folder / attempt)
         measured = _measure(worker, tasks)
-    return measured.times(1 / share)
+    return _with_units(measured.times(1 / share), reading / share, sources)
+
+
+def _with_units(about: Estimate, reading: float, sources: list[Source]) -> Estimate:
+    """The estimate with its units of work; reading: CPU time to read `sources`.
+
+    Slow formats are extracted in units of their own, and then cut anew. Others are read in the
+    pieces that they are prepared in; their reading is not that of JSON lines, which was measured.
+    """
+    seconds = about.seconds + (0.0 if _is_plain_jsonl(sources[0]) else reading)
+    if sources[0].format in FORMATS:
+        size = sum(source.size for source in sources)
+        units = [
+            Work("extract", file.name, reading * (unit.stop - unit.start) / size)
+            for file in sources
+            for unit in cut_units(file)
+        ]
+        count = math.ceil(about.text / SPLIT_BYTES)
+        units.append(Work("prepare", "a split", about.seconds / count, count))
+        return replace(about, seconds=seconds, units=tuple(units))
+    tasks = cut_tasks(sources)
+    weight = sum(task.weight for task in tasks)
+    units = [
+        Work("prepare", task.pieces[0].source.name, seconds * task.weight / weight)
+        for task in tasks
+    ]
+    return replace(about, seconds=seconds, units=tuple(units))
+
+
+def _is_plain_jsonl(source: Source) -> bool:
+    return source.format == "jsonl" and not source.compression
 
 
 def describe(found: dict[str, Estimate], output: Path, workers: int) -> list[str]:
@@ -112,15 +154,18 @@ def describe(found: dict[str, Estimate], output: Path, workers: int) -> list[str
         f"{about.tokens:,.0f} tokens in {about.sequences:,.0f} sequences"
         for name, about in named
     ]
+    lines += [
+        f"{name}: warning: {about.unknown / about.characters:.1%} of the characters are behind "
+        "unknown tokens; use a tokenizer of this text's scripts"
+        for name, about in found.items()
+        if about.unknown > MUCH_UNKNOWN * about.characters
+    ]
     home = next(path for path in (output, *output.absolute().parents) if path.exists())
     free = shutil.disk_usage(home).free
     enough = "" if total.disk < free else ": not enough"
     lines.append(f"disk: about {total.disk / 1e9:,.2f} GB, {free / 1e9:,.2f} GB free{enough}")
-    minutes = round(total.seconds / workers / 60)
-    lines.append(
-        f"time: about {minutes // 60} h {minutes % 60:02d} min for {workers:,} workers, "
-        f"{total.text / total.seconds / 1e6:,.1f} MB/s each, if the disks keep up"
-    )
+    speed = f"{total.text / total.seconds / 1e6:,.1f} MB of text per CPU second"
+    lines.append(f"time: {describe_time(total.units, workers)}; {speed}")
     return lines
 
 
@@ -138,26 +183,35 @@ def _measure(worker: Worker, tasks: list[SplitTask]) -> Estimate:
         tokens=sum(entry["tokens"] for entry in entries),
         sequences=sum(entry["sequences"] for entry in entries),
         disk=sum(file["bytes"] for file in files),
+        characters=sum(part.counts.characters for part in parts),
+        unknown=sum(part.counts.unknown.get("characters", 0) for part in parts),
         seconds=seconds,
     )
 
 
-def _write_sample(sources: list[Source], path: Path) -> float:
-    """Write some documents as JSON lines; returns their share of the files' bytes."""
+def _write_sample(sources: list[Source], path: Path) -> tuple[float, float]:
+    """Write some documents as JSON lines.
+
+    Returns their share of the files' bytes, and the CPU time of reading them.
+    """
     pieces = [piece for task in cut_tasks(sources, SPLIT_BYTES) for piece in task.pieces]
     chosen = [pieces[i * len(pieces) // PLACES] for i in range(PLACES)]
     if len(pieces) < PLACES:
         chosen = pieces
     quota = SAMPLE_BYTES // len(chosen)
-    taken = 0.0
+    taken = reading = 0.0
+    next(_read_start(chosen[0], 1))  # imports the reader's packages
     with path.open("w") as file:
         for piece in chosen:
+            started_at = time.process_time()
             for item in _read_start(piece, quota):
                 if isinstance(item, float):
                     taken += item
                 else:
+                    reading += time.process_time() - started_at
                     print(json.dumps({"text": item.text}), file=file)
-    return taken / sum(source.size for source in sources)
+                started_at = time.process_time()
+    return taken / sum(source.size for source in sources), reading
 
 
 def _read_start(piece: Piece, quota: int) -> Iterator[Record | float]:

@@ -7,6 +7,7 @@ import json
 import lzma
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ import zstandard
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import SPLIT_BYTES
 from pipeline.data.preparation import estimate as module
+from pipeline.data.preparation.duration import Work, cpu_seconds
 from pipeline.data.preparation.estimate import Estimate, describe, estimate
 from pipeline.data.preparation.worker import PrepareJob
 from pipeline.data.shards.manifest import read_manifest
@@ -95,7 +97,28 @@ def test_a_sample_estimates_the_whole(
     found = estimate(sources, job, tiny_vocabulary)["news"]
     assert found.documents == pytest.approx(3000, rel=near)
     assert found.text == pytest.approx(sum(map(len, TEXTS)), rel=near)
-    assert found.seconds > 0
+    assert cpu_seconds(found.units) == pytest.approx(found.seconds) and found.seconds > 0
+    assert cpu_seconds(found.times(7).units) == pytest.approx(7 * found.seconds)
+    extraction = [unit.name for unit in found.units if unit.stage == "extract"]
+    assert extraction == ([name] if "warc" in name or name.endswith(".zip") else [])
+    assert {unit.name for unit in found.units} - {"a split"} == {name}
+
+
+def test_a_file_that_cannot_be_cut_bounds_the_time(
+    tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    """Of two files of equal text, one is a single unit: more workers do not help."""
+    for name in ("plain.jsonl", "packed.gz"):
+        WRITERS[name](tmp_path / name)
+    _, sources = corpus_sources("news", [str(tmp_path)])
+    job = PrepareJob(
+        Path("/nonexistent"), recipe("roberta_tiny").data, ("news",), {}, SPLIT_BYTES, "none",
+        "fast",
+    )  # fmt: skip
+    found = estimate(sources, job, tiny_vocabulary)
+    longest = max(found["news"].units, key=lambda unit: unit.seconds)
+    lines = describe(found, tmp_path, 64)
+    assert f"bound by {longest.name}, which one worker does alone" in lines[-1]
 
 
 def test_books_are_sampled_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
@@ -145,9 +168,15 @@ def test_without_a_tokenizer_a_small_one_is_trained(command: Command, tmp_path: 
 
 
 def test_disk_space_and_time(tmp_path: Path) -> None:
-    about = Estimate(documents=1e6, text=4e9, tokens=1e9, sequences=2e6, disk=1e18, seconds=7200.0)
+    units = (Work("prepare", "a split", 72.0),) * 100
+    about = Estimate(
+        documents=1e6, text=4e9, tokens=1e9, sequences=2e6, disk=1e18, seconds=7200.0, units=units
+    )
     lines = describe({"news": about}, tmp_path / "not" / "there", 4)
     assert lines[0].startswith("news: about 1,000,000 documents, 4,000.0 MB of text, 1,000,000,000")
     assert lines[1].startswith("disk: about 1,000,000,000.00 GB, ") and "not enough" in lines[1]
-    assert lines[2].startswith("time: about 0 h 30 min for 4 workers, 0.6 MB/s each")
+    assert lines[2].startswith("time: about 30 min 03 s for 4 workers, if the disks keep up; bound")
+    assert lines[2].endswith("; 0.6 MB of text per CPU second")
     assert len(lines) == 3
+    much = describe({"lao": replace(about, characters=3e9, unknown=6e8)}, tmp_path, 4)
+    assert much[1].startswith("lao: warning: 20.0% of the characters are behind unknown tokens")
