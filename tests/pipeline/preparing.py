@@ -32,11 +32,11 @@ Prepare = Callable[..., str]
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """Hash of every file below a directory."""
+    """Hash of every file below a directory, without the file times of the inputs."""
     return {
         file.relative_to(directory).as_posix(): xxhash.xxh3_64_hexdigest(file.read_bytes())
         for file in sorted(directory.rglob("*"))
-        if file.is_file()
+        if file.is_file() and file.name != ".inputs.json"
     }
 
 
