@@ -217,7 +217,8 @@ def test_a_full_disk(
             place = tmp_path / ("out/.work" if corpus == "own" else "tight/documents")
             assert f"cannot write {place}" in error and "File too large" in error
             left = {file.name.rpartition(".")[2] for file in place.iterdir()}
-            assert left <= {"lock", "json"}, left  # plan.json
+            # the plan, and word runs of a part that has no marker, so that it is made again
+            assert left <= {"lock", "json", "npz"}, left
         prepare(path, corpus=corpus)
         results.append(contents(tmp_path / "out"))
         (tmp_path / "out").rename(tmp_path / f"{name}-out")

@@ -69,8 +69,8 @@ def test_a_fork_with_other_data_reads_it_from_the_first_sequence() -> None:
     state.readings = (Reading(32, 80, ((3, 5),)),)
     state.left_out = ((0, "train-00000.arrow"),)
     checkpoint: Any = SimpleNamespace(state=state)
-    same: Any = SimpleNamespace(fingerprints={"data-0": "a"})
-    other: Any = SimpleNamespace(fingerprints={"data-0": "b"})
+    same: Any = SimpleNamespace(continues={"data-0": "a"}.__eq__)
+    other: Any = SimpleNamespace(continues={"data-0": "b"}.__eq__)
     assert start_progress(checkpoint, same, True).sequences == 80
     assert start_progress(checkpoint, same, True).readings == state.readings
     assert start_progress(checkpoint, same, True).excluded == state.left_out
