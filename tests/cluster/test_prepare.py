@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.shards.manifest import MANIFEST
 from tests.cluster.slurm import ONE_HOST, Cluster, Job
 from tests.pipeline.preparing import SMALL_SPLITS, contents, finish, many_documents, tiny
 
@@ -90,7 +91,7 @@ def test_a_killed_element_is_requeued(
 def test_a_killed_rank_ends_the_job_and_costs_its_split(
     cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    corpus = many_documents(tmp_path / "in.jsonl")
+    corpus = many_documents(tmp_path / "in.jsonl", 2800)  # far more than are done when it is killed
     arguments = ("--corpus", corpus, *tiny(tiny_tokenizer, tmp_path / "out"))
     command = " ".join(map(str, (sys.executable, SMALL_SPLITS, *arguments)))
     step = f"srun --kill-on-bad-exit=1 --mpi=pmi2 {command}"
@@ -101,8 +102,7 @@ def test_a_killed_rank_ends_the_job_and_costs_its_split(
     for process in cluster.tasks("node02", job):
         os.kill(process, signal.SIGKILL)
     assert job.end(timeout=300) == "FAILED", job.log()
-    kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
-    assert 4 <= len(kept) < 40
+    assert len([*work.glob("part-*.json")]) >= 4 and not (tmp_path / "out" / MANIFEST).exists()
     again = cluster.submit_command(step, *options, **ONE_HOST)
     assert again.end() == "COMPLETED", again.log()
     whole = ("--corpus", corpus, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "local"))
