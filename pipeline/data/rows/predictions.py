@@ -53,9 +53,11 @@ class Predictions:
     @classmethod
     def merge(cls, some: Predictions, others: Predictions) -> Predictions:
         """Both, in order."""
-        order = np.argsort(np.concatenate([some.places, others.places]), kind="stable")
-        columns = zip(some.columns, others.columns, strict=True)
-        return cls(*(np.concatenate(pair)[order] for pair in columns))
+        places = np.concatenate([some.places, others.places])
+        actions = np.concatenate([some.actions, others.actions])
+        random_ids = np.concatenate([some.random_ids, others.random_ids])
+        order = np.argsort(places, kind="stable")
+        return cls(places[order], actions[order], random_ids[order])
 
     @property
     def columns(self) -> tuple[IntArray, npt.NDArray[np.uint8], Ids]:
