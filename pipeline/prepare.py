@@ -40,7 +40,7 @@ def main() -> None:
     if ranks is None:
         arguments = prepare_arguments()
         workers = arguments.workers or cores()
-        prepare(arguments, local_executor(workers, in_log=arguments.part is not None))
+        prepare(arguments, local_executor(workers))
     elif ranks.rank:
         ranks.follow()
     else:
@@ -53,7 +53,7 @@ def main() -> None:
                 )
             print(f"{ranks.size} ranks on {ranks.hosts} node(s)", flush=True)
             arguments.workers = ranks.size
-            prepare(arguments, Executor(ranks.run, in_log=True))
+            prepare(arguments, Executor(ranks.run))
 
 
 def prepare(arguments: argparse.Namespace, executor: Executor) -> None:

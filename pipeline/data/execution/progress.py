@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, a line per minute in the log of a batch job."""
+"""Progress: a bar on a terminal, elsewhere a line per minute."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ def with_progress(
     total: int,
     done: int,
     *,
-    in_log: bool,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Weighted]:
     """Yield each finished item and show progress towards `total`, in bytes of text.
 
-    done: bytes finished by earlier runs; in_log: print lines if there is no terminal, for batch
-    jobs. Otherwise a pipe gets no progress.
+    done: bytes finished by earlier runs.
     """
     bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc="preparing", disable=None)
     started_at = shown_at = clock()
@@ -35,7 +33,7 @@ def with_progress(
             now_done += weight(item)
             bar.update(weight(item))
             now = clock()
-            if in_log and bar.disable and now - shown_at >= SECONDS_BETWEEN_LINES:
+            if bar.disable and now - shown_at >= SECONDS_BETWEEN_LINES:
                 print(progress_line(total, now_done, done, now - started_at), flush=True)
                 shown_at = now
             yield item

@@ -60,8 +60,6 @@ class Executor:
     """Does the unfinished tasks of a stage and shows progress."""
 
     runner: Runner
-    in_log: bool = False
-    """Print progress even without a terminal."""
 
     def run(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> None:
         """Do all unfinished tasks, largest first."""
@@ -70,9 +68,7 @@ class Executor:
         # A large task started last would keep all other processes waiting.
         waiting.sort(key=lambda task: task.weight, reverse=True)
         finished = self.runner(stage, waiting)
-        for _ in with_progress(
-            finished, lambda task: task.weight, total, total - left, in_log=self.in_log
-        ):
+        for _ in with_progress(finished, lambda task: task.weight, total, total - left):
             pass
 
 
@@ -98,7 +94,7 @@ def share(tasks: list[AnyTask], number: int, count: int) -> list[AnyTask]:
     return mine
 
 
-def local_executor(workers: int, *, in_log: bool = False) -> Executor:
+def local_executor(workers: int) -> Executor:
     """An executor with `workers` processes on this machine; a single one is this process."""
 
     def finished(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
@@ -110,7 +106,7 @@ def local_executor(workers: int, *, in_log: bool = False) -> Executor:
                 do_task(task)
                 yield task
 
-    return Executor(finished, in_log)
+    return Executor(finished)
 
 
 def _in_pool(stage: Stage[AnyTask], tasks: list[AnyTask], workers: int) -> Iterator[AnyTask]:

@@ -148,7 +148,7 @@ def fetch_inputs(arguments: argparse.Namespace, data: DataSettings) -> None:
         share = {*transfer.files[number - 1 :: count]}  # of all, so that parts agree on it
         mine = [source for source in transfer.missing if source in share]
         if mine and mine[0].published:
-            executor = local_executor(mine[0].published.connections, in_log=count > 1)
+            executor = local_executor(mine[0].published.connections)
             fetch_all(mine, downloads(), executor)
     inputs = local_inputs(arguments.input, downloads(), copying=not arguments.dry_run)
     if arguments.corpus in GROUPS or (inputs == arguments.input and not published):
