@@ -13,6 +13,7 @@ have the name under which they are published, such as `bert-base-uncased-vocab.t
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from pipeline.errors import DataError
 from pipeline.files import write_whole
 
 ROBERTA_SIZE = 50_265
+CONFIG = "tokenizer_config.json"
 LAYOUTS = (
     "tokenizer.json; vocab.txt; vocab.json + merges.txt; encoder.json + vocab.bpe (+ dict.txt); or "
     "a SentencePiece .model"
@@ -101,7 +103,7 @@ def save_vocabulary(
     directory.mkdir(parents=True, exist_ok=True)
     names = vocabulary.names
     config: dict[str, Any] = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
+        "tokenizer_class": _transformers_class(vocabulary),
         "model_max_length": sequence_length,
     }
     if vocabulary.kind == BYTE_BPE:
@@ -124,8 +126,35 @@ def save_vocabulary(
     if trained_on:
         config["trained_on"] = trained_on
     write_whole(directory / "word_starts.bin", vocabulary.word_starts.astype(np.uint8).tobytes())
-    write_whole(directory / "tokenizer_config.json", json.dumps(config, indent=1).encode())
+    write_whole(directory / CONFIG, json.dumps(config, indent=1).encode())
     write_whole(directory / "tokenizer.json", vocabulary.tokenizer_json.encode())
+
+
+def copy_for_transformers(source: Path, folder: Path, vocabulary: Vocabulary) -> None:
+    """Copy the files that `transformers.AutoTokenizer` loads; vocabulary: that of `source`.
+
+    The class is named anew, because earlier versions wrote one that ignores `add_prefix_space`.
+    """
+    shutil.copyfile(source / "tokenizer.json", folder / "tokenizer.json")
+    config = _config(source) | {"tokenizer_class": _transformers_class(vocabulary)}
+    write_whole(folder / CONFIG, json.dumps(config, indent=1).encode())
+
+
+def _transformers_class(vocabulary: Vocabulary) -> str:
+    """The class of transformers that gives these ids.
+
+    Byte-level BPE marks a word by the space before it, so words that are split already need
+    `add_prefix_space=True`, which only RoBERTa's class honours. That class takes the vocabulary
+    from tokenizer.json, and RoBERTa's way to split text from its own code.
+    """
+    if vocabulary.kind != BYTE_BPE:
+        return "PreTrainedTokenizerFast"
+    content = json.loads(vocabulary.tokenizer_json)
+    ending = (content.get("post_processor") or {}).get("type")
+    changes = content.get("normalizer") is not None or ending != "RobertaProcessing"
+    if changes or not vocabulary.has_fast_engine:
+        return "PreTrainedTokenizerFast"
+    return "RobertaTokenizer"
 
 
 def trained_on(directory: Path) -> str:
@@ -137,7 +166,7 @@ def trained_on(directory: Path) -> str:
 
 
 def _config(directory: Path) -> dict[str, Any]:
-    path = directory / "tokenizer_config.json"
+    path = directory / CONFIG
     return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
 

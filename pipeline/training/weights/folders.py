@@ -32,7 +32,7 @@ from model.objectives import MaskedLanguageModel
 from model.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
-from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.files import sync_directory, write_whole
 from pipeline.loading.loader import Loader
@@ -53,7 +53,6 @@ UNPICKLE = (
     f"s.save_file({{n: w[n].contiguous().clone() for n in w}}, '{WEIGHTS}', {{'format': 'pt'}})\""
 )
 """A command for the user that converts PICKLED to WEIGHTS without running any code in it."""
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 LARGEST_DIFFERENCE = 1e-4
 """Largest allowed difference between our logits and transformers': rounding stays far below."""
 
@@ -155,15 +154,14 @@ def _write(
         "eos_token_id": vocabulary.eos,
     }
     folder.mkdir(parents=True)
-    for name in TOKENIZER_FILES:
-        shutil.copyfile(tokenizer / name, folder / name)
+    copy_for_transformers(tokenizer, folder, vocabulary)
     named = {name: weight for name, weight in weights.items() if name not in own.tied}
     beside = {name: named.pop(name) for name in list(named) if name.startswith(BOUNDARY_PREFIX)}
     save_file(named, folder / WEIGHTS, {"format": "pt"})
     if beside:
         save_file(beside, folder / BOUNDARY_WEIGHTS, {"format": "pt"})
     for path in folder.glob("*.safetensors"):  # written with mode 600 whatever the umask
-        shutil.copymode(folder / TOKENIZER_FILES[0], path)
+        shutil.copymode(folder / "tokenizer.json", path)
     write_whole(folder / CONFIG, json.dumps(config | {"dtype": "float32"}, indent=1).encode())
     sync_directory(folder)
 

@@ -304,6 +304,7 @@ def test_special_tokens_of_another_name_are_saved(tmp_path: Path) -> None:
     assert (config["cls_token"], config["pad_token"], config["mask_token"]) == (
         "[CLS]", "[PAD]", "[MASK]",
     )  # fmt: skip
+    assert config["tokenizer_class"] == "PreTrainedTokenizerFast"  # RoBERTa's splits otherwise
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     again = read_vocabulary(tmp_path)
     for text in TEXTS[:3]:

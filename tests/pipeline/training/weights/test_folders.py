@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from transformers import AutoTokenizer, RobertaForMaskedLM
 
 from model.objectives import MaskedLanguageModel
@@ -16,6 +19,7 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
+from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_folder, load_run, write_folder
 
 
@@ -42,6 +46,38 @@ def test_a_folder_and_a_checkpoint_hold_the_same_model(
     (folder / "model.safetensors").write_bytes(b"not one")
     with pytest.raises(CheckpointError, match="holds no model that can be loaded"):
         load_folder(folder)
+
+
+@pytest.mark.parametrize("family", ["roberta", "bert", "albert", "electra", "spanbert"])
+def test_words_that_are_split_already_get_the_ids_of_their_text(
+    family: str,
+    tiny_tokenizer: Path,
+    word_vocabularies: dict[str, Vocabulary],
+    tmp_path: Path,
+) -> None:
+    """As in tasks that label words. The tokenizer's folder may be one of an earlier version."""
+    run = override(recipe(f"{family}_tiny"), ["data.vocab_size=2048"])
+    source = tmp_path / "tokenizer"
+    if run.data.tokenizer == "byte-bpe":
+        shutil.copytree(tiny_tokenizer, source)
+        config = json.loads((source / "tokenizer_config.json").read_text())
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        (source / "tokenizer_config.json").write_text(json.dumps(config))
+    else:
+        case = "-uncased" * run.data.lower_case
+        save_vocabulary(word_vocabularies[f"{run.data.tokenizer}{case}"], source, 64)
+    write_folder(build_model(run, seed=0), source, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model", add_prefix_space=True)
+    whole = AutoTokenizer.from_pretrained(tmp_path / "model")
+    words = ["The", "cat", "sat", "on", "Washington", "'s", "mat", "."]
+    found = tokenizer(words, is_split_into_words=True)
+    assert found["input_ids"] == whole(" " + " ".join(words))["input_ids"]
+    assert sorted({word for word in found.word_ids() if word is not None}) == [*range(len(words))]
+    plain = Tokenizer.from_file(str(source / "tokenizer.json"))
+    for text in ("The cat sat.", "a <mask> of  it\n é日", "<s>x</s>", ""):
+        assert whole(text)["input_ids"] == plain.encode(text).ids
+    masked = whole("The <mask> sat")["input_ids"]
+    assert (whole.mask_token_id in masked) == (run.data.tokenizer == "byte-bpe")
 
 
 def test_a_folder_that_cannot_be_written(trained: Path, lesson: Path, tmp_path: Path) -> None:
