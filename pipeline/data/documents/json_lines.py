@@ -201,6 +201,7 @@ def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:
     source = piece.source
     buffer, before = b"", 0  # before: bytes of the file before the buffer
     is_open = False
+    held = (0, 0)
     for block in itertools.chain(watched(piece), (b"",)):
         buffer += block
         if not before and block and len(buffer) < len(BOM):
@@ -214,7 +215,7 @@ def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:
             if mark and (not is_open or mark == b"]"):
                 is_open, at = not is_open, at + 1
                 continue
-            end = _element_end(buffer, at)
+            end, held = _element_end(buffer, at, held)
             if end > len(buffer) - bool(block):  # a number could go on
                 break
             yield before + at, buffer[at:end]
@@ -230,24 +231,28 @@ def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:
         raise DataError(f"{source.path} is truncated; fetch it again")
 
 
-def _element_end(buffer: bytes, start: int) -> int:
-    """Where the element at `start` ends; after the end of the buffer if that is not in it."""
+def _element_end(buffer: bytes, start: int, held: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+    """Where the element at `start` ends; after the end of the buffer if that is not in it.
+
+    held: how many of its bytes were searched before, and the open brackets in them; returned for
+    the next time.
+    """
     nowhere = len(buffer) + 1
     if buffer[start : start + 1] not in (b"{", b"["):
         end = _end(_SCALAR, buffer, start)
-        return end if end > start else nowhere
-    depth = 0
-    for token in _TOKEN.finditer(buffer, start):
+        return (end if end > start else nowhere), (0, 0)
+    searched, depth = held
+    for token in _TOKEN.finditer(buffer, start + searched):
         mark = token[0]
         if mark in (b"{", b"["):
             depth += 1
         elif mark in (b"}", b"]"):
             depth -= 1
             if not depth:
-                return token.end()
+                return token.end(), (0, 0)
         elif mark == b'"':  # it does not end here
-            return nowhere
-    return nowhere
+            return nowhere, (token.start() - start, depth)
+    return nowhere, (len(buffer) - start, depth)
 
 
 def _end(pattern: re.Pattern[bytes], buffer: bytes, start: int) -> int:

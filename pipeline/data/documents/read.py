@@ -50,6 +50,7 @@ from pipeline.data.documents.records import (
     text_fields,
 )
 from pipeline.data.documents.tei import TEI_VERSION, read_tei
+from pipeline.data.documents.time_limit import TOO_SLOW, drop_slow
 from pipeline.data.documents.wikiextractor import HOLES_VERSION, read_doc_markup
 
 READING_VERSION = 2
@@ -106,6 +107,14 @@ def read_whole(source: Source) -> bool:
 
 def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     """Yield the records that start in a piece. Raises DataError if the file is damaged."""
+    return drop_slow(_reader(piece.source)(piece), _dropped)
+
+
+def _dropped(record: Record | Dropped | BadRecord) -> Record | Dropped | BadRecord:
+    return Dropped(record.id, TOO_SLOW) if isinstance(record, Record) else record
+
+
+def _reader(source: Source) -> Callable[[Piece], Iterator[Record | Dropped | BadRecord]]:
     readers: dict[Format, Callable[[Piece], Iterator[Record | Dropped | BadRecord]]] = {
         "parquet": _read_table,
         "arrow": _read_table,
@@ -118,13 +127,11 @@ def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         "tei": read_tei,
         EXTRACTED: _read_extracted,
     }
-    if piece.source.format in readers:
-        return readers[piece.source.format](piece)
-    if piece.source.plain_text == "file":
-        return read_whole_file(piece)
-    if piece.source.plain_text == "lines":
-        return read_lines(piece)
-    return read_blank_line_documents(piece)
+    if source.format in readers:
+        return readers[source.format]
+    if source.plain_text == "file":
+        return read_whole_file
+    return read_lines if source.plain_text == "lines" else read_blank_line_documents
 
 
 # --- Parquet and Arrow

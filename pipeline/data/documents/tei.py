@@ -12,6 +12,7 @@ expat parses the XML as a stream; memory holds one book's text.
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from html.entities import html5
@@ -20,6 +21,7 @@ from xml.parsers import expat
 from pipeline.data.documents.books import HYPHENS
 from pipeline.data.documents.content import watched
 from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, Source, check_length
+from pipeline.data.documents.time_limit import TOO_SLOW, exceeds
 from pipeline.errors import DataError
 
 TEI_VERSION = 2
@@ -45,13 +47,17 @@ _BLOCKS = frozenset(
 _BREAKS = frozenset({"lb", "pb", "cb", "gb"})
 _HYPHENS = "-\u2010\u00ac\u00ad"
 _SPACE = re.compile(r"\s+")
+_PART_BYTES = 1 << 16  # parsed between two looks at the time
 
 
 class _Book:
     """Parser state for one `<TEI>`."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, depth: int) -> None:
         self.position = position
+        self.depth = depth
+        self.seconds = 0.0  # of CPU that it took
+        self.is_slow = False
         self.paragraphs: list[str] = []
         self.words: list[str] = []
         self.cut: Counter[str] = Counter()
@@ -95,12 +101,25 @@ class _Reader:
         self.parser.CharacterDataHandler = self.text
         self.parser.SkippedEntityHandler = self.skipped
 
+    def parse(self, part: bytes) -> None:
+        """Parse what follows; a book that took too long is skipped up to its end."""
+        began_at = time.thread_time()
+        self.parser.Parse(part)
+        if (book := self.book) is None or book.is_slow:
+            return
+        book.seconds += time.thread_time() - began_at
+        if exceeds(book.seconds):
+            book.is_slow = True
+            book.paragraphs.clear()
+            book.words.clear()
+            self.reason, self.cut_from = TOO_SLOW, book.depth
+
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         name = tag.rpartition(":")[2]
         parent = self.path[-1] if self.path else ""
         self.path.append(name)
         if name in _ROOTS:
-            self.book = _Book(self.parser.CurrentByteIndex)
+            self.book = _Book(self.parser.CurrentByteIndex, len(self.path))
         book = self.book
         if book is None or self.reason:
             return
@@ -154,8 +173,9 @@ def read_tei(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     reader = _Reader(source)
     try:
         for block in watched(piece):
-            reader.parser.Parse(block)
-            yield from _finished(reader)
+            for at in range(0, len(block), _PART_BYTES):
+                reader.parse(block[at : at + _PART_BYTES])
+                yield from _finished(reader)
         reader.parser.Parse(b"", True)
     except expat.ExpatError as error:
         raise DataError(
@@ -167,7 +187,9 @@ def _finished(reader: _Reader) -> Iterator[Record | Dropped]:
     for book in reader.books:
         name = f"{reader.source.name}@{book.position}"
         cut = tuple(sorted((+book.cut).items()))
-        if book.has_body:
+        if book.is_slow:
+            yield Dropped(name, TOO_SLOW)
+        elif book.has_body:
             yield Record(name, reader.source.name, "\n\n".join(book.paragraphs), cut)
         else:
             yield Dropped(name, "TEI without a body")

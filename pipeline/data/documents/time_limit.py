@@ -1,10 +1,16 @@
 """A document has ten seconds of CPU; then it is dropped, and counted with that reason.
 
-Ordinary documents take milliseconds, so the limit drops the same documents on any machine: it is
-for input that was made, or happens, to keep a parser busy. Python code is interrupted. A call of C
-code is not, but what takes quadratic time there is refused or rewritten before (`wikitext`,
-`main_text`, `clean`); the limit is then noticed when the call returns, and so it is outside of the
-main thread, where signals do not arrive.
+The limit holds for each stage that a document passes: a reader or extraction, cleaning, and the
+filters. Ordinary documents take milliseconds, so it drops the same documents on any machine: it is
+for input that was made, or happens, to keep a parser busy. What takes 10 s on one machine and 9 on
+another is dropped on one of them alone; extracted files and decisions keep what they dropped, and
+`prepare` makes a task's parts again if a restart drops others.
+
+Parsers of mark-up and of books are interrupted (`limited`). A call of C code is not, but what takes
+quadratic time there is refused or rewritten before (`wikitext`, `main_text`, `clean`); the limit is
+then noticed when the call returns, and so it is outside of the main thread, where signals do not
+arrive. Other readers and the kernels take linear time, so nothing interrupts them: the time of each
+record and batch is taken, and what took too long is dropped (`drop_slow`, `slow_items`).
 """
 
 from __future__ import annotations
@@ -13,13 +19,15 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
 
 SECONDS = 10.0
 TOO_SLOW = f"over {SECONDS:.0f} s of CPU"
 """The reason for which such a document is dropped."""
+_BETWEEN_SAMPLES = 0.1  # seconds by the clock
 _AGAIN = 1.0  # seconds until it is interrupted again, in case that something caught the first
 
 
@@ -49,6 +57,49 @@ def limited() -> Iterator[None]:
         yield
     if time.thread_time() > ends_at:
         raise TimeLimitError
+
+
+AnyRecord = TypeVar("AnyRecord")
+
+
+def drop_slow(
+    records: Iterable[AnyRecord], dropped: Callable[[AnyRecord], AnyRecord]
+) -> Iterator[AnyRecord]:
+    """The records, with `dropped` of those that took over SECONDS of CPU since the one before.
+
+    The clock is asked for each record, as CPU time takes ten times as long to ask for.
+    """
+    began_at = sampled_at = time.monotonic()
+    cpu = time.thread_time()
+    for record in records:
+        if exceeds(time.monotonic() - began_at) and exceeds(time.thread_time() - cpu):
+            record = dropped(record)
+        yield record
+        began_at = time.monotonic()
+        if began_at - sampled_at > _BETWEEN_SAMPLES:
+            sampled_at, cpu = began_at, time.thread_time()
+
+
+def exceeds(seconds: float) -> bool:
+    """Whether this is more than a document has."""
+    return seconds > SECONDS
+
+
+def slow_items(began_at: float, do_one: Callable[[int], object], count: int) -> list[int]:
+    """Which of `count` items take too long if each is done alone.
+
+    began_at: when all of them were begun, in this thread's CPU time; if they took less together,
+    none does. So the time of ordinary items is taken once for all.
+    """
+    if not exceeds(time.thread_time() - began_at):
+        return []
+    slow = []
+    for index in range(count):
+        began_at = time.thread_time()
+        do_one(index)
+        if exceeds(time.thread_time() - began_at):
+            slow.append(index)
+    return slow
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -71,9 +71,9 @@ def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     source = piece.source
     where, position, lines, buffer = Where(source, 0), 0, 0, b""
     for block in watched(piece):
+        begin, searched = 0, max(0, len(buffer) - len(b"</doc>"))
         buffer += block
-        begin = 0
-        while end := _END.search(buffer, begin):
+        while end := _END.search(buffer, max(begin, searched)):
             yield _document(buffer[begin : end.start()], position + begin, lines, where)
             lines += buffer.count(b"\n", begin, end.end())
             begin = end.end()

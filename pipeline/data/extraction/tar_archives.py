@@ -196,10 +196,9 @@ def _document(
             yield from _documents(inner, source, f"{path}/", name, depth + 1)
             return
         parts, size = [], 0
-        while block := inner.read(BLOCK_BYTES):
+        while size <= MAX_DOCUMENT_BYTES and (block := inner.read(BLOCK_BYTES)):
             size += len(block)
-            if size <= MAX_DOCUMENT_BYTES:
-                parts.append(block)
+            parts.append(block)
     if size > MAX_DOCUMENT_BYTES:
         yield BadRecord(f"{source.name}/{path}", f"over {MAX_DOCUMENT_BYTES >> 20} MiB")
     else:

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.documents.content import PieceReading
+from pipeline.data.documents.time_limit import TOO_SLOW
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.workers import Stage
 from pipeline.data.kernels.bits import count_characters
@@ -47,6 +48,10 @@ from pipeline.files import write_whole
 SPLITS_VERSION = 1
 """Goes into the fingerprint, as the ends of splits and parts determine the rows and their ids."""
 _MOST_PARTS = 1 << 15  # 1 TB of text in one compressed file
+
+
+class _PartDiffersError(Exception):
+    """A finished part has other documents: others were too slow when it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +116,20 @@ class Worker:
         directory = self.job.directory
         if (directory / task.marker).exists():
             return
-        # Written before the task is redone: a restart must not trust the fast engine again.
         distrust = directory / f"task-{task.number:06d}.mismatch"
-        if not distrust.exists():
+        trusts = not distrust.exists()
+        while True:
+            encoder = self.encoder if trusts else TextEncoder.create(self.vocabulary, fast=False)
             try:
-                self._do(task, self.encoder)
+                self._do(task, encoder)
                 return
-            except EngineMismatch as error:
+            except (EngineMismatch, _PartDiffersError) as error:
                 for path in directory.glob(f"part-{task.number:06d}-*.json"):
                     path.unlink()
-                write_whole(distrust, f"{task.pieces[0].source.name}: {error}".encode())
-        self._do(task, TextEncoder.create(self.vocabulary, fast=False))
+                if isinstance(error, EngineMismatch):
+                    # Written before the task is redone: a restart must not trust it again.
+                    write_whole(distrust, f"{task.pieces[0].source.name}: {error}".encode())
+                    trusts = False
 
     def _do(self, task: SplitTask, encoder: TextEncoder) -> None:
         counts = DocumentCounts()  # of the part
@@ -182,6 +190,10 @@ class Worker:
             )
         marker = self._marker(task, part)
         if marker.exists():
+            made = json.loads(marker.read_bytes())
+            slow = [dropped.get(TOO_SLOW, 0) for dropped in (made["dropped"], counts.dropped)]
+            if made["bytes"] != counts.bytes or slow[0] != slow[1]:
+                raise _PartDiffersError
             return
         stem = marker.name.removesuffix(".json")
         entries = []

@@ -6,6 +6,7 @@ fingerprint of the files and rules, and appears only when it is complete.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.data.documents.content import PieceReading, found_state, has_content
+from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.workers import Stage
 from pipeline.data.selection.clusters import EXACT, Likeness
@@ -111,7 +113,7 @@ class Surveyor:
             readings: list[PieceReading] = []
             with pq.ParquetWriter(temporary, self._schema(), **packed) as writer:
                 for batch in read_batches(task.task.pieces, 0, DocumentCounts(), readings):
-                    writer.write_table(self._table(batch))
+                    writer.write_table(self._table_in_time(batch))
                 writer.add_key_value_metadata(spans_metadata(readings))
 
     def _schema(self) -> pa.Schema:
@@ -119,6 +121,21 @@ class Surveyor:
         if self.rules.likeness:
             fields.append(pa.field("signature", pa.binary(8 * self.rules.likeness.words)))
         return pa.schema(fields)
+
+    def _table_in_time(self, batch: DocumentBatch) -> pa.Table:
+        """The table of a batch, where documents that take too long are dropped."""
+        began_at = time.thread_time()
+        table = self._table(batch)
+        numbers = np.arange(len(batch.ids))
+        slow = slow_items(
+            began_at, lambda index: self._table(batch.only(numbers == index)), len(numbers)
+        )
+        for index in slow:
+            reasons = table["dropped"].to_pylist()
+            reasons[index] = TOO_SLOW
+            column = pa.array(reasons, pa.string())
+            table = table.set_column(1, table.schema.field(1), column)
+        return table
 
     def _table(self, batch: DocumentBatch) -> pa.Table:
         columns = [pa.array(batch.ids), pa.array(self._reasons(batch), pa.string())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +21,8 @@ from pipeline.data.documents.records import (
     Piece,
     Record,
 )
-from pipeline.data.text.clean import clean
+from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
+from pipeline.data.text.clean import CleanText, clean
 from pipeline.data.text.giants import in_pieces
 
 BATCH_CHARACTERS = 1 << 22
@@ -164,10 +166,10 @@ def _counted(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dropped 
 def _batch(
     records: list[Record], licences: list[str], seed: int, counts: DocumentCounts
 ) -> Iterator[DocumentBatch]:
-    text = clean([record.text for record in records])
+    text, slow = _cleaned([record.text for record in records])
     filled = np.diff(text.offsets) > 1  # an empty document is its NUL byte alone
-    for _ in range(len(records) - int(filled.sum())):
-        counts.drop("empty")
+    for index in np.flatnonzero(~filled).tolist():
+        counts.drop(TOO_SLOW if index in slow else "empty")
     if not filled.any():
         return
     view = text.buffer.data
@@ -177,3 +179,13 @@ def _batch(
     yield DocumentBatch(
         ids, origins, licences, text.buffer, text.offsets, np.array(hashes, np.uint64)
     ).only(filled)
+
+
+def _cleaned(texts: list[str]) -> tuple[CleanText, list[int]]:
+    """The texts cleaned; those that took too long become empty, and their indices are returned."""
+    began_at = time.thread_time()
+    cleaned = clean(texts)
+    slow = slow_items(began_at, lambda index: clean([texts[index]]), len(texts))
+    if slow:
+        cleaned = clean(["" if index in slow else text for index, text in enumerate(texts)])
+    return cleaned, slow

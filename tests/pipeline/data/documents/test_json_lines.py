@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents import json_lines
+from pipeline.data.documents import json_lines, time_limit
 from pipeline.data.documents.read import cut
-from pipeline.data.documents.records import BadRecord, Record, Source
+from pipeline.data.documents.records import BadRecord, Dropped, Record, Source
 from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import (
     COMPRESS,
@@ -236,3 +239,39 @@ def test_an_object_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(DataError, match="has an object of over"):
             records(source(tmp_path, content))
     assert BadRecord("news:1", "invalid JSON") in records(source(tmp_path, b'[{"a": [}]}]'))
+
+
+def test_a_long_object_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = 0
+
+    class Counting:
+        def finditer(self, buffer: bytes, begin: int) -> Iterator[re.Match[bytes]]:
+            nonlocal searched
+            searched += len(buffer) - begin
+            return pattern.finditer(buffer, begin)
+
+    pattern = json_lines._TOKEN
+    monkeypatch.setattr(json_lines, "_TOKEN", Counting())
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", 1 << 10)
+    content = json.dumps([{"text": "All.", "more": [[number, "]"] for number in range(5_000)]}])
+    assert array(tmp_path, content.encode()) == [("news", "All.")]
+    assert searched < 1.1 * len(content)
+
+
+@pytest.mark.parametrize("name", ["one.jsonl", "all.json"])
+def test_a_slow_record_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def slow_text(fields: dict[str, str], names: tuple[str, ...]) -> str | None:
+        ends_at = time.thread_time() + 0.06 * (fields["text"] == "slow")
+        while time.thread_time() < ends_at:
+            pass
+        return fields["text"]
+
+    monkeypatch.setattr(json_lines, "_text", slow_text)
+    monkeypatch.setattr(time_limit, "SECONDS", 0.05)
+    lines = [json.dumps({"text": text}) for text in ("One.", "slow", "Two.")]
+    content = "\n".join(lines) if name == "one.jsonl" else f"[{','.join(lines)}]"
+    first, dropped, last = records(source(tmp_path, content.encode()))
+    assert isinstance(dropped, Dropped) and dropped.reason == "over 10 s of CPU"
+    assert isinstance(first, Record) and isinstance(last, Record) and last.text == "Two."

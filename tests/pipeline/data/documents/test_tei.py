@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from pipeline.data.documents import byte_blocks
+from pipeline.data.documents import byte_blocks, time_limit
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Dropped, Record
 from pipeline.data.documents.sniff import sniff
@@ -167,3 +167,16 @@ def test_damaged(tmp_path: Path, damage: str) -> None:
     path.write_text(NOVEL[:-40] if damage == "clipped" else NOVEL.replace("</hi>", "</ho>"))
     with pytest.raises(DataError, match=r"novel\.xml is truncated or damaged"):
         records(path)
+
+
+def test_a_book_that_takes_too_long_is_dropped_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "SECONDS", 0.05)
+    book = NOVEL[NOVEL.index("<TEI") :]
+    slow = f"<TEI><text><body>{'<p>a</p>' * 200_000}</body></text></TEI>"
+    path = tmp_path / "all.xml"
+    path.write_text(f"<teiCorpus>{book}{slow}{book}</teiCorpus>")
+    first, dropped, last = records(path)
+    assert isinstance(dropped, Dropped) and dropped.reason == "over 10 s of CPU"
+    assert all(isinstance(one, Record) and one.text == TEXT for one in (first, last))

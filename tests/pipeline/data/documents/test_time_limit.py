@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from pipeline.data.documents import time_limit
-from pipeline.data.documents.time_limit import TimeLimitError, limited
+from pipeline.data.documents.time_limit import TimeLimitError, drop_slow, limited, slow_items
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +68,29 @@ def test_errors_pass_through() -> None:
     with pytest.raises(KeyError), limited():
         raise KeyError
     assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def test_slow_records_are_dropped_and_the_time_of_their_consumer_does_not_count() -> None:
+    def records() -> Iterator[str]:
+        for name, seconds in (("a", 0.0), ("slow", 0.06), ("b", 0.0), ("c", 0.0)):
+            compute(seconds)
+            yield name
+
+    found = []
+    for record in drop_slow(records(), lambda record: f"no {record}"):
+        found.append(record)
+        compute(0.2)
+    assert found == ["a", "no slow", "b", "c"]
+
+
+def test_a_batch_is_done_again_only_if_it_took_long() -> None:
+    done: list[int] = []
+
+    def do_one(index: int) -> None:
+        done.append(index)
+        compute(0.06 if index == 1 else 0)
+
+    assert slow_items(time.thread_time(), do_one, 3) == [] == done
+    began_at = time.thread_time()
+    compute(0.06)
+    assert slow_items(began_at, do_one, 3) == [1] and done == [0, 1, 2]

@@ -139,3 +139,21 @@ def test_holes_are_found_in_linear_time() -> None:
     assert close_holes(":" * 200_000) == ":" * 200_000
     assert close_holes("a（" + "：；" * 50_000 + "b") == "a（b"
     assert wikiextractor._ATTRIBUTE.findall("a" * 200_000 + ' b="c"') == [("b", "c")]
+
+
+def test_a_long_document_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = 0
+
+    class Counting:
+        def search(self, buffer: bytes, begin: int) -> re.Match[bytes] | None:
+            nonlocal searched
+            searched += len(buffer) - begin
+            return pattern.search(buffer, begin)
+
+    pattern = wikiextractor._END
+    monkeypatch.setattr(wikiextractor, "_END", Counting())
+    monkeypatch.setattr("pipeline.data.documents.byte_blocks.BLOCK_BYTES", 1 << 10)
+    path = tmp_path / "wiki_00"
+    path.write_text('<doc id="1">\n' + "Nothing ends here.\n" * 5_000 + "</doc>\n")
+    [record] = [record for piece in cut(sniff(path, "w", "w"), 1) for record in read(piece)]
+    assert isinstance(record, Record) and searched < 1.1 * path.stat().st_size

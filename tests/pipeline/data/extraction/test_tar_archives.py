@@ -7,8 +7,9 @@ import gzip
 import io
 import lzma
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import zstandard
@@ -235,3 +236,21 @@ def test_headers_that_are_no_records(tmp_path: Path) -> None:
         archive.addfile(header, io.BytesIO(b"One"))
     [found] = read_tar(sniff(tmp_path / "x.tar", "x", "x.tar"))
     assert isinstance(found, Extract) and (found.id, found.text) == ("a.txt", "One")
+
+
+def test_a_giant_member_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked = 0
+
+    def counted(file: BinaryIO, compression: byte_blocks.Compression) -> Iterator[bytes]:
+        nonlocal unpacked
+        for block in byte_blocks.decompressed(file, compression):
+            unpacked += len(block)
+            yield block
+
+    monkeypatch.setattr(tar_archives, "MAX_DOCUMENT_BYTES", 1 << 20)
+    monkeypatch.setattr(tar_archives, "decompressed", counted)
+    bomb = gzip.compress(bytes(32 << 20))
+    found = records(write(tmp_path, tar({"a": b"One.", "b.gz": bomb, "c": b"Two."})))
+    assert found[1] == BadRecord("pages.tar/b.gz", "over 1 MiB")
+    assert [one.text for one in found if isinstance(one, Extract)] == ["One.", "Two."]
+    assert unpacked <= 8 << 20

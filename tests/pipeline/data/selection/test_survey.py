@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
+from pipeline.data.documents import time_limit
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.execution.workers import unfinished
+from pipeline.data.kernels.bits import Bytes
 from pipeline.data.selection.clusters import EXACT, NEAR, Likeness
 from pipeline.data.selection.contamination import Evaluation
-from pipeline.data.selection.filters import Filters
+from pipeline.data.selection.filters import Filters, Reasons
 from pipeline.data.selection.minhash import signatures, word_hashes
 from pipeline.data.selection.survey import Rules, SurveyTask, signed_documents, survey_stage
-from pipeline.data.text.clean import clean
+from pipeline.data.text.clean import Offsets, clean
 from tests.pipeline.preparing import write_jsonl
 
 EVALUATION = "a b c d e f g h i j k l m"
@@ -71,3 +75,24 @@ def test_numbers_continue_over_several_files(tmp_path: Path) -> None:
     path, _ = survey(tmp_path, NEAR)
     chunks = [*signed_documents([path, path], [0, 5], NEAR)]
     assert np.concatenate([numbers for numbers, _ in chunks]).tolist() == [0, 4, 5, 9]
+
+
+def test_a_document_that_is_filtered_too_long_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow_reasons(self: Filters, buffer: Bytes, offsets: Offsets) -> Reasons:
+        ends_at = time.thread_time() + 0.06 * (b"1 2 3 4 5" in buffer.tobytes())
+        while time.thread_time() < ends_at:
+            pass
+        yield "too few words", np.diff(offsets) < 5
+
+    survey(tmp_path, NEAR)[0].unlink()  # the kernels are compiled then
+    monkeypatch.setattr(Filters, "reasons", slow_reasons)
+    monkeypatch.setattr(time_limit, "SECONDS", 0.05)
+    path, _ = survey(tmp_path, NEAR)
+    rows = pq.read_table(path)
+    assert rows["dropped"].to_pylist() == [
+        None, "too few words", "contaminated", "over 10 s of CPU", None,
+    ]  # fmt: skip
+    [(numbers, _)] = signed_documents([path], [0], NEAR)
+    assert numbers.tolist() == [0, 4]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xxhash
 
+from pipeline.data.documents import time_limit
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import BadRecord, Piece
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.text import documents as module
+from pipeline.data.text.clean import CleanText, clean
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
 from tests.pipeline.preparing import write_jsonl
 
@@ -90,3 +93,21 @@ def test_plain_text_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     other = DocumentCounts()
     other.take(counts)
     assert (other.plain_text, counts.plain_text) == (expected, {})
+
+
+def test_a_document_that_is_cleaned_too_long_is_dropped(
+    pieces: tuple[Piece, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow_clean(some: list[str]) -> CleanText:
+        ends_at = time.thread_time() + 0.06 * some.count("Four.")
+        while time.thread_time() < ends_at:
+            pass
+        return clean(some)
+
+    [whole] = read_batches(pieces, 7, DocumentCounts())  # the kernels are compiled then
+    monkeypatch.setattr(module, "clean", slow_clean)
+    monkeypatch.setattr(time_limit, "SECONDS", 0.05)
+    counts = DocumentCounts()
+    [batch] = read_batches(pieces, 7, counts)
+    assert texts(batch) == ["One.", "Two words.", "One."] and batch.ids == whole.ids[:3]
+    assert counts.dropped == {"empty": 2, "over 10 s of CPU": 1}
