@@ -23,6 +23,7 @@ COMMANDS = {
     "inspect": "show what is in shards, a tokenizer, raw documents, a run or a model",
     "takedown": "shards -> the same shards without the text of some documents",
     "train": "shards -> a trained model; resumes by itself",
+    "status": "show how far runs are, whether they live, and why they ended",
     "export": "a trained model -> a folder that transformers loads",
     "evaluate": "score a model on held-out sequences",
 }

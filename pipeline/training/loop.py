@@ -37,7 +37,8 @@ from pipeline.training.planning.phases import phase_of
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress, state_of
 from pipeline.training.recovery import Recovery, Rollback
-from pipeline.training.run_directory.metrics import Metrics, Pace, memory_gb, now_utc, peak_flops
+from pipeline.training.run_directory.history import now_utc
+from pipeline.training.run_directory.metrics import Metrics, Pace, memory_gb, peak_flops
 from pipeline.training.run_directory.profile import Trace
 from pipeline.training.run_directory.run_json import RunRecord
 from pipeline.training.run_directory.stragglers import Stragglers

@@ -23,6 +23,7 @@ from pipeline.loading.order import Order
 from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.run_directory.layout import claim
 from pipeline.training.run_directory.metrics import read_metrics
+from pipeline.training.run_directory.status import read_status
 from pipeline.training.weights.initial_weights import folder_hash
 from tests.pipeline import preparing
 from tests.pipeline.conftest import (
@@ -94,7 +95,7 @@ def test_a_batch_that_grows_does_so_across_ranks_stages_and_a_resume(trained: Pa
 
 def test_a_run_has_what_it_promises(trained: Path) -> None:
     run = trained / "2x8"
-    names = {"run.json", "metrics.jsonl", "checkpoints", "tensorboard", "loss.png"}
+    names = {"run.json", "metrics.jsonl", "checkpoints", "tensorboard", "loss.png", "history.tsv"}
     assert {path.name for path in run.iterdir()} == names
     assert (run / "checkpoints" / "latest").read_text() == "step-00000020\n"
     record = json.loads((run / "run.json").read_text())
@@ -107,6 +108,10 @@ def test_a_run_has_what_it_promises(trained: Path) -> None:
     assert last["validation_mask_loss"] > 0 and 0 <= last["validation_accuracy"] <= 1
     assert last["tokens"] > last["sequences"] == 20 * 16
     assert list((run / "tensorboard").iterdir())
+    assert [read_status(trained / name).state for name in ("2x8", "taken-down")] == [
+        "finished", "stopped",
+    ]  # fmt: skip
+    assert len(read_status(trained / "moved").restarts) == 1
 
 
 def test_a_fork_continues_another_run_under_its_own_schedule(trained: Path) -> None:

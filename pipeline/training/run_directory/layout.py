@@ -3,6 +3,8 @@
 ready          a job is running and handles signals
 INTERRUPTED    the last job was asked to stop and lost nothing; the same command resumes it
 .slow-nodes    hosts that slowed the others down, one per line; exclude them from the next job
+
+history.py describes history.tsv, and `tenfold status` shows what all of them say.
 """
 
 from __future__ import annotations
@@ -15,6 +17,15 @@ from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
 from pipeline.training.checkpoints.publish import remove_leftovers
 from pipeline.training.checkpoints.read import CHECKPOINTS, saved_steps
+from pipeline.training.run_directory.history import (
+    BEGAN,
+    ENDED,
+    HISTORY,
+    INTERRUPTION,
+    note,
+    note_error,
+    own_log,
+)
 from pipeline.training.run_directory.lease import LEASE, hold, is_free
 from pipeline.training.run_directory.metrics import CURVE, METRICS, TENSORBOARD
 from pipeline.training.run_directory.profile import PROFILE
@@ -24,7 +35,9 @@ from pipeline.training.run_directory.run_json import RECORD
 READY = "ready"
 INTERRUPTED = "INTERRUPTED"
 SLOW_NODES = ".slow-nodes"
-OURS = {READY, INTERRUPTED, LEASE, CHECKPOINTS, RECORD, METRICS, TENSORBOARD, CURVE, PROFILE}
+OURS = {
+    READY, INTERRUPTED, LEASE, HISTORY, CHECKPOINTS, RECORD, METRICS, TENSORBOARD, CURVE, PROFILE,
+}  # fmt: skip
 
 
 @contextmanager
@@ -53,8 +66,14 @@ def claim(run: Path) -> Iterator[None]:
         remove_leftovers(run)
         (run / READY).unlink(missing_ok=True)
         (run / SLOW_NODES).unlink(missing_ok=True)
+        note(run, BEGAN, own_log())
         try:
             yield
+        except BaseException as error:
+            note_error(run, error)
+            raise
+        else:
+            note(run, INTERRUPTION if (run / INTERRUPTED).exists() else ENDED)
         finally:
             (run / READY).unlink(missing_ok=True)
 
@@ -74,6 +93,7 @@ def mark_stopped_at_start(run: Path) -> None:
     """Mark that a job was stopped before it trained, unless another live job holds RUN."""
     if run.is_dir() and is_free(run):
         write_whole(run / INTERRUPTED, b"before training\n")
+        note(run, INTERRUPTION, "before training")
 
 
 def mark_interrupted(run: Path, step: int) -> None:

@@ -25,6 +25,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,44 @@ CLOCK_SECONDS = 1.0
 """Allowed difference between the clocks that set a file's modification time."""
 STALE_SECONDS = 60.0
 """Age at which a lease counts as abandoned: several heartbeats, should a file system stall."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The process that holds a run directory, or that held it and ended without a word."""
+
+    host: str
+    process: int
+    slurm_job: str
+    seen_seconds: float
+    """Since it touched the lease, by this machine's clock."""
+    alive: bool
+    """Whether it runs, if it runs on this machine; elsewhere, whether its lease is fresh."""
+
+
+def find_holder(run: Path) -> Holder | None:
+    """The holder in the lease of `run`; None without a lease. Writes nothing.
+
+    Raises ValueError, KeyError or TypeError if the lease is damaged.
+    """
+    path = run / LEASE
+    try:
+        content, touched = json.loads(path.read_bytes()), path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    process = int(content["process"])
+    seen = max(0.0, time.time() - touched)
+    if content["place"] == _place():
+        alive = started(process) == content["process_started"]
+    else:
+        alive = seen < STALE_SECONDS
+    return Holder(
+        host=str(content["host"]),
+        process=process,
+        slurm_job=str(content["slurm_job"]),
+        seen_seconds=seen,
+        alive=alive,
+    )
 
 
 @contextmanager

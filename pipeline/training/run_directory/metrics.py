@@ -253,11 +253,6 @@ def board_tag(name: str) -> str:
     return f"{next(groups, 'run')}/{name}"
 
 
-def now_utc() -> str:
-    """The time in seconds, as `2026-01-31T23:59:59Z`."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
 def memory_gb() -> float:
     """The most memory used so far: of this rank's GPU, or of this process without one."""
     if torch.cuda.is_available():

@@ -10,6 +10,7 @@ from pipeline.training.run_directory.layout import (
     has_checkpoints,
     mark_interrupted,
     mark_ready,
+    mark_stopped_at_start,
 )
 
 
@@ -20,12 +21,27 @@ def test_marks_come_and_go(tmp_path: Path) -> None:
         mark_ready(run)
         assert (run / "ready").exists()
         mark_interrupted(run, 7)
-    assert [path.name for path in run.iterdir()] == ["INTERRUPTED"]
+    assert sorted(path.name for path in run.iterdir()) == ["INTERRUPTED", "history.tsv"]
     assert (run / "INTERRUPTED").read_text() == "step 7\n"
     with claim(run):
         assert (run / "INTERRUPTED").exists()  # until the job is ready
         mark_ready(run)
         assert not (run / "INTERRUPTED").exists()
+
+
+def test_the_history_says_how_each_start_ended(tmp_path: Path) -> None:
+    with claim(tmp_path):
+        mark_ready(tmp_path)
+        mark_interrupted(tmp_path, 7)
+    with pytest.raises(CheckpointError), claim(tmp_path):
+        mark_ready(tmp_path)
+        raise CheckpointError("of another run")
+    with claim(tmp_path):
+        pass
+    mark_stopped_at_start(tmp_path)
+    events = [line.split("\t")[2:] for line in (tmp_path / "history.tsv").read_text().splitlines()]
+    assert [kind for kind, _ in events[::2]] == ["began", "began", "began", "interrupted"]
+    assert events[1::2] == [["interrupted", ""], ["failed", "of another run"], ["ended", ""]]
 
 
 def test_what_a_crash_left_is_cleaned_up(tmp_path: Path) -> None:

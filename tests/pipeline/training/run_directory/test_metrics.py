@@ -13,12 +13,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from pipeline.errors import CheckpointError
 from pipeline.recipes import recipe
+from pipeline.training.run_directory.history import now_utc
 from pipeline.training.run_directory.metrics import (
     CURVE,
     METRICS,
     Metrics,
     Pace,
-    now_utc,
     read_metrics,
 )
 

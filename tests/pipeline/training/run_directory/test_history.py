@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.training.run_directory import history
+from pipeline.training.run_directory.history import HISTORY, lives, note, note_error, own_log
+
+
+def test_an_event_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "now_utc", lambda: "2026-01-31T23:59:59Z")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    note(tmp_path, "began", "/logs/a\tb\n.log")
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    note_error(tmp_path, ValueError("bad\nand more"))
+    note_error(tmp_path, KeyboardInterrupt())
+    note(tmp_path, "failed", "x" * 5000)
+    lines = (tmp_path / HISTORY).read_text().splitlines()
+    assert lines[:3] == [
+        "2026-01-31T23:59:59Z\t-\tbegan\t/logs/a b .log",
+        "2026-01-31T23:59:59Z\t12\tfailed\tbad",
+        "2026-01-31T23:59:59Z\t12\tfailed\tKeyboardInterrupt",
+    ]
+    assert len(lines) == 4 and len(lines[3]) < 1100
+
+
+def test_a_disk_that_refuses_an_event_is_no_error(tmp_path: Path) -> None:
+    note(tmp_path / "missing", "began")
+
+
+def test_lives_of_a_batch_job() -> None:
+    """Its batch file and its first rank both write; Slurm itself restarts without a word."""
+    found = lives(
+        [
+            "t1\t7\tjob\t/logs/7.log\n",
+            "t2\t7\tbegan\t\n",
+            "t3\t7\tfailed\tCUDA error\n",
+            "t4\t7\trequeued\ta device failed on node02\n",
+            "t5\t7\tjob\t/logs/7.log\n",
+            "t6\t7\tbegan\t\n",
+            "t7\t7\tjob\t/logs/7.log\n",
+            "t8\t7\tfailed\t",
+        ]
+    )
+    assert [(life.began_at, life.end, life.ended_at, life.reason) for life in found] == [
+        ("t1", "requeued", "t4", "a device failed on node02"),
+        ("t5", "", "", ""),
+        ("t7", "failed", "t8", ""),
+    ]
+    assert [life.ready for life in found] == [True, True, False]
+    assert {life.log for life in found} == {"/logs/7.log"} and {life.job for life in found} == {"7"}
+
+
+def test_restarts_within_a_job_and_lines_that_are_no_events() -> None:
+    text = (
+        "t0\t-\tfailed\tx\nrubbish\nt1\t-\tbegan\ta.log\nt2\t-\twhat\t\nt3\t-\tbe\n"
+        "t3\t-\tbegan\tb.log\nt4\t-\tended\t\n"
+    )
+    found = lives(text.splitlines())
+    assert [(life.log, life.end, life.job) for life in found] == [
+        ("a.log", "", ""),
+        ("b.log", "ended", ""),
+    ]
+
+
+def test_the_log_is_a_file_and_no_pipe(tmp_path: Path) -> None:
+    code = (
+        "from pipeline.training.run_directory.history import own_log; print(own_log(), flush=True)"
+    )
+    for target in (tmp_path / "log", None):
+        with open(target or os.devnull, "w") as log:  # noqa: PTH123
+            result = subprocess.run(
+                [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=log, text=True,
+                check=True,
+            )  # fmt: skip
+        assert result.stdout.strip() == (str(target) if target else "")
+    assert isinstance(own_log(), str)
