@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
@@ -47,10 +48,17 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file's syntax tree."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Dotted names of every module a file imports."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -78,7 +86,7 @@ def is_ours(module: str) -> bool:
 def imported_rooms(path: Path) -> set[str]:
     """The other rooms that a file imports from; imports inside functions count."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         modules = []
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
@@ -131,7 +139,7 @@ def test_folders_are_small_and_flat() -> None:
 def test_no_class_name_is_used_twice() -> None:
     places: dict[str, list[str]] = {}
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(name(path))
     twice = {found: files for found, files in places.items() if len(files) > 1}
@@ -194,7 +202,7 @@ def test_no_pickle_is_read() -> None:
 def test_sizes(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= MOST_LINES, f"{name(path)} has over {MOST_LINES} lines"
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef):
             lines = (node.end_lineno or 0) - node.lineno + 1
             assert lines <= MOST_FUNCTION_LINES, f"{name(path)}:{node.name} has {lines} lines"
@@ -207,7 +215,7 @@ def test_inheritance_is_one_deep() -> None:
     ours = {
         node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
     }
     # the error tree is the one exception: PipelineError -> its three kinds
@@ -219,7 +227,8 @@ def test_inheritance_is_one_deep() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_docs(path: Path) -> None:
     """Every module, public class and public function says what it is."""
-    tree = ast.parse(path.read_text())
+    tree = nodes(path)[0]
+    assert isinstance(tree, ast.Module)
     assert ast.get_docstring(tree), f"{name(path)} has no docstring"
     for node in _public(tree):
         if node.name != "main":

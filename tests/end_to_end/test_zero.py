@@ -18,10 +18,11 @@ FACTOR = 3
 """Of the floor: DESIGN.md, section 8."""
 
 
+ONE = pytest.param(1, marks=pytest.mark.slow)  # nothing is sharded
 FOUR = pytest.param(4, marks=pytest.mark.slow)  # twice the processes of a small machine's cores
 
 
-@pytest.fixture(params=[1, 2, 3, FOUR])
+@pytest.fixture(params=[ONE, 2, 3, FOUR])
 def results(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     """Those of one world size."""
     found: list[dict[str, Any]] = measured(request.param)["exact"]
@@ -43,7 +44,7 @@ def check_naive(results: list[dict[str, Any]]) -> None:
         assert not result["distance"] <= 10_000 * result["floor"], result
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, FOUR])
+@pytest.mark.parametrize("world_size", [ONE, 2, 3, FOUR])
 def test_equals_an_unsharded_run_at_every_stage(world_size: int) -> None:
     check_equal(measured(world_size)["exact"], usual(world_size))
 
@@ -107,6 +108,7 @@ def test_a_step_is_at_most_two_small_collectives(results: list[dict[str, Any]]) 
         assert result["collectives"] == ([] if alone else expected), result
 
 
+@pytest.mark.slow
 def test_works_alone_and_quietly() -> None:
     """No launcher, no output: neither DeepSpeed's log nor its warnings."""
     result = measured(1)

@@ -101,8 +101,12 @@ def test_every_format_with_every_mask(
 
 @pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize(
-    "name", ["doc_sentences", "single_segment", "segment_pair next", "sentence_pair order"]
-)
+    "name",
+    [
+        "doc_sentences", "sentence_pair order",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("single_segment", "segment_pair next")),
+    ],
+)  # fmt: skip
 def test_the_same_bytes_for_any_workers_parts_and_ranks(
     name: str, tiny_tokenizer: Path, tmp_path: Path, call: Call
 ) -> None:

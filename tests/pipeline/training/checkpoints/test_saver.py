@@ -344,8 +344,11 @@ def held(checkpoint: Checkpoint | None) -> tuple[int, int] | None:
     return checkpoint.state.step, next(of for of in (1, 2, 3, 20) if toy.holds(checkpoint, of))
 
 
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("saved", ["first", "third", "again"])
-def test_killed_at_every_point(saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_every_point(
+    saved: str, stride: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two ranks die while they save: step 1, or 3 so that 1 is removed, or 2 once more."""
     monkeypatch.setattr(os, "fsync", lambda _: None)  # processes die here, disks do not
     monkeypatch.setattr(publish_module, "POLL_SECONDS", 0.001)
@@ -380,7 +383,7 @@ def test_killed_at_every_point(saved: str, tmp_path: Path, monkeypatch: pytest.M
         assert contents(run) == expected
         shutil.rmtree(run)
         shutil.copytree(base, run)
-        points += 1
+        points += stride
     assert code == 0 and points > 50
     assert contents(run) == expected  # no process died in the last save
     assert seen == allowed
