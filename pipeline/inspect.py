@@ -70,7 +70,8 @@ def main() -> None:
         print_tokenizer(directory)
         return
     manifest = read_manifest(directory)
-    shard, row = _locate(manifest, arguments.split, arguments.sequence)
+    split = arguments.split or (TRAIN if manifest.of(TRAIN) else VALIDATION)
+    shard, row = _locate(manifest, split, arguments.sequence)
     for name, entry in manifest.files.items():
         check_size(directory, name, entry["bytes"])
     for file in (file for member in manifest.shards for file in member.files()):
@@ -94,7 +95,7 @@ def main() -> None:
     tokenizer = Tokenizer.from_str(vocabulary.tokenizer_json)
     mask = str(tokenizer.id_to_token(vocabulary.mask))
     print_statistics(measure(directory, manifest, vocabulary), manifest, mask)
-    title = f"sequence {arguments.sequence} of {arguments.split}"
+    title = f"sequence {arguments.sequence} of {split}"
     masks = list(read_masks(directory, manifest, shard, vocabulary))
     print_sequence(directory, shard, row, masks, title, tokenizer, vocabulary, arguments.tokens)
     if arguments.verify:
@@ -318,8 +319,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--split",
         choices=[TRAIN, VALIDATION],
-        default=TRAIN,
-        help="the split of that sequence (default: train)",
+        help="the split of that sequence (default: train, if there is one)",
     )
     parser.add_argument(
         "--tokens",

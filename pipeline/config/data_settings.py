@@ -87,8 +87,8 @@ class DataSettings:
     """Vocabulary size, special tokens included, before any padding in the model."""
     seed: Seed
     """Seed of the validation split, the rows and the masks; independent of the run's `seed`."""
-    validation_fraction: Annotated[float, Range("(0, 0.5]")]
-    """Share of the documents to hold out for validation."""
+    validation_fraction: Annotated[float, Range("(0, 1]")]
+    """Share of the documents to hold out for validation; 1: all, for a corpus to evaluate on."""
     order: Literal["global", "blocks"]
     """Shuffle: all rows at once, or blocks of 1,024 rows, mixed in `batch.order_window`."""
     reader: Literal["mmap", "read"]

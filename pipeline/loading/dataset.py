@@ -108,10 +108,10 @@ class Dataset:
         """
         manifest = read_manifest(directory)
         if not manifest.of(split):
-            splits = sorted({shard.split for shard in manifest.shards})
-            raise DataError(
-                f"{directory} has no {split} rows, only {splits}; prepare more documents"
-            )
+            why = "prepare more documents"
+            if manifest.data.get("validation_fraction") == 1:
+                why = "it was prepared to evaluate on, with data.validation_fraction=1"
+            raise DataError(f"{directory} has no rows of the split {split}; {why}")
         masking = None
         if split == TRAIN and manifest.duplicates == 0:
             masking = masking_of(directory, manifest, read_vocabulary(directory / "tokenizer"))

@@ -82,10 +82,12 @@ def read_parts(directory: Path, tasks: list[SplitTask]) -> list[Part]:
     return parts
 
 
-def check_bad_records(parts: list[Part], sources: list[Source], most: float) -> None:
+def check_bad_records(
+    parts: list[Part], sources: list[Source], most: float, split: str = TRAIN
+) -> None:
     """Raises DataError if more than the share `most` of all records is unusable.
 
-    sources: all input files, to name the line of a bad record.
+    sources: all input files, to name the line of a bad record; split: must not be empty.
     """
     total = DocumentCounts()
     for part in parts:
@@ -97,8 +99,9 @@ def check_bad_records(parts: list[Part], sources: list[Source], most: float) -> 
             f"{with_line(total.bad_example, sources)} ({bad:,} of {records:,} records are "
             f"unusable, more than --max-bad-fraction {most}); fix the input or allow more"
         )
-    if not any(part.of(TRAIN) for part in parts):
-        raise DataError("the input has no text to train on; give more documents")
+    if not any(part.of(split) for part in parts):
+        purpose = "train on" if split == TRAIN else "evaluate on"
+        raise DataError(f"the input has no text to {purpose}; give more documents")
 
 
 def check_unknown(parts: list[Part], token: str) -> None:

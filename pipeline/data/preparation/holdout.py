@@ -18,6 +18,8 @@ from pipeline.data.selection.decisions import read_kept
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.errors import DataError
 
+EVERY_HASH = 1 << 64
+"""The threshold that holds out all documents: `data.validation_fraction=1`."""
 MINIMUM_DOCUMENTS = 10
 """Documents held out at least; of a corpus with less than ten times as many a tenth, at least 1."""
 VALIDATION_VERSION = 1
@@ -40,21 +42,28 @@ def validation_thresholds(tasks: list[SplitTask], data: DataSettings) -> dict[st
     }
 
 
+def are_below(hashes: npt.NDArray[np.uint64], threshold: int) -> npt.NDArray[np.bool_]:
+    """Which documents are held out, by the hashes of their texts."""
+    return hashes <= np.uint64(threshold - 1) if threshold else np.zeros(hashes.shape, np.bool_)
+
+
 def _threshold(tasks: list[SplitTask], data: DataSettings) -> int:
-    fraction = int(data.validation_fraction * 2.0**64)
+    fraction = int(data.validation_fraction * EVERY_HASH)
     counts = DocumentCounts()
     seen: list[npt.NDArray[np.uint64]] = []
     below = 0
     for task in tasks:
         for batch in read_kept(task.pieces, task.decisions, data.seed, counts):
             seen.append(batch.hashes)
-            below += int((batch.hashes < np.uint64(fraction)).sum())
+            below += int(are_below(batch.hashes, fraction).sum())
             if below >= MINIMUM_DOCUMENTS:
                 return fraction
         if not seen and sum(counts.bad.values()) >= _HOPELESS:
             break
     if not seen:
         raise DataError(_why_no_text(tasks, counts))
+    if fraction == EVERY_HASH:
+        return fraction
     hashes = np.concatenate(seen)
     wanted = min(MINIMUM_DOCUMENTS, max(1, len(hashes) // 10))
     distinct = np.unique(hashes)

@@ -62,6 +62,7 @@ from pipeline.data.selection.select import Selection
 from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.shards.manifest import (
     MANIFEST,
+    TRAIN,
     VALIDATION,
     Manifest,
     describe_copies,
@@ -236,7 +237,8 @@ def publish(
 ) -> Manifest:
     """Check the finished parts, assemble them, write the manifest and publish the tokenizer."""
     parts = read_parts(finished.job.directory, finished.tasks)
-    check_bad_records(parts, job.sources, max_bad_fraction)
+    needed = VALIDATION if job.run.data.validation_fraction == 1 else TRAIN
+    check_bad_records(parts, job.sources, max_bad_fraction, needed)
     if not allow_unknown:
         check_unknown(parts, SPECIALS[job.tokenizer.vocabulary.kind]["unk"])
     if not allow_short:

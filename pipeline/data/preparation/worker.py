@@ -28,6 +28,7 @@ from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.workers import Stage
 from pipeline.data.kernels.bits import count_characters
 from pipeline.data.preparation.held_out_copies import LEAST_RARITY, sample_runs, write_runs
+from pipeline.data.preparation.holdout import are_below
 from pipeline.data.preparation.inputs import InputWatch
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_tokens, pack
@@ -164,7 +165,7 @@ class Worker:
         checked = (batch.hashes >> np.uint64(20)) % np.uint64(CHECKED_SHARE) == 0
         sentences = sentence_starts(batch.buffer, batch.offsets)
         tokens, unknown = encoder.encode(batch.buffer, batch.offsets, sentences, checked)
-        validation = batch.hashes < np.uint64(threshold)
+        validation = are_below(batch.hashes, threshold)
         filled = np.diff(tokens.document_offsets) > 0
         for _ in range(len(filled) - int(filled.sum())):
             counts.drop("no tokens")  # the tokenizer removes all its characters

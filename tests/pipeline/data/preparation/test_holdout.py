@@ -1,4 +1,4 @@
-"""Documents are held out whole, by their text, with their copies, and never all of them."""
+"""Documents are held out whole, by their text, with their copies, and all of them if you ask."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
+from pipeline import inspect
+from pipeline.data.preparation.holdout import EVERY_HASH, are_below
 from pipeline.data.shards.manifest import read_manifest
-from tests.pipeline.preparing import Prepare, tiny, write_jsonl
+from pipeline.errors import DataError
+from pipeline.loading.dataset import Dataset
+from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
 
 
 def test_documents_are_held_out_whole_and_from_every_corpus(prepared: Path) -> None:
@@ -43,3 +48,31 @@ def test_validation_never_takes_everything(
     run("--corpus", path, *setting, *tiny(tiny_tokenizer, tmp_path / "out"))
     manifest = read_manifest(tmp_path / "out")
     assert manifest.of("train") and manifest.of("validation")
+
+
+@pytest.mark.parametrize("documents", [1, 3, 30])
+def test_a_whole_corpus_is_prepared_to_evaluate_on(
+    documents: int, tiny_tokenizer: Path, tmp_path: Path, run: Prepare, call: Call
+) -> None:
+    path = write_jsonl(
+        tmp_path / "dev.jsonl", [f"Number {n}. It is short." for n in range(documents)]
+    )
+    setting = ["--set", "data.validation_fraction=1"]
+    said = run("--corpus", path, *setting, *tiny(tiny_tokenizer, tmp_path / "out"))
+    assert f"prepared {documents} documents" in said
+    manifest = read_manifest(tmp_path / "out")
+    assert not manifest.of("train")
+    rows = sum(shard.sequences for shard in manifest.of("validation"))
+    assert rows == manifest.totals["sequences"] > 0
+    assert "verified: " in call(inspect.main, tmp_path / "out", "--verify")
+    with pytest.raises(DataError, match=r"no rows of the split train; it was prepared to evaluate"):
+        Dataset.open(tmp_path / "out")
+    assert len(Dataset.open(tmp_path / "out", "validation").shards) == 1
+
+
+def test_the_highest_hash_is_held_out_with_all_others() -> None:
+    hashes = np.array([0, 5, 2**64 - 1], np.uint64)
+    assert are_below(hashes, EVERY_HASH).tolist() == [True, True, True]
+    assert are_below(hashes, 2**64 - 1).tolist() == [True, True, False]
+    assert are_below(hashes, 5).tolist() == [True, False, False]
+    assert are_below(hashes, 0).tolist() == [False, False, False]
