@@ -1,8 +1,9 @@
 """Evaluation of a model: `python -m pipeline.evaluate RUN --data SHARDS`.
 
 Scores a run, or a folder in Hugging Face's format, on held-out sequences with their first masks.
-The loss is also reported at [MASK] positions only, since predicting a kept or randomly replaced
-token is a different task.
+Masked language modelling is scored for every family, and first, so that models with and without a
+second objective compare on the same shards; ELECTRA's is its generator's. Its loss is also reported
+at [MASK] positions only, since predicting a kept or randomly replaced token is a different task.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ from pipeline.training.weights.folders import CONFIG, load_folder, load_run, pla
 
 ROWS = 32
 """Sequences per micro-batch."""
+PARTS = {"pair": "pairs", "sbo": "span boundaries", "rtd": "detection"}
+"""Parts of the loss besides masked language modelling, in words."""
+LOSS_OF = "mlm_loss/"
+"""Prefix of the fields with each corpus's loss."""
 
 
 def main() -> None:
@@ -49,7 +54,6 @@ def main() -> None:
     datasets = [Dataset.open(path, VALIDATION, False) for path in arguments.data]
     check_datasets(datasets, {}, sha256)
     check_lengths(model, datasets)
-    check_pairs(model, datasets)
     result = score(model, datasets, arguments.pseudo_perplexity, attention)
     if arguments.json:
         # JSON has no NaN
@@ -87,16 +91,6 @@ def check_lengths(model: Model, datasets: list[Dataset]) -> None:
             )
 
 
-def check_pairs(model: Model, datasets: list[Dataset]) -> None:
-    """Raise DataError if the model has a pair head and the shards have no pair labels."""
-    for dataset in datasets if any(part.per == "pairs" for part in model.parts) else ():
-        if dataset.manifest.data.get("segments.label", "none") == "none":
-            raise DataError(
-                f"{dataset.directory} has no pairs with a label, which the model predicts; prepare "
-                "shards for it, with data.format=segment_pair and data.segments.label"
-            )
-
-
 def score(
     model: Model, datasets: list[Dataset], sequences: int, attention: Attention
 ) -> dict[str, Any]:
@@ -106,6 +100,8 @@ def score(
     scores = evaluate_corpora(model, model.parts, loaders, device)
     assert scores is not None
     predictions = sum(part.counts.predictions for part in scores.values())
+    if not predictions:
+        raise DataError("the held-out sequences have no predicted tokens; prepare more documents")
     result: dict[str, Any] = corpus_fields(scores, "") | {"predictions": predictions}
     if sequences:
         tokenizer = datasets[0].manifest.tokenizer
@@ -122,15 +118,19 @@ def score(
 
 def report(name: str, result: dict[str, Any]) -> None:
     """Print the scores."""
-    print(f"{name}: {result['predictions']:,} predicted tokens of held-out sequences")
-    print(f"  loss                {result['loss']:.4f} nats")
+    who = ", by the generator" if "rtd_loss" in result else ""
+    print(f"{name}: {result['predictions']:,} predicted tokens of held-out sequences{who}")
+    print(f"  loss                {result['mlm_loss']:.4f} nats")
     print(f"  loss at [MASK]      {result['mask_loss']:.4f} nats")
     print(f"  accuracy            {result['accuracy']:.2%}")
     print(f"  perplexity          {result['perplexity']:,.2f}")
-    for part in ("pair", "sbo", "rtd"):
-        if f"{part}_loss" in result:
-            loss, accuracy = result[f"{part}_loss"], result[f"{part}_accuracy"]
-            print(f"  {part:<19} {loss:.4f} nats, {accuracy:.2%} accuracy")
+    for corpus in sorted(key[len(LOSS_OF) :] for key in result if key.startswith(LOSS_OF)):
+        loss, accuracy = result[f"{LOSS_OF}{corpus}"], result[f"accuracy/{corpus}"]
+        print(f"  {corpus:<19} {loss:.4f} nats, {accuracy:.2%} accuracy")
+    others = [part for part in PARTS if f"{part}_loss" in result]
+    for part in others:
+        loss, accuracy = result[f"{part}_loss"], result[f"{part}_accuracy"]
+        print(f"  {PARTS[part]:<19} {loss:.4f} nats, {accuracy:.2%} accuracy")
     if "rtd_auc" in result:
         suspected = not math.isnan(result["rtd_precision"])
         precision = f"{result['rtd_precision']:.2%} precision" if suspected else "none suspected"
@@ -138,10 +138,8 @@ def report(name: str, result: dict[str, Any]) -> None:
             f"  replaced tokens     {precision}, {result['rtd_recall']:.2%} recall, "
             f"{result['rtd_auc']:.4f} area under the curve"
         )
-    for name, loss in result.items():
-        if name.startswith("loss/"):
-            corpus = name.removeprefix("loss/")
-            print(f"  {corpus:<19} {loss:.4f} nats, {result[f'accuracy/{corpus}']:.2%} accuracy")
+    if others and "loss" in result:
+        print(f"  all parts, weighted {result['loss']:.4f} nats, the loss of the training")
     if "pseudo_perplexity" in result:
         print(
             f"  pseudo-perplexity   {result['pseudo_perplexity']:,.2f} "

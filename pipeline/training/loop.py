@@ -9,6 +9,7 @@ request within a step drops that step and saves the one before it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -277,7 +278,7 @@ class Trainer:
                 self.metrics.write(line)
                 if warning := self.stragglers.warning(forward_seconds):
                     tqdm.write(warning)
-        return scored["loss"]
+        return scored.get("loss", math.nan)  # a step whose shards are all excluded has none
 
     def _speed(self, step: Step, pace: Pace) -> dict[str, float]:
         """Times since the last line of metrics, and the utilization of the GPUs."""

@@ -82,12 +82,17 @@ def test_models_and_data_that_cannot_be_scored(
 def test_precision_is_undefined_without_detections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = {"loss": 1.0, "mask_loss": 1.0, "accuracy": 0.5, "perplexity": 2.7, "predictions": 9}
+    found = {"mlm_loss": 1.0, "mask_loss": 1.0, "accuracy": 0.5, "perplexity": 2.7, "loss": 26.0}
+    found |= {"rtd_loss": 0.5, "rtd_accuracy": 0.75, "predictions": 9}
     found |= {"rtd_precision": float("nan"), "rtd_recall": 0.0, "rtd_auc": 0.5}
     evaluate.report("model", found)
     said = capsys.readouterr().out
+    assert "model: 9 predicted tokens of held-out sequences, by the generator" in said
+    assert "  loss                1.0000 nats\n" in said
+    assert "  detection           0.5000 nats, 75.00% accuracy\n" in said
+    assert "  all parts, weighted 26.0000 nats, the loss of the training\n" in said
     assert "replaced tokens     none suspected, 0.00% recall, 0.5000 area under the curve" in said
-    for name in ("load_model", "check_datasets", "check_lengths", "check_pairs", "score"):
+    for name in ("load_model", "check_datasets", "check_lengths", "score"):
         monkeypatch.setattr(evaluate, name, lambda *_: (None, "model", "", "row"))
     monkeypatch.setattr(evaluate, "score", lambda *_: found)
     monkeypatch.setattr(evaluate, "_parse", lambda: Namespace(
@@ -97,8 +102,14 @@ def test_precision_is_undefined_without_detections(
     assert json.loads(capsys.readouterr().out)["rtd_precision"] is None
 
 
-def test_a_pair_head_needs_labelled_pairs(lesson: Path) -> None:
-    config = replace(encoder_config(recipe("bert_tiny")), layers=1)
-    model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
-    with pytest.raises(DataError, match="no pairs with a label, which the model predicts"):
-        evaluate.check_pairs(model, [Dataset.open(lesson, "validation")])
+def test_a_pair_head_is_scored_on_shards_without_pairs(
+    lesson: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = replace(encoder_config(recipe("bert_tiny")), vocab_size=2048, layers=1)
+    model = MaskedLanguageModel(config, seed=0, pair_weight=1.0).eval()
+    result = evaluate.score(model, [Dataset.open(lesson, "validation")], 0, "row")
+    assert result["mlm_loss"] > 0 and not {"pair_loss", "loss"} & result.keys()
+    evaluate.report("model", result)
+    said = capsys.readouterr().out
+    assert f"  loss                {result['mlm_loss']:.4f} nats" in said
+    assert "pairs" not in said and "all parts" not in said

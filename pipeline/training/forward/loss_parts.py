@@ -17,11 +17,13 @@ from model.replaced_tokens import area_under_curve
 from pipeline.loading.micro_batch import LossCounts
 
 RATIOS = {
-    "mask_loss": ("mask_loss", "mask_count"),
-    "rtd_precision": ("rtd_found", "rtd_suspected"),
-    "rtd_recall": ("rtd_found", "rtd_replaced"),
+    "mlm": {"mask_loss": ("mask_loss", "mask_count")},
+    "rtd": {
+        "rtd_precision": ("rtd_found", "rtd_suspected"),
+        "rtd_recall": ("rtd_found", "rtd_replaced"),
+    },
 }
-"""Further metrics: the first sum divided by the second, if the objective has them."""
+"""Further metrics of a part: the first sum divided by the second, nan if that is 0."""
 
 
 def loss_sum(parts: Sequence[LossPart], sums: Sums, counts: LossCounts) -> Tensor:
@@ -40,19 +42,31 @@ def first_count(parts: Sequence[LossPart], counts: LossCounts) -> int:
 
 
 def part_metrics(parts: Sequence[LossPart], sums: Sums, counts: LossCounts) -> dict[str, float]:
-    """loss, PART_loss and PART_accuracy of each part, RATIOS and rtd_auc; sums: over all ranks."""
+    """loss, PART_loss and PART_accuracy of each part, RATIOS and rtd_auc; sums: over all ranks.
+
+    A part without a count is absent, and `loss` is that of the others.
+    """
+    parts = present(parts, sums, counts)
+    if not parts:
+        return {}
     found = {"loss": float(loss_sum(parts, sums, counts)) / first_count(parts, counts)}
     for part in parts:
         count = _count(part, counts)
         found[f"{part.name}_loss"] = float(sums[f"{part.name}_loss"]) / count
         found[f"{part.name}_accuracy"] = float(sums[f"{part.name}_correct"]) / count
-    for name, (above, below) in RATIOS.items():
-        if above in sums:
+        for name, (above, below) in RATIOS.get(part.name, {}).items():
             divisor = float(sums[below])
             found[name] = float(sums[above]) / divisor if divisor else math.nan
-    if "rtd_histogram" in sums:
-        found["rtd_auc"] = area_under_curve(*sums["rtd_histogram"])
+        if part.name == "rtd" and "rtd_histogram" in sums:
+            found["rtd_auc"] = area_under_curve(*sums["rtd_histogram"])
     return found
+
+
+def present(parts: Sequence[LossPart], sums: Sums, counts: LossCounts) -> tuple[LossPart, ...]:
+    """The parts that the data have predictions for: a pair head has none without labelled pairs."""
+    return tuple(
+        part for part in parts if getattr(counts, part.per) and f"{part.name}_loss" in sums
+    )
 
 
 def add(total: Sums, sums: Sums) -> None:

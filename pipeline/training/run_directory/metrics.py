@@ -8,7 +8,8 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     memory_gb               most memory of the first rank's GPU, or of its process without one
     loss                    of this step: the weighted sum of its parts, in nats
     mlm_loss, pair_loss, sbo_loss, rtd_loss     its parts, each a mean over the global batch's
-                            predicted tokens, labelled pairs, words of spans, tokens
+                            predicted tokens, labelled pairs, words of spans, tokens; a part
+                            without any is absent. ELECTRA's mlm is that of its generator
     mlm_accuracy, ...       share of these that are predicted correctly
     rtd_precision, rtd_recall, rtd_auc      of replaced tokens; ROC AUC on validation only
     mask_loss               mlm_loss at the positions that showed [MASK]
@@ -30,7 +31,8 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     model_flops_utilization share of the GPUs' dense bf16 rate, if that rate is known; pads are no
                             work
     validation_loss, validation_mask_loss, validation_mlm_loss, ... on steps with validation
-    validation_accuracy, validation_perplexity                      of mlm
+    validation_accuracy, validation_perplexity                      of mlm; compare families by
+                            these and validation_mlm_loss, validation_loss sums all parts
     validation_loss/CORPUS  and so on, for each corpus if there are several
 """
 
@@ -288,6 +290,10 @@ def draw_curve(run: Path) -> None:
         "validation_loss": {"color": "#1f4e8c", "marker": "o", "markersize": 3.0},
         "validation_mask_loss": {"color": "#c2571a", "marker": "o", "markersize": 3.0},
     }
+    if any(name in line for line in lines for name in ("pair_loss", "sbo_loss", "rtd_loss")):
+        # masked language modelling alone: the other parts have other scales
+        styles["mlm_loss"] = styles.pop("loss")
+        styles["validation_mlm_loss"] = styles.pop("validation_loss")
     for name, style in styles.items():
         points = [(line["step"], line[name]) for line in lines if line.get(name) is not None]
         if points:

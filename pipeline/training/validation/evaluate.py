@@ -1,7 +1,9 @@
 """Held-out sequences -> loss, accuracy, perplexity; always the same masks, in file order.
 
 Sums over all sequences are divided once, so that neither ranks nor rows of a micro-batch change a
-score. Corpora are scored separately and together. There are two perplexities: that of the stored
+score. Corpora are scored separately and together. Every objective has masked language modelling as
+a part of its own, `mlm`, so models with and without a second part compare by it, on the same
+sequences. ELECTRA's is its generator's. There are two perplexities: that of the stored
 masks is exp(loss) at the predicted positions; pseudo-perplexity (Salazar et al. 2020) masks each
 token of a sequence in turn, one at a time.
 
@@ -28,7 +30,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import Extras, LossCounts
 from pipeline.loading.order import Order, Share
-from pipeline.training.forward.loss_parts import add, pack, part_metrics, unpack
+from pipeline.training.forward.loss_parts import add, pack, part_metrics, present, unpack
 from pipeline.training.forward.model_inputs import model_inputs
 
 Forward = Callable[[Inputs], Sums]
@@ -57,12 +59,19 @@ class Scores:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """See `part_metrics`; accuracy and perplexity are those of the first part."""
+        """See `part_metrics`; accuracy and perplexity are those of masked language modelling.
+
+        A part that has nothing to score is absent, and then `loss` is too: it would not be the loss
+        that the model was trained with.
+        """
         found = part_metrics(self.parts, self.sums, self.counts)
-        first = self.parts[0].name
-        loss = found[f"{first}_loss"]
+        if len(present(self.parts, self.sums, self.counts)) < len(self.parts):
+            found.pop("loss", None)
+        if "mlm_loss" not in found:
+            return found
+        loss = found["mlm_loss"]
         perplexity = math.exp(loss) if loss < 700 else math.inf
-        return found | {"accuracy": found[f"{first}_accuracy"], "perplexity": perplexity}
+        return found | {"accuracy": found["mlm_accuracy"], "perplexity": perplexity}
 
     def fields(self, prefix: str) -> dict[str, float]:
         """The metrics with a prefix, as fields of a line of metrics."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -71,10 +71,7 @@ class Validator:
             if self.metrics:
                 self.metrics.write({"step": step, **corpus_fields(parts, "validation_")})
                 self.metrics.draw()
-                tqdm.write(
-                    f"step {step:,}: validation loss {scores['loss']:.4f}, at [MASK] "
-                    f"{scores['mask_loss']:.4f}, accuracy {scores['accuracy']:.2%}"
-                )
+                tqdm.write(f"step {step:,}: {in_words(scores)}")
         return True
 
     def _loaders_of(self, phase: Phase) -> dict[str, Loader]:
@@ -92,10 +89,27 @@ class Validator:
     def _validated(self, step: int) -> bool:
         assert self.metrics
         last = self.metrics.last
-        return last.get("step") == step and "validation_loss" in last
+        return last.get("step") == step and any(name.startswith("validation_") for name in last)
 
     def _stops_between_batches(self) -> bool:
         self.watchdog.beat()
         self.on_batch(self.scored)
         self.scored += 1
         return self.cluster.any(self.stop.requested)
+
+
+def in_words(scores: Mapping[str, float]) -> str:
+    """The scores of a validation in a line: masked language modelling, then the other parts."""
+    found = [
+        f"{name.removesuffix('_loss')} {loss:.4f}"
+        for name, loss in scores.items()
+        if name in ("pair_loss", "sbo_loss", "rtd_loss")
+    ]
+    words = "nothing to score"
+    if "mlm_loss" in scores:
+        words = (
+            f"{scores['mlm_loss']:.4f}, at [MASK] {scores['mask_loss']:.4f}, accuracy "
+            f"{scores['accuracy']:.2%}"
+        )
+    others = f"; {', '.join(found)}" if found else ""
+    return f"validation loss {words}{others}"

@@ -61,11 +61,17 @@ def test_one_part_of_weight_1_is_its_own_sum_to_the_bit() -> None:
     assert torch.equal(loss_sum((MLM,), given, LossCounts(3, 7, 0)), given["mlm_loss"])
 
 
-def test_what_has_no_count_is_no_division_by_zero() -> None:
+def test_a_part_without_a_count_is_absent_and_not_0() -> None:
     nothing = {name: torch.zeros(()) for name in sums()}
-    found = part_metrics((MLM, PAIR), nothing, LossCounts(0, 0, 0))
-    assert math.isnan(found.pop("mask_loss"))
-    assert not any(found.values())
+    assert part_metrics((MLM, PAIR), nothing, LossCounts(0, 0, 0)) == {}
+    unlabelled = LossCounts(predictions=10, tokens=80, pairs=0)
+    expected = {"loss": 3.0, "mlm_loss": 3.0, "mlm_accuracy": 0.5, "mask_loss": 4.0}
+    assert part_metrics((MLM, PAIR), sums(pair_loss=0.0), unlabelled) == expected
+    without = {name: value for name, value in sums().items() if not name.startswith("pair")}
+    assert part_metrics((MLM, PAIR), without, unlabelled) == expected  # data without segment pairs
+    assert math.isnan(
+        part_metrics((MLM,), sums() | {"mask_count": torch.zeros(())}, COUNTS)["mask_loss"]
+    )
 
 
 def test_sums_travel_as_one_vector_of_any_shapes() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import re
 import resource
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from matplotlib.axes import Axes
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from pipeline.errors import CheckpointError
@@ -19,6 +21,7 @@ from pipeline.training.run_directory.metrics import (
     METRICS,
     Metrics,
     Pace,
+    draw_curve,
     read_metrics,
 )
 
@@ -115,6 +118,22 @@ def test_the_curve_is_drawn_from_any_lines(tmp_path: Path) -> None:
     metrics.close()
     assert (tmp_path / CURVE).read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+
+
+def test_the_curve_of_a_run_with_two_objectives_is_that_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nats per predicted token: the other parts have other scales."""
+    drawn: dict[str, list[float]] = {}
+
+    def plot(_: object, steps: object, values: list[float], *, label: str, **style: object) -> None:
+        drawn[label] = list(values)
+
+    monkeypatch.setattr(Axes, "plot", plot)
+    line = {"step": 1, "loss": 9.0, "mlm_loss": 7.0, "pair_loss": 2.0, "validation_mlm_loss": 8.0}
+    (tmp_path / METRICS).write_text(f"{json.dumps(line)}\n")
+    draw_curve(tmp_path)
+    assert drawn == {"mlm loss": [7.0], "validation mlm loss": [8.0]}
 
 
 def test_a_picture_of_all_lines_is_not_drawn_again(tmp_path: Path) -> None:

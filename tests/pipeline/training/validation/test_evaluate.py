@@ -60,6 +60,21 @@ def test_scores_are_sums_divided_once() -> None:
     assert scores.metrics["loss"] == 2.0
 
 
+def test_a_second_objective_without_labels_leaves_masked_language_modelling(
+    model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    """So a model with a pair head and one without compare on shards without pairs."""
+    both = MaskedLanguageModel(model.config, seed=3, pair_weight=1.0).eval()
+    both.load_state_dict(model.state_dict(), strict=False)
+    loaders = validation_loaders([dataset.by_corpus()["news"]], 64)
+    alone, beside = (evaluate_corpora(one, one.parts, loaders, CPU) for one in (model, both))
+    assert alone and beside
+    found = corpus_fields(beside, "validation_")
+    without = corpus_fields(alone, "validation_")
+    assert without.pop("validation_loss") == without["validation_mlm_loss"]
+    assert found == without  # no pair, and no sum of all parts
+
+
 def test_neither_rows_nor_ranks_change_a_score(
     model: MaskedLanguageModel, dataset: Dataset
 ) -> None:

@@ -18,7 +18,7 @@ from pipeline.recipes import recipe
 from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.validation import validator as module
-from pipeline.training.validation.validator import Validator
+from pipeline.training.validation.validator import Validator, in_words
 
 
 class Lines:
@@ -80,6 +80,14 @@ def test_scores_are_written_and_no_longer_owed(validator: Validator, phase: Any)
     assert validator.validate(10, phase) and validator.loaders[0] is loaders
     again = validator.metrics.last  # type: ignore[union-attr]
     assert again == line | {"step": 10}
+
+
+def test_the_line_names_masked_language_modelling_first() -> None:
+    scores = {"mlm_loss": 7.0, "mask_loss": 7.5, "accuracy": 0.03, "pair_loss": 0.7, "loss": 7.7}
+    assert in_words(scores) == (
+        "validation loss 7.0000, at [MASK] 7.5000, accuracy 3.00%; pair 0.7000"
+    )
+    assert in_words({"pair_loss": 0.7}) == "validation loss nothing to score; pair 0.7000"
 
 
 def test_a_stop_request_ends_it_without_a_line(validator: Validator, phase: Any) -> None:
