@@ -7,9 +7,11 @@ data/test_extraction.py, archives in data/test_tar_archives.py, services in data
 from __future__ import annotations
 
 import gzip
+import io
 import resource
 import subprocess
 import sys
+import tarfile
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +30,7 @@ from pipeline.data.documents.sniff import sniff
 from pipeline.data.shards.manifest import MANIFEST
 from tests.launching.process import ROOT
 from tests.pipeline.data.documents.raw_files import records
-from tests.pipeline.data.dump import large_dump, small_dump
+from tests.pipeline.data.dump import dump, large_dump, page, small_dump
 from tests.pipeline.preparing import Prepare, contents, many_documents, tiny
 
 GOOD = b"".join(b'{"text": "A piece of news, number %d. It is short."}\n' % n for n in range(300))
@@ -245,6 +247,16 @@ def bomb(path: Path) -> Path:
     return path
 
 
+def member(path: Path) -> Path:
+    """A tar with one text of 120 MB that has a character of four bytes."""
+    text = b"So it says. \n" * 9_000_000 + "😀".encode()
+    with tarfile.open(path, "w") as archive:
+        header = tarfile.TarInfo("a.txt")
+        header.size = len(text)
+        archive.addfile(header, io.BytesIO(text))
+    return path
+
+
 HUGE: dict[str, Callable[[Path], Path]] = {
     "word.jsonl": lambda path: write(path, GOOD + b'{"text": "%s"}\n' % (b"ab" * 20_000_000)),
     "wide.jsonl": lambda path: write(
@@ -252,6 +264,16 @@ HUGE: dict[str, Callable[[Path], Path]] = {
     ),
     "cells.parquet": cells,
     "bomb.jsonl.zst": bomb,
+    "values.jsonl": lambda path: write(
+        path, GOOD + b'{"text": "a", "more": [%s]}\n' % b",".join([b'{"a":1}'] * 7_000_000)
+    ),
+    "member.tar": member,
+    "book.txt": lambda path: write(
+        path, b"It was night and con-\ntemplated by so few of us.\n" * 2_300_000 + "😀".encode()
+    ),
+    "page.xml": lambda path: write(
+        path, dump([page(1, "A", "It says so. " * 10_000_000), page(2, "B", "Some text. " * 99)])
+    ),
     "whole.txt": lambda path: write(path, b"A line of text in a large file.\n" * 4_000_000),
 }
 
@@ -269,7 +291,8 @@ print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 @pytest.mark.parametrize("name", HUGE)
 def test_a_worker_needs_at_most_a_gigabyte(name: str, tmp_path: Path, tiny_tokenizer: Path) -> None:
     path = HUGE[name](tmp_path / name)
-    options = ["--plain-text", "file"] if name == "whole.txt" else []
+    kind = {"whole.txt": "file", "book.txt": "book"}.get(name)
+    options = ["--plain-text", kind] if kind else []
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, "--corpus", path, "--workers", "1", *options,
          *map(str, tiny(tiny_tokenizer, tmp_path / "out"))],

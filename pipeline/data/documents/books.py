@@ -13,8 +13,9 @@ Cut:
   the two with split words lose 553 of 685 hyphens, two of them wrongly; the six with compounds
   there lose 4 of 364, all written as one word elsewhere.) A soft hyphen is always cut.
 
-Cuts are counted in bytes. Bare page numbers and running heads stay, because a number on a line of
-its own is usually a chapter's. Lines are joined later, in cleaning.
+A file of over PART_BYTES gives several documents. Cuts are counted in bytes. Bare page numbers and
+running heads stay, because a number on a line of its own is usually a chapter's. Lines are joined
+later, in cleaning.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pipeline.data.documents.plain_text import whole_content
-from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
+from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, parts_of
 from pipeline.data.documents.time_limit import TOO_SLOW, TimeLimitError, limited
 
 BOOK_VERSION = 1
@@ -83,35 +84,44 @@ def is_gutenberg(head: str) -> bool:
 def read_book(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     """Yield the one book of a file, in UTF-8 or in the encoding that its header declares."""
     name, content = piece.source.name, whole_content(piece)
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        declared = _CHARSET.search(content, 0, 1 << 16)
-        if declared is None:
-            line = content.count(b"\n", 0, error.start) + 1
-            yield BadRecord(f"{name}:{line}", "invalid UTF-8")
-            return
-        text = content.decode("latin-1" if declared[1] else "cp1252", errors="replace")
-    try:
-        with limited():
-            text, cut = trimmed(text)
-    except TimeLimitError:
-        yield Dropped(f"{name}@0", TOO_SLOW)
-        return
-    yield Record(f"{name}@0", name, text, cut)
+    declared = _CHARSET.search(content, 0, 1 << 16)
+    is_ours = False
+    for start, part in parts_of(content):
+        try:
+            text = part.decode()
+        except UnicodeDecodeError as error:
+            if declared is None:
+                line = content.count(b"\n", 0, start + error.start) + 1
+                yield BadRecord(f"{name}:{line}", "invalid UTF-8")
+                continue
+            text = part.decode("latin-1" if declared[1] else "cp1252", errors="replace")
+        try:
+            with limited():
+                text, is_ours, cut = _trimmed(text, is_ours)
+        except TimeLimitError:
+            yield Dropped(f"{name}@{start}", TOO_SLOW)
+        else:
+            yield Record(f"{name}@{start}", name, text, cut)
 
 
 def trimmed(text: str) -> tuple[str, tuple[tuple[str, int], ...]]:
     """Return the book's text without boilerplate, and the bytes cut for each reason."""
+    text, _, cut = _trimmed(text, False)
+    return text, cut
+
+
+def _trimmed(text: str, is_ours: bool) -> tuple[str, bool, tuple[tuple[str, int], ...]]:
+    """`trimmed`, and whether the book is Project Gutenberg's; is_ours: known from its start."""
     cut: Counter[str] = Counter()
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if is_gutenberg(text[: 1 << 16]):
+    is_ours = is_ours or is_gutenberg(text[: 1 << 16])
+    if is_ours:
         text = _inside(text, cut)
     for pattern, reason in ((_NOTE, NOTES), (_PAGE, PAGES)):
         cut[reason] = sum(_bytes(found[0]) for found in pattern.finditer(text))
         text = pattern.sub("", text) if cut[reason] else text
     text = _whole_words(text, cut)
-    return text.strip(), tuple(sorted((+cut).items()))
+    return text.strip(), is_ours, tuple(sorted((+cut).items()))
 
 
 def _inside(text: str, cut: Counter[str]) -> str:

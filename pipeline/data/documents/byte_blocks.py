@@ -1,7 +1,9 @@
 """The bytes of a raw file: decompressed blocks, compression by magic bytes, line starts.
 
 A compressed file can hold several gzip members, zstd frames, xz or bzip2 streams. A truncated or
-damaged file raises a DataError with its name. Memory is a few blocks.
+damaged file raises a DataError with its name. Memory is a few blocks, and what the decompressor
+looks back at: files that need more than MAX_WINDOW_BYTES of that, as zstd's own tool refuses
+without --long, are refused.
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ BLOCK_BYTES = 1 << 22
 OVERRUN_BYTES = 1 << 16  # per read past the requested range, to finish its last record
 ZST_BLOCKS = 16  # decompressed at once, at most 128 KiB each
 LZ4_BYTES = 1 << 16  # decompressed bytes per read: damage loses the whole read
+MAX_WINDOW_BYTES = 1 << 27  # what `zstd -d` accepts without --long; ordinary files have 8 MiB
+_XZ_OVERHEAD = 1 << 20  # of a decompressor, beside its dictionary
+_AGAIN_BYTES = 1 << 24
+"""Of a line that is parsed by Python's parser, which takes a dozen times its size."""
 XZ_MAGIC = b"\xfd7zXZ\x00"
 XZ_BYTES = 1 << 20  # compressed bytes per read; the output comes in blocks
 _TAKEN_BYTES = 1 << 16
@@ -69,7 +75,7 @@ def parse_again(line: bytes) -> Any:
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:
-        if not _ONLY_IN_PYTHON.search(line):
+        if len(line) > _AGAIN_BYTES or not _ONLY_IN_PYTHON.search(line):
             raise
     try:
         value = json.loads(line.decode(), parse_constant=lambda constant: None)
@@ -109,6 +115,10 @@ def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
         yield from _zst_blocks(file)
 
 
+class _WindowError(Exception):
+    """A compressed file asks for too much memory; says with which options it would not."""
+
+
 @contextmanager
 def naming(path: str) -> Iterator[None]:
     """Turn errors of reading and decompressing into a DataError with the file's name."""
@@ -116,6 +126,11 @@ def naming(path: str) -> Iterator[None]:
         yield
     except EOFError as error:
         raise DataError(f"{path} is truncated; fetch it again") from error
+    except _WindowError as error:
+        raise DataError(
+            f"{path} needs more than {MAX_WINDOW_BYTES >> 20} MiB of memory to be decompressed; "
+            f"compress it again with {error}"
+        ) from error
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
         raise DataError(f"{path} is damaged ({error}); fetch it again") from error
     except OSError as error:
@@ -139,7 +154,7 @@ def _zst_blocks(file: BinaryIO) -> Iterator[bytes]:
     """Yield every frame, a few of its blocks at a time, which bounds memory whatever they hold.
 
     zstandard's own reader accepts a truncated file, and expands 16 KB at once to 512 MiB. What
-    stays is the frame's window: up to 2 GiB if it was made with `zstd --long=31`.
+    stays is the frame's window.
     """
     decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)
     take = _Taker(file)
@@ -153,7 +168,9 @@ def _zst_blocks(file: BinaryIO) -> Iterator[bytes]:
         frame = decompressor.decompressobj()
         frame.decompress(magic)  # refuses data that is no frame
         flags = take(1)
-        frame.decompress(flags + take(_zst_header_bytes(flags[0])))
+        header = flags + take(_zst_header_bytes(flags[0]))
+        _check_window(magic + header)
+        frame.decompress(header)
         last = False
         while not last:
             packed = b""
@@ -167,6 +184,16 @@ def _zst_blocks(file: BinaryIO) -> Iterator[bytes]:
                     break
             if block := frame.decompress(packed):
                 yield block
+
+
+def _check_window(head: bytes) -> None:
+    """Raise if a zstd frame needs too large a window; head: up to the end of its header."""
+    frame = zstandard.get_frame_parameters(head)
+    size = frame.window_size
+    if frame.content_size not in (0, zstandard.CONTENTSIZE_UNKNOWN):
+        size = min(size, frame.content_size)
+    if size > MAX_WINDOW_BYTES:
+        raise _WindowError("zstd --long=27 or without --long")
 
 
 def _zst_header_bytes(flags: int) -> int:
@@ -214,13 +241,19 @@ def _xz_blocks(file: BinaryIO) -> Iterator[bytes]:
             data += file.read(len(XZ_MAGIC))
         if not XZ_MAGIC.startswith(data[: len(XZ_MAGIC)]):
             raise lzma.LZMAError("Trailing data after a stream")
-        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_WINDOW_BYTES + _XZ_OVERHEAD)
         while not stream.eof:
             if stream.needs_input:
                 data = data or file.read(XZ_BYTES)
                 if not data:
                     raise EOFError
-            if block := stream.decompress(data, BLOCK_BYTES):
+            try:
+                block = stream.decompress(data, BLOCK_BYTES)
+            except lzma.LZMAError as error:
+                if "Memory usage limit" in str(error):
+                    raise _WindowError("xz -9 or less") from error
+                raise
+            if block:
                 yield block
             data = b""
         data, padding = stream.unused_data, 0

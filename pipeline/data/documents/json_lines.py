@@ -31,6 +31,10 @@ MAX_LINE_BYTES = 1 << 26
 """A longer line is not a document, and parsing it would take a dozen times its size."""
 
 TOO_LONG = b"too long"
+_LONG_BYTES = 1 << 23  # below, any values fit in memory
+_VALUE_BYTES = {b"{": 240, b"[": 80, b",": 40}
+"""What a parsed object, list or value takes in memory."""
+_MOST_VALUE_BYTES = 1 << 28
 
 JSON_ARRAY_VERSION = 1
 """Part of a file's identity: increase it when the same file gives different records."""
@@ -39,6 +43,8 @@ JSON_ARRAY_VERSION = 1
 _TOKEN = re.compile(rb'"(?:[^"\\]*(?:\\.[^"\\]*)*")?|[\[\]{}]', re.DOTALL)
 _SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,"\[\]{}]+|[}]', re.DOTALL)
 _BETWEEN = re.compile(rb"[\s,]*")
+
+MANY_VALUES = "millions of values in one object"
 
 _MISSING = object()
 
@@ -58,6 +64,9 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
                 reason = f"a line of over {MAX_LINE_BYTES >> 20} MiB, not one object a line"
                 yield BadRecord(where(number, at), reason)
                 continue
+            if len(line) > _LONG_BYTES and _has_too_many_values(line):
+                yield BadRecord(where(number, at), MANY_VALUES)
+                continue
             try:
                 fields = loads(line)
             except orjson.JSONDecodeError:
@@ -75,6 +84,11 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
             else:
                 text = close_bracket_holes(text) if closes_holes else text
                 yield Record(f"{name}@{at}", _origin(fields) or name, text)
+
+
+def _has_too_many_values(line: bytes) -> bool:
+    """Whether an object takes too much memory, by its marks; those in strings count, too."""
+    return sum(line.count(mark) * size for mark, size in _VALUE_BYTES.items()) > _MOST_VALUE_BYTES
 
 
 def to_record(source: Source, fields: Any, position: int, where: str) -> Record | BadRecord:
@@ -188,6 +202,9 @@ def read_json_array(piece: Piece) -> Iterator[Record | BadRecord]:
     source = piece.source
     for number, (position, element) in enumerate(_elements(piece), 1):
         where = f"{source.name}:{number}"
+        if len(element) > _LONG_BYTES and _has_too_many_values(element):
+            yield BadRecord(where, MANY_VALUES)
+            continue
         try:
             fields = parse_again(element)
         except ValueError:

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from pipeline.data.documents.byte_blocks import BOM, first_line_start, follows_blank_line
 from pipeline.data.documents.content import watched, watched_from
 from pipeline.data.documents.json_lines import MAX_LINE_BYTES, TOO_LONG, line_blocks
-from pipeline.data.documents.records import BadRecord, Piece, Record, Where, check_length, end_of
+from pipeline.data.documents.records import (
+    BadRecord,
+    Piece,
+    Record,
+    Where,
+    check_length,
+    end_of,
+    parts_of,
+)
 
 GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
 """The end of a document: the end of a line and the blank lines after it."""
@@ -18,7 +26,7 @@ _BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
 
 def read_whole_file(piece: Piece) -> Iterator[Record | BadRecord]:
     """Yield the one document of a file."""
-    yield _decoded(whole_content(piece), 0, 0, Where(piece.source, 0))
+    yield from _decoded(whole_content(piece), 0, 0, Where(piece.source, 0))
 
 
 def whole_content(piece: Piece) -> bytes:
@@ -44,7 +52,7 @@ def read_lines(piece: Piece) -> Iterator[Record | BadRecord]:
             if line is TOO_LONG:
                 yield BadRecord(where(number, at), f"a line of over {MAX_LINE_BYTES >> 20} MiB")
             elif content := (line if at else line.removeprefix(BOM)).strip():
-                yield _decoded(content, at, number - 1, where)
+                yield from _decoded(content, at, number - 1, where)
 
 
 def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
@@ -71,7 +79,8 @@ def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
                 return
             lines += buffer.count(b"\n", begin, first)
             if first < gap.start() and not inside:
-                yield _decoded(buffer[first : gap.start()], position + first, lines, where)
+                document = buffer[first : gap.start()]
+                yield from _decoded(document, position + first, lines, where)
             lines += buffer.count(b"\n", first, gap.end())
             inside, begin = False, gap.end()
         position += begin
@@ -88,11 +97,14 @@ def _first_text(buffer: bytes, begin: int) -> int:
     return blank.end()
 
 
-def _decoded(document: bytes, position: int, lines: int, where: Where) -> Record | BadRecord:
-    """Decode a document that starts at `position`, after `lines` lines of its piece."""
+def _decoded(
+    document: bytes, position: int, lines: int, where: Where
+) -> Iterator[Record | BadRecord]:
+    """Decode a document that starts at `position`, after `lines` lines of its piece, in parts."""
     name = where.source.name
-    try:
-        return Record(f"{name}@{position}", name, document.strip().decode())
-    except UnicodeDecodeError as error:
-        number = lines + document.count(b"\n", 0, error.start) + 1
-        return BadRecord(where(number, position + error.start), "invalid UTF-8")
+    for start, part in parts_of(document):
+        try:
+            yield Record(f"{name}@{position + start}", name, part.strip().decode())
+        except UnicodeDecodeError as error:
+            number = lines + document.count(b"\n", 0, start + error.start) + 1
+            yield BadRecord(where(number, position + start + error.start), "invalid UTF-8")

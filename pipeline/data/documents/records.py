@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -47,6 +47,7 @@ FORMAT_NAMES: dict[Format, str] = {
 """Names for messages."""
 
 MAX_DOCUMENT_BYTES = 1 << 27  # a longer document means that the format was misdetected
+PART_BYTES = 1 << 24  # in which such documents are decoded; War and Peace has 3.3 MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +212,28 @@ def check_length(source: Source, size: int) -> None:
             "holds many documents, give --plain-text lines, or put blank lines between them and "
             "give --plain-text blank_lines"
         )
+
+
+def parts_of(document: bytes) -> Iterator[tuple[int, bytes]]:
+    """A document and 0; of a giant one parts of at most PART_BYTES, and where they start.
+
+    A decoded text can take four times its bytes. Parts end at a blank line, else at a line, else
+    between characters.
+    """
+    start = 0
+    while len(document) - start > PART_BYTES:
+        most = start + PART_BYTES
+        for mark in (b"\n\n", b"\n", b" "):
+            if (last := document.rfind(mark, most - PART_BYTES // 4, most)) >= 0:
+                stop = last + len(mark)
+                break
+        else:
+            stop = most
+            while stop > most - 3 and document[stop] >> 6 == 0b10:  # inside a character of UTF-8
+                stop -= 1
+        yield start, document[start:stop]
+        start = stop
+    yield start, document[start:] if start else document
 
 
 def text_fields(source: Source) -> tuple[str, ...]:

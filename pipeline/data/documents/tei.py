@@ -6,11 +6,13 @@ are cut. Where an edition gives two readings, the second is cut (`<sic>` for `<c
 `<reg>`, `<abbr>` for `<expan>`). At a line or page break inside a word (`break="no"`) the hyphen is
 cut. Cuts are counted in bytes without white space.
 
-expat parses the XML as a stream; memory holds one book's text.
+expat parses the XML as a stream; memory holds one book's text. A book of more than PART_BYTES gives
+several documents.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 import time
 from collections import Counter
@@ -20,7 +22,14 @@ from xml.parsers import expat
 
 from pipeline.data.documents.books import HYPHENS
 from pipeline.data.documents.content import watched
-from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, Source, check_length
+from pipeline.data.documents.records import (
+    PART_BYTES,
+    BadRecord,
+    Dropped,
+    Piece,
+    Record,
+    Source,
+)
 from pipeline.data.documents.time_limit import TOO_SLOW, exceeds
 from pipeline.errors import DataError
 
@@ -71,6 +80,14 @@ class _Book:
             self.paragraphs.append(line)
         self.words.clear()
 
+    def part(self, position: int) -> _Book:
+        """What was read so far, as a book; this one continues with what follows `position`."""
+        self.end_paragraph()
+        before = copy.copy(self)
+        self.position, self.size = position, 0
+        self.paragraphs, self.words, self.cut = [], [], Counter()
+        return before
+
     def end_inside_a_word(self) -> None:
         """Continue the last word: remove trailing white space and a hyphen."""
         while self.words and not self.words[-1].strip():
@@ -113,6 +130,8 @@ class _Reader:
             book.paragraphs.clear()
             book.words.clear()
             self.reason, self.cut_from = TOO_SLOW, book.depth
+        elif book.size > PART_BYTES:
+            self.books.append(book.part(self.parser.CurrentByteIndex))
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         name = tag.rpartition(":")[2]
@@ -159,7 +178,6 @@ class _Reader:
             book.cut[self.reason or "outside of the body"] += size
             return
         book.size += len(characters)
-        check_length(self.source, book.size)
         book.words.append(characters)
 
     def skipped(self, name: str, is_parameter: bool) -> None:

@@ -10,7 +10,15 @@ import re
 from collections.abc import Iterator
 
 from pipeline.data.documents.content import watched
-from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, Where, check_length
+from pipeline.data.documents.records import (
+    BadRecord,
+    Dropped,
+    Piece,
+    Record,
+    Where,
+    check_length,
+    parts_of,
+)
 
 HOLES_VERSION = 1
 """Part of a file's identity: increase it when closing holes gives different text."""
@@ -74,7 +82,7 @@ def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         begin, searched = 0, max(0, len(buffer) - len(b"</doc>"))
         buffer += block
         while end := _END.search(buffer, max(begin, searched)):
-            yield _document(buffer[begin : end.start()], position + begin, lines, where)
+            yield from _document(buffer[begin : end.start()], position + begin, lines, where)
             lines += buffer.count(b"\n", begin, end.end())
             begin = end.end()
         position += begin
@@ -86,17 +94,23 @@ def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
 
 def _document(
     content: bytes, position: int, lines: int, where: Where
-) -> Record | Dropped | BadRecord:
-    number = lines + content[: len(content) - len(content.lstrip())].count(b"\n") + 1
-    begin = _BEGIN.match(content.lstrip())
+) -> Iterator[Record | Dropped | BadRecord]:
+    document = content.lstrip()
+    number = lines + content[: len(content) - len(document)].count(b"\n") + 1
+    begin = _BEGIN.match(document)
     if begin is None:
-        return BadRecord(where(number, position), "no <doc>")
-    try:
-        attributes = dict(_ATTRIBUTE.findall(begin[1].decode()))
-        text = content.lstrip()[begin.end() :].decode().strip()
-    except UnicodeDecodeError:
-        return BadRecord(where(number, position), "invalid UTF-8")
-    name = f"{where.source.name}@{position}"
-    if text in ("", attributes.get("title", "").strip()):
-        return Dropped(name, "title only")
-    return Record(name, attributes.get("url") or where.source.name, close_bracket_holes(text))
+        yield BadRecord(where(number, position), "no <doc>")
+        return
+    for start, part in parts_of(document[begin.end() :]):
+        try:
+            attributes = dict(_ATTRIBUTE.findall(begin[1].decode()))
+            text = part.decode().strip()
+        except UnicodeDecodeError:
+            yield BadRecord(where(number, position), "invalid UTF-8")
+            return
+        name = f"{where.source.name}@{position + start}"
+        if text in ("", attributes.get("title", "").strip()):
+            yield Dropped(name, "title only")
+        else:
+            origin = attributes.get("url") or where.source.name
+            yield Record(name, origin, close_bracket_holes(text))

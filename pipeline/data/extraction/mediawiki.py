@@ -1,9 +1,10 @@
 """Articles of a MediaWiki dump (pages-articles.xml, .bz2 or any other compression), page by page.
 
-expat parses the XML, far faster than wikitext is parsed; memory holds one page. Reading can start
-anywhere: what precedes the first page of the file is parsed again, then the first page from there
-on. (In XML, `<page>` is a tag and never text. In comments and CDATA sections it could be both, but
-no dump has them, and `units` notices a page that was none.)
+expat parses the XML, far faster than wikitext is parsed; memory holds one page, which is dropped if
+it is longer than any wiki allows. Reading can start anywhere: what precedes the first page of the
+file is parsed again, then the first page from there on. (In XML, `<page>` is a tag and never text.
+In comments and CDATA sections it could be both, but no dump has them, and `units` notices a page
+that was none.)
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pipeline.data.extraction.wikitext import is_disambiguation, prose
 from pipeline.errors import DataError
 
 _PART_BYTES = 1 << 16
+_MOST_CHARACTERS = 1 << 22  # of a page; MediaWiki allows 2 MB
 _LANGUAGE = "http://www.w3.org/XML/1998/namespace}lang"
 _PAGE = re.compile(rb"<page[\s>]")
 _TAG_BYTES = len(b"<page>")
@@ -108,6 +110,7 @@ class _Dump:
         self.path: list[str] = []
         self.base = self.language = ""
         self.words: list[str] | None = None  # of the element whose text is kept
+        self.held = 0  # characters of them
         self.fed: list[tuple[int, Place]] = []  # bytes of the parser's input, from which place on
         self.size = 0
         self.parser = expat.ParserCreate(namespace_separator="}")
@@ -160,11 +163,12 @@ class _Dump:
             self.page = None
 
     def _text(self, characters: str) -> None:
-        if self.words is not None:
+        if self.words is not None and self.held <= _MOST_CHARACTERS:
             self.words.append(characters)
+            self.held += len(characters)
 
     def _keep(self) -> None:
-        text, self.words = "".join(self.words or ()), None
+        text, self.words, self.held = "".join(self.words or ()), None, 0
         if self.page is None:
             self.base = text.rpartition("/")[0]
         elif len(self.path) == self.page_depth + 2:
@@ -218,4 +222,6 @@ def _why_not(page: RawPage, title: str, wikitext: str) -> str:
         return "redirect"
     if page.revision.get("model", "") not in ("wikitext", ""):
         return "not wikitext"
+    if len(wikitext) > _MOST_CHARACTERS:
+        return f"over {_MOST_CHARACTERS >> 20} million characters"
     return "disambiguation" if is_disambiguation(title, wikitext) else ""

@@ -24,7 +24,13 @@ from pipeline.data.documents.byte_blocks import (
     decompressed,
     naming,
 )
-from pipeline.data.documents.records import MAX_DOCUMENT_BYTES, BadRecord, Extract, Source
+from pipeline.data.documents.records import (
+    MAX_DOCUMENT_BYTES,
+    BadRecord,
+    Extract,
+    Source,
+    parts_of,
+)
 from pipeline.data.documents.sniff import _BLOCK, is_tar
 from pipeline.data.extraction.places import START, Place, blocks_from
 from pipeline.errors import DataError
@@ -202,24 +208,29 @@ def _document(
     if size > MAX_DOCUMENT_BYTES:
         yield BadRecord(f"{source.name}/{path}", f"over {MAX_DOCUMENT_BYTES >> 20} MiB")
     else:
-        yield _decoded(b"".join(parts), f"{source.name}/{path}", path)
+        content = b"".join(parts)
+        parts.clear()
+        yield from _decoded(content, f"{source.name}/{path}", path)
 
 
-def _decoded(content: bytes, where: str, path: str) -> _File | BadRecord:
-    if path.rpartition("/")[2].startswith("._"):
-        return _File(path, "", "attributes of a file, from a Mac")
+def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecord]:
+    """The document of a text file; several of a giant one, whose ids end in where they start."""
     content = content.removeprefix(BOM).strip(_EDGES)
-    if content.count(b"\0") > _NULS_IN_TEXT * len(content):
-        return BadRecord(where, "binary")
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        return BadRecord(where, "invalid UTF-8")
-    if not text:
-        return _File(path, "", "empty")
-    if text.startswith(('{"', '[{"')):
-        return _File(path, "", "JSON in an archive")
-    return _File(path, text, "")
+    if path.rpartition("/")[2].startswith("._"):
+        yield _File(path, "", "attributes of a file, from a Mac")
+    elif content.count(b"\0") > _NULS_IN_TEXT * len(content):
+        yield BadRecord(where, "binary")
+    elif not content:
+        yield _File(path, "", "empty")
+    elif content.startswith((b'{"', b'[{"')):
+        yield _File(path, "", "JSON in an archive")
+    else:
+        for start, part in parts_of(content):
+            try:
+                yield _File(f"{path}:{start}" if start else path, part.decode(), "")
+            except UnicodeDecodeError:
+                yield BadRecord(where, "invalid UTF-8")
+                return
 
 
 def _members(stream: _ArchiveStream, name: str) -> Iterator[tuple[int, tarfile.TarInfo, _Member]]:

@@ -139,3 +139,24 @@ def test_parse_again() -> None:
     for line in (b'{"a": 1', b'{"a": NaN', b'{"a": NaN, "b": "\\udc00}', b"\xff NaN"):
         with pytest.raises(ValueError):
             parse_again(line)
+
+
+def giant_window(compression: str) -> bytes:
+    if compression == "xz":
+        filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 28}]
+        return lzma.compress(b"Some text. " * 9, lzma.FORMAT_XZ, filters=filters)
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=31)
+    frame = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    return frame.compress(b"Some text. " * 9) + frame.flush()
+
+
+@pytest.mark.parametrize("compression", ["zst", "xz"])
+def test_what_takes_too_much_memory_is_refused(
+    tmp_path: Path, compression: byte_blocks.Compression
+) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(giant_window(compression))
+    options = {"zst": "zstd --long=27 or without --long", "xz": "xz -9 or less"}[compression]
+    message = f"in needs more than 128 MiB of memory to be decompressed; compress it.* {options}$"
+    with pytest.raises(DataError, match=message):
+        list(read_blocks(str(path), compression, 0, 1))

@@ -275,3 +275,17 @@ def test_a_slow_record_is_dropped(
     first, dropped, last = records(source(tmp_path, content.encode()))
     assert isinstance(dropped, Dropped) and dropped.reason == "over 10 s of CPU"
     assert isinstance(first, Record) and isinstance(last, Record) and last.text == "Two."
+
+
+@pytest.mark.parametrize("is_array", [False, True])
+def test_millions_of_values_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_array: bool
+) -> None:
+    monkeypatch.setattr(json_lines, "_LONG_BYTES", 100)
+    monkeypatch.setattr(json_lines, "_MOST_VALUE_BYTES", 2_000)
+    lines = [json.dumps({"text": text}) for text in ("One.", "So, " * 24)]
+    lines.append(json.dumps({"text": "x", "more": [{}] * 50}))
+    content = f"[{','.join(lines)}]" if is_array else "\n".join(lines)
+    first, second, bad = records(source(tmp_path, content.encode()))
+    assert isinstance(first, Record) and isinstance(second, Record)
+    assert bad == BadRecord("news:3", "millions of values in one object")

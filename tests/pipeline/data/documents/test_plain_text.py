@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.documents import records as record_module
 from pipeline.data.documents.records import BadRecord, Record
 from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import (
@@ -86,3 +87,14 @@ def test_a_line_that_is_too_long_is_counted(
     found = source(tmp_path, b"One.\n" + b"word " * 5 + b"\nThree.\n", plain_text="lines")
     texts = [r.text if isinstance(r, Record) else r.where for r in records(found)]
     assert texts == ["One.", "news:2", "Three."]
+
+
+@pytest.mark.parametrize("plain_text", ["file", "blank_lines", "lines", "book"])
+def test_giant_documents_come_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_text: str
+) -> None:
+    monkeypatch.setattr(record_module, "PART_BYTES", 64)
+    text = "So it says again and again. " * 9 + "\u00e9."
+    found = records(source(tmp_path, text.encode(), plain_text=plain_text))
+    assert " ".join(one.text for one in found if isinstance(one, Record)) == text
+    assert len({one.id for one in found if isinstance(one, Record)}) == len(found) > 3

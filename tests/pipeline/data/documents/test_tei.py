@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from pipeline.data.documents import byte_blocks, time_limit
+from pipeline.data.documents import byte_blocks, tei, time_limit
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Dropped, Record
 from pipeline.data.documents.sniff import sniff
@@ -180,3 +180,16 @@ def test_a_book_that_takes_too_long_is_dropped_at_once(
     first, dropped, last = records(path)
     assert isinstance(dropped, Dropped) and dropped.reason == "over 10 s of CPU"
     assert all(isinstance(one, Record) and one.text == TEXT for one in (first, last))
+
+
+def test_a_giant_book_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tei, "PART_BYTES", 64)
+    monkeypatch.setattr(tei, "_PART_BYTES", 16)
+    path = tmp_path / "all.xml"
+    body = "".join(f"<p>It says {number}<note>In May.</note>.</p>" for number in range(100))
+    path.write_text(f"<TEI><teiHeader/><text><body>{body}</body></text></TEI>")
+    found = [one for one in records(path) if isinstance(one, Record)]
+    words = "".join(one.text for one in found).split()
+    assert "".join(words) == "".join(f"Itsays{number}." for number in range(100))
+    assert sum(dict(one.cut)["notes"] for one in found if one.cut) == 100 * len("InMay.")
+    assert len({one.id for one in found}) == len(found) > 9

@@ -157,3 +157,13 @@ def test_a_long_document_is_searched_once(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_text('<doc id="1">\n' + "Nothing ends here.\n" * 5_000 + "</doc>\n")
     [record] = [record for piece in cut(sniff(path, "w", "w"), 1) for record in read(piece)]
     assert isinstance(record, Record) and searched < 1.1 * path.stat().st_size
+
+
+def test_giant_documents_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.data.documents.records.PART_BYTES", 64)
+    text = "Arve\n\n" + "It says so.\n" * 20
+    (tmp_path / "wiki_00").write_text(f'<doc id="1" url="u" title="Arve">\n{text}</doc>\n')
+    [piece] = cut(sniff(tmp_path / "wiki_00", "w", "w"), 100)
+    found = [one for one in read(piece) if isinstance(one, Record)]
+    assert "\n".join(one.text for one in found) == text.strip() and len(found) > 3
+    assert {one.origin for one in found} == {"u"} and len({one.id for one in found}) == len(found)

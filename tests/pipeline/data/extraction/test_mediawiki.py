@@ -12,6 +12,7 @@ import pytest
 from pipeline.data.documents import time_limit
 from pipeline.data.documents.records import Extract, Source
 from pipeline.data.documents.sniff import sniff
+from pipeline.data.extraction import mediawiki
 from pipeline.data.extraction.mediawiki import read_articles
 from pipeline.errors import DataError
 from tests.pipeline.data.dump import PROSE, dump, page, small_dump
@@ -97,3 +98,13 @@ def test_elements_are_read_as_they_are_nested(tmp_path: Path) -> None:
     source = replace(sniff_dump(tmp_path), path=str(tmp_path / "x.xml"))
     [found] = read_articles(source)
     assert (found.text, found.revised) == ("A\n\nTwo <page> words", "")
+
+
+def test_a_page_that_is_longer_than_any_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mediawiki, "_MOST_CHARACTERS", 1_000)
+    monkeypatch.setattr(mediawiki, "_PART_BYTES", 100)
+    long = [page(1, "A", "So it says. " * 500), page(2, "B", "Some text.")]
+    found = articles(tmp_path / "dump.xml", dump(long))
+    assert [one.dropped for one in found] == ["over 0 million characters", ""]

@@ -254,3 +254,11 @@ def test_a_giant_member_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.Monk
     assert found[1] == BadRecord("pages.tar/b.gz", "over 1 MiB")
     assert [one.text for one in found if isinstance(one, Extract)] == ["One.", "Two."]
     assert unpacked <= 8 << 20
+
+
+def test_a_large_member_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.data.documents.records.PART_BYTES", 64)
+    text = "So it says again and again. " * 9 + "\u00e9."
+    found = texts(write(tmp_path, tar({"a": text.encode(), "b": b"Two."})))
+    assert found.pop("b") == "Two." and "".join(found.values()) == text
+    assert [*found][:3] == ["a", "a:62", "a:123"]
