@@ -18,8 +18,21 @@ say() { echo "slurm: $*"; }
 
 # A user's mistake, in the format of every command of the pipeline.
 fail() {
+  [ -z "${life:-}" ] || note failed "$*"
   echo "error: $*" >&2
   exit 2
+}
+
+# Bash runs the commands in the subscripts of what it calculates with, so that numbers are checked
+# by pattern before.
+is_number() { [[ $1 =~ ^(0|[1-9][0-9]{0,17})$ ]]; }
+
+# check_numbers NAME...: variables that Slurm sets.
+check_numbers() {
+  local name
+  for name; do
+    is_number "${!name:-}" || fail "$name=${!name:-} is not a number; it is set by Slurm, not by hand"
+  done
 }
 
 train() {
@@ -166,6 +179,7 @@ choose_launch() {
     ${TENFOLD_ARGS:-})
   # Since Slurm 22.05 srun does not inherit this from sbatch: each rank would have one CPU.
   export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
+  check_numbers SRUN_CPUS_PER_TASK SLURM_JOB_ID
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$SRUN_CPUS_PER_TASK}
   # If a rank dies, end the others, which would wait for it.
   step=(srun --kill-on-bad-exit=1 --mpi=none "${container[@]}")
@@ -175,7 +189,7 @@ choose_launch() {
       "${python[@]}" -m pipeline.train "${arguments[@]}")
     ;;
   torchrun)
-    [[ $per_node =~ ^[0-9]+$ ]] ||
+    is_number "$per_node" ||
       fail "torchrun needs equally many tasks on every node, not $SLURM_TASKS_PER_NODE; give" \
         "--ntasks-per-node"
     launch=("${step[@]}" "--ntasks=$SLURM_JOB_NUM_NODES" --ntasks-per-node=1
@@ -191,6 +205,9 @@ choose_launch() {
 # ---- how ranks meet ---------------------------------------------------------------------------
 
 set_network() {
+  [[ $TENFOLD_PORTS =~ ^([1-9][0-9]{0,4})-([1-9][0-9]{0,4})$ ]] ||
+    fail "TENFOLD_PORTS=$TENFOLD_PORTS is not first-last, e.g. 20000-31999; change it, here or in" \
+      "slurm/site.env"
   MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)$TENFOLD_ADDRESS_SUFFIX
   MASTER_PORT=$(free_port) || fail "no free port in TENFOLD_PORTS=$TENFOLD_PORTS on $(hostname);" \
     "widen it, here or in slurm/site.env"
@@ -217,6 +234,7 @@ set_network() {
 # Jobs that share a node start their search at different ports.
 free_port() {
   local first=${TENFOLD_PORTS%-*} last=${TENFOLD_PORTS#*-} offset port
+  is_number "$first" && is_number "$last" || return
   for ((offset = 0; offset <= last - first && offset < 200; offset++)); do
     port=$((first + (SLURM_JOB_ID + offset) % (last - first + 1)))
     # if something answers, the port is taken

@@ -8,6 +8,8 @@ set -euo pipefail
 
 describe() {
   local gpu
+  # bash would run commands in what it calculates with
+  [[ $SLURM_LOCALID =~ ^[0-9]+$ ]] || fail "SLURM_LOCALID=$SLURM_LOCALID is not a number"
   mkdir -p "$TENFOLD_LOCAL"
   # its name in /tmp can be guessed: another user's code must not be run from there
   [ -O "$TENFOLD_LOCAL" ] || fail "TENFOLD_LOCAL=$TENFOLD_LOCAL on $(hostname) is not yours"

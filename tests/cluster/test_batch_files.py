@@ -35,6 +35,32 @@ def test_shellcheck(path: Path) -> None:
     assert result.returncode == 0, result.stdout
 
 
+def test_numbers_are_checked_before_bash_calculates_with_them() -> None:
+    """Bash runs commands in subscripts: `RANDOM[$(rm x)]` read from a file is one in `$((...))`."""
+    for path in [*SHELL, ROOT / ".ci" / "run"]:
+        text = re.sub(r"(?m)(^|\s)#.*$|'[^']*'", "", path.read_text())
+        for name in calculated(text):
+            values = re.findall(rf"\b{name}=((?:\$\(\(|[^\s;)])*)", text)
+            values += re.findall(rf"\(\({name} = (\d+);", text)
+            ours = [re.match(r"\d+$|\$\(\(|\$\(seconds$|\$\{#", value) for value in values]
+            checks = (
+                rf'is_number "\${name}"', rf"check_numbers[\w ]* {name}\b",
+                rf"\[\[ \${name} =~ \^\[0-9\]\+\$",
+            )  # fmt: skip
+            checked = any(re.search(check, text) for check in checks)
+            assert checked or (ours and all(ours)), f"{path.name}: {name} is calculated unchecked"
+
+
+def calculated(text: str) -> set[str]:
+    """The variables in what bash calculates, but for `m`, what a pattern of digits matched."""
+    found = re.findall(r"\(\((.*?)\)\)", text)
+    found += re.findall(r"\$\{\w+\[([^]@*]+)\]", text) + re.findall(r"\b\w+\[([^]@*$ ]+)\]=", text)
+    found += re.findall(r"\[\[ (.*?-(?:eq|ne|lt|le|gt|ge) .*?) \]\]", text)
+    found += re.findall(r"\blet (.*)", text)
+    expressions = " ".join(found)
+    return set(re.findall(r"(?<![\w#])[A-Za-z_]\w*", expressions)) - {"m"}
+
+
 def test_every_setting_is_in_the_readme() -> None:
     """Those that a batch file reads from the environment, and those of site.env."""
     text = "".join(path.read_text() for path in SHELL)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cluster.shell import bash
 from tests.cluster.slurm import ROOT
 from tests.cluster.training import STEPS, Runs, last_step
 
@@ -21,16 +21,6 @@ shift
 [ "$1" != python ] || {{ shift; set -- {python} "$@"; }}
 PYTHONPATH={root} exec "$@"
 """
-
-
-def bash(script: str, **environment: str) -> str:
-    """The output of a script that has common.sh's functions."""
-    result = subprocess.run(
-        ["bash", "-c", f". {ROOT}/slurm/common.sh; {script}"], text=True, capture_output=True,
-        env=os.environ | {"TENFOLD_HOME": str(ROOT)} | environment, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0 and not result.stderr, result.stderr
-    return result.stdout.strip()
 
 
 @pytest.mark.parametrize(
@@ -102,3 +92,23 @@ def test_apptainer_runs_every_rank(runs: Runs, tmp_path: Path) -> None:
     bound = f"{ROOT},{runs.folder}/local,{run},{runs.shards}"
     assert all(line.startswith(f"exec --nv --bind {bound} {image} python ") for line in commands)
     assert [" -m pipeline.train roberta_tiny " in line for line in commands] == [False, True, True]
+
+
+def test_a_file_in_run_runs_no_command(tmp_path: Path) -> None:
+    """Whoever may write RUN/.restarts-JOB must not run commands as the user of the job."""
+    planted = tmp_path / "planted"
+    for count in (f"RANDOM[$(touch {planted})]", "08", "-1", "1 2", "x"):
+        (tmp_path / ".restarts-7").write_text(f"none {count}\n")
+        script = f"TENFOLD_RUN={tmp_path}; job_field() {{ :; }}; begin_life; cat $life"
+        printed = bash(script, SLURM_JOB_ID="7", SLURM_RESTART_COUNT="2")
+        assert printed.splitlines()[-1] == "none 0" and not planted.exists()
+
+
+def test_ports_are_two_numbers() -> None:
+    script = "free_port && echo found || echo none"
+    for ports in ("RANDOM[0]-2", "1-x", "", "010-020"):
+        assert (
+            bash(script, TENFOLD_PORTS=ports, SLURM_JOB_ID="7", MASTER_ADDR="localhost") == "none"
+        )
+    found = bash(script, TENFOLD_PORTS="20100-20900", SLURM_JOB_ID="7", MASTER_ADDR="localhost")
+    assert found.splitlines()[-1] == "found"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from pathlib import Path
 
+from pipeline.training.run_directory.status import read_status
 from tests.cluster.configuration import NODES
 from tests.cluster.slurm import Cluster
-from tests.cluster.training import Runs, last_step
+from tests.cluster.training import Runs, last_step, weights
 
 
 def test_slow_and_failed_nodes_are_excluded(cluster: Cluster, runs: Runs, tmp_path: Path) -> None:
@@ -35,16 +35,58 @@ def test_slow_and_failed_nodes_are_excluded(cluster: Cluster, runs: Runs, tmp_pa
     job.cancel()
 
 
-def test_restarts_without_progress_end(cluster: Cluster, runs: Runs, tmp_path: Path) -> None:
-    """Python is killed whenever it is a rank, as on a broken node."""
+FAULTS = """#!/bin/sh
+# Python whose rank on node02 has a fault in every life of the job; the other rank lives on.
+[ -n "$RANK" ] || exec {python} "$@"
+case ${{SLURM_RESTART_COUNT:-0}}/$RANK in
+0/1) echo 'torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered' >&2; exit 1 ;;
+0/0) exec sleep 60 ;;
+1/1) echo 'error: rank 1 on node02 lost another rank (NCCL error): look there' >&2; exit 70 ;;
+?/1) kill -KILL $$ ;;
+?/0) sleep 1; exit 70 ;;
+esac
+"""
+
+
+def test_faults_restart_the_job_thrice_without_a_new_checkpoint(
+    cluster: Cluster, runs: Runs, tmp_path: Path
+) -> None:
+    """A device, a lost rank, a kill. In the first life srun kills the rank that has no fault."""
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\n[ -z "$RANK" ] || kill -KILL $$\nexec {sys.executable} "$@"\n')
+    python.write_text(FAULTS.format(python=sys.executable))
     python.chmod(0o755)
-    job = runs.submit(tmp_path / "run", nodes=1, TENFOLD_VENV=str(tmp_path / "venv"))
-    assert job.end() == "FAILED"
+    job = runs.submit(tmp_path / "run", TENFOLD_VENV=str(tmp_path / "venv"))
+    assert job.end() == "FAILED", job.log()
     assert job.field("Restarts") == "3"
-    killed = re.findall(r"^slurm: a rank was killed on (.*)$", job.log(), re.M)
-    assert killed and job.field("ExcNodeList") == killed[0]
-    last = job.log().splitlines()[-1]
+    log = job.log()
+    assert "srun: error: node01: task 0: Killed" in log.partition("slurm: requeued")[0]
+    assert log.count("not excluding node02: 1 other nodes are up, 2 are needed") == 2
+    assert "not excluding node01" not in log
+    last = log.splitlines()[-1]
     assert last.startswith("error: 3 restarts in a row without a new checkpoint (newest: none in")
+    status = read_status(tmp_path / "run")
+    assert [restart.reason for restart in status.restarts] == [
+        "a device failed on node02: uncorrectable ECC error encountered",
+        "rank 1 on node02 lost another rank (NCCL error): look there",
+        "a rank was killed on node02",
+    ]
+    assert (status.state, status.log) == ("failed", job.field("StdOut"))
+    assert status.reason.startswith("3 restarts in a row") and last in status.last_lines
+
+
+def test_a_hung_rank_restarts_the_job(
+    cluster: Cluster, runs: Runs, undisturbed: Path, tmp_path: Path
+) -> None:
+    """The other one, which waits for it, ends."""
+    arguments = runs.arguments(checkpoint__every=2, logging__hang_seconds=5)
+    job = runs.submit(tmp_path, TENFOLD_ARGS=arguments)
+    job.until((tmp_path / "checkpoints" / "latest").exists)
+    (rank,) = cluster.tasks("node02", job)
+    os.kill(rank, signal.SIGSTOP)
+    job.until(lambda: job.log().count("resuming after step") == 1)
+    assert "slurm: rank 0 on node01 has finished nothing for " in job.log()
+    assert job.field("ExcNodeList") == "(null)"
+    assert job.end() == "COMPLETED", job.log()
+    assert job.field("Restarts") == "1"
+    assert weights(tmp_path) == weights(undisturbed)

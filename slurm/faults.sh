@@ -1,0 +1,165 @@
+# shellcheck shell=bash disable=SC2034
+# Why the ranks failed: a fault of a machine, after which the job starts again, or anything else.
+#
+#   judge   reads `life_log`, $status and $TENFOLD_LAUNCHER; sets
+#             verdict=restart or end
+#             failed_node=the node of the first rank that failed, if the fault may be that node's
+#             reason=one line
+#
+# In this order: a user's mistake (exit code 2) ends the job, whatever else happened; a device that
+# reports a fault restarts it; a message that a program is wrong ends it; else the first rank that
+# failed decides. What happens to the others afterwards is a consequence: they lose a rank (exit
+# code 70), or srun ends them.
+
+MISTAKE=2
+LOST=70 # a rank that hung, or lost another one
+
+# Faults of devices. The texts are those of CUDA (cudaGetErrorString), NVML and the NVIDIA driver; of
+# its Xids those of the hardware, not 13, 31, 43 and 45, which programs cause.
+DEVICE_FAULTS=(
+  'uncorrectable ECC error encountered'
+  'uncorrectable NVLink error detected during the execution'
+  'Invalid access of peer GPU memory over nvlink or a hardware error'
+  'CUDA error: hardware stack error'
+  'CUDA error: unspecified launch failure'
+  'CUDA error: unknown error'
+  'CUDA-capable device\(s\) is/are busy or unavailable'
+  'no CUDA-capable device is detected'
+  'Error 802: system not yet initialized'
+  'GPU has fallen off the bus'
+  'GPU is lost'
+  'Xid \([^)]*\): (48|62|63|64|74|79|92|94|95|119|120|140|143|149),'
+)
+
+# Mistakes of a program that look like faults: they would happen again.
+PROGRAM_ERRORS=(
+  'device-side assert triggered'
+  'an illegal memory access was encountered'
+  'CUDA error: misaligned address'
+  'CUDA error: invalid device function'
+  'no kernel image is available for execution on the device'
+  'CUDA out of memory'
+  'ncclInvalid(Usage|Argument)'
+)
+
+# Faults of the network, in the exception that ended the first rank: NCCL (ncclGetErrorString, with
+# the last error of its transports for InfiniBand and EFA), gloo, and torch's store. Elsewhere in a
+# log they are what other ranks say of a rank that is gone.
+NETWORK_FAULTS=(
+  'nccl(System|Remote)Error'
+  'unhandled system error'
+  'remote process exited or there was a network error'
+  'NET/(IB|OFI|Socket).*(error|Error|failed|status=)'
+  'gloo.*([Cc]onnection (closed|reset|refused|timed out)|[Tt]imed out|[Tt]imeout|Broken pipe)'
+  'connectFullMesh failed'
+  'Dist(Network|Store)Error'
+)
+
+COLLECTIVE_TIMEOUT='Watchdog caught collective operation timeout'
+
+judge() {
+  local node code first='' first_node='' any_node='' codes=' ' device program silent=()
+  verdict='end' failed_node=''
+  while read -r node code; do
+    if [ "$code" = silent ]; then
+      [[ " ${silent[*]} " == *" $node "* ]] || silent+=("$node")
+      continue
+    fi
+    codes+="$code "
+    any_node=${any_node:-$node}
+    if [ -z "$first" ] && [ "$code" != "$LOST" ]; then first=$code first_node=$node; fi
+  done < <(failures)
+  reason=$(life_log | grep -m 1 -a '^error: ' || exception | head -n 1)
+  reason=${reason#error: }
+  reason=${reason:-exit code $status}
+  device=$(said "${DEVICE_FAULTS[@]}") program=$(said "${PROGRAM_ERRORS[@]}")
+  if [[ $codes == *" $MISTAKE "* ]] || [ "$status" = "$MISTAKE" ]; then
+    return
+  elif [ -n "$device" ]; then
+    at_fault "${first_node:-$any_node}" "a device failed" "$device"
+  elif [ -n "$program" ]; then
+    reason=$program
+  elif [[ $first == signal ]]; then
+    killed "$first_node"
+  elif [[ $first == memory ]]; then
+    reason="out of memory on $first_node; request more with --mem"
+  elif [ -n "$first" ]; then
+    if exception | matches "${NETWORK_FAULTS[@]}" >/dev/null; then
+      at_fault "$first_node" "the network failed" "$(exception | matches "${NETWORK_FAULTS[@]}")"
+    fi
+  elif [[ $codes == *" $LOST "* ]] || [ "$status" = "$LOST" ]; then
+    lost
+  fi
+}
+
+# Sets the verdict: restart without a node.
+at_fault() { verdict='restart' failed_node=$1 reason="$2${1:+ on $1}: $3"; }
+
+# Of a rank that a signal ended. If a collective timed out, the ranks that waited end themselves:
+# the one that they waited for is unknown.
+killed() {
+  verdict='restart'
+  if life_log | grep -q -a "$COLLECTIVE_TIMEOUT"; then
+    reason='a collective operation timed out'
+  else
+    failed_node=$1 reason="a rank was killed on $1"
+  fi
+}
+
+# Of ranks that hung or lost another one. Which report first says little: all wait for the same one.
+# That one is known if it alone reported nothing until srun killed it.
+lost() {
+  verdict='restart'
+  if [ ${#silent[@]} -eq 1 ]; then failed_node=${silent[0]} reason+="; silent: $failed_node"; fi
+}
+
+# Prints the failures of ranks in the order in which they were reported: NODE CODE; code: the exit
+# code, `signal`, `memory` when Slurm ended a task for its use of memory, or `silent` for one that
+# had to be killed after srun began to end the step. A TERM does not count. torchrun reports for the
+# ranks of its node; srun sees only its agents.
+failures() {
+  life_log | awk -v launcher="${TENFOLD_LAUNCHER:-srun}" '
+    function report(node, code) {
+      if (code > 128 && code < 160) code = 128 - code
+      if (code == 0 || code == -15 || code == 75) return
+      if (code + 0 >= 0) { print node, code; return }
+      if (ending && code == -9) print node, "silent"
+      else if (code ~ /^-(4|6|7|8|9|11)$/ && !ending) print node, "signal"
+    }
+    /^srun: .*Terminating (StepId|job step)/ || /^srun: Job step aborted/ { ending = 1 }
+    /^srun: error: [^ ]+: tasks? [0-9,-]+: / {
+      node = $3; sub(":", "", node)
+      if (/: Out Of Memory/) print node, "memory"
+      else if (/: Killed/) report(node, -9)
+      else if (/: (Aborted|Bus error|Segmentation fault|Illegal|Floating point)/) report(node, -6)
+      else if (/: Exited with exit code/ && launcher != "torchrun") report(node, $NF)
+    }
+    /^Root Cause/ { root = 1 }
+    $1 == "host" && $2 == ":" { host = $3 }
+    $1 == "exitcode" && $2 == ":" {
+      if (root) report(host, $3)
+      else others[++number] = host " " $3
+      root = 0
+    }
+    END {
+      for (i = 1; i <= number; i++) {
+        split(others[i], part, " ")
+        report(part[1], part[2])
+      }
+    }'
+}
+
+# Prints the first message of some in the log; nothing if there is none.
+said() { life_log | matches "$@"; }
+
+matches() { grep -m 1 -a -o -E "$(IFS='|' && echo "$*")" | head -n 1; }
+
+# Prints the first uncaught exception with the details that NCCL gives.
+exception() {
+  life_log | awk '
+    inside { inside = /^nccl[A-Z]/ || /^Last error:/ || last; last = /^Last error:/ }
+    !found && /^(\[rank[0-9]+\]: ?)?([A-Za-z_]+\.)*[A-Z][A-Za-z]*(Error|Exception)(:|$)/ {
+      found = inside = 1
+    }
+    inside'
+}

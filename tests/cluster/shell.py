@@ -1,0 +1,18 @@
+"""Functions of the batch files, run without Slurm."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from tests.cluster.slurm import ROOT
+
+
+def bash(script: str, **environment: str) -> str:
+    """The output of a script that has common.sh's functions."""
+    result = subprocess.run(
+        ["bash", "-c", f". {ROOT}/slurm/common.sh; {script}"], text=True, capture_output=True,
+        env=os.environ | {"TENFOLD_HOME": str(ROOT)} | environment, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0 and not result.stderr, result.stdout + result.stderr
+    return result.stdout.strip()
