@@ -46,7 +46,7 @@ IntArray = npt.NDArray[np.int64]
 READ_THREADS = 8
 """Concurrent reads of a process; they hide the latency of a network file system."""
 KEPT_BLOCKS = 1 << 16
-"""Record batches of masks whose addresses are kept, for two duplicates at least."""
+"""Record batches of masks whose addresses are kept; at least two duplicates are kept."""
 SAMPLED_BLOCKS = 16
 """Record batches that `some_lengths` reads, a few megabytes in all."""
 _NEVER = 1 << 32
@@ -102,9 +102,9 @@ class Dataset:
     ) -> Dataset:
         """Open a split of a directory that `pipeline.prepare` or `stage` wrote.
 
-        Raises DataError if a file is missing or its size differs from the manifest; skip_damaged:
-        adds it to `damaged` instead. check_sizes: stat every file; one process of a run is enough.
-        All files of a duplicate may be missing.
+        Raises DataError if a file is missing or its size differs from the manifest, or if the
+        split has no rows. skip_damaged: adds the file's shard to `damaged` instead. check_sizes:
+        stat every file; one process of a run is enough. A duplicate may lack all of its files.
         """
         manifest = read_manifest(directory)
         if not manifest.of(split):
@@ -138,11 +138,11 @@ class Dataset:
 
     @property
     def is_excluded(self) -> bool:
-        """Whether all of its shards are skipped."""
+        """Whether all of its shards are excluded."""
         return bool(self._excluded.all())
 
     def read_of(self, rows: IntArray, chosen: IntArray | slice) -> IntArray | slice:
-        """The places of `chosen`, indices into `rows` [n], whose shards are not skipped."""
+        """Those of `chosen`, indices into `rows` [n], whose shards are not excluded."""
         if not self._excluded.any():
             return chosen
         places = np.arange(rows.size)[chosen]
@@ -158,7 +158,7 @@ class Dataset:
         return owners.get(file, "") if file else ""
 
     def by_corpus(self) -> dict[str, Dataset]:
-        """The shards of each corpus, by their first row: a validation shard has one corpus."""
+        """A dataset per corpus. A validation shard has one corpus, which its first row names."""
         found: dict[str, list[Shard]] = {}
         for shard in self.shards:
             found.setdefault(corpus_of(self.directory / shard.file), []).append(shard)
@@ -169,7 +169,7 @@ class Dataset:
 
     @property
     def stored(self) -> int:
-        """Mask files of each shard."""
+        """Number of mask files per shard."""
         return len(self.shards[0].masks)
 
     @property
@@ -229,7 +229,7 @@ class Dataset:
         keep: int,
         details: bool = False,
     ) -> Records:
-        """Rows `rows` [n] with masks `duplicate`, read; keep: other record batches that stay."""
+        """Rows `rows` [n] with masks `duplicate`, read; keep: other record batches to keep."""
         blocks, inside = self._layout.locate(rows)
         held = self._rows.wait(blocks, pool, keep)
         if self.masking is not None:
@@ -316,7 +316,7 @@ class Dataset:
             path = columns.path_of(int(blocks[bad]))
             raise DataError(
                 f"{path} is damaged: row {inside[bad]} of record batch {blocks[bad]} (of the "
-                "split) is impossible; copy the file again",
+                "split) has impossible values; copy the file again",
                 path,
             )
         return records
@@ -348,7 +348,7 @@ def check_datasets(
     tokenizer that the run started with, "" for a new run, which takes the first dataset's.
     """
     expected = tokenizer_sha256 or datasets[0].manifest.tokenizer["sha256"]
-    whose, where = "the run's", "the one in a directory of the run's first start"
+    whose, where = "the run's", "the one in a directory that the run started with"
     if not tokenizer_sha256:
         whose, where = f"that of {datasets[0].directory}", str(datasets[0].directory / "tokenizer")
     for dataset in datasets:
@@ -366,7 +366,7 @@ def check_datasets(
                 if name in prepared:
                     here = f"with data.{name}={prepared[name]}"
                 raise DataError(
-                    f"{dataset.directory} was prepared {here}, the run asks {value}; run "
+                    f"{dataset.directory} was prepared {here}, the run asks for {value}; run "
                     "pipeline.prepare with the run's settings or change them"
                 )
         found = dataset.manifest.tokenizer["sha256"]

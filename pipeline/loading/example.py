@@ -1,4 +1,4 @@
-"""Prints one training sequence in words, so that the user can check it before a long run."""
+"""Prints one training sequence as text, so that the user can check it before a long run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pipeline.loading.micro_batch import MicroBatch
 
 
 def print_example(loader: Loader, sequences: int, step: int) -> None:
-    """Print one sequence of the next step as the encoder sees it; `sequences` are read so far."""
+    """Print one sequence of the next step as the encoder sees it; sequences: read so far."""
     try:
         batch = next(loader.micro_batches(sequences, step))
-    except DataError as error:  # the training loop meets it again and handles it
+    except DataError as error:  # the training loop gets the same error and handles it
         print(f"  example: none, {error}")
         return
     tokenizer = Tokenizer.from_file(

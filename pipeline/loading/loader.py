@@ -1,9 +1,9 @@
-"""Prepared datasets -> optimizer steps of torch tensors, the same sequences in a step on any ranks.
+"""Prepared datasets -> optimizer steps of torch tensors, the same at any number of ranks.
 
 An optimizer step reads the next G positions of the order (see order.py), which are split evenly:
 rank r of W takes positions [G r / W, G (r + 1) / W) of the step, in `accumulation` micro-batches of
 `per_device` rows, padded with filling rows of weight 0. The state is one integer, the number of
-sequences consumed: to seek, pass another number, and the batch or the world size may change there.
+sequences consumed: to seek, pass another number. The batch or the world size may change there.
 While the batch grows, the step's number is needed too. With packing, rows share lines, and a
 micro-batch has `per_device` lines; the number of micro-batches is then known with the step.
 
@@ -86,7 +86,7 @@ class Loader:
         pin_memory: bool = False,
     ) -> None:
         """order: over `shard_rows` of the same datasets; prefetch: micro-batches that a thread
-        decodes ahead, 0 for no thread, ideally those of two steps; packing, attention: see
+        decodes ahead, ideally those of two steps; 0 for no thread; packing, attention: see
         `BatchSettings`; extras: what the objective needs; pin_memory: for copies to a GPU.
 
         Raises ConfigError or DataError if reader, order and compression contradict each other.
@@ -226,7 +226,7 @@ class Loader:
             yield self._resolve_step(*waiting.popleft(), pool)
 
     def _group_samples(self, samples: Located) -> Iterator[tuple[Dataset, int, IntArray | slice]]:
-        """The samples of each dataset and mask duplicate, without those of skipped shards."""
+        """The samples of each dataset and mask duplicate, without those of excluded shards."""
         cycles = np.array([dataset.cycle for dataset in self.datasets])
         duplicate = (samples.pass_number - 1) % cycles[samples.dataset]
         keys = samples.dataset * int(cycles.max()) + duplicate

@@ -37,7 +37,7 @@ class LossCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """One micro-batch of one rank. All integers are int64, all weights float32."""
+    """One micro-batch of one rank. Integers are int64 unless noted; weights are float32."""
 
     step: int
     micro_batch: int
@@ -162,7 +162,7 @@ class BatchBuilder:
         extras: Extras,
         pin_memory: bool,
     ) -> BatchBuilder:
-        """For datasets prepared like that of `manifest`."""
+        """For datasets prepared like the one of `manifest`."""
         tokenizer = manifest.tokenizer
         special_ids = np.zeros(1, decode.SPECIAL_IDS)
         for name in ("bos", "pad", "eos", "mask"):

@@ -135,7 +135,7 @@ def _permute_in_windows(
 
 @numba.njit(cache=True, nogil=True)
 def _cycle_slots(quotas: IntArray, seed: int, number: int) -> IntArray:
-    """[CYCLE, 2] for each slot of cycle `number`: its dataset, and the earlier slots of that."""
+    """[CYCLE, 2]: each slot's dataset, and how many earlier slots of the cycle have the same."""
     slots = np.empty((CYCLE, 2), np.int64)
     keys = np.empty(ROUNDS, np.uint64)
     round_keys(keys, seed, _MIX, 0, number, 0)
@@ -164,7 +164,7 @@ def quotas(weights: tuple[float, ...]) -> IntArray:
     if counts.min() == 0:
         raise ConfigError(
             f"mixture weight {weights[int(counts.argmin())]} of {list(weights)} is below 1/{CYCLE} "
-            "of the whole, no sample in a cycle; give that dataset more weight or remove it"
+            "of the whole, less than one sample per cycle; raise it or remove that dataset"
         )
     return counts
 
@@ -228,7 +228,7 @@ class _SampleStream:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Order:
-    """The order of samples of one or more datasets. Raises ConfigError if no order is possible."""
+    """The order of samples of one or more datasets. Raises ConfigError for invalid values."""
 
     kind: Kind
     """`global`, `blocks` or `sequential`."""
@@ -311,7 +311,7 @@ class Order:
         return {}
 
     def _slots(self, cycle: int) -> IntArray:
-        """The cycle's table of datasets and ranks; the last few are kept."""
+        """See `_cycle_slots`; the tables of the last four cycles are kept."""
         if cycle not in self._cycles:
             while len(self._cycles) >= 4:
                 del self._cycles[next(iter(self._cycles))]

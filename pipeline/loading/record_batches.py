@@ -160,7 +160,10 @@ class Columns:
         return reader
 
     def _put(self, batch: pa.RecordBatch, block: int) -> None:
-        """Fill in the addresses of one record batch; DataError if a column is too short."""
+        """Fill in the addresses of one record batch.
+
+        Raises DataError if it has another number of rows than expected, or a column is too short.
+        """
         shard = self.layout.shard_of(block)
         start = (block - int(self.layout.block_starts[shard])) * BATCH_ROWS
         rows = int(self.layout.row_starts[shard + 1] - self.layout.row_starts[shard])

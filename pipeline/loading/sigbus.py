@@ -1,4 +1,4 @@
-"""Handles SIGBUS: a mapped file that was truncated, or a failed disk, ends the process in one line.
+"""Handles SIGBUS: after a mapped file is truncated or a disk fails, the process ends with one line.
 
 The kernel raises SIGBUS in the middle of compiled code, where no Python handler runs. So the
 handler is compiled too, and calls only write and _exit, which are safe there. Checking each file's
@@ -22,7 +22,7 @@ MESSAGE = (
     b"data.damaged=skip\n"
 )
 _KEPT: list[Any] = []
-"""Keeps what the handler refers to alive as long as the process."""
+"""Keeps what the handler refers to alive until the process ends."""
 
 
 def announce_bus_errors() -> None:

@@ -360,7 +360,7 @@ def test_shards_of_another_recipe_or_tokenizer_are_refused(
     trained: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked = job(monkeypatch, arguments(tmp_path / "run", data__masks__rate=0.2))
-    with pytest.raises(DataError, match=r"prepared with data.masks.rate=0.15, the run asks 0.2"):
+    with pytest.raises(DataError, match=r"with data.masks.rate=0.15, the run asks for 0.2"):
         train.open_run(asked, alone())
     asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
     with pytest.raises(DataError, match="prepared with tokenizer sha256"):

@@ -18,7 +18,7 @@ from tests.pipeline.loading.test_loader import loader
 @pytest.mark.parametrize("label", ["", "order"])
 @pytest.mark.parametrize("vocabulary", [1000, 70_000])
 def test_steps_know_their_boundary_targets(tmp_path: Path, vocabulary: int, label: str) -> None:
-    """With rows of one segment and of two, swapped or not, and filling."""
+    """With rows of one or two segments, swapped or not, and with filling rows."""
     directory = prepare_directory(tmp_path / "rows", (200,), vocabulary=vocabulary, label=label)
     source = loader(directory, 37, 8, extras=Extras(most_targets=MOST_TARGETS))
     for step in islice(source.steps(), 4):
@@ -29,7 +29,7 @@ def test_steps_know_their_boundary_targets(tmp_path: Path, vocabulary: int, labe
     source.close()
 
 
-def test_no_span_counts_more_than_the_most(tmp_path: Path) -> None:
+def test_no_span_counts_more_than_its_limit(tmp_path: Path) -> None:
     directory = prepare_directory(tmp_path / "rows", (200,))
     source = loader(directory, 64, 8, extras=Extras(most_targets=1))
     step = next(source.steps())
@@ -38,7 +38,7 @@ def test_no_span_counts_more_than_the_most(tmp_path: Path) -> None:
     source.close()
 
 
-def test_nothing_is_counted_unasked(random_shards: Path) -> None:
+def test_nothing_is_counted_unless_requested(random_shards: Path) -> None:
     source = loader(random_shards)
     assert next(source.steps()).counts.boundaries == 0
     source.close()

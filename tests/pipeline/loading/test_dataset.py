@@ -1,4 +1,4 @@
-"""A split of a prepared directory: missing, damaged, skipped or unfit files are named."""
+"""A split of a prepared directory: missing, damaged, skipped and unsuitable files are named."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_missing_or_cut_file_is_named(random_shards: Path, tmp_path: Path) -> 
     path.unlink()
     with pytest.raises(DataError, match=r"mask-3/train-00001\.arrow is missing"):
         Dataset.open(directory, check_sizes=False)
-    with pytest.raises(DataError, match="no validation rows"):
+    with pytest.raises(DataError, match="no rows of the split validation"):
         Dataset.open(random_shards, split="validation")
 
 
@@ -35,7 +35,7 @@ def test_datasets_must_match_the_run(prepare: Prepare, random_shards: Path, tmp_
     datasets = [Dataset.open(random_shards), Dataset.open(other)]
     settings = {"duplicates": 10, "sequence_length": LENGTH}
     check_datasets(datasets[:1], settings)
-    with pytest.raises(DataError, match=r"data\.duplicates=10, the run asks 5"):
+    with pytest.raises(DataError, match=r"data\.duplicates=10, the run asks for 5"):
         check_datasets(datasets[:1], settings | {"duplicates": 5})
     with pytest.raises(DataError, match=r"tokenizer sha256 bbbbbbbbbbbbbbbb, .* aaaaaaaaaaaaaaaa"):
         check_datasets(datasets, settings)

@@ -102,7 +102,7 @@ def test_b_is_shown_before_a() -> None:
     assert segment_ids.tolist() == [0, 0, 0, 0, 1, 1, 1, 0] and pair_labels.tolist() == [1]
 
 
-def test_segments_in_order_and_rows_without() -> None:
+def test_segments_in_order_and_rows_without_segments() -> None:
     rows = [record([BOS, 10, EOS, 20, EOS], {}, second=3), record([BOS, EOS], {}, label=-1)]
     segment_ids, pair_labels = np.full(12, 9), np.full(3, 9)
     records = np.array([*rows, np.zeros(1, RECORD)[0]], RECORD)

@@ -39,7 +39,7 @@ def slow_best_fit(tokens: list[int], length: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_lines_are_those_of_a_slow_best_fit(seed: int) -> None:
-    """Equally full, and equally many: ties between lines may be broken either way."""
+    """As many lines, equally full: ties between lines may be broken either way."""
     rng = np.random.default_rng(seed)
     tokens = rng.choice([rng.integers(3, 20, 300), rng.integers(3, 71, 300)][seed % 2], 300)
     line, place, used = fit_rows(tokens, 70)
@@ -61,7 +61,7 @@ def test_short_rows_fill_their_lines() -> None:
     assert tokens.sum() / (used * 512) > 0.997
 
 
-def test_micro_batches_have_their_lines_and_what_is_missing_is_filled() -> None:
+def test_micro_batches_have_equal_lines_and_missing_ones_are_filled() -> None:
     tokens = np.array([5, 0, 9, 2, 2, 10, 7, 0])
     first, second = place_packed(tokens, 3, 10)
     assert first.rows.tolist() == [5, 2, 6, 3]  # 10 | 9 | 7 2
@@ -131,7 +131,7 @@ def test_packed_steps_hold_the_same_rows(
     assert lines < 0.9 * 6 * 48
 
 
-def test_what_is_not_a_row_is_pads_and_filling(prepare: Prepare, tmp_path: Path) -> None:
+def test_space_without_rows_is_padding_and_filling(prepare: Prepare, tmp_path: Path) -> None:
     directory = prepare(tmp_path / "news", (300,), label="next")
     source = loader(directory, lines=32, packing="rows")
     step = source.pad_micro_batches(next(source.steps()), 3)

@@ -1,4 +1,4 @@
-"""Batches equal a slow decode, for any ranks, readers and seeks; damage is named."""
+"""Batches equal a slow decode, for any ranks, readers and seeks; damaged files are named."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def assert_same(one: MicroBatch, other: MicroBatch) -> None:
 def test_drawn_masks_are_those_of_stored_duplicates(
     vocabulary: int, prepare: Prepare, tmp_path: Path
 ) -> None:
-    """Beyond the end of a pass, from any position: epoch e draws the masks of duplicate e - 1."""
+    """Epoch e draws the masks of duplicate e - 1, from any position and across ends of passes."""
     directory = prepare(tmp_path / "news", (300, 100), duplicates=3, vocabulary=vocabulary)
     for consumed in (0, 384, 800):
         both = zip(take(loader(directory), 12, consumed), take(drawn(directory), 12, consumed))
@@ -159,7 +159,7 @@ def test_large_vocabularies_are_read_as_uint32(prepare: Prepare, tmp_path: Path)
 
 def test_pass_e_reads_duplicate_e_less_one_mod_ten(prepare: Prepare, tmp_path: Path) -> None:
     directory = prepare(tmp_path / "news", (20, 12))
-    source = loader(directory, sequences=8)  # 4 steps a pass
+    source = loader(directory, sequences=8)  # 4 steps per pass
     for number, batch in enumerate(take(source, 44)):
         assert set(batch.samples.pass_number.tolist()) == {number // 4 + 1}
         assert_decoded(directory, batch)  # decodes with duplicate (pass - 1) mod 10
@@ -264,7 +264,7 @@ def test_compressed_blocks_equal_plain_ones(random_shards: Path, compressed: Pat
         assert_same(one, three)
 
 
-def test_what_does_not_go_together_is_named(random_shards: Path, compressed: Path) -> None:
+def test_contradictory_options_are_named(random_shards: Path, compressed: Path) -> None:
     with pytest.raises(DataError, match=r"data\.order=blocks .* or prepare without compression"):
         loader(compressed)
     with pytest.raises(DataError, match=r"set data\.reader=read"):
@@ -296,7 +296,7 @@ def test_documents_and_pads_come_as_pieces(random_shards: Path) -> None:
     assert batch.cu_seqlens.tolist() == expected
 
 
-def test_a_thread_ahead_changes_nothing(random_shards: Path) -> None:
+def test_prefetching_changes_nothing(random_shards: Path) -> None:
     for inline, ahead in zip(
         take(loader(random_shards), 60), take(loader(random_shards, prefetch=4), 60)
     ):
@@ -327,7 +327,7 @@ def test_a_thread_ends_with_its_iteration_and_hands_over_errors(
     assert threading.active_count() == before
 
 
-def test_thousands_of_files_stay_few_open_ones(random_shards: Path) -> None:
+def test_mapped_files_do_not_stay_open(random_shards: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     source = loader(random_shards)
     list(zip(range(360), source.micro_batches()))
@@ -392,7 +392,7 @@ def test_drawn_coins_are_those_of_stored_duplicates(prepare: Prepare, tmp_path: 
         assert_same(stored, redrawn)
 
 
-def test_a_second_segment_that_cannot_be_is_named(prepare: Prepare, tmp_path: Path) -> None:
+def test_an_impossible_second_segment_is_named(prepare: Prepare, tmp_path: Path) -> None:
     directory = prepare(tmp_path / "pairs", (100,), label="order")
     path = directory / "rows/train-00000.arrow"
     table = arrow_files.read_table(path)
@@ -417,7 +417,7 @@ def test_steps_know_their_counts_before_their_batches(random_shards: Path) -> No
             step = following
 
 
-def test_unused_batches_are_passed_over(random_shards: Path) -> None:
+def test_unread_batches_are_skipped(random_shards: Path) -> None:
     steps = loader(random_shards).steps()
     next(next(steps).batches)
     second = next(steps)
@@ -471,7 +471,7 @@ def test_offsets_that_point_elsewhere_end_in_an_error(random_shards: Path, tmp_p
 def test_micro_batches_are_decoded_as_they_are_read(
     random_shards: Path, prefetch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even in a large step: at most `prefetch` wait, one is being read and one more is ready."""
+    """Even in a large step: at most `prefetch` wait, one is being read and one is ready."""
     built, build = [], BatchBuilder.batch
 
     def counted(self: BatchBuilder, *arguments: Any) -> MicroBatch:

@@ -77,7 +77,7 @@ def test_pairs_are_counted(prepare: Callable[..., Path], tmp_path: Path) -> None
         (False, False, Extras(draws_seed=1), {"draws"}),
     ],
 )
-def test_only_what_is_asked_for(
+def test_optional_fields_are_filled_only_on_request(
     random_shards: Path, packed: bool, documents: bool, extras: Extras, present: set[str]
 ) -> None:
     batch = batch_of(random_shards, packed=packed, documents=documents, extras=extras)

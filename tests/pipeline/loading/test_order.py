@@ -1,4 +1,4 @@
-"""Sample order: passes are permutations, windows hold their blocks, mixtures keep their quotas."""
+"""Sample order: passes are permutations, windows keep their blocks, mixtures keep their quotas."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_ten_billion_rows_need_no_permutation(kind: str) -> None:
         assert len(np.unique(half)) == 5000 and half.min() >= 0 and half.max() < 10**10
 
 
-def test_what_cannot_be_ordered_is_named() -> None:
+def test_an_impossible_order_is_refused() -> None:
     with pytest.raises(ConfigError, match="without rows"):
         Order(kind="global", seed=0, shard_rows=(np.array([0]),))
     with pytest.raises(ConfigError, match="1 mixture weights for 2 datasets"):
@@ -136,7 +136,9 @@ def test_what_cannot_be_ordered_is_named() -> None:
 
 @pytest.mark.parametrize("sequences", [1, 7, 64, 100])
 @pytest.mark.parametrize(("world_size", "per_device"), [(1, 64), (3, 5), (8, 4), (16, 8)])
-def test_ranks_share_a_step_without_rest(sequences: int, world_size: int, per_device: int) -> None:
+def test_ranks_share_all_positions_of_a_step(
+    sequences: int, world_size: int, per_device: int
+) -> None:
     shares = [
         Share(sequences=sequences, per_device=per_device, world_size=world_size, rank=rank)
         for rank in range(world_size)

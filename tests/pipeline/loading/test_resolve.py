@@ -92,7 +92,7 @@ class Columns:
         return bad_row, bad_mask, records
 
 
-def test_a_possible_record_batch() -> None:
+def test_a_valid_record_batch() -> None:
     bad_row, bad_mask, records = Columns().resolve()
     assert (bad_row, bad_mask) == (-1, -1)
     assert records["tokens"].tolist() == [3, 2] and records["predictions"].tolist() == [1, 0]
@@ -135,7 +135,7 @@ def test_impossible_values_are_found(
     assert columns.resolve()[:2] == (row, mask)
 
 
-def test_rows_and_masks_have_a_most() -> None:
+def test_rows_and_masks_have_a_limit() -> None:
     assert Columns().resolve(length=2)[0] == 0
     assert Columns().resolve(slots=0)[1] == 0
 

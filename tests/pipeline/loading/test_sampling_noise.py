@@ -51,7 +51,7 @@ def test_filling_alone_draws_nothing() -> None:
     assert draws(0, samples(0, 1, []), np.zeros(3, np.int64), LENGTH).tolist() == [0, 0, 0]
 
 
-def test_batches_bring_them(random_shards: Path) -> None:
+def test_batches_include_the_noise(random_shards: Path) -> None:
     """The same for a row in any micro-batch, and only on request."""
     found = {}
     for rows in (8, 3):

@@ -45,7 +45,7 @@ def test_a_copy_of_other_data_is_not_mixed_in(
         stage(other, tmp_path / "node", duplicates=[0])
 
 
-def test_staging_says_what_room_it_needs(
+def test_staging_reports_the_space_it_needs(
     random_shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
@@ -54,7 +54,7 @@ def test_staging_says_what_room_it_needs(
         stage(random_shards, tmp_path, duplicates=[0])
 
 
-def test_staging_refuses_what_is_not_the_same(random_shards: Path, tmp_path: Path) -> None:
+def test_staging_refuses_files_that_differ(random_shards: Path, tmp_path: Path) -> None:
     damaged = Path(shutil.copytree(random_shards, tmp_path / "from" / "news"))
     content = bytearray((damaged / "rows/train-00002.arrow").read_bytes())
     content[5000] ^= 1

@@ -27,7 +27,7 @@ def tiny(*settings: str) -> Run:
     return override(recipe("roberta_tiny"), [f"phases=[{PHASE}]", *settings])
 
 
-def test_bert_s_are_the_paper_s() -> None:
+def test_the_phases_of_bert_are_those_of_the_paper() -> None:
     """90 % of the steps at 128; a micro-batch holds equally many tokens in both phases."""
     (begin, end, first), (again, last, second) = runs_of(BERT)
     assert (begin, end, again, last) == (0, 900_000, 900_000, 1_000_000)
@@ -54,7 +54,7 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
     check_shards(run, [small, long], "")
     check_lengths(run, [long, small])
     check_lengths(recipe("roberta_tiny"), [small])  # check_shards reports what is wrong with it
-    with pytest.raises(DataError, match=r"prepared with data.masks.rate=0.15, the run asks 0.2"):
+    with pytest.raises(DataError, match=r"with data.masks.rate=0.15, the run asks for 0.2"):
         check_shards(override(run, ["data.masks.rate=0.2"]), [small, long], "")
     family = f"--set data.tokenizer={long.manifest.data['tokenizer']} if that is what you want"
     with pytest.raises(DataError, match=family):
@@ -100,9 +100,9 @@ def test_shards_from_before_a_setting_have_its_legacy_value(
     monkeypatch.setattr(data_settings, "DataSettings", LaterData)
     check_shards(same, [old], "")
     check_shards(other, [new], "")
-    with pytest.raises(DataError, match=r"prepared with data\.blanks=0, the run asks 3;"):
+    with pytest.raises(DataError, match=r"prepared with data\.blanks=0, the run asks for 3;"):
         check_shards(other, [old], "")
-    with pytest.raises(DataError, match=r"prepared with data\.blanks=3, the run asks 0;"):
+    with pytest.raises(DataError, match=r"prepared with data\.blanks=3, the run asks for 0;"):
         check_shards(same, [new], "")
 
 
@@ -110,5 +110,5 @@ def test_an_absent_setting_of_shards_is_named(lesson: Path) -> None:
     damaged = Dataset.open(lesson)
     kept = {name: value for name, value in damaged.manifest.data.items() if name != "seed"}
     damaged.manifest = replace(damaged.manifest, data=kept)
-    with pytest.raises(DataError, match=r"was prepared without data\.seed, the run asks 0;"):
+    with pytest.raises(DataError, match=r"was prepared without data\.seed, the run asks for 0;"):
         check_shards(recipe("roberta_tiny"), [damaged], "")
