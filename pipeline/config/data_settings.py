@@ -103,13 +103,13 @@ class DataSettings:
             yield f"data.masking=electra has no random tokens: set {share} (the paper keeps 15 %)"
         if self.tokenizer == "byte-bpe" and self.lower_case:
             yield (
-                "data.lower_case=true does not go with data.tokenizer=byte-bpe, which keeps every "
+                "data.lower_case=true conflicts with data.tokenizer=byte-bpe, which keeps every "
                 "byte; set it to false, or data.tokenizer to wordpiece or unigram"
             )
         legal = {"static": self.duplicates == 1, "per-epoch": self.duplicates == 0}
         if not legal.get(self.mask_mode, self.duplicates > 0):
             yield (
-                f"data.mask_mode={self.mask_mode} does not go with data.duplicates="
+                f"data.mask_mode={self.mask_mode} conflicts with data.duplicates="
                 f"{self.duplicates}: static stores 1 mask, duplicates 1 or more, per-epoch none "
                 "(0); change one of them"
             )

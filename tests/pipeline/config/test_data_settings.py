@@ -31,7 +31,7 @@ GOLDEN = "e56b4278f265595f"
     [
         (
             "data.lower_case=true",
-            "data.lower_case=true does not go with data.tokenizer=byte-bpe, which keeps every "
+            "data.lower_case=true conflicts with data.tokenizer=byte-bpe, which keeps every "
             "byte; set it to false, or data.tokenizer to wordpiece or unigram",
         ),
         (
@@ -64,12 +64,12 @@ GOLDEN = "e56b4278f265595f"
         ),
         (
             "data.mask_mode=per-epoch",
-            "data.mask_mode=per-epoch does not go with data.duplicates=10: static stores 1 mask, "
+            "data.mask_mode=per-epoch conflicts with data.duplicates=10: static stores 1 mask, "
             "duplicates 1 or more, per-epoch none (0); change one of them",
         ),
         (
             "data.duplicates=0",
-            "data.mask_mode=duplicates does not go with data.duplicates=0: static stores 1 mask, "
+            "data.mask_mode=duplicates conflicts with data.duplicates=0: static stores 1 mask, "
             "duplicates 1 or more, per-epoch none (0); change one of them",
         ),
         (
@@ -79,7 +79,7 @@ GOLDEN = "e56b4278f265595f"
         ),
         (
             "data.mask_mode=static",
-            "data.mask_mode=static does not go with data.duplicates=10: static stores 1 mask, "
+            "data.mask_mode=static conflicts with data.duplicates=10: static stores 1 mask, "
             "duplicates 1 or more, per-epoch none (0); change one of them",
         ),
         (

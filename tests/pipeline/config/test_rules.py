@@ -150,7 +150,7 @@ def test_an_illegal_run_is_refused_in_one_line(settings: str, message: str) -> N
     ],
 )
 def test_an_invalid_generator_is_refused_in_one_line(settings: str, message: str) -> None:
-    """TRAPS 4: no random tokens besides the generator's."""
+    """Among other rules, the generator is the only source of replaced tokens."""
     with pytest.raises(ConfigError) as error:
         override(recipe("electra_base"), settings.split())
     assert str(error.value) == message

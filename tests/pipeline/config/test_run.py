@@ -133,7 +133,7 @@ def test_a_number_out_of_range_is_refused_in_one_line(settings: str, message: st
                 "steps=0 is out of range; choose one in [1, inf)",
                 "data.masks.mask_share=0.95 and data.masks.random_share=0.1 add up to more than 1; "
                 "lower one",
-                "data.lower_case=true does not go with data.tokenizer=byte-bpe, which keeps every "
+                "data.lower_case=true conflicts with data.tokenizer=byte-bpe, which keeps every "
                 "byte; set it to false, or data.tokenizer to wordpiece or unigram",
                 "data.reader=read reads whole blocks, but data.order=global needs single rows; set "
                 "data.order=blocks or data.reader=mmap",
