@@ -36,8 +36,8 @@ class Encoder(nn.Module):
     ) -> Tensor:
         """Hidden vectors [B, S, D]; undefined at pads.
 
-        lengths_B: tokens per row, pads follow them; None if every row is full. On a GPU pass None
-        if it holds: reading the tensor would wait for the device. segment_ids_BS: see
+        lengths_B: tokens per row, pads follow them; None if every row is full. On a GPU, pass
+        None in that case: reading the tensor would wait for the device. segment_ids_BS: see
         `Embeddings.forward`. cu_seqlens: int32 [P + 1], boundaries of pieces in the flattened rows,
         see `model.pieces`; None: each row is one piece.
         """
@@ -96,9 +96,9 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
     | biases                             | 0                                                  |
     | weights of LayerNorm               | 1                                                  |
 
-    The row of the pad token is drawn like any other, whereas transformers zeroes it: no token
-    attends to a pad after its row, so the row is trained only as an output, like any id that does
-    not occur. Only where documents were taken down are pads inside a row, and tokens like others.
+    The embedding of the pad token is drawn like any other, whereas transformers zeroes it: no token
+    attends to the pads at the end of a sequence, so it is trained only as an output, like that of
+    any id that does not occur. Takedown leaves pads inside a sequence, as tokens like others.
     Numbers are drawn on the CPU in the order of the parameters, regardless of their device.
     """
     generator = torch.Generator().manual_seed(seed)

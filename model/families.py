@@ -1,6 +1,6 @@
 """What transformers calls each family: its classes, its module names, its settings.
 
-A family is a row of FAMILIES; the family of a model follows from its configuration and heads.
+A family is a value of `Family`; that of a model follows from its configuration and heads.
 `hugging_face` uses these names to convert weights in both directions.
 """
 
@@ -201,7 +201,8 @@ BOUNDARY_HEAD = {
 BOUNDARY_PREFIX = "span_boundary."
 
 FAMILIES = (ROBERTA, BERT, ALBERT)
-"""Every family; a model belongs to the first that fits."""
+"""Families of `MaskedLanguageModel`, which belongs to the first that fits; `ReplacedTokenModel` is
+ELECTRA."""
 
 
 def family_of(config: EncoderConfig, pairs: bool) -> Family:
@@ -233,7 +234,8 @@ def family_named(model_type: str) -> Family:
 
 
 def model_type_of(theirs: Mapping[str, Any]) -> str:
-    """The family named by a configuration; raises ValueError if it names none, as in 2019."""
+    """The family named by a configuration; raises ValueError if it names none, as in some
+    folders from 2019."""
     if "model_type" not in theirs:
         raise ValueError(
             "the configuration has no model_type; add one of "
@@ -288,9 +290,9 @@ def their_config(config: EncoderConfig, pairs: bool) -> dict[str, Any]:
 
 
 def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
-    """The inverse; raises ValueError for settings that are missing or not supported."""
+    """The inverse of `their_config`; raises ValueError for settings missing or not supported."""
     family = family_named(model_type_of(theirs))
-    # folders of 2019, such as BioBERT's and SpanBERT's, omit these and rely on class defaults
+    # folders from 2019, such as BioBERT's and SpanBERT's, omit these and rely on class defaults
     theirs = {"layer_norm_eps": 1e-12, "pad_token_id": int(family.after_pad), **theirs}
     needed = {*COMMON.values(), "attention_probs_dropout_prob", "max_position_embeddings"}
     needed |= {"hidden_act", "pad_token_id"}

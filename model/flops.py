@@ -1,7 +1,7 @@
 """FLOPs of a step and parameters of a model, computed from sizes alone.
 
-Counts model FLOPs, the usual measure of utilisation: the multiplications and additions of the
-matrix products, two per pair, three times the forward pass. Element-wise work, recomputation and
+Counts model FLOPs, the usual basis of utilisation figures: those of the matrix products, two per
+multiply-add, and three times the forward pass for a step. Element-wise work, recomputation and
 padding words are not counted.
 """
 

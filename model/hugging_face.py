@@ -51,7 +51,7 @@ class LogicalParameter:
     decay: bool
     """Whether weight decay applies: true for matrices and embeddings, not biases and LayerNorm."""
     adapt: bool
-    """Whether LAMB scales its update by its norm: true for the same parameters."""
+    """Whether LAMB's trust ratio scales its update: true for the same parameters."""
 
 
 def family(model: Model) -> Family:
@@ -106,7 +106,7 @@ def from_hugging_face(
     """A model with the weights and configuration of a class of transformers.
 
     It has a pair head or a span boundary head if the weights include one. Raises ValueError for
-    weights that are missing, unknown or misshapen, and for settings that we do not support.
+    weights that are missing, unknown or of another shape, and for settings that we do not support.
     """
     own, own_config = our_config(config)
     state = {todays_name(name): weight for name, weight in state.items()}

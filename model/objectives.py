@@ -21,7 +21,8 @@ from model.heads import MaskedLanguageHead, PairHead
 from model.span_boundary import SpanBoundaryHead, boundaries
 
 Sums = dict[str, Tensor]
-"""Sums over a micro-batch by name, float32, on the model's device, of any shape.
+"""Sums over a micro-batch by name, on the model's device, of any shape; histograms are float64, all
+others float32.
 
 Each part of the loss has PART_loss, in nats and with a gradient, and PART_correct, how many
 predictions are correct. The others have no gradient: mask_loss and mask_count are mlm's at the
@@ -36,7 +37,7 @@ class Inputs(NamedTuple):
     lengths_B: Tensor | None
     """None if every row is full, see `Encoder.forward`."""
     positions_K: Tensor
-    """Predicted positions, row x S + place; slots of weight 0 may be cut off."""
+    """Predicted positions, row x S + place; slots of weight 0 may be dropped."""
     labels_K: Tensor
     weights_K: Tensor
     mask_id: int
@@ -114,7 +115,7 @@ class MaskedLanguageModel(nn.Module):
         initialize(self, config, seed)
 
     def encoders(self) -> list[Encoder]:
-        """The encoder, the only one."""
+        """The model's only encoder."""
         return [self.encoder]
 
     def forward(self, inputs: Inputs) -> Sums:

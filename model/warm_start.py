@@ -1,4 +1,4 @@
-"""Weights of a folder of transformers -> an existing model that training then continues from.
+"""The weights of a transformers folder -> an existing model, from which training continues.
 
 Unlike in `hugging_face`, the model already exists: its encoder must match the folder's, while heads
 and token rows that the folder lacks keep their initialization.
@@ -39,7 +39,7 @@ HEADS = {
 }
 """Parts of a model that a folder may lack."""
 GENERATOR_PARTS = ("generator", "head")
-"""Those of HEADS that are in the folder of ELECTRA's generator."""
+"""Parts of a model whose weights are in the folder of ELECTRA's generator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def differences(
 def take_over(
     model: Model, folder: Folder, generator: Folder | None, rows: EmbeddingRows | None
 ) -> tuple[list[str], list[str]]:
-    """Copy a folder's weights into a model, after `differences`.
+    """Copy a folder's weights into a model; call `differences` first.
 
     generator: the folder of ELECTRA's generator; None if the model has none or starts a new one.
     rows: None if all rows come from the folder. Returns the parts that keep their initialization,
@@ -122,7 +122,7 @@ def take_over(
 
 
 def _their_encoder(own: Family, theirs: Mapping[str, Any]) -> EncoderConfig:
-    """The encoder of a configuration; its dropout may be anything."""
+    """The encoder of a configuration; two different dropout settings are accepted."""
     if "hidden_dropout_prob" in theirs:
         theirs = {**theirs, "attention_probs_dropout_prob": theirs["hidden_dropout_prob"]}
     return electra_config(theirs) if own is ELECTRA else our_config(theirs)[1]

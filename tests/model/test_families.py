@@ -104,7 +104,7 @@ def test_logits_and_losses_are_transformers_own(name: str, pairs: bool) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_gradients_of_shared_layers_are_sums(name: str) -> None:
-    """transformers' gradients by name; if we share a parameter and it has copies, their sum."""
+    """Gradients equal transformers' by name; a shared parameter's is the sum over its copies."""
     model = model_of(CONFIGS[name], True)
     theirs = theirs_of(model)
     given = inputs(LENGTHS["full rows"])
@@ -132,12 +132,12 @@ def test_gradients_of_shared_layers_are_sums(name: str) -> None:
                 copy = piece.name.replace(f"groups.{first}.", f"groups.{layer}.")
                 expected = expected + gradients.pop(copy)
         torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4, msg=piece.name)
-    assert not gradients, "every parameter of theirs is one of ours"
+    assert not gradients, "each of their parameters is one of ours"
 
 
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_there_and_back_is_bit_equal(name: str, pairs: bool) -> None:
+def test_a_round_trip_is_bit_equal(name: str, pairs: bool) -> None:
     """A shared part comes back as copies, which transformers has settings for."""
     state, config = to_hugging_face(model_of(CONFIGS[name], pairs))
     back = from_hugging_face(state, config)
@@ -149,7 +149,7 @@ def test_there_and_back_is_bit_equal(name: str, pairs: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "albert v2"])
-def test_their_folders_come_in_and_go_out_unchanged(name: str) -> None:
+def test_their_folders_survive_a_round_trip(name: str) -> None:
     config = their_config(CONFIGS[name], True)
     theirs = getattr(transformers, config["architectures"][0])(
         transformers.AutoConfig.for_model(**config)
@@ -219,7 +219,7 @@ VERSION_1 = {"hidden_act": "gelu", "attention_probs_dropout_prob": 0.1, "hidden_
         (PUBLISHED_ROBERTA, "roberta_base"),
     ],
 )
-def test_published_settings_are_those_of_our_recipes_and_go_out_unchanged(
+def test_published_settings_are_those_of_our_recipes_and_survive_a_round_trip(
     published: dict[str, Any], recipe_name: str
 ) -> None:
     found, config = our_config(published)
@@ -232,7 +232,7 @@ def test_published_settings_are_those_of_our_recipes_and_go_out_unchanged(
 
 
 def test_traps_26_the_pooler_is_optimized() -> None:
-    """Some systems skip the pooler, so that the head after it does not learn."""
+    """Some systems skip the pooler, and then the head after it does not learn."""
     pieces = {piece.name: piece for piece in logical_parameters(model_of(CONFIGS["bert"], True))}
     assert pieces["bert.pooler.dense.weight"].decay and pieces["bert.pooler.dense.weight"].adapt
     assert not pieces["bert.pooler.dense.bias"].decay
@@ -245,7 +245,7 @@ def test_traps_31_words_that_pad_the_table_are_cut_off_everywhere() -> None:
     assert config["vocab_size"] == 300 and set(rows.values()) == {300} and len(rows) == 4
 
 
-def test_a_family_follows_from_what_a_model_is_made_of() -> None:
+def test_a_family_follows_from_configuration_and_heads() -> None:
     assert family_of(TOY, False) is ROBERTA
     assert family(model_of(CONFIGS["bert"], True)) is BERT
     assert family(model_of(CONFIGS["albert v1"], False)) is ALBERT

@@ -1,4 +1,4 @@
-"""The loss and its gradient equal those of torch's cross-entropy over the real words."""
+"""The loss and its gradient equal those of torch's cross-entropy without the padding words."""
 
 from __future__ import annotations
 

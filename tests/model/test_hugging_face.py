@@ -101,7 +101,7 @@ def test_a_saved_folder_loads(tmp_path: Path) -> None:
     assert loaded.get_input_embeddings().weight.shape[0] == TOY.vocab_size
 
 
-def test_there_and_back_is_bit_equal() -> None:
+def test_a_round_trip_is_bit_equal() -> None:
     model = toy_model(dropout=0.1)
     back = from_hugging_face(*to_hugging_face(model))
     assert back.config == model.config
@@ -109,7 +109,7 @@ def test_there_and_back_is_bit_equal() -> None:
         assert torch.equal(ours, other), name
 
 
-def test_their_names_and_count_are_theirs() -> None:
+def test_names_and_parameter_count_are_those_of_transformers() -> None:
     model, theirs = exported()
     shapes = {name: tuple(parameter.shape) for name, parameter in theirs.named_parameters()}
     assert {piece.name: piece.shape for piece in logical_parameters(model)} == shapes
@@ -179,7 +179,7 @@ def test_settings_that_cannot_be_loaded_are_named(change: dict[str, Any], messag
 
 
 @pytest.mark.parametrize("change", [{"activation": "gelu_tanh"}, {"sharing": "all"}])
-def test_what_roberta_cannot_be_is_not_exported(change: dict[str, Any]) -> None:
+def test_settings_that_roberta_lacks_are_not_exported(change: dict[str, Any]) -> None:
     model = MaskedLanguageModel(replace(TOY, **change), seed=0)
     with pytest.raises(ValueError, match=next(iter(change))):
         to_hugging_face(model)

@@ -1,4 +1,4 @@
-"""Objectives learn toy text made for each of them; plain AdamW, seconds."""
+"""Each objective learns a toy text made for it, with plain AdamW, in seconds."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_words_are_predicted_from_the_ends_of_their_span() -> None:
 
 
 def test_replaced_words_are_detected() -> None:
-    """AUC is 0.5 for a guess; both networks must have learned, or fakes are few or easy."""
+    """Guessing gives an AUC of 0.5. Both networks must learn: else replacements are obvious."""
     model = ReplacedTokenModel(CONFIG, replace(CONFIG, layers=1), weight=50.0, seed=0)
     train(model, tokens(0), 250)
     sums = scored(model, tokens(1))

@@ -25,7 +25,7 @@ def slow_replaced(
     return shown, labels
 
 
-def test_traps_12_what_is_shown_and_asked() -> None:
+def test_traps_12_inputs_and_labels_of_the_discriminator() -> None:
     """A sampled original counts as original; kept positions are sampled too; pads have no label."""
     mask, length = 4, 6
     ids = [[0, mask, 11, mask, 13, 2], [0, 20, mask, 22, 2, 1]]
@@ -84,6 +84,6 @@ def test_the_area_under_the_curve_is_that_of_all_pairs(spread: float) -> None:
     assert found == pytest.approx(float(expected), abs=2e-3)
 
 
-def test_the_area_of_nothing_is_no_number() -> None:
+def test_the_area_of_an_empty_histogram_is_nan() -> None:
     empty = histograms(torch.zeros(1, 4), torch.zeros(1, 4), torch.ones(1, 4))
     assert math.isnan(area_under_curve(*empty))

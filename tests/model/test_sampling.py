@@ -33,7 +33,7 @@ def test_waiting_times_are_those_of_the_counter() -> None:
 
 
 @pytest.mark.parametrize("words", [1, 2, 5, 100, 300])
-def test_words_come_as_often_as_they_should(words: int) -> None:
+def test_words_are_sampled_in_proportion_to_their_weights(words: int) -> None:
     """Chi squared test: its standard deviation is sqrt(2 x degrees of freedom)."""
     torch.manual_seed(words)
     weights = torch.randn(words).exp() * 7

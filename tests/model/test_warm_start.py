@@ -83,7 +83,7 @@ def test_a_head_that_the_folder_lacks_keeps_its_initialization() -> None:
 @pytest.mark.parametrize(
     "sharing", [{"sharing": "attention"}, {"sharing": "feed_forward"}, {"layers": 1}]
 )
-def test_a_folder_s_copies_are_one_again(sharing: dict[str, Any]) -> None:
+def test_copies_in_a_folder_become_one_shared_part(sharing: dict[str, Any]) -> None:
     """Its configuration does not mention shared parts, even if one whole layer is shared."""
     config = replace(ALBERT, **sharing)
     source, model = (MaskedLanguageModel(config, seed=seed).eval() for seed in (1, 2))
@@ -109,7 +109,7 @@ def test_unused_weights_are_named() -> None:
     assert (new, unused) == ([], ["bert.pooler.dense", "cls.seq_relationship"])
 
 
-def test_an_encoder_has_to_be_whole_and_the_same() -> None:
+def test_an_incomplete_or_different_encoder_is_refused() -> None:
     theirs, model = theirs_of(BERT, transformers.BertModel), MaskedLanguageModel(BERT, seed=0)
     state, config = theirs.state_dict(), theirs.config.to_dict()
     partial = {name: value for name, value in state.items() if "layer.1." not in name}
