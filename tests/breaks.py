@@ -54,7 +54,7 @@ BREAKS = [
         "lost fsync",
         "os.fsync(file.fileno())\n    except OSError as error:\n        raise CheckpointError",
         "pass\n    except OSError as error:\n        raise CheckpointError",
-        "test_all_is_on_disk_before_it_has_a_name",
+        "test_everything_is_synced_before_it_gets_its_name",
     ),
     Break(
         "wrong position offset",

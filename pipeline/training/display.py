@@ -1,4 +1,4 @@
-"""What a person sees of a run: a bar on a terminal, a line a minute in the log of a job."""
+"""A run's progress for its user: a bar on a terminal, a line per minute in the log of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.training.run_directory.metrics import memory_gb
 
 SECONDS_BETWEEN_LINES = 60.0
 SLOW_STEP_SECONDS = 5.0
-"""From this duration of a step on, the bar moves with every micro-batch."""
+"""In steps longer than this, the bar moves with every micro-batch."""
 BAR_FORMAT = (
     "{desc}: {percentage:3.0f}%|{bar}| {n:.2f}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 )
@@ -31,7 +31,7 @@ class Display:
         shown: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """step: made before this job; last_step: at which the job ends."""
+        """step: steps made before this job; last_step: the step at which the job ends."""
         self._bar = tqdm(
             total=last_step,
             initial=step,
@@ -66,7 +66,7 @@ class Display:
         self._step_began = self._clock()
 
     def micro_batch(self, done: int, total: int) -> None:
-        """A number of the step's micro-batches is computed."""
+        """`done` of the step's `total` micro-batches are computed."""
         self._part = done / total
         if self._clock() - self._step_began >= SLOW_STEP_SECONDS:
             self._bar.bar_format = BAR_FORMAT
@@ -102,7 +102,7 @@ class Display:
             self._set_mark()
 
     def _set_mark(self) -> None:
-        """Rates count from here."""
+        """Measure rates from now on."""
         self._marked_at = self._clock()
         self._marked = (self._step + self._part, self._tokens + self._part * self._step_tokens)
 

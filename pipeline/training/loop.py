@@ -1,8 +1,8 @@
 """The training loop: optimizer steps, and what happens every so many steps between them.
 
-Whatever is random in a micro-batch is drawn from (seed, step, rank, micro-batch). So a run that
-resumes from a checkpoint needs no random state and on a CPU repeats the original to the bit. What a
-generator samples depends on its sequences alone (`pipeline.loading.sampling_noise`). Loss
+All randomness in a micro-batch is drawn from (seed, step, rank, micro-batch). So a run that resumes
+from a checkpoint needs no random state, and on a CPU repeats the original to the bit. The words of
+ELECTRA's generator depend on their sequences alone (`pipeline.loading.sampling_noise`). Loss
 denominators of a step are all-reduced during the step before, with the stop requests. A stop
 request within a step drops that step and saves the one before it.
 """

@@ -2,14 +2,14 @@
 
 A spike is a loss more than `spikes.deviations` standard deviations above the median of the last
 `spikes.window` losses. The deviation is 1.4826 times the median distance from that median, which
-does not move with a few spikes in the window (Leys et al. 2013, recalled). Losses are compared
-within a phase only: another length or batch moves the loss, which is not a spike.
+a few spikes in the window do not change (Leys et al. 2013, recalled). Losses are compared within a
+phase only: another length or batch changes the loss, and that is not a spike.
 
-A rank's own loss is on the host once the update of its step is made, without an extra wait. Its sum
-over ranks travels with the next step's counts (step_count.py), or with the sums of a logged or
-saved step if those come first. So there is no extra collective, and a step is judged before it is
-logged or saved. Losses travel as whole numbers of 1/65,536 nats, so that neither the number of
-ranks nor the way they travel changes the sum.
+A rank's own loss is on the host once the update of its step is made, without an extra wait. It is
+all-reduced with the next step's counts (step_count.py), or with the sums of a logged or saved step
+if those come first. So there is no extra collective, and a step is judged before it is logged or
+saved. Losses are summed as whole numbers of 1/65,536 nats, so that neither the number of ranks nor
+the order of the sum changes it.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Recovery:
         return replace(progress, spikes=progress.spikes + 1)
 
     def go_back(self, rollback: Rollback, progress: Progress) -> Progress:
-        """Restore the checkpoint of a rollback; its progress, without what is skipped."""
+        """Restore the checkpoint of a rollback; returns its progress, with what to skip."""
         with self.cluster.agreed():
             checkpoint, _ = open_from(rollback.directory, self.cluster)
             restore(self.engine, checkpoint)
@@ -237,8 +237,8 @@ def exclude_shards(
         exclude(datasets, excluded)
     for index, file in excluded if cluster.rank == 0 else ():
         print(
-            f"warning: from step {progress.step + 1:,} on no row of shard {file} of "
-            f"{datasets[index].directory} is read (data.damaged=skip)",
+            f"warning: from step {progress.step + 1:,} on the rows of shard {file} of "
+            f"{datasets[index].directory} are skipped (data.damaged=skip)",
             file=sys.stderr,
         )
     return replace(progress, excluded=excluded)

@@ -1,7 +1,7 @@
-"""What all ranks must know of a step before it runs, in one small all-reduce.
+"""What all ranks must know about a step before it runs, all-reduced one step ahead.
 
-The all-reduce starts as soon as a step is known, one step ahead of its use, so that its result is
-ready when it is needed. Only whole numbers are summed, so that no sum depends on its order.
+The reduction starts as soon as a step is known, so that its result is ready when it is needed. Only
+whole numbers are summed, so that no sum depends on its order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.loading.micro_batch import LossCounts
 
 
 class StepResult(NamedTuple):
-    """What the ranks know of a step, summed up."""
+    """What all ranks together know about a step."""
 
     counts: LossCounts
     """Sums over all ranks."""
@@ -29,7 +29,7 @@ class StepResult(NamedTuple):
 
 
 class StopVote:
-    """Whether any rank wants to stop within a step; asked one micro-batch ahead of the answer."""
+    """Whether any rank wants to stop within a step; asked one micro-batch before it is read."""
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
         """group: None for the default."""
@@ -44,7 +44,7 @@ class StopVote:
         self._asked = vote, work
 
     def passed(self) -> bool:
-        """The answer to what was asked last; False if nothing was. Collective."""
+        """The answer to the last `ask`; False if there was none. Collective."""
         if self._asked is None:
             return False
         vote, work = self._asked

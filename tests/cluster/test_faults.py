@@ -23,8 +23,8 @@ LOST = (
     " remote process exited or there was a network error): look at the last lines of that rank"
 )
 HUNG = (
-    "error: rank {rank} on node0{node} has finished nothing for 1800 s; it ends with the stacks of "
-    "its threads, run the same command again"
+    "error: rank {rank} on node0{node} has made no progress for 1800 s and ends; its threads' "
+    "stacks follow; run the same command again"
 )
 TERMINATING = (
     "srun: launch/slurm: _step_signal: Terminating StepId=7.0\n"

@@ -85,7 +85,7 @@ def test_a_hung_rank_restarts_the_job(
     (rank,) = cluster.tasks("node02", job)
     os.kill(rank, signal.SIGSTOP)
     job.until(lambda: job.log().count("resuming after step") == 1)
-    assert "slurm: rank 0 on node01 has finished nothing for " in job.log()
+    assert "slurm: rank 0 on node01 has made no progress for " in job.log()
     assert job.field("ExcNodeList") == "(null)"
     assert job.end() == "COMPLETED", job.log()
     assert job.field("Restarts") == "1"

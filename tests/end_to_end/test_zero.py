@@ -15,7 +15,7 @@ from tests.pipeline.training.zero_launch import measured
 from tests.pipeline.training.zero_settings import DRIFT, MORE, WORLD_SIZES, Setting, usual, whole
 
 FACTOR = 3
-"""Of the floor: DESIGN.md, section 8."""
+"""Largest distance allowed, in floors."""
 
 
 ONE = pytest.param(1, marks=pytest.mark.slow)  # nothing is sharded

@@ -1,1 +1,1 @@
-"""The state of a run comes in, published checkpoints go out; and back."""
+"""The state of a run <-> published checkpoints."""

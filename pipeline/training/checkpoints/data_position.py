@@ -26,7 +26,7 @@ Readings = tuple[Reading, ...]
 
 
 def reading_of(readings: Readings, sequence_length: int) -> Reading:
-    """The reading of a length; of no sequences if nothing was read yet."""
+    """The reading of a length; it has 0 sequences if nothing was read yet."""
     for reading in readings:
         if reading.sequence_length == sequence_length:
             return reading

@@ -7,8 +7,8 @@
 NAME is a logical parameter's Hugging Face name, START the fragment's first element in it. The
 fragments of all ranks make up the whole parameter: `read_range` reads any part of it.
 
-We write the safetensors format ourselves. So hashes are those of the bytes in memory, which finds
-later damage on the disk, and writing takes no more memory than a copy of one fragment.
+We write the safetensors format ourselves: the hashes are those of the bytes in memory, so any later
+damage on the disk is found, and writing takes no more memory than a copy of one fragment.
 """
 
 from __future__ import annotations

@@ -78,12 +78,12 @@ def wait_for_ranks(
     """Return when every rank's files are there. Raises CheckpointError if a rank cannot write.
 
     mistake: of rank 0 itself. In both cases no rank is still writing, unless `given_up` ended the
-    wait.
+    wait: then a rank may be.
     """
     while True:
         last = (
             given_up.is_set()
-        )  # read before the listing, so that files written until then are seen
+        )  # read before the listing, which then shows all files written so far
         present = {path.name for path in temporary.iterdir()}
         failed = [rank for rank in range(1, world_size) if _note_name(rank) in present]
         missing = [

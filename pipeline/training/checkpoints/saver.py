@@ -53,13 +53,13 @@ class _Attempt:
     written: threading.Event = field(default_factory=threading.Event)
     """This rank's files are on disk, or cannot be."""
     given_up: threading.Event = field(default_factory=threading.Event)
-    """The files of some rank will not be written."""
+    """Ends rank 0's wait for the files of the other ranks."""
     mistake: str = ""
     """Why this rank cannot write."""
     failure: str = ""
     """Why rank 0 cannot publish."""
     reported: bool = False
-    """Whether the failure has been warned of."""
+    """Whether a warning about the failure has been printed."""
     error: BaseException | None = None
     """An unexpected error; the main thread raises it."""
     thread: threading.Thread | None = None
@@ -83,7 +83,8 @@ class Saver:
         """keep, keep_every: see `Run.checkpoint`; saved_step: of a checkpoint that exists already.
 
         parameters: of the model, to estimate the time of the first checkpoint.
-        before_publishing, tell: called on rank 0, in its writer's thread.
+        before_publishing: called on rank 0, in its writer's thread; tell: on rank 0, in either
+        thread.
         """
         self.checkpoints = run_directory / CHECKPOINTS
         self.ranks = ranks

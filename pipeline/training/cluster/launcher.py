@@ -1,14 +1,14 @@
 """Ranks whose launcher was killed save and stop, as on SIGTERM.
 
-A launcher that gets SIGKILL cannot stop its ranks. They would train on as orphans and hold the run,
-and the same command would be refused. So each rank checks once a second that the process that
-launched it is still there. A process started any other way is left alone: with nohup it outlives
-the shell that started it.
+A launcher that gets SIGKILL cannot stop its ranks. They would continue as orphans and hold the run
+directory, and the same command would be refused. So each rank checks once a second that the process
+that launched it is still there. A process started any other way is left alone: with nohup it
+outlives the shell that started it.
 
 A rank's launcher is its nearest ancestor that was started without the rank's own variables, which
 skips wrapper scripts in between. Every launcher is a Python process. If the launcher dies before
 the first check, process 1 or another reaper has adopted the rank; a reaper that is not Python shows
-that the launcher is gone. Any other ancestor proves nothing, and the rank trains on.
+that the launcher is gone. Any other ancestor proves nothing, and the rank continues.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LauncherWatch:
     def __init__(self, stop: StopRequest) -> None:
         self._stop = stop
         self._watched: dict[int, str] = {}
-        """Process numbers and start times."""
+        """Process IDs and start times."""
         self._woken = threading.Event()
 
     def start(self) -> None:

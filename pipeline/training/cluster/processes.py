@@ -8,14 +8,14 @@ from pathlib import Path
 def started(process: int) -> str:
     """When a process started, in kernel ticks; "" if it is gone or a zombie.
 
-    Process numbers are reused: number and start time together identify a process.
+    Process IDs are reused: ID and start time together identify a process.
     """
     _, fields = _stat(process)
     return "" if not fields or fields[0] in "ZX" else fields[19]
 
 
 def parent(process: int) -> int:
-    """The parent's process number; 0 if it is outside this container, or the process is gone."""
+    """The parent's process ID; 0 if it is outside this container, or the process is gone."""
     _, fields = _stat(process)
     return int(fields[1]) if fields else 0
 

@@ -1,6 +1,6 @@
-"""The processes of a run: their ranks, and how they share errors.
+"""The processes of a run: their ranks, and how they report errors.
 
-A run starts alone, or by torchrun or deepspeed, which set rank and world size in the environment.
+A run is one process, or is started by torchrun or deepspeed, which set each rank's environment.
 An error on one rank ends all of them: `agreed` raises it on every rank at the same place, and the
 first rank reports it, so a mistake is one line and never a hang.
 """
@@ -25,8 +25,7 @@ from pipeline.training.cluster.engine import TIMEOUT_VARIABLE, init_distributed,
 from pipeline.training.cluster.rendezvous import MissingRanks
 
 EXIT_LOST = 70
-"""An internal failure by the exit codes of batch systems, so that it is not taken for a user's
-mistake."""
+"""EX_SOFTWARE of sysexits.h, an internal failure, so that it is not taken for a user's mistake."""
 LOST = re.compile(
     "gloo|NCCL|ncclRemote|Connection (closed|reset) by peer|Broken pipe|timeout caused pair closure"
 )
@@ -169,7 +168,7 @@ def ending_with_lost_ranks(rank: int) -> Iterator[None]:
     """When another rank ends, end this one too, with one line instead of torch's traceback."""
     try:
         yield
-    except RuntimeError as error:  # gloo has no class of its own for it, NCCL's is one of these
+    except RuntimeError as error:  # gloo raises a plain one, NCCL a subclass
         if not LOST.search(str(error)):
             raise
         reason = re.sub(r"^\[\S*\] | This is typically.*", "", str(error).splitlines()[0])
@@ -184,7 +183,7 @@ def ending_with_lost_ranks(rank: int) -> Iterator[None]:
 
 @contextmanager
 def reported_once(rank: int) -> Iterator[None]:
-    """An error that all ranks raise inside leaves here on the first rank; the others just exit."""
+    """Only the first rank raises an error that all ranks raise inside; the others exit silently."""
     try:
         yield
     except PipelineError:

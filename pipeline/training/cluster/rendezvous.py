@@ -20,7 +20,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 POLL_SECONDS = 0.02
 SECONDS_BETWEEN_LINES = 30.0
 MOST_NAMED = 8
-"""Ranks that a line names; of the others it gives the number."""
+"""Most ranks that a message names; the others are counted."""
 
 
 class MissingRanks(RuntimeError):
@@ -58,8 +58,8 @@ def common_name(store: Store, rank: int, world_size: int, timeout: timedelta) ->
     """The same new name on all ranks of this start. Collective.
 
     Each rank asks under a unique name, which no earlier start can have answered. The first rank
-    answers every question, also of processes that have ended, until all ranks have the answer.
-    While it waits it says for whom. Raises MissingRanks.
+    answers every question, even those of processes that have ended, until all ranks have the
+    answer. Meanwhile it prints which ranks it waits for. Raises MissingRanks.
     """
     own = uuid.uuid4().hex
     if rank:
@@ -93,7 +93,7 @@ def common_name(store: Store, rank: int, world_size: int, timeout: timedelta) ->
 
 
 def _words(missing: Collection[int], world_size: int) -> str:
-    """`ranks 1, 3 of 8`; ranks that have answered but not heard the answer are not known."""
+    """`rank(s) 1, 3 of 8`; no numbers if all have asked, as those without an answer are unknown."""
     if not missing:
         return f"ranks of {world_size} that ended while they joined"
     ranks = sorted(missing)

@@ -4,7 +4,7 @@ SIGTERM, SIGUSR1 and the first Ctrl-C ask a run that trains to save and end. A r
 started to train has nothing to save and ends at once. A second Ctrl-C ends any run at once.
 
 Python calls a signal's handler between two instructions of the main thread, so a rank that waits
-inside torch for another rank would not hear it. The interpreter's C handler writes the number of
+inside torch for another rank would not notice it. The interpreter's C handler writes the number of
 each signal to a socket at once, and a thread of ours reads it there.
 """
 
@@ -92,12 +92,12 @@ class StopRequest:
         return late or self.signalled
 
     def listen(self) -> None:
-        """Let signals ask for a stop. Call this from the main thread."""
+        """Make signals request a stop. Call this from the main thread."""
         heard, written = socket.socketpair()
         written.setblocking(False)
         signal.set_wakeup_fd(written.detach(), warn_on_full_buffer=False)
         for number in STOP_SIGNALS:
-            # SIGINT is ignored in what a shell starts with `&`, and stays so
+            # a shell ignores SIGINT in what it starts with `&`, and we keep that
             if number != signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, lambda *_: None)  # the thread hears it
         threading.Thread(target=self._hear, args=(heard,), name="signals", daemon=True).start()

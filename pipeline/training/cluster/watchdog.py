@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TypeVar
 
 EXIT_HUNG = 70
-"""An internal failure by the exit codes of batch systems, not a user's mistake."""
+"""EX_SOFTWARE of sysexits.h: an internal failure, not a user's mistake."""
 PATIENCE = 10
 """Multiple of the longest silence so far: what is slow from the start is not hung."""
 
@@ -77,8 +77,8 @@ class Watchdog:
 
     def _end(self, silent: float) -> None:
         print(
-            f"error: rank {self._rank} on {socket.gethostname()} has finished nothing for "
-            f"{silent:.0f} s; it ends with the stacks of its threads, run the same command again",
+            f"error: rank {self._rank} on {socket.gethostname()} has made no progress for "
+            f"{silent:.0f} s and ends; its threads' stacks follow; run the same command again",
             file=sys.stderr,
             flush=True,
         )

@@ -92,7 +92,7 @@ class CompiledUpdate:
         return torch.tensor(self._squares[0].sum())
 
     def advance(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
-        """Advance the moments, overwrite gradients by updates; [2, pieces] squares of w and u."""
+        """Advance the moments, overwrite gradients with updates; squares of w and u [2, pieces]."""
         self._pass(gradients, adam, False, 0.0)
         return torch.from_numpy(self._squares)
 

@@ -8,8 +8,8 @@ ranks at stages 1 and 2:
     fragments    |   query     |    key     | value.. |.. value | bias | embedding  |
 
 At stage 0 every rank has every whole parameter; stage 3 cuts each parameter separately and leaves
-the end of the last piece (#) uninitialised. Elements of no logical parameter (padded vocabulary
-rows, #) have no fragment, so they are never read or written.
+the end of the last piece (#) uninitialised. Elements outside all logical parameters (padded
+vocabulary rows, #) are in no fragment, so they are never read or written.
 
 DeepSpeed's structures are read only here and patched nowhere. `verify` compares them with the
 model's weights, so a layout that we misread (or that DeepSpeed misreports, as 0.19.8 does with

@@ -59,7 +59,7 @@ class ForeachUpdate:
         return _squares(torch._foreach_norm(self._pieces(gradients))).sum()
 
     def advance(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
-        """Advance the moments, overwrite gradients by updates; [2, pieces] squares of w and u."""
+        """Advance the moments, overwrite gradients with updates; squares of w and u [2, pieces]."""
         pieces = self._pieces(gradients)
         norms: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
         for block in self._blocks:

@@ -48,7 +48,7 @@ class Phase:
 
 
 def runs_of(run: Run) -> list[tuple[int, int, Run]]:
-    """(first, last, settings) of each phase."""
+    """(begin, end, settings) of each phase, see `Phase`."""
     left = run.steps - sum(phase.steps for phase in run.phases)
     last = EarlierPhase(
         steps=left, sequence_length=run.data.sequence_length, sequences=run.batch.sequences

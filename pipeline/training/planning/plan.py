@@ -146,7 +146,7 @@ def make_plan(
             run,
             sequences,
             round(sequences * mean_predictions),
-            round(mean_tokens),  # pads are no work
+            round(mean_tokens),  # pads do not count
         ),
         train_sequences=rows_of["train"],
         validation_sequences=rows_of["validation"],
@@ -220,7 +220,7 @@ def _check_batch(batch: BatchSettings, world_size: int) -> None:
 
 
 def _lines(train: Sequence[Dataset], sequences: int) -> tuple[float, int]:
-    """Rows that this many sequences share: on average, and at most."""
+    """Rows that this many sequences need if they share rows: on average, and at most."""
     found = [dataset.some_lengths() for dataset in train]
     weights = [
         np.full(len(own), int(dataset.shard_rows.sum()) / len(own))

@@ -1,7 +1,7 @@
 """Step -> learning rate and sequences: pure functions, so a resumed or forked run needs no state.
 
-The rate rises from 0 to `peak` in `warmup_steps`. After that, with `left` the share of the
-remaining steps that is still to come:
+The rate rises from 0 to `peak` in `warmup_steps`. After that, where `left` is the share
+of the steps after the warm-up that is still to come:
 
     linear               end + (peak - end) left                     (BERT, RoBERTa, ALBERT)
     polynomial           end + (peak - end) left^power

@@ -27,12 +27,12 @@ JOB, BEGAN, ENDED = "job", "began", "ended"
 INTERRUPTION, FAILURE, REQUEUE = "interrupted", "failed", "requeued"
 NO_JOB = "-"
 MOST_CHARACTERS = 1000
-"""Of a text."""
+"""Longest text of an event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """A run between a start and its end."""
+    """A run from one start to its end."""
 
     job: str
     """Slurm's number of the job, "" without one."""
@@ -48,7 +48,7 @@ class Life:
 
 
 def note(run: Path, kind: str, text: str = "") -> None:
-    """Add an event. A disk that refuses it loses it: the run is worth more than the note."""
+    """Add an event. It is lost if the disk refuses it: the run is worth more than the note."""
     job = os.environ.get("SLURM_JOB_ID") or NO_JOB
     line = "\t".join((now_utc(), job, kind, " ".join(text.split())[:MOST_CHARACTERS]))
     with suppress(OSError), (run / HISTORY).open("a", encoding="utf-8") as file:
@@ -56,7 +56,7 @@ def note(run: Path, kind: str, text: str = "") -> None:
 
 
 def note_error(run: Path, error: BaseException) -> None:
-    """Add the end of the ranks by an error."""
+    """Add that the ranks ended by an error."""
     lines = str(error).splitlines()
     kind = type(error).__name__
     note(run, FAILURE, lines[0] if lines else kind)

@@ -79,7 +79,7 @@ def claim(run: Path) -> Iterator[None]:
 
 
 def has_checkpoints(run: Path) -> bool:
-    """Whether there are checkpoints to resume from, damaged or not."""
+    """Whether there are checkpoints, damaged or not."""
     return bool(saved_steps(run / CHECKPOINTS))
 
 

@@ -43,7 +43,7 @@ STALE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The process that holds a run directory, or that held it and ended without a word."""
+    """The process that holds a run directory, or that held it and ended without a message."""
 
     host: str
     process: int
@@ -102,7 +102,7 @@ def hold(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Iterator[No
 
 
 def is_free(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
-    """Whether no live job holds `run`, or this process does."""
+    """Whether `run` is held by this process or by no live job."""
     holder, me = _read(run / LEASE), _me()
     if all(holder.get(name) == me[name] for name in ("place", "process", "process_started")):
         return True
@@ -188,7 +188,7 @@ def _restart_count() -> int:
 
 
 def _place() -> str:
-    """Machine, boot and container: the scope in which process numbers are unique."""
+    """Machine, boot and container: the scope in which process IDs are unique."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

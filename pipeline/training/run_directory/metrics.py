@@ -5,7 +5,7 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
 
     step                    optimizer steps made
     time                    at which the line was written, UTC
-    memory_gb               most memory of the first rank's GPU, or of its process without one
+    memory_gb               peak memory of the first rank's GPU, or of its process if it has none
     loss                    of this step: the weighted sum of its parts, in nats
     mlm_loss, pair_loss, sbo_loss, rtd_loss     its parts, each a mean over the global batch's
                             predicted tokens, labelled pairs, words of spans, tokens; a part
@@ -28,8 +28,8 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     tokens_per_second       over all ranks
     slowest_rank, slowest_host              with the longest forward passes, if there are several
     slowest_ratio           their time divided by the median rank's
-    model_flops_utilization share of the GPUs' dense bf16 rate, if that rate is known; pads are no
-                            work
+    model_flops_utilization share of the GPUs' dense bf16 rate, if that rate is known; pads do not
+                            count
     validation_loss, validation_mask_loss, validation_mlm_loss, ... on steps with validation
     validation_accuracy, validation_perplexity                      of mlm; compare families by
                             these and validation_mlm_loss, validation_loss sums all parts
@@ -256,7 +256,7 @@ def board_tag(name: str) -> str:
 
 
 def memory_gb() -> float:
-    """The most memory used so far: of this rank's GPU, or of this process without one."""
+    """Peak memory so far of this rank's GPU, or of this process if it has no GPU."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 1e9
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

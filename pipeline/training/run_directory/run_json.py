@@ -60,7 +60,7 @@ class RunRecord:
     begun_from: str
     """The checkpoint that the run was forked from, "" if it is not a fork."""
     initial_weights: Mapping[str, Any]
-    """The folder of --init: name, hash and what was new; empty without --init."""
+    """The folder of --init: its name and hash, and what is new; empty without --init."""
     versions: Mapping[str, str]
 
     @classmethod
@@ -92,8 +92,8 @@ class RunRecord:
         return {"tokenizer": self.tokenizer_sha256} | datasets
 
     def accepts(self, name: str, fingerprint: str) -> bool:
-        """Whether the run can read on where it read data of this fingerprint before: the same, or
-        the same before documents were taken down; name: as in `fingerprints`."""
+        """Whether the run can continue at its position in data that had this fingerprint: the data
+        is the same, or documents were taken down from it; name: as in `fingerprints`."""
         number = name.removeprefix("data-")
         former = self.data[int(number)].get("ancestors", ()) if name != number else ()
         return fingerprint in (self.fingerprints[name], *former)

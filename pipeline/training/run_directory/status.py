@@ -1,7 +1,7 @@
-"""RUN -> what a person or a script wants to know of it, from its files alone.
+"""RUN -> its status for people and scripts, from its files alone.
 
-A run may be training on another machine meanwhile: each file is read once, and one that is not
-there any more counts as absent. A damaged file is one line in `problems`. Nothing is written, and
+A run may be training on another machine meanwhile: each file is read once, and one that has just
+been removed counts as absent. A damaged file is one line in `problems`. Nothing is written, and
 only JSON and text are read, so this needs no torch.
 """
 
@@ -37,27 +37,27 @@ RUNNING, STARTING, WAITING, INTERRUPTED_STATE = "running", "starting", "waiting"
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 
 TAIL_BYTES = 1 << 18
-"""Read of a log and of metrics.jsonl: some hundred lines."""
+"""Bytes read at the end of a log or of metrics.jsonl: some hundred lines."""
 MOST_BYTES = 1 << 26
-"""Of a JSON file; more is not ours."""
+"""Largest JSON file that is read; a run writes smaller ones."""
 LOG_LINES = 8
 RECENT_LINES = 100
 """Lines of metrics that the speed is measured over."""
 STARTING_SECONDS = 600
-"""From the start of a batch file to the lease: imports, and ranks that wait for each other."""
+"""Most time from the start of a batch file to the lease: imports, and waiting for all ranks."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """How far a run is and how fast; None for what is not known yet."""
+    """The progress and speed of a run; None for what is not known yet."""
 
     step: int
     steps: int | None
     loss: float | None
     validation_loss: float | None
     seconds_per_step: float | None
-    """Of wall time, with what happens between steps."""
+    """Wall time per step, including validations and checkpoints."""
     tokens_per_second: float | None
     seconds_left: float | None
 
@@ -76,7 +76,7 @@ class Restart:
     """A start after the first one."""
 
     at: str
-    """When the life before it ended, or "" if it ended without a word."""
+    """When the life before it ended, or "" if it ended without a message."""
     job: str
     """Slurm's number of that life's job, "" without one."""
     reason: str
@@ -84,15 +84,15 @@ class Restart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """All of it."""
+    """The status of a run directory."""
 
     run: str
     name: str
-    """Of the recipe, "" if unknown."""
+    """Name of the run, by default its recipe's; "" if unknown."""
     state: str
     """running, starting, waiting (for its restart), interrupted, finished, stopped or failed."""
     reason: str
-    """Why it does not run, as far as is known."""
+    """Why it is not running, as far as is known."""
     host: str
     job: str
     """Slurm's number of the last job, "" without one."""
@@ -100,10 +100,10 @@ class RunStatus:
     checkpoint: SavedCheckpoint | None
     restarts: tuple[Restart, ...]
     restarts_without_checkpoint: int
-    """Of the last ones, in Slurm."""
+    """Number of the latest restarts in Slurm without a new checkpoint."""
     log: str
     last_lines: tuple[str, ...]
-    """Of the log, if the last life failed."""
+    """End of the log, if the last life failed."""
     problems: tuple[str, ...]
     """Damaged files."""
 
@@ -167,7 +167,7 @@ class _Files:
 
 
 def _settings(run: Path) -> tuple[str, int | None]:
-    """The recipe's name and the steps of the run."""
+    """The name and the steps of the run."""
     settings = json.loads(_content(run / RECORD, MOST_BYTES))["run"]
     return _printable(str(settings["name"])), int(settings["steps"])
 
@@ -252,7 +252,7 @@ def _state(
         job = (
             f"; squeue --jobs={last.job} shows whether it starts again" if last and last.job else ""
         )
-        return FAILED, f"{where} ended without a word: killed, or its machine failed{job}"
+        return FAILED, f"{where} ended without a message: killed, or its machine failed{job}"
     return STOPPED, "ended before its last step, as with --stop-at"
 
 
@@ -264,7 +264,7 @@ def _restarts(history: Sequence[Life]) -> tuple[Restart, ...]:
     reasons = {
         INTERRUPTION: "asked to stop, and saved",
         ENDED: "ended, and was started again",
-        "": "ended without a word: preempted or killed, or its node failed",
+        "": "ended without a message: preempted or killed, or its node failed",
     }
     return tuple(
         Restart(
@@ -277,7 +277,7 @@ def _restarts(history: Sequence[Life]) -> tuple[Restart, ...]:
 
 
 def _restarts_in_a_row(run: Path, job: str) -> int:
-    """Of RUN/.restarts-JOB, which slurm/restarts.sh writes."""
+    """The count in RUN/.restarts-JOB, which slurm/restarts.sh writes."""
     if not re.fullmatch(r"\d{1,18}", job):
         return 0
     words = _content(run / f".restarts-{job}", MOST_BYTES).split()

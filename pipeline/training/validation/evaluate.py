@@ -85,7 +85,7 @@ def validation_loader(
     rank: int = 0,
     attention: Attention = "row",
 ) -> Loader:
-    """One pass over validation rows with their first masks, `rows` a micro-batch.
+    """One pass over validation rows with their first masks, `rows` per micro-batch.
 
     Rows are never packed: every rank has the same number of micro-batches, so that all ranks can
     stop between any two of them.

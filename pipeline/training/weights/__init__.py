@@ -1,1 +1,1 @@
-"""How a model comes to its weights: built, initialized, read from a folder or written to one."""
+"""A model and its weights: built, initialized, read from a folder, written to one."""

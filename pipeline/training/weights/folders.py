@@ -103,7 +103,7 @@ def load_folder(folder: Path) -> Model:
 
 
 def _check_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> None:
-    """Raises CheckpointError for only one of ELECTRA's two networks, as they are published."""
+    """Raises CheckpointError if one of ELECTRA's two networks is missing."""
     if any(name.startswith("generator_predictions.") for name in state):
         raise CheckpointError(
             f"{folder} is ELECTRA's generator alone; put it at {GENERATOR}/ in the folder of its "

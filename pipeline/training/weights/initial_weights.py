@@ -44,7 +44,7 @@ class InitialWeights:
 def load_initial_weights(
     model: Model, folder: Path, tokenizer: Path, new: Collection[str]
 ) -> InitialWeights:
-    """Copy the weights of a folder into a model that is initialized by the recipe.
+    """Copy the weights of a folder into a model that the recipe has initialized.
 
     tokenizer: of the shards; new: parts, of NEW, that do not come from the folder. Raises
     ConfigError if the folder does not fit, CheckpointError if it cannot be read.

@@ -63,7 +63,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "mlm + sbo": ("spanbert_tiny", []),
 }  # fmt: skip
-"""Objectives: a recipe and its changed settings, except sizes."""
+"""Objectives: a recipe, and the settings changed in it besides sizes."""
 SOME = [
     ("mlm", "lamb", 0), ("mlm", "adamw", 2),
     ("mlm + nsp", "lamb", 1), ("mlm + nsp", "adamw", 3),

@@ -1,7 +1,7 @@
 """The plain training loop, as a reference: one process, no DeepSpeed, no fragments.
 
-With its batch in the chunks that ranks and micro-batches would take, and their gradients averaged
-as ranks do, it shows how far rounding alone moves the result: the floor.
+If its batch is cut into the chunks of ranks and micro-batches, and their gradients are averaged as
+over ranks, it shows how far rounding alone moves the result: the floor.
 """
 
 from __future__ import annotations

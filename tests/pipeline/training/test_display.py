@@ -29,7 +29,7 @@ def train_steps(display: Display, clock: Clock, steps: range, seconds: float, pa
             display.loss(step, 2.5)
 
 
-def test_without_a_terminal_there_is_a_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_there_is_a_line_per_minute(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with Display("run", 100, 400, shown=True, clock=clock) as display:
         train_steps(display, clock, range(101, 150), 2.0, 4)
@@ -43,7 +43,7 @@ def test_without_a_terminal_there_is_a_line_a_minute(capsys: pytest.CaptureFixtu
     assert first.endswith(" GB")
 
 
-def test_a_step_of_minutes_has_lines_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_that_takes_minutes_prints_lines_too(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with Display("run", 0, 3, shown=True, clock=clock) as display:
         train_steps(display, clock, range(1, 2), 600.0, 512)
@@ -64,7 +64,7 @@ def test_other_ranks_show_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 class Terminal(io.StringIO):
-    """A terminal that notes what is written."""
+    """A terminal that records what is written."""
 
     def isatty(self) -> bool:
         return True

@@ -137,11 +137,11 @@ def test_a_run_goes_back_over_the_boundary(
 
 
 CURVE = [3.0, 2.9, 2.95, 2.9, 9.0, 2.8, 5.0, 4.9, 4.95, 4.9, 4.8, 9.0]
-"""Losses of twelve steps, from the seventh on at another length; the fifth and last are spikes."""
+"""Losses of twelve steps, the last six at another length; steps 5 and 12 are spikes."""
 
 
 @pytest.mark.parametrize("stop", [5, 6, 7])
-def test_another_length_is_no_spike(
+def test_another_length_is_not_a_spike(
     lesson: Path,
     short: Path,
     tmp_path: Path,

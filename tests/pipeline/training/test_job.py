@@ -41,7 +41,7 @@ def refused(
         (["--set", "optimizer.lr=1"], "unknown setting optimizer.lr"),
     ],
 )
-def test_a_command_line_that_makes_no_sense(
+def test_a_contradictory_command_line_is_refused(
     arguments: Arguments, monkeypatch: pytest.MonkeyPatch, extra: list[str], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
@@ -67,7 +67,7 @@ def test_a_command_line_that_makes_no_sense(
         ("optimizer.lamb_variant=apex", "choose one of paper, nvlamb, albert, deepspeed"),
     ],
 )
-def test_an_optimizer_that_cannot_be(
+def test_invalid_optimizer_settings_are_refused(
     arguments: Arguments,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -1,4 +1,4 @@
-"""The loop with a plain model in place of DeepSpeed; test_train.py runs all of it."""
+"""The loop with a plain model instead of DeepSpeed; test_train.py tests the whole."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def saved_steps(output: Path) -> list[str]:
     return sorted(path.name for path in (output / "checkpoints").glob("step-*"))
 
 
-def test_everything_comes_when_it_is_due(lesson: Path, tmp_path: Path) -> None:
+def test_everything_happens_when_it_is_due(lesson: Path, tmp_path: Path) -> None:
     assert not trainer(lesson, tmp_path, Progress()).train(12)
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines] == [3, 5, 6, 9, 10, 12]
@@ -189,7 +189,7 @@ def test_a_stop_within_a_step_drops_that_step(
     assert not trainer(lesson, tmp_path / "run", running.progress, True, *settings).train(1)
 
 
-def test_a_validation_that_was_cut_short_is_made_up_for(lesson: Path, tmp_path: Path) -> None:
+def test_an_interrupted_validation_is_repeated(lesson: Path, tmp_path: Path) -> None:
     running = trainer(lesson, tmp_path, Progress())
     answers = iter([False, True])
     stopping = SimpleNamespace(requested=False, mistake=None)

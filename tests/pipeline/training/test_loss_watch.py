@@ -1,4 +1,4 @@
-"""The same steps are spikes whenever losses are exchanged, and plain numpy finds the same ones."""
+"""Spikes do not depend on when losses are exchanged, and plain numpy finds the same ones."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_turned_off_it_stores_nothing() -> None:
     assert watch.unjudged() == [] and not watch.recent
 
 
-def test_what_is_undone_is_forgotten() -> None:
+def test_undone_steps_are_forgotten() -> None:
     watch = LossWatch(SETTINGS, CPU, [2.0] * 20)
     watch.copy(torch.tensor(900.0))
     watch.record(1, PREDICTIONS)

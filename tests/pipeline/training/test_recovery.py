@@ -177,13 +177,13 @@ def test_files_that_are_gone_or_short_are_found_at_the_start(
     assert progress.excluded == found
     said = capsys.readouterr().err.splitlines()
     assert said[0] == (
-        f"warning: from step 4 on no row of shard {shards[0].name} of {data} is read "
+        f"warning: from step 4 on the rows of shard {shards[0].name} of {data} are skipped "
         "(data.damaged=skip)"
     )
     assert len(said) == 2
 
 
-def test_whose_mistake_it_is(lesson: Path) -> None:
+def test_a_data_error_is_traced_to_its_shard(lesson: Path) -> None:
     dataset = Dataset.open(lesson)
     file = lesson / dataset.shards[0].masks[2].file
     found = find_damaged(DataError("x", file), [dataset], ALONE)
@@ -193,7 +193,7 @@ def test_whose_mistake_it_is(lesson: Path) -> None:
         assert find_damaged(other, [dataset], ALONE) == ((), False)
 
 
-def test_nothing_left_is_an_error(lesson: Path) -> None:
+def test_excluding_every_shard_is_an_error(lesson: Path) -> None:
     dataset = Dataset.open(lesson)
     every = tuple((0, shard.name) for shard in dataset.shards)
     with pytest.raises(
@@ -226,7 +226,7 @@ def test_a_data_error_excludes_its_shard_only_if_asked(
     lenient.stop.mistake = mistake
     progress = lenient.on_data_error(Progress(step=2))
     assert progress == Progress(step=2, excluded=((0, dataset.shards[0].name),))
-    assert lenient.stop.mistake is None and "from step 3 on no row" in capsys.readouterr().err
+    assert lenient.stop.mistake is None and "from step 3 on the rows of" in capsys.readouterr().err
     lenient.stop.mistake = DataError("a held-out shard", lesson / "rows/validation-00000.arrow")
     assert lenient.on_data_error(progress) is None and lenient.stop.mistake
 

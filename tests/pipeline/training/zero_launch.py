@@ -1,6 +1,7 @@
 """Starts zero_worker.py, once per world size, because every start of DeepSpeed takes seconds.
 
-`python -m tests.pipeline.training.zero_launch` prints the table of pipeline/training/README.md.
+`python -m tests.pipeline.training.zero_launch` prints the table of
+pipeline/training/optimizer/README.md.
 """
 
 from __future__ import annotations

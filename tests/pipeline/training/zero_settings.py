@@ -1,11 +1,11 @@
 """The settings that zero_worker.py trains, on each number of ranks.
 
-The matrix has every combination of optimizer, precision, stage, clipping and accumulation, and with
-the optimizer's state in the host's memory those of the stages that can. It is a few steps each: a
-wrong fragment, norm or divisor shows in the first. The global batch is always the same one, so a
-launch needs a reference only once for each optimizer, precision and clip norm. The usual tests
-train a part of it that has each combination of two axes, slow ones all of it on every number of
-ranks.
+The matrix has every combination of optimizer, precision, stage, clipping and accumulation; at the
+stages that support it, also with the optimizer's state in host memory. Each setting trains a few
+steps: a wrong fragment, norm or divisor shows in the first. The global batch is always the same, so
+a launch needs only one reference for each optimizer, precision and clip norm. The usual tests train
+a part of the matrix that has each combination of two axes; slow tests train all of it on every
+number of ranks.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ DRIFT = [
 
 
 def whole(world_size: int) -> list[Setting]:
-    """What any number of ranks can train; also the variants if nothing divides evenly."""
+    """The settings for any number of ranks; also the variants if nothing divides evenly."""
     found = [*matrix(offload=False), *matrix(offload=True)]
     if world_size in (2, 3):
         found += [*VARIANTS, *LONGER]
@@ -82,11 +82,11 @@ def whole(world_size: int) -> list[Setting]:
 
 
 def usual(world_size: int) -> list[Setting]:
-    """What every run of the tests trains: an eighth of the matrix; on two ranks also LONGER.
+    """The settings of every test run: an eighth of the matrix; on two ranks also LONGER.
 
-    The eighth has every combination of two of its axes. Stage 3 comes first, as in the matrix it
-    comes before any bf16: DeepSpeed's stage 3 replaces torch's linear function in the process by
-    one that rounds the product before it adds the bias, and the reference has to do the same.
+    The eighth has every combination of two of its axes. Stage 3 comes first, as it comes
+    before bf16 in the matrix: DeepSpeed's stage 3 replaces torch's linear function in the process
+    by one that rounds the product before it adds the bias, and the reference has to do the same.
     """
     chosen = [
         s

@@ -1,8 +1,8 @@
 """One rank of the real engine: trains the toy under DeepSpeed in many settings, and compares.
 
 `torchrun --nproc-per-node N zero_worker.py OUT.json usual`: one start of Python and DeepSpeed for
-all settings of a world size. Instead of `usual`, slower tests pass `whole` or `drift`, and a
-benchmark `naive`. end_to_end/test_zero.py reads the output of rank 0.
+all settings of a world size. Slower tests pass `whole` or `drift` instead of `usual`, a benchmark
+passes `naive`. end_to_end/test_zero.py reads the output of rank 0.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def check_non_finite(engine: ZeroEngine, bad: float) -> bool:
 
 
 class Plain:
-    """Runs of the plain loop, each made once; only the first rank compares."""
+    """Runs of the plain loop, each trained once; only the first rank compares."""
 
     def __init__(self) -> None:
         self._weights: dict[Any, dict[str, torch.Tensor]] = {}

@@ -29,7 +29,7 @@ def test_multiples_of_keep_every_are_never_removed(tmp_path: Path) -> None:
     assert published(tmp_path) == [110]
 
 
-def test_rank_0_waits_for_all_and_names_who_cannot(tmp_path: Path) -> None:
+def test_rank_0_waits_for_all_and_names_ranks_that_fail(tmp_path: Path) -> None:
     never = threading.Event()
     later = threading.Timer(0.2, write_fragments, (tmp_path, 1, toy.fragments(1)))
     later.start()
@@ -61,7 +61,7 @@ def test_a_failure_while_rank_0_gives_up_is_reported(tmp_path: Path) -> None:
         wait_for_ranks(tmp_path, 2, "", GivenUp())
 
 
-def test_what_does_not_fit_is_not_started(tmp_path: Path) -> None:
+def test_a_checkpoint_larger_than_the_free_space_is_not_started(tmp_path: Path) -> None:
     huge = replace(toy.state(1), shapes={"weight": (1 << 50,)})
     temporary = tmp_path / ".step-00000001.tmp"
     with pytest.raises(CheckpointError, match=r"takes 13,510,798,882\.1 MB, .* has [\d.,]+ MB fr"):

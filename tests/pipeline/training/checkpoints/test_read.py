@@ -70,7 +70,7 @@ def test_weights_come_whole_and_shaped(tmp_path: Path) -> None:
         assert weight.numpy().tobytes() == toy.values(7)[name][0].numpy().tobytes()
 
 
-def test_what_is_not_there_cannot_be_read(run: Path) -> None:
+def test_unknown_parameters_and_ranges_are_refused(run: Path) -> None:
     checkpoint, _ = open_from(run, Alone())
     with pytest.raises(CheckpointError, match="has no parameter other"):
         checkpoint.read("other", 0, 1)
@@ -78,7 +78,7 @@ def test_what_is_not_there_cannot_be_read(run: Path) -> None:
         checkpoint.read("query.bias", 3, 6)
 
 
-def test_it_is_readable_without_us(run: Path) -> None:
+def test_a_checkpoint_is_readable_with_other_tools(run: Path) -> None:
     names = {file.name for file in directory(run, 200).iterdir()}
     assert names == {
         "state.json", "index-00000.json", "index-00001.json",
@@ -157,7 +157,7 @@ def test_all_ranks_get_the_same_checkpoint(run: Path, monkeypatch: pytest.Monkey
     assert all(said == messages for _, said in opened)
 
 
-def test_none_usable_is_an_error_on_all_ranks_that_names_each(run: Path) -> None:
+def test_if_no_checkpoint_is_usable_all_ranks_name_each(run: Path) -> None:
     (directory(run, 200) / "state.json").unlink()
     (directory(run, 100) / "index-00001.json").write_text("{}")
     errors = toy.on_ranks(2, lambda ranks: open_latest(run, ranks))
@@ -166,7 +166,7 @@ def test_none_usable_is_an_error_on_all_ranks_that_names_each(run: Path) -> None
     assert "step-00000200" in str(errors[0]) and "index-00001.json" in str(errors[0])
 
 
-def test_a_run_that_has_none_yet(tmp_path: Path) -> None:
+def test_a_run_without_checkpoints(tmp_path: Path) -> None:
     assert open_latest(tmp_path, Alone()) == (None, [])
     (tmp_path / "checkpoints/.step-00000100.tmp").mkdir(parents=True)
     assert open_latest(tmp_path, Alone()) == (None, [])
@@ -222,7 +222,7 @@ def test_from_a_copy_elsewhere(run: Path, tmp_path: Path) -> None:
     assert choose_from(tmp_path / "good") == (tmp_path / "good", [])
 
 
-def test_from_what_is_not_there_or_damaged(run: Path) -> None:
+def test_from_a_missing_or_damaged_checkpoint(run: Path) -> None:
     for given in ("150", "checkpoints/step-00000150"):
         with pytest.raises(CheckpointError, match=r"no checkpoint .*150; saved steps: 100, 200"):
             choose_from(run / given)

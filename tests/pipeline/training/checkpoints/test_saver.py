@@ -53,7 +53,7 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
 
 
 def test_newer_ones_are_not_removed(tmp_path: Path) -> None:
-    """A user who went back to an older one may want them; they go when their step is saved."""
+    """A user who returned to an older one may want them; saving a step again replaces its own."""
     for step in (1, 2, 3):
         toy.save(tmp_path, step)
     toy.save(tmp_path, 2, keep=1, values_of=20)
@@ -197,7 +197,7 @@ def test_a_bug_in_the_background_ends_the_run(
         saver.finish()
 
 
-def test_what_comes_before_publishing_comes_before(tmp_path: Path) -> None:
+def test_before_publishing_is_called_before_the_checkpoint_is_visible(tmp_path: Path) -> None:
     """Metrics up to a checkpoint's step are on disk before the checkpoint is visible."""
     seen: list[bool] = []
     saver = toy.saver(tmp_path, Alone())
@@ -225,7 +225,7 @@ def test_closing_does_not_wait_for_ranks_that_are_gone(
 
 
 @pytest.mark.parametrize("fails", ["rename", "fsync", "write_whole", "write_synced"])
-def test_what_rank_0_cannot_do_stops_all(
+def test_a_failure_of_rank_0_stops_all(
     fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy.save(tmp_path, 1, 2)
@@ -294,7 +294,7 @@ def test_a_read_only_disk(small_disk: Path) -> None:
     assert_latest(run, 1)
 
 
-def test_all_is_on_disk_before_it_has_a_name(
+def test_everything_is_synced_before_it_gets_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A power cut may lose only what was not announced yet."""
@@ -349,7 +349,7 @@ def held(checkpoint: Checkpoint | None) -> tuple[int, int] | None:
 def test_killed_at_every_point(
     saved: str, stride: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two ranks die while they save: step 1, or 3 so that 1 is removed, or 2 once more."""
+    """Two ranks die while they save step 1, step 3 (which removes 1), or step 2 again."""
     monkeypatch.setattr(os, "fsync", lambda _: None)  # processes die here, disks do not
     monkeypatch.setattr(publish_module, "POLL_SECONDS", 0.001)
     step, values = {"first": (1, 1), "third": (3, 3), "again": (2, 20)}[saved]

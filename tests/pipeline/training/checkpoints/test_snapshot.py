@@ -6,7 +6,7 @@ from pipeline.training.checkpoints.snapshot import Snapshot
 from tests.pipeline.training import toy_checkpoints as toy
 
 
-def test_a_copy_stays_as_it_was_and_the_next_one_takes_its_place() -> None:
+def test_a_snapshot_is_unchanged_until_the_next_one_replaces_it() -> None:
     snapshot = Snapshot()
     live = toy.fragments(1, [("query.weight", 3, 20), ("scale", 0, 1), ("embedding.weight", 0, 0)])
     copies = snapshot.take(live)

@@ -17,7 +17,7 @@ from pipeline.training.cluster.engine import LAUNCHER_VARIABLES, init_distribute
 ROOT = Path(__file__).parents[4]
 
 
-def test_half_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_launcher_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LAUNCHER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     present: dict[str, Any] = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
@@ -38,7 +38,7 @@ def test_a_batch_script_may_shorten_waits(monkeypatch: pytest.MonkeyPatch) -> No
             timeout()
 
 
-def test_a_rank_that_never_comes_is_waited_for_no_longer(tmp_path: Path) -> None:
+def test_a_missing_rank_is_waited_for_only_until_the_timeout(tmp_path: Path) -> None:
     """The other rank gives up after the configured time instead of half an hour."""
     script = tmp_path / "script.py"
     script.write_text(

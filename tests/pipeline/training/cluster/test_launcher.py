@@ -203,7 +203,7 @@ def test_a_rank_stops_when_its_launcher_is_killed(
         ("python launch", 2),
     ],
 )
-def test_a_rank_outlives_what_is_not_its_launcher(
+def test_a_rank_outlives_processes_that_are_not_its_launcher(
     tmp_path: Path, kinds: str, generations: int
 ) -> None:
     """A process alone outlives its parent, a rank its wrapper and the parent of its launcher."""

@@ -88,7 +88,7 @@ def test_ranks_join_and_leave(tmp_path: Path) -> None:
     assert result.stdout.count("met") == 2
 
 
-def test_only_the_first_rank_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_rank_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     assert launched_rank() == 0
     monkeypatch.setenv("RANK", "3")

@@ -95,7 +95,7 @@ def test_only_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_time_that_is_up_and_damaged_data_are_requests_too() -> None:
+def test_a_deadline_and_damaged_data_request_a_stop_too() -> None:
     stop = StopRequest()
     stop.deadline = Deadline(math.inf, lambda: 0.0)
     assert not stop.requested
@@ -128,7 +128,7 @@ def test_it_leaves_time_for_a_step_and_a_checkpoint(monkeypatch: pytest.MonkeyPa
     assert until.reached()
 
 
-def test_a_checkpoint_that_takes_longer_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slower_checkpoint_moves_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     seconds = 1.0
     until = Deadline(1.0, lambda: seconds)

@@ -57,7 +57,7 @@ def test_a_process_that_was_stopped_is_not_hung() -> None:
     assert process.returncode == 0
 
 
-def test_beats_go_through() -> None:
+def test_items_pass_through_with_a_beat_each() -> None:
     watchdog = Watchdog(0, hang_seconds=9)
     assert list(watchdog.through(iter("abc"))) == ["a", "b", "c"]
     assert watchdog._beats == 3

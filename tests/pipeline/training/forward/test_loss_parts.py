@@ -74,7 +74,7 @@ def test_a_part_without_a_count_is_absent_and_not_0() -> None:
     )
 
 
-def test_sums_travel_as_one_vector_of_any_shapes() -> None:
+def test_sums_of_any_shapes_are_packed_into_one_vector() -> None:
     total: Sums = {}
     given = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(7.0)}
     for _ in range(2):

@@ -56,7 +56,7 @@ def test_segments_of_pairs_reach_the_model(tmp_path: Path) -> None:
         assert model(inputs._replace(input_ids_BS=padded))["mlm_loss"] == loss
 
 
-def test_a_batch_of_filling_alone_keeps_one_slot_that_counts_for_nothing(lesson: Path) -> None:
+def test_a_batch_of_filling_alone_keeps_one_slot_of_weight_0(lesson: Path) -> None:
     batches = loader(lesson, 4, 3).micro_batches()
     for _ in range(2):
         batch = next(batches)
@@ -75,8 +75,8 @@ def test_lengths_are_none_if_every_row_is_full(lesson: Path) -> None:
     assert found == {True, False}
 
 
-def test_a_cpu_gets_no_lines_that_count_for_nothing(tmp_path: Path) -> None:
-    """Neither those after the last row of a step nor, except for one, those of a rank with less."""
+def test_a_cpu_gets_no_lines_of_weight_0(tmp_path: Path) -> None:
+    """Lines after the last row are dropped; a rank without rows keeps one line."""
     pairs = prepare_directory(tmp_path / "pairs", (40,), label="next")
     dataset = Dataset.open(pairs)
     order = Order(kind="global", seed=1, shard_rows=(dataset.shard_rows,))

@@ -120,7 +120,7 @@ def test_gradient_square_is_of_the_fragments_alone() -> None:
     assert not torch.isfinite(update.gradient_square(gradients))
 
 
-def test_a_rank_may_have_nothing() -> None:
+def test_a_rank_may_have_no_fragments() -> None:
     weights, gradients = filled(0), filled(1)
     update = CompiledUpdate(weights, list(zip(filled(2), filled(3))), [], DECAYS)
     assert float(update.gradient_square(gradients)) == 0

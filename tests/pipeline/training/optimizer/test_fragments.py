@@ -41,7 +41,7 @@ def test_cut() -> None:
     ]
 
 
-def test_a_rank_may_have_nothing() -> None:
+def test_a_rank_may_have_no_fragments() -> None:
     layout = FragmentLayout(
         (torch.zeros(4),), (FragmentPiece("fused", 5, 0, 0, 3),), replicated=False
     )

@@ -1,4 +1,4 @@
-"""PyTorch's operations equal the compiled ones; here on a CPU, as they would on a GPU."""
+"""PyTorch's operations give the results of the compiled ones; here both run on a CPU."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from tests.pipeline.training.toy import (
 
 CPU = torch.device("cpu")
 FACTOR = 3
-"""Of the floor: DESIGN.md, section 8."""
+"""Largest distance allowed, in floors."""
 
 
 def bound(model: torch.nn.Module, logical: list[Record], **settings: Any) -> LogicalOptimizer:
@@ -244,7 +244,7 @@ def test_vectors_decay_when_the_run_says_so() -> None:
     assert model.w.tolist() == pytest.approx([0.9] * 4)
 
 
-def test_what_belongs_to_no_logical_parameter_is_left_alone() -> None:
+def test_elements_outside_logical_parameters_are_unchanged() -> None:
     model = Weights(1.0, 1.0, math.nan, 5.0)
     optimizer = bound(model, [PAIR[0]], clip_norm=1.0)
     model.w.grad = torch.tensor([3.0, 4.0, math.nan, 9.0])

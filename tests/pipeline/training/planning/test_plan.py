@@ -26,7 +26,7 @@ from tests.pipeline.loading.conftest import prepare_directory
     ("sequences", "ranks", "per_device", "accumulation", "rows"),
     [
         (8192, 8, 128, 8, 128),
-        (8192, 24, 128, 3, 114),  # 342 a rank: three of 114, not two of 128 and one of 86
+        (8192, 24, 128, 3, 114),  # 342 per rank: three of 114, not two of 128 and one of 86
         (50, 1, 32, 2, 25),
         (5, 4, 32, 1, 2),
         (3, 3, 32, 1, 1),
@@ -77,8 +77,8 @@ def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> N
         make_plan(replace(run, batch=grows), 2, 1, [train], [validation], run.steps)
 
 
-def test_rows_that_share_lines_are_planned_as_they_will_lie(tmp_path: Path) -> None:
-    """Enough lines for any of some steps, and few unused; only tokens count as work."""
+def test_the_plan_packs_rows_as_the_loader_does(tmp_path: Path) -> None:
+    """Some steps all have enough lines, and few unused ones; only tokens cost FLOPs."""
     train = Dataset.open(prepare_directory(tmp_path / "news", (1500, 300)))
     given = recipe("roberta_tiny")
     run = replace(
@@ -101,13 +101,13 @@ def test_rows_that_share_lines_are_planned_as_they_will_lie(tmp_path: Path) -> N
     assert f"{words}{plan.filling} rows left for steps that need more" in plan.lines()[1]
     apart = replace(run, batch=replace(run.batch, packing="none"))
     plain = make_plan(apart, 2, 1, [train], [train], run.steps)
-    assert plan.step_flops == plain.step_flops  # pads are no work
+    assert plan.step_flops == plain.step_flops  # pads do not count
     full = flops_of(run, 400, 0, 70)
     assert plan.step_flops < full
     assert attention_name(run, "cpu") == "row_attention"
 
 
-def test_lengths_are_sampled_from_what_can_be_read(tmp_path: Path) -> None:
+def test_lengths_are_sampled_from_readable_record_batches(tmp_path: Path) -> None:
     directory = prepare_directory(tmp_path / "news", (1500, 300))
     dataset = Dataset.open(directory)
     tables = [read_table(directory / shard.file) for shard in dataset.shards]

@@ -71,7 +71,7 @@ def test_other_kinds(kind: Any, settings: dict[str, Any], expected: list[float])
         ({"kind": "warmup_stable_decay", "decay_steps": 5}, "at most steps=6"),
     ],
 )
-def test_schedules_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+def test_invalid_schedules_are_refused(settings: dict[str, Any], message: str) -> None:
     base = run(2, 6)
     with pytest.raises(ConfigError, match=message):
         replace(base, schedule=replace(base.schedule, **settings))
@@ -100,7 +100,7 @@ def test_a_batch_cannot_shrink() -> None:
         replace(base, batch=replace(base.batch, warmup_steps=1, first_sequences=65))
 
 
-def test_traps_29_a_batch_without_its_rate_is_doubted() -> None:
+def test_traps_29_a_changed_batch_with_an_unchanged_rate_is_reported() -> None:
     base = recipe("roberta_base")
     small = replace(base, batch=replace(base.batch, sequences=2_048))
     assert "try optimizer.peak_lr=0.00125 with the same" in batch_advice(base, small)

@@ -33,7 +33,7 @@ def test_a_disk_that_refuses_an_event_is_no_error(tmp_path: Path) -> None:
 
 
 def test_lives_of_a_batch_job() -> None:
-    """Its batch file and its first rank both write; Slurm itself restarts without a word."""
+    """Its batch file and its first rank both write; Slurm itself restarts without an event."""
     found = lives(
         [
             "t1\t7\tjob\t/logs/7.log\n",

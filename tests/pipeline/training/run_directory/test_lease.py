@@ -68,7 +68,7 @@ def test_one_job_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_a_job_elsewhere_is_live_until_its_heart_has_stopped(tmp_path: Path) -> None:
+def test_a_job_elsewhere_is_live_until_its_heartbeat_stops(tmp_path: Path) -> None:
     leave(tmp_path, age=STALE_SECONDS / 2)
     expected = r"process 4711 on node7, seen (29|30|31) s ago"
     with pytest.raises(CheckpointError, match=expected), hold(tmp_path):
@@ -78,7 +78,7 @@ def test_a_job_elsewhere_is_live_until_its_heart_has_stopped(tmp_path: Path) -> 
         assert json.loads((tmp_path / LEASE).read_text())["process"] == os.getpid()
 
 
-def test_a_lease_of_the_future_is_live_while_it_is_touched(tmp_path: Path) -> None:
+def test_a_lease_from_the_future_is_live_while_it_is_touched(tmp_path: Path) -> None:
     """Clocks were set back: ages are meaningless."""
     leave(tmp_path, age=-3600)
     with hold(tmp_path, heartbeat_seconds=0.1):
@@ -182,7 +182,7 @@ def test_a_lease_without_a_restart_count_counts_as_a_first_start(
         pass
 
 
-def test_the_heart_beats(tmp_path: Path) -> None:
+def test_the_holder_touches_its_lease(tmp_path: Path) -> None:
     with hold(tmp_path, heartbeat_seconds=0.02):
         os.utime(tmp_path / LEASE, (1, 1))
         deadline = time.monotonic() + 10

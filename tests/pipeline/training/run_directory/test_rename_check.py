@@ -39,7 +39,7 @@ def test_they_are_refused_in_one_line(tmp_path: Path) -> None:
         check_renames(tmp_path, mounts)
 
 
-def test_this_disk_is_fine_and_nothing_is_left(tmp_path: Path) -> None:
+def test_this_disk_passes_and_no_file_remains(tmp_path: Path) -> None:
     check_renames(tmp_path)
     assert not list(tmp_path.iterdir())
     assert copying_kind(tmp_path, tmp_path / "no such list") == ""

@@ -116,7 +116,7 @@ class LaterOptimizer(OptimizerSettings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaterRun(Run):
-    """A run as a later version may define it: one more setting in two sections."""
+    """A run as a later version may define it, with one more setting in each of two sections."""
 
     data: LaterData
     optimizer: LaterOptimizer

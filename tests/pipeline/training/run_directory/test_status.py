@@ -47,7 +47,7 @@ def log_steps(run: Path, *lines: dict[str, Any]) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run at step 20 of 40 that nobody holds."""
+    """A run at step 20 of 40 without a live job."""
     run = tmp_path / "run"
     run.mkdir()
     settings = {"name": "roberta_tiny", "steps": STEPS}
@@ -101,7 +101,7 @@ def test_a_run_that_lives(run: Path) -> None:
     )
     leave(run, age=1000)
     found = read_status(run)
-    assert found.state == "failed" and "process 4711 on node7 ended without a word" in found.reason
+    assert found.state == "failed" and "on node7 ended without a message" in found.reason
 
 
 def test_how_a_run_ended(run: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_host_that_stays_slow_is_named_once_and_forgotten_by_the_next_job(tmp_
         assert not (run / SLOW_NODES).exists()
 
 
-def test_ranks_of_one_host_are_no_stragglers(tmp_path: Path) -> None:
+def test_ranks_of_one_host_are_not_stragglers(tmp_path: Path) -> None:
     stragglers = stragglers_of(["a", "a"], tmp_path)
     assert not any(stragglers.warning([1.0, 2.0]) for _ in range(3 * IN_A_ROW))
 

@@ -140,7 +140,7 @@ def test_corpora_are_scored_separately_and_together(
     assert evaluate_corpora(model, model.parts, loaders, CPU, stopped=lambda: True) is None
 
 
-def test_masks_are_the_same_every_time_and_the_pass_can_be_given_up(
+def test_masks_are_the_same_every_time_and_a_pass_can_be_stopped(
     model: MaskedLanguageModel, dataset: Dataset
 ) -> None:
     loader = validation_loader([dataset], 64)

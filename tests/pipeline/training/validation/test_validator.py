@@ -1,4 +1,4 @@
-"""The validation of a step: written once, for all ranks, and owed until it is."""
+"""The validation of a step is written once, by the first rank, and is owed until then."""
 
 from __future__ import annotations
 

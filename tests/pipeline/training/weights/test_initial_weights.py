@@ -210,7 +210,7 @@ def test_electra_needs_its_generator_or_a_new_one(tokenizers: Path, tmp_path: Pa
 def test_spanbert_as_it_is_published(
     tokenizers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pickled, no head, no pooler, vocab.txt, settings of 2019: refused with advice, then read."""
+    """Pickled, no head or pooler, vocab.txt, settings from 2019: refused with advice, then read."""
     tokenizer, folder = tokenizers / "wordpiece", tmp_path / "spanbert"
     theirs = transformers.BertModel(
         transformers.BertConfig(
