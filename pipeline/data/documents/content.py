@@ -7,6 +7,7 @@ hashed again: a copy or a fresh download of the same content is the same file.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +58,7 @@ class PieceReading:
         if self.size:
             return
         if self.source.format == EXTRACTED:
-            self.extraction = extraction_content(self.source.path)
+            self.extraction = _raw_hash(self.source)
             return
         start, stop = piece.start, piece.stop
         if self.source.format == "parquet":
@@ -128,7 +129,10 @@ class _RawFile:
 
 
 State = tuple[int, int]
-"""Size and modification time in nanoseconds: what tells at once that a file may have changed."""
+"""Size and modification time in nanoseconds: what tells at once that a file may have changed.
+
+Of a group of files: the sum of sizes, and a hash of all the times.
+"""
 
 
 def found_state(source: Source) -> State:
@@ -138,9 +142,22 @@ def found_state(source: Source) -> State:
 
 def state_now(source: Source) -> State:
     """The state of a file at this moment. Raises DataError if it is gone."""
-    with naming(source.path):
-        now = Path(source.path).stat()
+    return joint_state([state_of(path) for path in source.paths])
+
+
+def state_of(path: str) -> State:
+    """The state of the file at a path. Raises DataError if there is none."""
+    with naming(path):
+        now = Path(path).stat()
     return now.st_size, now.st_mtime_ns
+
+
+def joint_state(states: list[State]) -> State:
+    """The state of a group of files; of one file its own."""
+    if len(states) == 1:
+        return states[0]
+    times = array("q", [mtime for _, mtime in states])
+    return sum(size for size, _ in states), xxhash.xxh3_64_intdigest(times.tobytes())
 
 
 def changed_files(sources: Iterable[Source]) -> list[Source]:
@@ -158,8 +175,16 @@ def has_content(source: Source, spans: Iterable[ReadSpan]) -> bool:
 
 def _hash_span(source: Source, start: int, stop: int) -> str:
     if source.format == EXTRACTED:
-        return extraction_content(source.path)
+        return _raw_hash(source)
     return hash_bytes(source.path, start, stop)
+
+
+def _raw_hash(source: Source) -> str:
+    """One hash of what was extracted to a file; empty if it is unknown."""
+    hashes = extraction_content(source.path)
+    return (
+        "".join(hashes) if len(hashes) < 2 else xxhash.xxh3_64_hexdigest("".join(hashes).encode())
+    )
 
 
 def hash_bytes(path: str, start: int, stop: int) -> str:

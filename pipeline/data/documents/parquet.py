@@ -30,7 +30,7 @@ _FEW_ROWS = 64
 EXTRACTION_MARK = b"tenfold_extraction"
 """Metadata key of files that `extraction` wrote: the fingerprint of their source."""
 CONTENT_MARK = b"tenfold_content"
-"""Metadata key of such files: the content of their source, see `content`."""
+"""Metadata key of such files: hashes of the files that were extracted, with spaces between."""
 
 STRING_TYPES = (pa.string(), pa.large_string(), pa.string_view())
 
@@ -48,10 +48,11 @@ def extraction_mark(path: str) -> str:
         return str((file.schema_arrow.metadata or {}).get(EXTRACTION_MARK, b"").decode())
 
 
-def extraction_content(path: str) -> str:
-    """A hash of the file that was extracted to this one; empty if an older version did it."""
+def extraction_content(path: str) -> list[str]:
+    """Hashes of the files that were extracted to this one; none if an older version did it."""
     with _open(path) as file:
-        return str((file.schema_arrow.metadata or {}).get(CONTENT_MARK, b"").decode())
+        hashes = str((file.schema_arrow.metadata or {}).get(CONTENT_MARK, b"").decode())
+    return hashes.split()
 
 
 def group_span(path: str, groups: range) -> tuple[int, int]:

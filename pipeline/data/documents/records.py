@@ -97,6 +97,13 @@ class Source:
     """Where it is fetched from if there is no file at `path`; None: it is the user's."""
     pages: tuple[tuple[str, str], ...] = ()
     """Of a group of HTML files: names and paths."""
+    raw: Source | None = field(default=None, compare=False, repr=False)
+    """Of an extracted file: the file that was extracted; None: it is not here."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The file, or the files of a group."""
+        return [path for _, path in self.pages] or [self.path]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,15 +21,22 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.settings import fingerprint
+from pipeline.data.documents.content import state_of
 from pipeline.data.documents.file_identity import content_identity
-from pipeline.data.documents.parquet import EXTRACTION_MARK
+from pipeline.data.documents.parquet import CONTENT_MARK, EXTRACTION_MARK
 from pipeline.data.documents.read import READERS, READING_VERSION
 from pipeline.data.documents.records import EXTRACTED, Source
 from pipeline.data.execution.workers import Executor, Stage, share, unfinished
 from pipeline.data.extraction.html_files import gather_pages, pages_identity
-from pipeline.data.extraction.unit_files import SCHEMA, write_file, write_unit
+from pipeline.data.extraction.raw_content import (
+    RawContent,
+    identify,
+    must_be_hashed,
+    unchanged,
+)
+from pipeline.data.extraction.unit_files import SCHEMA, is_unit_of, write_file, write_unit
 from pipeline.data.extraction.units import FORMATS, Unit, cut_units
-from pipeline.data.fetching.local_copies import fetched, remove_copies, remove_copy
+from pipeline.data.fetching.local_copies import fetched, is_here, remove_copies, remove_copy
 from pipeline.files import lock_of, make_directory, only_once, remove_orphans
 
 _GROUP_BYTES = 256 << 30
@@ -67,12 +74,33 @@ class ExtractionTask:
     @property
     def can_share(self) -> bool:
         """Whether several processes can extract it: it is to be done, and no copy that passes."""
-        is_here = self.source.published is None or Path(self.source.path).exists()
-        return is_here and not self.target.exists()
+        return _is_here(self.source) and not self.target.exists()
 
     def stored(self, unit: Unit) -> Path:
         """Where the unit waits for the others."""
         return self.directory / f".{self.target.stem}.{unit.start}-{unit.stop}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class IdentificationTask:
+    """A raw file whose content is to be hashed, and compared if it was extracted before."""
+
+    file: ExtractionTask
+
+    @property
+    def weight(self) -> int:
+        """Bytes of the file."""
+        return self.file.weight
+
+    @property
+    def name(self) -> str:
+        """Its name in logs."""
+        return f"identify {self.file.source.name}"
+
+    @property
+    def marker(self) -> str:
+        """No file's name: only files in a new state become tasks."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +137,8 @@ def extract(
     """Return the sources, with slow ones replaced by their Parquet files under `directory`.
 
     Extracts the missing ones, and fetches published ones first. part: of a job array, does its
-    share of the files before it helps with the others.
+    share of the files before it helps with the others. Raises DataError if a file has changed since
+    it was extracted.
     """
     sources = gather_pages(sources)
     slow = [source for source in sources if source.format in FORMATS]
@@ -122,6 +151,7 @@ def extract(
     stage = Stage(directory, _start_files)
     waiting = {task.marker for task in unfinished(stage, tasks)}
     remove_copies([task.source for task in tasks if task.marker not in waiting])
+    _identify([task for task in tasks if task.marker not in waiting], directory, executor)
     if part != (1, 1):
         _extract_files(share(tasks, *part), directory, executor, part)
     _extract_files(tasks, directory, executor, part)
@@ -151,12 +181,12 @@ def _extract_files(
     tasks: list[ExtractionTask], directory: Path, executor: Executor, part: tuple[int, int]
 ) -> None:
     for group in _groups([*dict.fromkeys(tasks)]):
-        units = [
-            UnitTask(task, unit)
-            for task in group
-            if task.can_share and len(cut := cut_units(task.source)) > 1
-            for unit in cut
-        ]
+        shared = {task: cut_units(task.source) for task in group if task.can_share}
+        shared = {task: cut for task, cut in shared.items() if len(cut) > 1}
+        _identify([*shared], directory, executor)
+        for task, cut in shared.items():
+            _remove_other_units(task, cut, identify(task.source, task.target))
+        units = [UnitTask(task, unit) for task, cut in shared.items() for unit in cut]
         first = len(units) * (part[0] - 1) // part[1]
         executor.run(Stage(directory, _start_units), units[first:] + units[:first])
         executor.run(Stage(directory, _start_files), group)
@@ -173,6 +203,37 @@ def _groups(tasks: list[ExtractionTask]) -> list[list[ExtractionTask]]:
         groups[-1].append(task)
         size += task.weight
     return groups
+
+
+def _identify(tasks: list[ExtractionTask], directory: Path, executor: Executor) -> None:
+    """Hash the files that are here in a new state. Raises DataError if one was extracted from
+    other content."""
+    new = [
+        IdentificationTask(task)
+        for task in dict.fromkeys(tasks)
+        if _is_here(task.source) and must_be_hashed(task.source, task.target)
+    ]
+    if new:
+        executor.run(Stage(directory, _start_identification), new)
+
+
+def _is_here(source: Source) -> bool:
+    return source.published is None or is_here(source)
+
+
+def _start_identification() -> Callable[[IdentificationTask], None]:
+    return _identify_file
+
+
+def _identify_file(task: IdentificationTask) -> None:
+    identify(task.file.source, task.file.target)
+
+
+def _remove_other_units(task: ExtractionTask, units: list[Unit], content: RawContent) -> None:
+    for unit in units:
+        path = task.stored(unit)
+        if path.exists() and not is_unit_of(content, path):
+            path.unlink(missing_ok=True)
 
 
 def _start_units() -> Callable[[UnitTask], None]:
@@ -196,8 +257,12 @@ def _extract_file(task: ExtractionTask) -> None:
     with only_once(task.target) as temporary:
         if temporary:
             source = fetched(task.source)
-            units = cut_units(source)
-            write_file(source, units, task.stored, {EXTRACTION_MARK: task.mark}, temporary)
+            with unchanged(source):
+                content = identify(source, task.target)
+                units = cut_units(source)
+                _remove_other_units(task, units, content)
+                marks = {EXTRACTION_MARK: task.mark, CONTENT_MARK: " ".join(content.hashes)}
+                write_file(source, units, task.stored, marks, temporary)
     for unit in units:
         _remove_unit(task.stored(unit))
     remove_copy(task.source)
@@ -230,6 +295,9 @@ def _reading(source: Source) -> list[Any]:
 
 def _made(source: Source, task: ExtractionTask) -> Source:
     made = task.target.stat()
+    raw = source if source.published is None else None
+    if raw is None and is_here(source):
+        raw = replace(source, mtime_ns=state_of(source.path)[1])
     return replace(
         source,
         path=str(task.target.absolute()),
@@ -239,6 +307,7 @@ def _made(source: Source, task: ExtractionTask) -> Source:
         mtime_ns=made.st_mtime_ns,
         published=None,
         pages=(),
+        raw=raw,
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import xxhash
 
 from pipeline.data.documents.byte_blocks import read_blocks, sniff_compression
+from pipeline.data.documents.content import found_state, joint_state
 from pipeline.data.documents.file_identity import file_ends
 from pipeline.data.documents.records import Extract, Source
 from pipeline.data.extraction.places import Place
@@ -46,10 +47,12 @@ def gather_pages(sources: list[Source]) -> list[Source]:
 
 
 def _group(files: list[Source], number: int) -> Source:
+    size, mtime_ns = joint_state([found_state(file) for file in files])
     return replace(
         files[0],
         name=f"html-{number:05d}",
-        size=sum(file.size for file in files),
+        size=size,
+        mtime_ns=mtime_ns,
         compression="",
         pages=tuple((file.name, file.path) for file in files),
     )

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.extraction.places import START, Place
+from pipeline.data.extraction.raw_content import RawContent, unchanged
 from pipeline.data.extraction.units import FORMATS, Records, Span, Unit, unit_records
 from pipeline.errors import DataError
 from pipeline.files import whole_file
@@ -38,14 +39,17 @@ SCHEMA = pa.schema(
 )
 GROUP_BYTES = 16 << 20
 """Text per row group: half a split, so that workers can share a large file."""
-_SPAN = "tenfold_span"
+_SPAN, _STATE = "tenfold_span", "tenfold_raw_state"
 Row = dict[str, str | None]
 
 
 def write_unit(unit: Unit, start: Place, path: Path) -> None:
     """Write the documents of a unit, read from `start` on."""
     span = Span()
-    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+    with (
+        pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer,
+        unchanged(unit.source) as state,
+    ):
         try:
             for table in _tables(unit_records(unit, start, span)):
                 writer.write_table(table)
@@ -54,6 +58,16 @@ def write_unit(unit: Unit, start: Place, path: Path) -> None:
                 raise
             span = Span()  # perhaps no record starts there: it will be read from where one does
         writer.add_key_value_metadata({_SPAN: json.dumps(asdict(span))})
+        writer.add_key_value_metadata({_STATE: json.dumps(state)})
+
+
+def is_unit_of(content: RawContent, path: Path) -> bool:
+    """Whether a unit's file was extracted from a raw file with this content.
+
+    Units that an older version extracted do not say, and pass.
+    """
+    state = (pq.read_metadata(path).metadata or {}).get(_STATE.encode())
+    return state is None or tuple(json.loads(state)) in content.states
 
 
 def write_file(

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from pipeline.data.documents.content import State, state_now
 from pipeline.data.documents.records import BadRecord, Extract, Format, Source
 from pipeline.data.extraction.arc import find_arc_records
 from pipeline.data.extraction.html_files import extract_html, find_html
@@ -147,8 +148,8 @@ def unit_records(unit: Unit, start: Place, span: Span) -> Records:
 
 
 _Found = Iterator[tuple[Place, Any]]
-_last: list[tuple[Source, Place, _Found]] = []
-"""The file that this process reads from its start, and the rest of it, from a place on."""
+_last: list[tuple[Source, State, Place, _Found]] = []
+"""The file that this process reads from its start, its state, a place, and the rest from there."""
 
 
 def _found(source: Source, start: Place) -> _Found:
@@ -157,8 +158,8 @@ def _found(source: Source, start: Place) -> _Found:
         return iter(())
     found = None
     while _last:
-        last, place, rest = _last.pop()
-        if last == source and place <= start:
+        last, state, place, rest = _last.pop()
+        if last == source and place <= start and state == state_now(source):
             found = rest
     found = found or FORMATS[source.format].find(source, start)
     return (item for item in found if item[0] >= start)
@@ -166,4 +167,4 @@ def _found(source: Source, start: Place) -> _Found:
 
 def _remember(source: Source, place: Place, found: _Found) -> None:
     if not _starts_anywhere(source):
-        _last[:] = [(source, place, found)]
+        _last[:] = [(source, state_now(source), place, found)]

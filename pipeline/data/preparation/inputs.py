@@ -3,7 +3,8 @@
 Work keeps the state of each file, and parts the spans that they read, see `content`. A file in
 another state is compared with the spans that were read of it, by whoever notices first: a run that
 continues, a worker before its next task, the process that publishes, or a later command that finds
-the shards complete. Equal content costs no work, other content is refused.
+the shards complete. Equal content costs no work, other content is refused. The raw file of an
+extracted one is compared with what was extracted, at the same times, see `raw_content`.
 
 The output keeps the spans in `inputs.parquet`, and the states, which differ from copy to copy, in
 `.inputs.json`, so that equal inputs give an equal manifest.
@@ -12,7 +13,7 @@ The output keeps the spans in `inputs.parquet`, and the states, which differ fro
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from pipeline.data.documents.content import (
 )
 from pipeline.data.documents.records import EXTRACTED, Source
 from pipeline.data.execution.tasks import SplitTask
+from pipeline.data.extraction.raw_content import identify, raw_file
 from pipeline.errors import DataError
 from pipeline.files import one_at_a_time, whole_file, write_whole
 
@@ -104,8 +106,9 @@ def compare_with_shards(sources: list[Source], output: Path) -> None:
 def confirm(sources: list[Source], spans: Iterable[ReadSpan], output: Path) -> list[Source]:
     """The files whose state is not the one in which they were found.
 
-    Raises DataError if one has other content than what was read of it.
+    Raises DataError if one, or its raw file, has other content than what was read of it.
     """
+    _compare_raw(sources)
     changed = changed_files(sources)
     if changed:
         index = SpanIndex(spans)
@@ -147,10 +150,19 @@ def _compare(
 
 def _require(source: Source, size: int, spans: Iterable[ReadSpan], output: Path) -> None:
     if size != source.size or not has_content(source, spans):
+        path = (source.raw or source).path
         raise DataError(
-            f"{source.path} has changed since {output} was made from it; restore it, or name "
-            "another --output to prepare it as it is now"
+            f"{path} has changed since {output} was made from it; restore it, or name another "
+            "--output to prepare it as it is now"
         )
+
+
+def _compare_raw(sources: Iterable[Source]) -> None:
+    """Raises DataError if a raw file holds other bytes than were extracted from it."""
+    for source in sources:
+        raw = raw_file(source)
+        if raw and changed_files([raw]):
+            identify(raw, Path(source.path))
 
 
 def _states(sources: list[Source]) -> dict[str, list[int]]:
@@ -170,8 +182,9 @@ class InputWatch:
         self.accepted: dict[Source, State] = {}
         """Other states of files whose content is the same."""
 
-    def look(self, sources: Iterable[Source], work: Path) -> None:
+    def look(self, sources: Collection[Source], work: Path) -> None:
         """Raises DataError if a file has other content than what parts in `work` were made of."""
+        _compare_raw(sources)
         for source in sources:
             now = state_now(source)
             if now in (found_state(source), self.accepted.get(source)):

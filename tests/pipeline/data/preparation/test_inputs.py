@@ -19,6 +19,8 @@ from pipeline.data.preparation import inputs
 from pipeline.data.preparation.inputs import INPUTS
 from pipeline.data.preparation.worker import Worker
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from tests.pipeline.data.dump import dump as dump_of
+from tests.pipeline.data.dump import page
 from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
 
 DOCUMENTS = 1200
@@ -300,3 +302,59 @@ def test_parts_of_an_array(
     assert "has changed since" in make(news, "--part", "2/2", code=2)
     news.write_bytes(before)
     assert f"prepared {DOCUMENTS:,} documents" in make(news, "--part", "2/2")
+
+
+@pytest.fixture
+def dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A dump, which is extracted to several row groups."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    monkeypatch.setattr("pipeline.data.documents.file_identity._EDGE_BYTES", 64)
+    monkeypatch.setattr("pipeline.data.extraction.unit_files.GROUP_BYTES", 1 << 13)
+    pages = [page(number, f"Page {number}", text(number)) for number in range(300)]
+    path = tmp_path / "pages.xml"
+    path.write_bytes(dump_of(pages))
+    return path
+
+
+def test_a_raw_file_of_complete_shards(
+    make: Callable[..., str], dump: Path, tmp_path: Path
+) -> None:
+    make(dump)
+    touch(dump)
+    assert "is complete already" in make(dump)
+    edit(dump, 150)
+    extracted = next((tmp_path / "root" / "documents").glob("*.parquet"))
+    for output in ("out", "other"):
+        said = make(dump, output=output, code=2)
+        assert f"{dump} has changed since it was extracted to {extracted}" in said
+        assert "name another --output" in said
+    extracted.unlink()
+    said = make(dump, code=2)
+    assert f"{dump} has changed since {tmp_path / 'out'} was made from it" in said
+    make(dump, output="other")
+    names = [read_manifest(tmp_path / name).fingerprint for name in ("out", "other")]
+    assert names[0] == names[1]
+    assert documents(tmp_path / "other") != documents(tmp_path / "out")
+
+
+def test_a_raw_file_that_changes_after_it_was_extracted(
+    make: Callable[..., str], dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two parts, and after the last of them."""
+    before = dump.read_bytes()
+    with monkeypatch.context() as patch:
+        done = when(patch, 2, lambda: edit(dump, 150))
+        said = make(dump, code=2)
+        assert f"{dump} has changed since" in said and "--output" in said
+        assert done and 2 not in done, "the next task is not begun"
+    dump.write_bytes(before)
+    with monkeypatch.context() as patch:
+        check = "pipeline.data.preparation.prepare.check_bad_records"
+        patch.setattr(check, lambda *_: edit(dump, 150))
+        assert f"{dump} has changed since" in make(dump, code=2)
+    assert not (tmp_path / "out" / MANIFEST).exists()
+    dump.write_bytes(before)
+    with monkeypatch.context() as patch:
+        patch.setattr(check, lambda *_: touch(dump))
+        assert "prepared 300 documents" in make(dump)
+    assert "is complete already" in make(dump)
