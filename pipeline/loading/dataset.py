@@ -111,7 +111,7 @@ class Dataset:
             why = "prepare more documents"
             if manifest.data.get("validation_fraction") == 1:
                 why = "it was prepared to evaluate on, with data.validation_fraction=1"
-            raise DataError(f"{directory} has no rows of the split {split}; {why}")
+            raise DataError(f"{directory} has no {split} rows; {why}")
         masking = None
         if split == TRAIN and manifest.duplicates == 0:
             masking = masking_of(directory, manifest, read_vocabulary(directory / "tokenizer"))

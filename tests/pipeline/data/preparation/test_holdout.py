@@ -65,7 +65,7 @@ def test_a_whole_corpus_is_prepared_to_evaluate_on(
     rows = sum(shard.sequences for shard in manifest.of("validation"))
     assert rows == manifest.totals["sequences"] > 0
     assert "verified: " in call(inspect.main, tmp_path / "out", "--verify")
-    with pytest.raises(DataError, match=r"no rows of the split train; it was prepared to evaluate"):
+    with pytest.raises(DataError, match=r"no train rows; it was prepared to evaluate"):
         Dataset.open(tmp_path / "out")
     assert len(Dataset.open(tmp_path / "out", "validation").shards) == 1
 
