@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Shared by all batch files. A batch file sets its resources and calls
 #
-#   train RECIPE DS_FILE
+#   train
 #
 # which starts one Python process per GPU, forwards signals, and checks the run's files when the
 # ranks have ended: RUN/INTERRUPTED means that the run is saved and must be started again. Settings
@@ -38,11 +38,13 @@ check_numbers() {
 train() {
   asked='' passed='' ranks=''
   trap stop USR1 # may arrive at any time, and would otherwise end this shell
-  TENFOLD_RECIPE=${TENFOLD_RECIPE:-$1}
+  TENFOLD_RECIPE=${TENFOLD_RECIPE:-}
   read_site
+  [ -n "$TENFOLD_RECIPE" ] ||
+    fail "TENFOLD_RECIPE is not set; name a recipe, here or in slurm/site.env"
   choose_data
   choose_python
-  choose_launch "$2"
+  choose_launch
   set_network
   set_caches
   begin_life
@@ -175,7 +177,7 @@ choose_container() {
 choose_launch() {
   local per_node=${SLURM_TASKS_PER_NODE%%(*} arguments
   # shellcheck disable=SC2206  # one string with several arguments
-  arguments=("$TENFOLD_RECIPE" --data "${data[@]}" --output "$TENFOLD_RUN" --ds "$1"
+  arguments=("$TENFOLD_RECIPE" --data "${data[@]}" --output "$TENFOLD_RUN"
     ${TENFOLD_ARGS:-})
   # Since Slurm 22.05 srun does not inherit this from sbatch: each rank would have one CPU.
   export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}

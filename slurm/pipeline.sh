@@ -2,27 +2,73 @@
 # Submits all jobs at once: prepare -> train -> export; each starts when the previous one succeeded.
 #
 #   TENFOLD_CORPUS=cc-news TENFOLD_INPUT='/data/news/*.jsonl.gz' slurm/pipeline.sh roberta_large
-#   slurm/pipeline.sh roberta_large --partition=gpu --account=me      options for all three jobs
+#   slurm/pipeline.sh bert_base --partition=gpu --train --nodes=4 --gres=gpu:4 --prepare --nodes=2
+#   slurm/pipeline.sh --check bert_base ...         submits nothing and reports what would fail
+#
+# sbatch's options before --prepare, --train or --export are for all three jobs, those after one of
+# them are for that job alone. So each job has its own resources: those in its file unless given.
+# Training uses slurm/RECIPE.sbatch, or slurm/train.sbatch if there is none.
 #
 # Other settings come from the environment, see README.md. Prints the three job ids.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-recipe=${1:-}
-[ -r "slurm/$recipe.sbatch" ] || {
-  echo "error: no slurm/$recipe.sbatch; name one of $(cd slurm && echo roberta_*.sbatch)" >&2
-  exit 2
+TENFOLD_HOME=$PWD
+# shellcheck source=slurm/common.sh
+. slurm/common.sh
+# shellcheck source=slurm/check.sh
+. slurm/check.sh
+
+# Sets checking, recipe, and the options of each job.
+read_arguments() {
+  local argument stage=all
+  checking='' recipe='' all=() prepare=() train=() export=()
+  for argument; do
+    case $argument in
+    --check) checking=yes ;;
+    --prepare | --train | --export) stage=${argument#--} ;;
+    *)
+      if [ -z "$recipe" ]; then
+        [[ $argument != -* ]] || fail "name a recipe before $argument"
+        recipe=$argument
+      elif [ "$stage" = all ]; then
+        for_all_jobs "$argument"
+      else
+        local -n options=$stage
+        options+=("$argument")
+      fi
+      ;;
+    esac
+  done
+  [ -n "$recipe" ] || fail "usage: slurm/pipeline.sh [--check] RECIPE [OPTIONS OF SBATCH]"
 }
-shift
-export TENFOLD_RECIPE=${TENFOLD_RECIPE:-$recipe}
+
+for_all_jobs() {
+  case $1 in
+  --nodes* | --ntasks* | --cpus-per-* | --gres* | --gpus* | --mem* | --time* | --array* | \
+    --exclusive* | -N* | -n* | -c* | -G* | -t* | -a*)
+    fail "$1 would be for all three jobs; give it after --prepare, --train or --export"
+    ;;
+  esac
+  all+=("$1")
+}
 
 submit() { sbatch --parsable "$@" | cut -d';' -f1; }
 
-prepared=$(submit "$@" slurm/prepare.sbatch)
 # Cancels a job if its predecessor failed, or it would wait forever. A requeued job has not ended.
 after() { echo "--dependency=afterok:$1 --kill-on-invalid-dep=yes"; }
+
+read_arguments "$@"
+export TENFOLD_RECIPE=${TENFOLD_RECIPE:-$recipe}
+train_file=slurm/$recipe.sbatch
+[ -r "$train_file" ] || train_file=slurm/train.sbatch
+train=("--job-name=$recipe" "${train[@]}")
+(check_before_submitting && exit "$wrong") || exit 2
+[ -z "$checking" ] || exit 0
+
+prepared=$(submit "${all[@]}" "${prepare[@]}" slurm/prepare.sbatch)
 # shellcheck disable=SC2046  # two options
-trained=$(submit $(after "$prepared") "$@" "slurm/$recipe.sbatch")
+trained=$(submit $(after "$prepared") "${all[@]}" "${train[@]}" "$train_file")
 # shellcheck disable=SC2046
-exported=$(submit $(after "$trained") "$@" slurm/export.sbatch)
+exported=$(submit $(after "$trained") "${all[@]}" "${export[@]}" slurm/export.sbatch)
 echo "prepare $prepared, then train $trained, then export $exported; squeue --me shows them"

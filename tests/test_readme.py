@@ -65,8 +65,13 @@ THEIRS = {
     "partition",
     "account",
     "me",
+    "check",
+    "nodes",
+    "prepare",
+    "train",
+    "export",
 }
-"""Options of torchrun and Slurm that the text names."""
+"""Options of torchrun, Slurm and slurm/pipeline.sh that the text names."""
 
 all_pages = pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
 

@@ -27,6 +27,14 @@ def test_slurm_accepts(path: Path, cluster: Cluster) -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.parametrize("path", BATCH_FILES, ids=name)
+def test_slurm_accepts_a_site_without_gpus(path: Path, cluster: Cluster) -> None:
+    """GPUs are requested by --gres alone, which --gres=none replaces."""
+    assert not re.search(r"^#SBATCH.*--gpus", path.read_text(), re.M)
+    result = cluster.sbatch("--test-only", "--nodes=1", "--gres=none", path)
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.parametrize("path", SHELL, ids=name)
 def test_shellcheck(path: Path) -> None:
     shellcheck = Path(sys.executable).with_name("shellcheck")

@@ -56,12 +56,15 @@ def _chain(
 ) -> None:
     """pipeline.sh finds shards and run complete, and exports again."""
     again = checkout / "again"
-    command = "slurm/pipeline.sh roberta_base --nodes=1 --ntasks-per-node=1 --gres=gpu:1"
-    script = "; ".join([f"cd {checkout}", *exports, command])
+    options = "--prepare --ntasks-per-node=1 --train --ntasks-per-node=1 --gres=gpu:1 --mem=4G"
+    command = f"slurm/pipeline.sh roberta_tiny --partition=main {options}"
+    script = "; ".join([f"cd {checkout}", *exports, f"{command} --check", command])
     result = cluster.run("bash", "-e", "-c", script, **environment, TENFOLD_EXPORT=str(again))
     assert result.returncode == 0, result.stderr
-    jobs = [Job(cluster, int(number)) for number in re.findall(r"\d+", result.stdout)]
-    assert len(jobs) == 3
+    assert result.stdout.count("\nok ") == 7, result.stdout
+    numbers = re.findall(r"\d+", result.stdout.splitlines()[-1])
+    jobs = [Job(cluster, int(number)) for number in numbers]
+    assert [job.field("NumTasks") for job in jobs] == ["1"] * 3
     assert [job.end() for job in jobs] == ["COMPLETED"] * 3, [job.log() for job in jobs]
     assert "complete already" in jobs[0].log() and "nothing to do" in jobs[1].log()
     assert (again / "model.safetensors").exists()
@@ -70,13 +73,44 @@ def _chain(
 def test_what_follows_a_failure_is_cancelled(cluster: Cluster, tmp_path: Path) -> None:
     """No job waits forever for a job that has failed."""
     result = cluster.run(
-        ROOT / "slurm" / "pipeline.sh", "roberta_large", "--nodes=1", "--ntasks-per-node=1",
-        f"--output={tmp_path}/%j.log", TENFOLD_VENV=sys.prefix, TENFOLD_ROOT=str(tmp_path),
+        ROOT / "slurm" / "pipeline.sh", "roberta_large", f"--output={tmp_path}/%j.log",
+        "--train", "--nodes=1", TENFOLD_VENV=sys.prefix, TENFOLD_ROOT=str(tmp_path),
         TENFOLD_CORPUS="nothing-like-this",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     jobs = [Job(cluster, int(number)) for number in re.findall(r"\d+", result.stdout)]
     assert [job.end() for job in jobs] == ["FAILED", "CANCELLED", "CANCELLED"]
     assert "error: unknown corpus 'nothing-like-this'" in jobs[0].log()
-    unknown = cluster.run(ROOT / "slurm" / "pipeline.sh", "roberta_huge")
-    assert unknown.returncode == 2 and "error: no slurm/roberta_huge.sbatch" in unknown.stderr
+
+
+def test_what_would_fail_in_the_queue_is_found_before(cluster: Cluster, tmp_path: Path) -> None:
+    """Nothing is submitted; each mistake is a line."""
+    (tmp_path / "shards" / "wikipedia-roberta_tiny-0123").mkdir(parents=True)
+    good = {"TENFOLD_VENV": sys.prefix, "TENFOLD_ROOT": str(tmp_path), "TENFOLD_CORPUS": "cc-news"}
+    bad = {"TENFOLD_CORPOS": "x", "TENFOLD_ARGS": "--set stepz=3", "TENFOLD_INPUT": "/no/file"}
+    pipeline = ROOT / "slurm" / "pipeline.sh"
+    options = ("--partition=main", "--train", "--nodes=3", "--export", "--gres=gpu:9")
+    result = cluster.run(pipeline, "--check", "roberta_tiny", *options, **good, **bad, timeout=300)
+    assert result.returncode == 2
+    for line, expected in zip(
+        result.stderr.splitlines(),
+        (
+            "settings: unknown setting TENFOLD_CORPOS",
+            "shards: there would be several shards: ",
+            "prepare: /no/file",
+            "train: unknown setting stepz",
+            "train-request: the partition cannot hold it: allocation failure: Node count",
+            "export-request: the partition cannot hold it: allocation failure: Requested node",
+        ),
+        strict=True,
+    ):
+        assert line.startswith(f"error: {expected}"), result.stderr
+    for more, recipe, expected in (
+        ({"TENFOLD_VENV": "/nowhere"}, "roberta_large", "TENFOLD_VENV=/nowhere has no bin/python"),
+        ({}, "roberta_huge", "unknown recipe 'roberta_huge'"),
+    ):
+        for words in ((), ("--check", "--train", "--nodes=1")):
+            result = cluster.run(pipeline, *words[:1], recipe, *words[1:], **good | more)
+            errors = [line for line in result.stderr.splitlines() if expected in line]
+            assert result.returncode == 2 and len(errors) == 1, result.stderr
+    assert not cluster.run("squeue", "--noheader", "--name=prepare").stdout

@@ -1,0 +1,132 @@
+# shellcheck shell=bash disable=SC2034,SC2086,SC2154
+# What the jobs of pipeline.sh would find wrong, found on the login node before they are submitted.
+# Each check prints a line; `wrong` is then 2 if one has failed, else 0.
+
+# With --check: everything. Without: what takes a second and stops every job. Run it in a shell of its
+# own: the jobs read their settings themselves.
+check_before_submitting() {
+  wrong=0
+  read_site
+  if [ -z "$checking" ]; then
+    [ -z "$TENFOLD_VENV" ] || check_python >/dev/null
+    return
+  fi
+  check settings check_names
+  check shards check_shards
+  check python check_python
+  if [ "$passed" ]; then
+    check prepare check_prepare
+    check train check_train
+  fi
+  check prepare-request check_request "${prepare[@]}" slurm/prepare.sbatch
+  check train-request check_request "${train[@]}" "$train_file"
+  check export-request check_request "${export[@]}" slurm/export.sbatch
+}
+
+# check NAME FUNCTION...: runs it in a shell of its own, which `fail` may end; sets passed.
+check() {
+  local name=$1 output
+  shift
+  passed=yes
+  if output=$("$@" 2>&1); then
+    printf 'ok  %-16s %s\n' "$name" "$(tail -n 1 <<<"$output")"
+  else
+    wrong=2 passed=''
+    output=$(grep '^error: ' <<<"$output" || tail -n 3 <<<"$output")
+    printf '%s\n' "$output" | sed "s|^error: |error: $name: |" >&2
+  fi
+}
+
+# Every TENFOLD_ variable is one that Tenfold reads.
+check_names() {
+  local name known
+  known=$(grep -rhoE 'TENFOLD_[A-Z_]*[A-Z]' --include='*.py' --include='*.sh' --include='*.sbatch' \
+    --include='*.env' "$TENFOLD_HOME/pipeline" "$TENFOLD_HOME/slurm")
+  for name in $(compgen -e TENFOLD_); do
+    grep -qxF "$name" <<<"$known" ||
+      fail "unknown setting $name; the settings are those in slurm/README.md"
+  done
+}
+
+check_python() {
+  data=()
+  choose_python
+  echo "${TENFOLD_VENV:-$TENFOLD_IMAGE}, recipe $TENFOLD_RECIPE"
+}
+
+# The shards that training will find when prepare has ended: those of this corpus alone.
+check_shards() {
+  local corpus found others=()
+  [ -n "${TENFOLD_CORPUS:-}" ] ||
+    fail "TENFOLD_CORPUS is not set; name a corpus, and its files in TENFOLD_INPUT"
+  if [ -n "${TENFOLD_DATA:-}" ]; then
+    choose_data
+    return
+  fi
+  corpus=$(basename "$TENFOLD_CORPUS")
+  for found in "$TENFOLD_ROOT"/shards/*-"$TENFOLD_RECIPE"-*/; do
+    [[ ! -e $found || $(basename "$found") == "$corpus-$TENFOLD_RECIPE-"* ]] || others+=("$found")
+  done
+  [ ${#others[@]} -eq 0 ] ||
+    fail "there would be several shards: ${others[*]} and those of $corpus; name those to train on" \
+      "in TENFOLD_DATA"
+  echo "of $corpus, in $TENFOLD_ROOT/shards"
+}
+
+# As the job runs it, but estimates only: the corpus, its files, the arguments and the disk space.
+check_prepare() {
+  local output
+  runs_here || return 0
+  split_inputs
+  output=$("${python[@]}" -m pipeline.prepare --corpus "$TENFOLD_CORPUS" \
+    --recipe "$TENFOLD_RECIPE" ${inputs[@]:+--input "${inputs[@]}"} ${TENFOLD_PREPARE_ARGS:-} \
+    --dry-run 2>&1) || {
+    echo "$output"
+    return 2
+  }
+  ! grep ': not enough$' <<<"$output" || fail "$(grep ': not enough$' <<<"$output")"
+  grep '^disk: ' <<<"$output"
+}
+
+# The settings, and whether RUN has room for its checkpoints.
+check_train() {
+  runs_here || return 0
+  "${python[@]}" -c '
+import os
+import shutil
+from pipeline.errors import CheckpointError, run_command
+from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES
+from pipeline.training.job import parse, read_job
+from pipeline.training.planning.plan import parameters_of
+
+def main():
+    job = read_job(parse())
+    place = next(p for p in (job.output, *job.output.parents) if p.exists())
+    needed = parameters_of(job.run) * PARAMETER_BYTES * (job.run.checkpoint.keep + 1)
+    free = shutil.disk_usage(place).free
+    words = f"{needed / 1e9:,.1f} GB of checkpoints, {free / 1e9:,.1f} GB free in {place}"
+    if needed > free:
+        raise CheckpointError(f"no room: {words}; free some or name another TENFOLD_RUN")
+    if not os.access(place, os.W_OK):
+        raise CheckpointError(f"cannot write to {place}; name another TENFOLD_RUN")
+    print(words)
+
+run_command(main)' "$TENFOLD_RECIPE" --data shards --output "$TENFOLD_RUN" ${TENFOLD_ARGS:-}
+}
+
+# Sets python=(command), unless it cannot run on this machine.
+runs_here() {
+  data=()
+  choose_python >/dev/null || exit 2
+  [ ${#container[@]} -eq 0 ] || {
+    echo "not checked: Pyxis runs in jobs alone"
+    return 1
+  }
+}
+
+check_request() {
+  local output
+  output=$(sbatch --test-only "${all[@]}" "$@" 2>&1) ||
+    fail "the partition cannot hold it: $(paste -sd' ' <<<"$output")"
+  sed -n 's/^sbatch: Job [0-9]* //p' <<<"$output"
+}

@@ -1,0 +1,68 @@
+"""pipeline.sh gives each job its own resources; run with an sbatch that only writes down."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import ROOT
+
+RECORDS = """#!/bin/sh
+echo "$*" >>{record}
+wc -l <{record}
+"""
+
+
+def pipeline(folder: Path, *words: str) -> tuple[int, str, list[str]]:
+    """Exit code, errors, and the arguments of each sbatch."""
+    record = folder / "record"
+    (folder / "sbatch").write_text(RECORDS.format(record=record))
+    (folder / "sbatch").chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TENFOLD_", "SLURM_"))}
+    result = subprocess.run(
+        [ROOT / "slurm" / "pipeline.sh", *words], capture_output=True, text=True, check=False,
+        env=kept | {"PATH": f"{folder}:{kept['PATH']}", "TENFOLD_VENV": sys.prefix},
+    )  # fmt: skip
+    calls = record.read_text().splitlines() if record.exists() else []
+    return result.returncode, result.stderr, calls
+
+
+def test_each_job_has_its_own_resources(tmp_path: Path) -> None:
+    words = "bert_tiny -p gpu --account=me --train --nodes=4 --gres=gpu:4 --prepare --nodes=2"
+    code, errors, calls = pipeline(tmp_path, *words.split(), "--export", "--mem=8G")
+    assert (code, errors) == (0, "")
+    after = "--dependency=afterok:{} --kill-on-invalid-dep=yes "
+    assert calls == [
+        "--parsable -p gpu --account=me --nodes=2 slurm/prepare.sbatch",
+        f"--parsable {after.format(1)}-p gpu --account=me --job-name=bert_tiny --nodes=4 "
+        "--gres=gpu:4 slurm/train.sbatch",
+        f"--parsable {after.format(2)}-p gpu --account=me --mem=8G slurm/export.sbatch",
+    ]
+
+
+def test_a_recipe_with_a_file_of_its_own(tmp_path: Path) -> None:
+    _, _, calls = pipeline(tmp_path, "roberta_base")
+    assert calls[1].endswith("--job-name=roberta_base slurm/roberta_base.sbatch")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("roberta_base --nodes=4", "--nodes=4 would be for all three jobs; give it after"),
+        ("roberta_base -p gpu -N 4", "-N would be for all three jobs"),
+        ("roberta_base --time=1:00", "--time=1:00 would be for all three jobs"),
+        ("", "usage: slurm/pipeline.sh [--check] RECIPE"),
+        ("--partition=gpu", "name a recipe before --partition=gpu"),
+        ("roberta_huge", "unknown recipe 'roberta_huge'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_submits_nothing(
+    words: str, message: str, tmp_path: Path
+) -> None:
+    code, errors, calls = pipeline(tmp_path, *words.split())
+    assert (code, calls) == (2, [])
+    assert errors.startswith(f"error: {message}") and errors.count("\n") == 1
