@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 
 import pytest
 
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found
-from pipeline.data.inspection.html_report import page
+from pipeline.data.inspection.html_report import POLICY, page
 
 EVIL = "<script>alert(1)</script><img src=http://x/y.png onerror=z>&amp;\"'"
 
@@ -24,7 +26,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
-        assert not {name for name, _ in attrs} & {"src", "href", "onerror", "onload"}
+        assert not {name for name, _ in attrs} & {"src", "href", "onerror", "onload", "style"}
         if tag not in ("meta", "br"):
             self.open.append(tag)
 
@@ -43,6 +45,7 @@ def content() -> str:
         measured.add(
             Found("web", f"f@{number}", EVIL, EVIL, EVIL * 99, reason, False, "en", f"{number}.org")
         )
+    measured.dates = ("<b>0</b>", "<script>")
     return page(measured, f"title {EVIL}", "about")
 
 
@@ -58,6 +61,13 @@ def test_it_is_well_formed_and_shows_all(content: str) -> None:
 def test_it_is_self_contained(content: str) -> None:
     assert not re.search(r"url\(|@import|<script|<link", content)
     assert "<!doctype html>" in content and 'charset="utf-8"' in content
+
+
+def test_a_browser_may_use_the_pages_own_style_sheet_alone(content: str) -> None:
+    (style,) = re.findall(r"<style>(.*?)</style>", content, re.S)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert POLICY.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
+    assert content.index(POLICY) < content.index("<style>")
 
 
 def test_an_empty_page() -> None:
