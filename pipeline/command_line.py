@@ -143,6 +143,11 @@ def add_published_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not remove the files of --months and --dump after their extraction",
     )
     parser.add_argument(
+        "--skip-missing",
+        action="store_true",
+        help="name and leave out files of --months that are listed and do not exist (HTTP 404)",
+    )
+    parser.add_argument(
         "--language",
         default="",
         metavar="CODE",

@@ -3,7 +3,8 @@
 `crawl-data/CC-NEWS/YYYY/MM/warc.paths.gz` lists the paths of a month's files, about 1 GB each;
 their lengths and versions are looked up file by file. Both are kept beside the files, so a list is
 read once, every part of an array uses the same one, and compute nodes need no network for it. A
-month that is not over has the files that there were when it was listed.
+month that is not over has the files that there were when it was listed. Files that are listed and
+do not exist stop the command, or are left out, and stay so in the kept list.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import re
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
 from pipeline.data.documents.records import PublishedFile
-from pipeline.data.fetching.http_files import look_up, read_small
+from pipeline.data.fetching.http_files import is_gone, look_up, read_small
 from pipeline.data.fetching.kept_lists import Entries, kept_list
 from pipeline.errors import ConfigError, DataError
 
@@ -51,21 +53,30 @@ def parse_months(text: str) -> list[str]:
 
 
 def list_months(
-    months: list[str], base: str, downloads: Path, *, is_kept: bool, recording: bool = True
+    months: list[str],
+    base: str,
+    downloads: Path,
+    *,
+    is_kept: bool,
+    skip_missing: bool = False,
+    recording: bool = True,
 ) -> list[PublishedFile]:
     """The WARC files of the months, sorted by path.
 
-    base: address of Common Crawl or a mirror; recording: keep lists that are not there yet in
-    `downloads`. Raises DataError if a list cannot be read.
+    base: address of Common Crawl or a mirror; skip_missing: leave out files that are listed and do
+    not exist; recording: keep lists that are not there yet in `downloads`. Raises DataError if a
+    list cannot be read.
     """
     entries: Entries = []
     for month in months:
-        entries += kept_list(
+        found = kept_list(
             downloads / _folder(month),
-            functools.partial(_look_up_month, month, base),
+            functools.partial(_look_up_month, month, base, skip_missing),
             functools.partial(_checked, month),
             recording=recording,
         )
+        _report_missing(month, found, skip_missing)
+        entries += [entry for entry in found if not entry.get("is_missing")]
     return [
         PublishedFile(
             url=f"{base}/{entry['path']}",
@@ -80,7 +91,7 @@ def list_months(
     ]
 
 
-def _look_up_month(month: str, base: str) -> Entries:
+def _look_up_month(month: str, base: str, skip_missing: bool) -> Entries:
     url = f"{base}/{_folder(month)}/warc.paths.gz"
     packed = read_small(url)
     try:
@@ -93,12 +104,34 @@ def _look_up_month(month: str, base: str) -> Entries:
         what = "no files" if wrong is None else f"{wrong!r}, which is not a WARC file of {month}"
         raise DataError(f"{url} lists {what}; use a mirror, or leave {month} out of --months")
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        found = pool.map(look_up, [f"{base}/{path}" for path in paths])
-        about = [*tqdm(found, f"listing {month}", len(paths), unit="file", disable=None)]
-    return [
-        {"path": path, "size": size, "version": version}
-        for path, (size, version) in zip(paths, about, strict=True)
-    ]
+        found = pool.map(_look_up_file, [base] * len(paths), paths)
+        entries = [*tqdm(found, f"listing {month}", len(paths), unit="file", disable=None)]
+    if not skip_missing:
+        _report_missing(month, entries, skip_missing)  # before they are kept
+    return entries
+
+
+def _look_up_file(base: str, path: str) -> dict[str, Any]:
+    try:
+        size, version = look_up(f"{base}/{path}")
+    except DataError as error:
+        if not is_gone(error):
+            raise
+        return {"path": path, "size": 0, "version": "", "is_missing": True}
+    return {"path": path, "size": size, "version": version}
+
+
+def _report_missing(month: str, entries: Entries, skip_missing: bool) -> None:
+    """Name the files that do not exist; raises DataError unless they are to be left out."""
+    missing = [entry["path"] for entry in entries if entry.get("is_missing")]
+    if not missing:
+        return
+    text = f"{month}: {len(missing):,} of {len(entries):,} listed files do not exist (HTTP 404)"
+    if not skip_missing or len(missing) == len(entries):
+        raise DataError(
+            f"{text}, such as {missing[0]}; use a mirror, or --skip-missing to do without them"
+        )
+    print(f"note: {text} and are left out: {', '.join(missing)}", flush=True)
 
 
 def _checked(month: str, entries: Entries) -> Entries:

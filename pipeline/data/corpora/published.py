@@ -32,6 +32,8 @@ class Selected:
     """Addresses in place of the publishers': URL, or CORPUS=URL."""
     is_kept: bool = False
     """Whether copies stay after their extraction."""
+    skip_missing: bool = False
+    """Whether files of months that are listed and do not exist are left out."""
 
     def corpora(self) -> list[str]:
         """Names of the corpora."""
@@ -43,7 +45,9 @@ class Selected:
         keeping = {"is_kept": self.is_kept, "recording": recording}
         found: dict[str, list[Source]] = {}
         if self.months:
-            files = list_months(parse_months(self.months), base[NEWS], downloads, **keeping)
+            months = parse_months(self.months)
+            keeping_some = keeping | {"skip_missing": self.skip_missing}
+            files = list_months(months, base[NEWS], downloads, **keeping_some)
             found[NEWS] = [_source(NEWS, file, downloads) for file in files]
         if self.dump:
             files = list_dump(self.dump, base[WIKIPEDIA], downloads, **keeping)
@@ -57,6 +61,8 @@ class Selected:
             raise ConfigError(f"--mirror {self.mirrors[0]} is for --months and --dump; omit it")
         if self.is_kept and not names:
             raise ConfigError("--keep-downloads is for --months and --dump; omit it")
+        if self.skip_missing and not self.months:
+            raise ConfigError("--skip-missing is for --months; omit it")
         for given in self.mirrors:
             name, equals, url = given.partition("=")
             if "/" in name or not equals:

@@ -67,6 +67,8 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _HASHES = {32: "md5", 40: "sha1", 64: "sha256"}
 """By the number of hexadecimal digits."""
 
+_GONE = (404, 410)
+
 Answer = TypeVar("Answer")
 
 
@@ -78,6 +80,12 @@ class _TryAgainError(Exception):
         super().__init__(why)
         self.wait = wait
         self.answered = answered
+
+
+def is_gone(error: DataError) -> bool:
+    """Whether an error of a function here means that the server has no such file."""
+    cause = error.__cause__
+    return isinstance(cause, urllib.error.HTTPError) and cause.code in _GONE
 
 
 def read_small(url: str) -> bytes:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pipeline.data.documents.records import PublishedFile, Source
 from pipeline.data.execution.workers import Executor, Stage
-from pipeline.data.fetching.http_files import fetch_file, partial_path
+from pipeline.data.fetching.http_files import fetch_file, is_gone, partial_path
+from pipeline.data.fetching.kept_lists import LIST
 from pipeline.errors import DataError
 from pipeline.files import make_directory
 
@@ -114,4 +115,12 @@ def _passing(source: Source) -> tuple[Path, Path]:
 
 
 def _fetch(file: PublishedFile, place: Path, source: Source) -> None:
-    fetch_file(file, place, Path(source.path.removesuffix(file.path)))
+    try:
+        fetch_file(file, place, Path(source.path.removesuffix(file.path)))
+    except DataError as error:
+        if not is_gone(error):
+            raise
+        raise DataError(
+            f"{error}; it was there when it was listed: remove {Path(source.path).parent / LIST} "
+            "and rerun, with --skip-missing to go on without a file of --months"
+        ) from error

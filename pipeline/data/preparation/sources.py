@@ -46,6 +46,7 @@ def selected(arguments: argparse.Namespace) -> Selected:
         dump=arguments.dump,
         mirrors=tuple(arguments.mirror),
         is_kept=arguments.keep_downloads,
+        skip_missing=arguments.skip_missing,
     )
 
 

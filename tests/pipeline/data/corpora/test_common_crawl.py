@@ -94,3 +94,22 @@ def test_lists_that_are_not_there_or_damaged(server: Publisher, tmp_path: Path) 
         kept.write_text(content)
         with pytest.raises(DataError, match="is damaged; remove it"):
             list_months(["2019-02"], server.address, tmp_path, is_kept=False)
+
+
+def test_files_that_do_not_exist_stop_the_command_or_are_left_out(
+    server: Publisher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.put_month("2019-02", {"00001": b"a", "00002": b"b"})
+    gone = next(path for path in server.files if "00001" in path)
+    del server.files[gone]
+    message = rf"1 of 2 listed files do not exist \(HTTP 404\), such as {gone}; .*--skip-missing"
+    with pytest.raises(DataError, match=message):
+        list_months(["2019-02"], server.address, tmp_path, is_kept=False)
+    assert not [*tmp_path.rglob(".list.json")]
+    for _ in range(2):  # from the server, and from the kept list
+        [file] = list_months(
+            ["2019-02"], server.address, tmp_path, is_kept=False, skip_missing=True
+        )
+        assert "00002" in file.path and f"left out: {gone}" in capsys.readouterr().out
+    with pytest.raises(DataError, match=message):
+        list_months(["2019-02"], server.address, tmp_path, is_kept=False)

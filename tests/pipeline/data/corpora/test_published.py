@@ -71,3 +71,8 @@ def test_english_unless_told_otherwise(tmp_path: Path) -> None:
     assert chosen_language("de", news) == chosen_language("de", own) == "de"
     with pytest.raises(ConfigError, match="--language english: give a two-letter code such as en"):
         chosen_language("english", own)
+
+
+def test_skipping_missing_files_is_for_months() -> None:
+    with pytest.raises(ConfigError, match="--skip-missing is for --months; omit it"):
+        Selected(dump="enwiki/20260101", skip_missing=True).sources(Path("downloads"))

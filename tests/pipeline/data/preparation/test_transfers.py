@@ -95,7 +95,8 @@ def test_a_run_that_stopped_continues(server: Publisher, news: News, tmp_path: P
     paths = [path for path in server.files if path.endswith(".warc.gz")]
     last = min(paths, key=lambda path: len(server.files[path]))
     server.moods[last] = [Request.send_file, saying(404)]  # at the first look it is there
-    assert "does not exist (HTTP 404)" in news(code=2)
+    error = news(code=2)
+    assert "does not exist (HTTP 404)" in error and "2019/0" in error.partition("remove ")[2]
     assert not (tmp_path / "out" / "manifest.json").exists()
     before = len(server.gets())
     assert "1 are extracted, 1 file of" in news()
