@@ -23,7 +23,7 @@ from pipeline.data.documents.records import (
 )
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
 from pipeline.data.text.clean import CleanText, clean
-from pipeline.data.text.giants import in_pieces
+from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
 
 BATCH_CHARACTERS = 1 << 22
 """Characters per batch: large enough for the kernels, small relative to a worker's memory."""
@@ -138,8 +138,10 @@ def read_batches(
             if isinstance(record, Dropped):
                 counts.drop(record.reason)
                 continue
-            add_counts(counts.cut, dict(record.cut))
-            for part in in_pieces(record):
+            if record.cut:
+                add_counts(counts.cut, dict(record.cut))
+            is_short = len(record.text) <= RUN_CHARACTERS
+            for part in (record,) if is_short else in_pieces(record):
                 records.append(part)
                 licences.append(piece.source.licence)
                 size += len(part.text) + _RECORD_BYTES
