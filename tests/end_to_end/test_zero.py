@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from tests.pipeline.training.zero_launch import measured
-from tests.pipeline.training.zero_settings import DRIFT, MORE, WORLD_SIZES, Setting, usual, whole
+from tests.pipeline.training.zero_settings import (
+    DRIFT,
+    MORE,
+    TRAFFIC,
+    WORLD_SIZES,
+    Setting,
+    usual,
+    whole,
+)
 
 FACTOR = 3
 """Largest distance allowed, in floors."""
@@ -140,6 +148,41 @@ def test_another_deepspeed_is_warned_about() -> None:
     assert re.fullmatch(
         r"DeepSpeed [\d.]+ is not the tested version 0\.0\.1; its layout .*\n", said
     )
+
+
+def sent_by_toy(precision: str, stage: int) -> dict[str, dict[str, int]]:
+    """Bytes of a step of two micro-batches on two ranks; 1,954 elements, padded by ZeRO."""
+    elements, padded, cut, logical = 1_954, 1_956, 1_964, 16
+    weight, name = (2, "bfloat16") if precision == "bf16" else (4, "float32")
+    if stage == 3:
+        return {
+            "backward": {f"allgather_base {name}": 2 * weight * cut,
+                         "reduce_scatter_base float32": 2 * 4 * cut},
+            "step": {"allreduce float64": 8 + 16 * logical},
+        }  # fmt: skip
+    times = 2 if stage == 2 else 1  # else once, after the last micro-batch
+    if precision == "bf16":
+        elements = padded  # the flat buffer
+    gathered = {"allreduce float64": 8 + 16 * logical, f"allgather_base {name}": weight * padded}
+    return {
+        "backward": {"allreduce float32": times * 4 * elements},
+        "step": gathered if stage or precision == "bf16" else {},
+    }
+
+
+@pytest.mark.parametrize("which", [(), pytest.param(("whole",), marks=pytest.mark.slow)])
+def test_a_step_sends_and_waits_for_what_ds_configs_says(which: tuple[str, ...]) -> None:
+    """Collectives by kind, type and bytes; a LAMB step reads the clip norm and the weights' norms.
+
+    The other value that stage 3 reads is in host memory.
+    """
+    results = measured(2, *which)["traffic"]
+    settings = [(found["precision"], found["stage"], found["zero"]) for found in results]
+    assert settings == TRAFFIC["whole" if which else "usual"]
+    for found in results:
+        assert found["sent"] == sent_by_toy(found["precision"], found["stage"]), found
+        reads = {"item": 2 if found["stage"] == 3 else 1, "tolist": 1}
+        assert found["waits"] == {"backward": {}, "step": reads}, found
 
 
 def test_no_micro_batch_waits_for_the_device(results: list[dict[str, Any]]) -> None:

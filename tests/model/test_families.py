@@ -12,13 +12,18 @@ import torch.nn.functional as F
 import transformers
 from torch import Tensor
 
+from model import heads
 from model.config import EncoderConfig
 from model.families import ALBERT, BERT, FAMILIES, ROBERTA, family_of, our_config, their_config
-from model.hugging_face import family, from_hugging_face, logical_parameters, to_hugging_face
+from model.hugging_face import Model, family, from_hugging_face, logical_parameters, to_hugging_face
 from model.objectives import Inputs, MaskedLanguageModel
+from model.replaced_tokens import ReplacedTokenModel
+from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
+from pipeline.training.forward.loss_parts import loss_sum
 from pipeline.training.planning.plan import encoder_config
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
+from tests.pipeline.training.step_trace import StepTrace
 
 BASE = replace(TOY, position_offset=0, segment_types=2, layers=4)
 NARROW = replace(BASE, embedding_width=16)
@@ -283,3 +288,30 @@ def test_settings_that_cannot_be_loaded_are_named(change: dict[str, Any], messag
     }
     with pytest.raises(ValueError, match=message):
         our_config(given)
+
+
+@pytest.mark.parametrize("kind", ["bert", "electra", "spanbert"])
+@pytest.mark.parametrize("rows", ["full", "padded", "packed"])
+def test_no_micro_batch_waits_for_the_device(
+    kind: str, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forward and backward on a device that has no values to read, by the path of a GPU."""
+    monkeypatch.setitem(heads.CHUNK_BYTES, "meta", 1 << 30)
+    config = replace(BASE, dropout=0.1)
+    model: Model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
+    if kind == "electra":
+        model = ReplacedTokenModel(config, replace(config, width=24), weight=50.0, seed=0)
+    if kind == "spanbert":
+        model = MaskedLanguageModel(config, seed=0, boundary_weight=1.0)
+    given = inputs(LENGTHS["short rows"])._replace(draws_K=torch.zeros(8, dtype=torch.int64))
+    starts = torch.arange(4) * TOY.positions
+    if rows == "full":
+        given = given._replace(lengths_B=None)
+    if rows == "packed":
+        given = given._replace(row_starts_R=starts[:3], cu_seqlens=starts.int())
+    away = [part.to("meta") if torch.is_tensor(part) else part for part in given]
+    with StepTrace() as trace:
+        sums = model.to("meta").bfloat16().train()(Inputs(*away))
+        loss_sum(model.parts, sums, LossCounts(5, 59, 2, 5)).backward()
+    assert not trace.waits
+    assert all(part.grad is not None for part in model.parameters())

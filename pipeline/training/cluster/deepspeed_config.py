@@ -122,7 +122,11 @@ def deepspeed_dict(
         "gradient_clipping": 0.0,  # our optimizer clips, the same at every stage
         "communication_data_type": "fp32",
         "data_types": {"grad_accum_dtype": "fp32"},
-        "bf16": {"enabled": half, "check_grad_overflow": False},  # our optimizer checks
+        "bf16": {
+            "enabled": half,
+            "check_grad_overflow": False,  # our optimizer checks
+            "immediate_grad_update": half,  # stage 1 keeps no bf16 gradients; the same sums
+        },
         "zero_allow_untested_optimizer": True,  # tested in tests/pipeline/training/optimizer
         "zero_force_ds_cpu_optimizer": False,
         "timers": {"throughput": {"enabled": False}},  # waits for the device twice per micro-batch

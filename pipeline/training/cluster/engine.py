@@ -170,6 +170,7 @@ def initialize(
         )
     engine = ZeroEngine(wrapped, optimizer, accumulation, device)
     zero = _zero(wrapped)
+    _skip_norm(zero)
     layout = read_layout(parameters, _flats(optimizer, zero), zero)
     fragments = cut(layout, logical)
     optimizer.bind(layout, fragments, device)
@@ -185,7 +186,8 @@ def init_distributed() -> torch.device:
     Raises ConfigError if only some of LAUNCHER_VARIABLES are set.
     """
     present = [name for name in LAUNCHER_VARIABLES if name in os.environ]
-    if present and len(present) < len(LAUNCHER_VARIABLES) and "RANK" in present:
+    known = len(present) == len(LAUNCHER_VARIABLES) or dist.is_initialized()
+    if "RANK" in present and not known:
         missing = ", ".join(name for name in LAUNCHER_VARIABLES if name not in present)
         raise ConfigError(
             f"the launcher set {', '.join(present)} but not {missing}; set these too, or start "
@@ -247,6 +249,27 @@ def _start_from(originals: Mapping[str, torch.Tensor], optimizer: LogicalOptimiz
 def _zero(wrapped: Any) -> Any:
     """DeepSpeed's optimizer that wraps ours, None at stage 0."""
     return None if isinstance(wrapped.optimizer, LogicalOptimizer) else wrapped.optimizer
+
+
+def _skip_norm(zero: Any) -> None:
+    """Our optimizer computes the norm; DeepSpeed's is a pass over all gradients and a wait for the
+    device, and these two of its classes have no setting for it."""
+    match type(zero).__name__:
+        case "BF16_Optimizer":
+            zero.step = functools.partial(_bf16_step, zero)
+        case "DeepSpeedZeroOptimizer_Stage3":
+            zero._get_norm_groups = lambda: [torch.zeros(())]  # on the host: read without waiting
+
+
+@torch.no_grad()
+def _bf16_step(zero: Any) -> None:
+    """`BF16_Optimizer.step` without the norm."""
+    gradients = zero.fp32_groups_gradient_flat_partition
+    for part, gradient in zip(zero.fp32_groups_flat_partition, gradients, strict=True):
+        part.grad = gradient
+    zero.optimizer.step()
+    zero.update_lp_params()
+    zero.clear_hp_grads()
 
 
 def _flats(optimizer: LogicalOptimizer, zero: Any) -> list[torch.Tensor]:

@@ -40,6 +40,19 @@ SMALL: dict[int, dict[str, Any]] = {
 stage 3 no weight that stays whole."""
 
 
+NOT_KEPT = {"stage3_param_persistence_threshold": 0}
+"""Stage 3 keeps no weight whole, as it keeps none of a large model's."""
+TRAFFIC: dict[str, list[tuple[str, int, dict[str, Any]]]] = {
+    "usual": [("bf16", 1, {}), ("bf16", 3, NOT_KEPT)],
+    "whole": [
+        (precision, stage, NOT_KEPT if stage == 3 else {})
+        for precision in ("fp32", "bf16")
+        for stage in range(4)
+    ],
+}
+"""Precisions, stages and changes of their ds files whose traffic is measured."""
+
+
 class Setting(NamedTuple):
     """One training run."""
 

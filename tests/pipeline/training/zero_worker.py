@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import torch
 import torch.distributed as dist
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipeline.errors import ConfigError, run_command
 from pipeline.training.cluster import engine as engines
@@ -37,6 +36,7 @@ from pipeline.training.optimizer import fragments
 from pipeline.training.planning.schedule import learning_rate
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.plain import view
+from tests.pipeline.training.step_trace import StepTrace
 from tests.pipeline.training.toy import (
     PADDED,
     VOCABULARY,
@@ -48,12 +48,14 @@ from tests.pipeline.training.toy import (
     train_plainly,
 )  # fmt: skip
 from tests.pipeline.training.zero_settings import (
+    CLIP,
     DRIFT,
     FEW,
     LONGER,
     MORE,
     SEQUENCES,
     SMALL,
+    TRAFFIC,
     Setting,
     usual,
     whole,
@@ -86,18 +88,6 @@ class NaiveLamb(torch.optim.Optimizer):
                 square = state["square"] / (1 - settings.beta2**self.steps)
                 update = mean / (square.sqrt() + settings.eps) + settings.weight_decay * weight
                 weight -= group["lr"] * weight.norm() / update.norm() * update
-
-
-class Waits(TorchDispatchMode):
-    """Counts the points where the host reads a tensor's value, which would wait for a GPU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.found += func is torch.ops.aten._local_scalar_dense.default
-        return func(*args, **(kwargs or {}))
 
 
 class Collectives:
@@ -154,7 +144,7 @@ def whole_weights(engine: ZeroEngine) -> dict[str, torch.Tensor]:
 
 
 def train(
-    run: Any, file: DeepSpeedFile, accumulation: int, collectives: Collectives, waits: Waits
+    run: Any, file: DeepSpeedFile, accumulation: int, collectives: Collectives, waits: StepTrace
 ) -> tuple[ZeroEngine, list[float]]:
     """The engine after all steps, and the gradient norms."""
     model = Toy()
@@ -239,13 +229,13 @@ def measure(setting: Setting, plain: Plain, world: int) -> dict[str, Any]:
     file = read_deepspeed_file(f"zero{setting.stage}" + "_offload" * setting.offload)
     if accumulation > 1:
         file = DeepSpeedFile("small", {**file.zero, **SMALL[setting.stage]})
-    collectives, waits = Collectives(), Waits()
+    collectives, waits = Collectives(), StepTrace()
     engine, norms = train(run, file, accumulation, collectives, waits)
     ours = whole_weights(engine)
     result = {
         **setting._asdict(), "runs_as": engine.stage, "norms": norms,
         "collectives": collectives.calls, "logical": len(engine.optimizer.logical),
-        "world_size": world, "waits": waits.found,
+        "world_size": world, "waits": waits.waits.total(),
         **plain.compared(run, world * accumulation, ours),
     }  # fmt: skip
     with engine.whole_weights() as weights:
@@ -259,6 +249,25 @@ def measure(setting: Setting, plain: Plain, world: int) -> dict[str, Any]:
     result["seconds"] = time.perf_counter() - began
     engine.close()
     return result
+
+
+def measure_traffic(precision: str, stage: int, zero: dict[str, Any]) -> dict[str, Any]:
+    """What the second step of a run, of two micro-batches, sends and where it waits."""
+    model, run = Toy(), toy_run("lamb", precision, CLIP, SEQUENCES, 2)
+    file = DeepSpeedFile("traced", {**read_deepspeed_file(f"zero{stage}").zero, **zero})
+    rows = SEQUENCES // (2 * dist.get_world_size())
+    engine = initialize(model, run, file, records(model), rows=rows, accumulation=2)
+    for count, parts in shares(run, engine.world_size, engine.rank, 2):
+        backward, step = StepTrace(), StepTrace()
+        with backward:
+            for ids, marks in parts:
+                engine.backward(engine(ids, marks), count)
+        with step:
+            engine.step(1e-3)
+    engine.close()
+    sent = {"backward": backward.sent, "step": step.sent}
+    waits = {"backward": backward.waits, "step": step.waits}
+    return {"precision": precision, "stage": stage, "zero": zero, "sent": sent, "waits": waits}
 
 
 def measure_naive(stage: int, plain: Plain, world: int) -> dict[str, Any]:
@@ -325,6 +334,8 @@ def main() -> None:
         result["naive"] = [measure_naive(stage, plain, world) for stage in NAIVE.get(world, ())]
     if sys.argv[2] == "usual" and world == 2:
         result["refusals"] = measure_refusals()
+    if world == 2 and sys.argv[2] in TRAFFIC:
+        result["traffic"] = [measure_traffic(*setting) for setting in TRAFFIC[sys.argv[2]]]
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(result, indent=1))
     dist.barrier()
