@@ -5,12 +5,19 @@ Legend: B batch, S sequence, D width.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.layers import Embeddings, Layer
 from model.pieces import Piece, listed, places_of, same_piece
+
+MOST_GRAPHS = 32
+"""Graphs of a layer's code before torch gives up: training and validation, rows full or padded, of
+ELECTRA's two encoders are 8, torch's own limit."""
 
 
 class Encoder(nn.Module):
@@ -56,10 +63,12 @@ class Encoder(nn.Module):
             hidden_BSD = self.layers[index](hidden_BSD, shown, pieces)
         return hidden_BSD
 
-    def compile_layers(self) -> None:
+    def compile_layers(self, backend: str | Callable[..., Any] = "inductor") -> None:
         """Compile each layer in place, one graph for all of them. For GPUs only."""
+        limit = torch._dynamo.config.recompile_limit
+        torch._dynamo.config.recompile_limit = max(limit, MOST_GRAPHS)
         for layer in self.layers:
-            layer.compile(dynamic=False)
+            layer.compile(dynamic=False, backend=backend)
 
 
 def shared_from(config: EncoderConfig, index: int) -> int:

@@ -67,7 +67,7 @@ from pipeline.training.run_directory.run_json import (
 )
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.validation.validator import Validator
-from pipeline.training.weights.build import build_model
+from pipeline.training.weights.build import build_model, compile_layers
 from pipeline.training.weights.initial_weights import check_initial_weights, load_initial_weights
 
 warn = partial(tqdm.write, file=sys.stderr)
@@ -263,8 +263,7 @@ def build_engine(job: Job, cluster: Cluster, start: Start, model: Model) -> Zero
     logical = logical_parameters(model)
     if cluster.device.type == "cuda":
         model.to(cluster.device)
-        for encoder in model.encoders():
-            encoder.compile_layers()
+        compile_layers(model, job.deepspeed.stage(job.run.precision))
     plan = start.plan
     with cluster.agreed():
         engine = initialize(

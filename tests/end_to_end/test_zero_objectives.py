@@ -57,6 +57,16 @@ def test_what_is_always_trained_has_each_objective_stage_and_optimizer() -> None
         assert {setting[place] for setting in some} == {setting[place] for setting in every}
 
 
+@pytest.mark.slow
+def test_layers_are_compiled_once_or_at_stage_3_not_at_all() -> None:
+    """One graph per encoder, training or validation, full or padded rows; none comes later."""
+    results = measured(1, "graphs")
+    assert len(results) == 4 * len(PARTS)
+    for found in results:
+        graphs = 0 if found["stage"] == 3 else 4 * found["encoders"]
+        assert found["rounds"] == [graphs, graphs] and found["breaks"] == 0, found
+
+
 def test_shared_layers_are_held_once() -> None:
     """Weights, gradients and optimizer state are at most 60 % of the same sizes unshared."""
     held = {

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
-from model.encoder import Encoder, initialize
+from model.encoder import MOST_GRAPHS, Encoder, initialize
 from model.objectives import MaskedLanguageModel
 from tests.model.conftest import TOY
 
@@ -65,3 +66,27 @@ def test_a_seed_fixes_the_weights() -> None:
     for ours, same, different in zip(first.parameters(), again.parameters(), other.parameters()):
         assert torch.equal(ours, same)
         assert ours.dim() == 1 or not torch.equal(ours, different)
+
+
+def test_layers_compile_to_one_graph_each_way_they_are_used() -> None:
+    """In bf16, where a CPU takes the path of a GPU; two encoders, as ELECTRA has."""
+    torch._dynamo.reset()
+    counter, ids = CompileCounter(), torch.randint(5, 300, (2, 12))
+    encoders = []
+    for width in (48, 24):
+        config = replace(TOY, width=width, embedding_width=width, dropout=0.1)
+        encoder = Encoder(config)
+        initialize(encoder, config, seed=0)
+        encoder.bfloat16().compile_layers(counter)
+        encoders.append(encoder)
+    pieces = torch.tensor([0, 12, 17, 24], dtype=torch.int32)
+    for expected in (12, 12):
+        for encoder in encoders:
+            for lengths, cu_seqlens in (
+                (None, None), (torch.tensor([12, 7]), None), (None, pieces)
+            ):  # fmt: skip
+                encoder.train()(ids, lengths, None, cu_seqlens).float().sum().backward()
+                with torch.no_grad():
+                    encoder.eval()(ids, lengths, None, cu_seqlens)
+        assert counter.frame_count == expected < MOST_GRAPHS
+    torch._dynamo.reset()

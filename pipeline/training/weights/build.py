@@ -1,8 +1,9 @@
-"""The model of each kind of objective."""
+"""The model of each kind of objective, and what is compiled of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from model.config import EncoderConfig
 from model.hugging_face import Model
@@ -48,3 +49,16 @@ OBJECTIVES: dict[str, Callable[[Run, EncoderConfig, int], Model]] = {
 def build_model(run: Run, seed: int) -> Model:
     """The encoder of a run with the heads of its objective; seed: of its initial weights."""
     return OBJECTIVES[run.objective.kind](run, encoder_config(run), seed)
+
+
+def compile_layers(
+    model: Model, stage: int, backend: str | Callable[..., Any] = "inductor"
+) -> None:
+    """Compile each layer of the encoders, or nothing at ZeRO stage 3.
+
+    There a hook on every module gathers its weights, which would break a layer into 25 graphs and
+    recompile each of them until torch gives up.
+    """
+    if stage < 3:
+        for encoder in model.encoders():
+            encoder.compile_layers(backend)

@@ -1,9 +1,10 @@
 """One rank of every objective under DeepSpeed: trains toy sizes at each stage, and compares.
 
 `torchrun --nproc-per-node N objectives_worker.py OUT.json some`, or `all`: one start for all
-settings. The plain loop (plain.py) is the reference. Rows have different lengths and numbers of
-predictions, so the counts that the parts of the loss are averaged over differ between ranks and
-micro-batches. end_to_end/test_zero_objectives.py reads the output of rank 0.
+settings. `graphs` counts what is compiled instead. The plain loop (plain.py) is the reference. Rows
+have different lengths and numbers of predictions, so the counts that the parts of the loss are
+averaged over differ between ranks and micro-batches. end_to_end/test_zero_objectives.py reads the
+output of rank 0.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import torch
 import torch.distributed as dist
+from torch._dynamo.testing import CompileCounter
 
 from model.hugging_face import Model, logical_parameters
 from model.objectives import Inputs
@@ -35,7 +37,7 @@ from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deeps
 from pipeline.training.cluster.engine import ZeroEngine, init_distributed, initialize
 from pipeline.training.forward.loss_parts import first_count, loss_sum
 from pipeline.training.planning.schedule import learning_rate
-from pipeline.training.weights.build import build_model
+from pipeline.training.weights.build import build_model, compile_layers
 from tests.pipeline.training import plain
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.held import held_bytes
@@ -254,11 +256,45 @@ def measure(case: str, optimizer: str, stage: int) -> dict[str, Any]:
     return found
 
 
+def count_graphs(case: str, stage: int) -> dict[str, Any]:
+    """Graphs compiled after each of two rounds of training and validation, rows full and padded.
+
+    In bf16, in which layers on a CPU take the path of a GPU.
+    """
+    run = replace(run_of(case, "adamw"), precision="bf16")
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    model = build_model(run, seed=0).train()
+    compile_layers(model, stage, counter)
+    engine = initialize(
+        model, run, read_deepspeed_file(f"zero{stage}"), logical_parameters(model),
+        rows=SEQUENCES, accumulation=1,
+    )  # fmt: skip
+    padded = part(batch(0, run.objective.kind == "mlm_sbo"), 0, SEQUENCES)
+    rounds = []
+    for _ in range(2):
+        for given in (padded._replace(lengths_B=None), padded):
+            engine.backward(loss_sum(model.parts, engine(given), counts_of(batch(0, False))), 1)
+            engine.step(1e-3)
+            model.eval()
+            with torch.no_grad():
+                engine(given)
+            model.train()
+        rounds.append(counter.frame_count)
+    engine.close()
+    breaks = sum(torch._dynamo.utils.counters["graph_break"].values())
+    encoders = len({encoder.config for encoder in model.encoders()})
+    return {"case": case, "stage": stage, "rounds": rounds, "encoders": encoders, "breaks": breaks}
+
+
 def main() -> None:
     torch.set_num_threads(1)
     init_distributed()
     freeze()
-    found = [measure(*setting) for setting in settings(sys.argv[2])]
+    if sys.argv[2] == "graphs":
+        found = [count_graphs(case, stage) for case in CASES for stage in range(4)]
+    else:
+        found = [measure(*setting) for setting in settings(sys.argv[2])]
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(found, indent=1))
     dist.barrier()

@@ -8,7 +8,7 @@ from pipeline.config.settings import override
 from pipeline.config.training_settings import ObjectiveSettings
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
-from pipeline.training.weights.build import OBJECTIVES, build_model
+from pipeline.training.weights.build import OBJECTIVES, build_model, compile_layers
 
 
 def test_every_kind_has_an_objective() -> None:
@@ -39,3 +39,12 @@ def test_parts_have_their_weights_and_counts(
 def test_traps_22_settings_weigh_a_part_once() -> None:
     run = override(recipe("electra_tiny"), ["objective.detection_weight=7"])
     assert build_model(run, seed=0).parts[1].weight == 7
+
+
+def test_stage_3_compiles_nothing() -> None:
+    model = build_model(recipe("electra_tiny"), seed=0)
+    layers = [layer for encoder in model.encoders() for layer in encoder.layers]
+    compile_layers(model, 3, "eager")
+    assert not any(layer._compiled_call_impl for layer in layers)
+    compile_layers(model, 2, "eager")
+    assert all(layer._compiled_call_impl for layer in layers)
