@@ -18,8 +18,10 @@ from tqdm import tqdm
 
 from pipeline.errors import EXIT_INTERRUPTED, CheckpointError, run_command
 from pipeline.model_folder import check_model_folder
+from pipeline.training.cluster.stop_request import Deadline, StopRequest, exit_on_stop_signals
 
 if __name__ == "__main__":
+    exit_on_stop_signals()
     run_command(check_model_folder)  # before `model` is imported
 
 from model.hugging_face import Model, logical_parameters
@@ -39,7 +41,6 @@ from pipeline.training.cluster.ranks import (
     launched_rank,
     reported_once,
 )
-from pipeline.training.cluster.stop_request import Deadline, StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
 from pipeline.training.job import Job, parse, read_job

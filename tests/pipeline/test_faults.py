@@ -63,11 +63,12 @@ def rank_of(process: int) -> str:
     return next((v.decode()[5:] for v in variables if v.startswith(b"RANK=")), "")
 
 
-def interrupt(points: int, kills: int, terms: int, arguments: Arguments, folder: Path) -> str:
+def interrupt(points: int, kills: int, stops: int, arguments: Arguments, folder: Path) -> str:
     parts = arguments(folder, checkpoint__every=5)
     place = parts.index("--output")
     process = launch(
-        sys.executable, INTERRUPTIONS, points, kills, terms, folder,
+        sys.executable, INTERRUPTIONS, folder,
+        "--points", points, "--kills", kills, "--stops", stops, "--",
         *parts[:place], *parts[place + 2 :], timeout=7200,
     )  # fmt: skip
     assert process.returncode == 0, process.stdout + process.stderr
@@ -76,8 +77,10 @@ def interrupt(points: int, kills: int, terms: int, arguments: Arguments, folder:
 
 def test_killed_and_stopped_at_some_moments(arguments: Arguments, tmp_path: Path) -> None:
     """Every run ends with the same bits; `make test-all` tries more moments."""
-    said = interrupt(1, 1, 1, arguments, tmp_path)
-    assert "1 SIGKILL" in said and "1 SIGTERM" in said
+    said = interrupt(1, 1, 2, arguments, tmp_path)
+    rows = [line.split(" | ") for line in said.splitlines() if line.startswith("| SIG")]
+    assert [row[0] for row in rows] == ["| SIGKILL", *["| SIGTERM"] * 2, *["| SIGINT"] * 2]
+    assert all(row[-1] == "yes |" for row in rows)
 
 
 @pytest.mark.slow

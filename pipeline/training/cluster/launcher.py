@@ -117,13 +117,14 @@ def _find_runner(launcher: int) -> dict[int, str]:
 def _discard_broken_outputs() -> None:
     """Send stdout and stderr to /dev/null if their reader is gone, so that no message ends the run.
 
-    The reader often dies with the launcher, as in `torchrun ... | tee log`.
+    The reader often dies with the launcher, as in `torchrun ... | tee log`. sys.stdout may be
+    redirected to memory while DeepSpeed starts, so the process's own outputs are checked.
     """
     poll = select.poll()
-    for output in filter(None, (sys.stdout, sys.stderr)):  # None if started with them closed
+    for output in filter(None, (sys.__stdout__, sys.__stderr__)):  # None if started without
         poll.register(output, 0)
-    for output, state in poll.poll(0):
+    for number, state in poll.poll(0):
         if state & (select.POLLERR | select.POLLHUP):
             null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, output)
+            os.dup2(null, number)
             os.close(null)

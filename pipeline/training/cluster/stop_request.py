@@ -29,6 +29,16 @@ LEAVING_SECONDS = 10.0
 """Time to leave the other ranks and end Python."""
 
 
+def exit_on_stop_signals() -> None:
+    """End this process at once on a stop signal, until `StopRequest.listen` hears it.
+
+    Call this before torch is imported, which takes seconds and has nothing to save.
+    """
+    for number in STOP_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: os._exit(EXIT_INTERRUPTED))
+
+
 class Deadline:
     """`--hours`: when to stop, so that the run is saved before its wall time is over.
 
@@ -75,7 +85,6 @@ class StopRequest:
         self.before_exit: Callable[[], None] = lambda: None
         """Called before a request ends this process at once."""
         self._interrupted = False
-        self._interrupted_at = -math.inf
 
     @property
     def requested(self) -> bool:

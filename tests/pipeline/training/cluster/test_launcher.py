@@ -19,7 +19,7 @@ from pipeline.training.cluster.launcher import REAPERS, LauncherWatch
 from pipeline.training.cluster.stop_request import StopRequest
 
 RANK = """
-import os, sys, time
+import io, os, sys, time
 from pathlib import Path
 from pipeline.training.cluster import launcher
 from pipeline.training.cluster.stop_request import StopRequest
@@ -39,6 +39,8 @@ if mode == "orphaned":
     while os.getppid() == parent:
         time.sleep(0.01)
     write("reaper", os.getppid())
+if mode == "quiet":
+    sys.stdout = io.StringIO()  # as while DeepSpeed starts
 if mode == "without prctl":
     launcher.ctypes.CDLL = lambda name: object()
 watch.start()
@@ -217,6 +219,12 @@ def test_a_rank_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     """The kernel sends the parent-death signal in that case."""
     with tree(tmp_path, "thread") as found:
         assert found.outlives()
+
+
+def test_a_rank_whose_output_is_redirected_to_memory_stops_too(tmp_path: Path) -> None:
+    with tree(tmp_path, "torchrun", "quiet") as found:
+        os.kill(found.above(1), signal.SIGKILL)
+        assert found.end() == "stopped"
 
 
 @pytest.mark.parametrize(("mode", "check"), [("", 60), ("without prctl", 0.05)])

@@ -25,13 +25,13 @@ CODE = """
 import sys, time
 from pathlib import Path
 import torch.distributed as dist
-from pipeline.training.cluster.stop_request import StopRequest
+from pipeline.training.cluster.stop_request import StopRequest, exit_on_stop_signals
 
 folder, mode = Path(sys.argv[1]), sys.argv[2]
 stop = StopRequest()
 stop.can_save = mode == "trains"
 stop.before_exit = (folder / "left").touch
-stop.listen()
+exit_on_stop_signals() if mode == "imports" else stop.listen()
 (folder / "listens").touch()
 if mode == "waits":
     dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).get("another rank")
@@ -45,7 +45,7 @@ while time.monotonic() < until and not (folder / "enough").exists():
 
 @contextmanager
 def listening(folder: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that listens; mode: "trains", "starts", or "waits" for another rank."""
+    """A process that listens; mode: "trains", "starts", "waits" for another rank, or "imports"."""
     script = folder / "script.py"
     script.write_text(CODE)
     with started(sys.executable, script, folder, mode) as process:
@@ -65,6 +65,14 @@ def test_before_training_a_signal_ends_a_rank_at_once(
     assert process.returncode == 75, errors
     assert "exiting before training starts\n" in errors and len(errors.splitlines()) == 1
     assert (tmp_path / "left").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_process_that_still_imports(tmp_path: Path, number: signal.Signals) -> None:
+    with listening(tmp_path, "imports") as process:
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75 and not errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
