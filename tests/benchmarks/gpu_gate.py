@@ -3,11 +3,16 @@
     python -m tests.benchmarks.gpu_gate [--shards DIR] [--append tests/benchmarks/RESULTS.md]
 
 DIR holds shards of 512 tokens made with roberta_base's data settings; without it the sample corpus
-is prepared first. --dry-run runs every part on the CPU at toy size: it shows that the code works,
-but its figures mean nothing. Without a GPU: one line, exit code 2. A part that fails is named in
-the section, the others continue, exit code 1.
+is prepared first. gpu_gate.md says how to run this on a machine without network. --dry-run runs
+every part on the CPU at toy size: it shows that the code works, but its figures mean nothing.
+Without a GPU: one line, exit code 2. A part that fails is named in the section, the others
+continue, exit code 1.
 
-Utilisation is model FLOPs (model/flops.py) over the dense bf16 peak of the data sheet.
+Versions come first, then each part as soon as it is measured, so a gate that is killed leaves the
+parts before. A part stops at its share of the time; what it does not use is left to the next ones.
+
+Utilisation is model FLOPs (model/flops.py) over the dense bf16 peak of the data sheet, pads
+included.
 """
 
 from __future__ import annotations
@@ -24,12 +29,13 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import version
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-import transformers
 from torch import Tensor
 
 from model.hugging_face import logical_parameters, to_hugging_face
@@ -42,6 +48,7 @@ from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
+from pipeline.training.cluster.stop_request import process_seconds
 from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.planning.schedule import learning_rate
@@ -49,7 +56,21 @@ from tests.benchmarks import gpu_parts
 from tests.benchmarks.gpu_parts import Gate, compile_layers, flops_of, table, utilisation
 
 BUDGET_SECONDS = 570
-"""Seconds after which parts are skipped, and the longer ones stop early."""
+"""Of the whole process, imports and preparation included."""
+START_SECONDS = 60
+"""Of these, until the first part."""
+
+
+class Trained(NamedTuple):
+    """A short training."""
+
+    losses: list[float]
+    speed: float
+    """Sequences per second after the first tenth of the steps."""
+    real: float
+    """Share of the positions that are not pads."""
+    padded: float
+    """Share of the micro-batches with a pad, which need a mask."""
 
 
 @contextlib.contextmanager
@@ -71,18 +92,22 @@ def train(
     micro_batch: Callable[[MicroBatch, int], Tensor],
     update: Callable[[float], object],
     share: float,
-) -> tuple[list[float], float]:
-    """Losses of the steps, and sequences per second after the first tenth of them.
+) -> Trained:
+    """Train some steps.
 
     micro_batch: runs forward and backward, given the predictions of the whole step, and returns
     the sum of losses; update: given the learning rate; share: of the remaining time.
     """
     until = time.perf_counter() + share * gate.left()
     losses: list[Tensor] = []
-    started, warm_up = 0.0, 0
+    started, warm_up, tokens, places, padded, batches = 0.0, 0, 0, 0, 0, 0
     with training_data(gate, run) as loader:
         for step in loader.steps():
-            sums = [micro_batch(batch, step.counts.predictions) for batch in step.batches]
+            sums = []
+            for batch in step.batches:
+                sums.append(micro_batch(batch, step.counts.predictions))
+                tokens, places = tokens + batch.tokens, places + batch.input_ids.numel()
+                padded, batches = padded + (batch.tokens < batch.input_ids.numel()), batches + 1
             update(learning_rate(run, len(losses) + 1))
             losses.append(torch.stack(sums).sum() / step.counts.predictions)
             if len(losses) == max(1, run.steps // 10):
@@ -92,11 +117,12 @@ def train(
                 break
     gate.wait()
     seconds = time.perf_counter() - started
-    return [float(loss) for loss in losses], (len(losses) - warm_up) * run.batch.sequences / seconds
+    speed = (len(losses) - warm_up) * run.batch.sequences / seconds
+    return Trained([float(loss) for loss in losses], speed, tokens / places, padded / batches)
 
 
-def train_ours(gate: Gate, run: Run) -> tuple[list[float], float]:
-    """Our engine: ZeRO-1, bf16, compiled layers."""
+def train_ours(gate: Gate, run: Run, share: float) -> Trained:
+    """Our engine: ZeRO-1, bf16, compiled layers; share: of the remaining time."""
     device = engines.init_distributed()
     model = MaskedLanguageModel(encoder_config(run), seed=0)
     logical = logical_parameters(model)
@@ -113,13 +139,16 @@ def train_ours(gate: Gate, run: Run) -> tuple[list[float], float]:
         engine.backward(scored["mlm_loss"], predictions)
         return scored["mlm_loss"].detach()
 
-    found = train(gate, run, micro_batch, engine.step, 0.4)
+    found = train(gate, run, micro_batch, engine.step, share)
     engine.close()
     return found
 
 
-def train_theirs(gate: Gate, run: Run) -> tuple[list[float], float]:
+def train_theirs(gate: Gate, run: Run) -> Trained:
     """transformers as its Trainer runs it with bf16: autocast, the head at every position."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
     with torch.no_grad():
         state, config = to_hugging_face(MaskedLanguageModel(encoder_config(run), seed=0))
     config = {name: value for name, value in config.items() if name != "model_type"}
@@ -167,16 +196,14 @@ def adamw(model: torch.nn.Module, run: Run) -> torch.optim.Optimizer:
 def training(gate: Gate) -> str:
     """A short training of the first recipe on both sides: loss curves and speed."""
     run = gate.run(gate.recipes[0])
-    ours, our_speed = train_ours(gate, run)
-    theirs, their_speed = train_theirs(gate, run)
+    ours, our_speed, *_ = train_ours(gate, run, 0.4)
+    theirs, their_speed, *_ = train_theirs(gate, run)
     common = min(len(ours), len(theirs))
     every = max(1, common // 10)
     marks = sorted({0, *range(every - 1, common, every), common - 1})
     gaps = [abs(our - their) for our, their in zip(ours, theirs)]
-    predictions = round(gate.batch * run.data.sequence_length * run.data.masks.rate)
-    rate = flops_of(run, gate.batch, predictions) / gate.batch
     speeds = [
-        [name, f"{speed:.0f}", utilisation(gate, speed * rate), str(len(losses))]
+        [name, f"{speed:.0f}", utilisation(gate, speed * sequence_flops(run)), str(len(losses))]
         for name, speed, losses in (
             ("ours", our_speed, ours), ("transformers + AdamW", their_speed, theirs)
         )
@@ -196,57 +223,119 @@ def training(gate: Gate) -> str:
     )
 
 
-PARTS: dict[str, Callable[[Gate], str]] = {
-    "Matrix products": gpu_parts.gemm_rates,
-    "Attention": gpu_parts.attention_backends,
-    "Compilation": gpu_parts.compile_or_not,
-    "Optimizer step": gpu_parts.optimizer_steps,
-    "Training beside transformers": training,
-    "Micro-batches": gpu_parts.micro_batch_sweep,
-}
+def sequence_flops(run: Run) -> float:
+    """FLOPs of training on one sequence."""
+    sequences = run.batch.sequences
+    predictions = round(sequences * run.data.sequence_length * run.data.masks.rate)
+    return flops_of(run, sequences, predictions) / sequences
 
 
-def measure(gate: Gate, parts: Mapping[str, Callable[[Gate], str]]) -> tuple[list[str], list[str]]:
-    """Every part's Markdown, and the names of those that failed or were skipped."""
-    sections, lost = [], []
-    for title, part in parts.items():
+def largest_with_lamb(gate: Gate) -> str:
+    """What the recipes train with: the largest model, LAMB, real rows with their pads."""
+    run = gate.run(gate.recipes[-1], "lamb")
+    if gate.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    found = train_ours(gate, run, 0.9)
+    tokens = found.speed * run.data.sequence_length * found.real
+    peak = torch.cuda.max_memory_allocated() / 1e9 if gate.device.type == "cuda" else 0.0
+    row = [
+        f"{found.speed:.0f}", f"{tokens:,.0f}",
+        utilisation(gate, found.speed * sequence_flops(run)), f"{found.padded:.0%}",
+        f"{found.real:.1%}", f"{peak:.1f}", str(len(found.losses)),
+        f"{found.losses[0]:.3f}, {found.losses[-1]:.3f}",
+    ]  # fmt: skip
+    columns = [
+        "sequences/s", "tokens/s, without pads", "utilisation", "micro-batches with pads",
+        "tokens that are no pads", "peak GB", "steps", "first and last loss",
+    ]  # fmt: skip
+    return (
+        f"{run.name}, bf16, LAMB, ZeRO-1, layers compiled, dropout 0.1, batch {gate.batch} in "
+        f"micro-batches of {gate.rows}, data loading and optimizer steps included.\n\n"
+        + table(columns, [row])
+    )
+
+
+class Part(NamedTuple):
+    """A part of the gate."""
+
+    title: str
+    seconds: float
+    """Its share of the time."""
+    measure: Callable[[Gate], str]
+    """Returns Markdown; looks at the gate's remaining time."""
+
+
+PARTS = (
+    Part("The largest model with LAMB", 130, largest_with_lamb),
+    Part("Training beside transformers", 110, training),
+    Part("Attention", 40, gpu_parts.attention_backends),
+    Part("Compilation", 90, gpu_parts.compile_or_not),
+    Part("Optimizer step", 30, gpu_parts.optimizer_steps),
+    Part("Matrix products", 20, gpu_parts.gemm_rates),
+    Part("Micro-batches", 90, gpu_parts.micro_batch_sweep),
+)
+"""The most important ones first."""
+
+
+def measure(gate: Gate, parts: Iterable[Part], say: Callable[[str], object]) -> list[str]:
+    """Say the Markdown of each part when it is measured; the titles of those that failed or were
+    skipped."""
+    lost, until = [], time.perf_counter()
+    for title, share, part in parts:
         started = time.perf_counter()
+        until = min(until + share, gate.deadline)
         print(f"{title} ...", file=sys.stderr, flush=True)
-        if gate.left() < 10:
-            sections.append(f"### {title}\n\nSkipped: no time.")
+        if until - started < min(10, share):
+            say(f"### {title}\n\nSkipped: no time.")
             lost.append(title)
             continue
         try:
-            text = part(gate)
+            text = part(replace(gate, deadline=until))
         except Exception as error:  # the GPU is lent for minutes: continue with the other parts
             traceback.print_exc()
             text = f"FAILED: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
             lost.append(title)
         gc.collect()
         torch.cuda.empty_cache()
-        sections.append(f"### {title} ({time.perf_counter() - started:.0f} s)\n\n{text}")
-    return sections, lost
+        say(f"### {title} ({time.perf_counter() - started:.0f} s)\n\n{text}")
+    return lost
 
 
-def heading(gate: Gate, dry_run: bool) -> str:
+def version_of(package: str) -> str:
+    """Its version, or that it is missing: then only the parts that need it fail."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def heading(device: torch.device, dry_run: bool) -> str:
     """Date, device and versions."""
-    device = "CPU, a DRY RUN: its figures mean nothing"
-    if gate.device.type == "cuda" and not dry_run:
-        properties = torch.cuda.get_device_properties(gate.device)
-        device = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
-    versions = {
-        "torch": torch.__version__,
-        "CUDA": torch.version.cuda or "none",
-        "DeepSpeed": version("deepspeed"),
-        "transformers": transformers.__version__,
-        "Python": platform.python_version(),
-    }
+    where = "CPU, a DRY RUN: its figures mean nothing"
+    if device.type == "cuda" and not dry_run:
+        properties = torch.cuda.get_device_properties(device)
+        where = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
+    packages = ("torch", "deepspeed", "transformers", "triton", "numpy")
+    versions = {"Python": platform.python_version(), "CUDA": torch.version.cuda or "none"}
+    versions |= {package: version_of(package) for package in packages}
     command = shlex.join(["python", "-m", "tests.benchmarks.gpu_gate", *sys.argv[1:]])
     return (
-        f"## GPU gate, {datetime.date.today().isoformat()}\n\n{device}; "
+        f"## GPU gate, {datetime.date.today().isoformat()}\n\n{where}; "
         + ", ".join(f"{name} {number}" for name, number in versions.items())
         + f"; `{command}`"
     )
+
+
+def say_to(file: Path | None) -> Callable[[str], None]:
+    """Prints a paragraph at once, and adds it to the file."""
+
+    def say(text: str) -> None:
+        print(f"{text}\n", flush=True)
+        if file:
+            with file.open("a") as opened:
+                opened.write(f"\n{text}\n")
+
+    return say
 
 
 def prepared_sample(folder: Path, name: str) -> Path:
@@ -272,13 +361,15 @@ def main() -> None:
         sys.exit(2)
     if options.dry_run:
         torch.set_num_threads(1)
-    deadline = time.perf_counter() + BUDGET_SECONDS
-    transformers.logging.set_verbosity_error()
+    device = torch.device("cpu" if options.dry_run else "cuda")
+    deadline = time.perf_counter() + BUDGET_SECONDS - process_seconds()
+    say = say_to(options.append)
+    say(heading(device, options.dry_run))
     with tempfile.TemporaryDirectory() as folder:
         first = "roberta_tiny" if options.dry_run else "roberta_base"
         shards = options.shards or prepared_sample(Path(folder), first)
         gate = Gate(
-            device=torch.device("cpu" if options.dry_run else "cuda"),
+            device=device,
             recipes=(first,) if options.dry_run else ("roberta_base", "roberta_large"),
             micro_batches=((2, 4),) if options.dry_run else ((32, 66, 128, 132, 256), (32, 64, 66)),
             rows=2 if options.dry_run else 64,
@@ -288,12 +379,7 @@ def main() -> None:
             shards=shards,
             deadline=deadline,
         )
-        sections, lost = measure(gate, PARTS)
-    section = "\n\n".join([heading(gate, options.dry_run), *sections]) + "\n"
-    print(section)
-    if options.append:
-        with options.append.open("a") as file:
-            file.write(f"\n{section}")
+        lost = measure(gate, PARTS, say)
     if lost:
         print(f"error: without {', '.join(lost)}; see above", file=sys.stderr)
         sys.exit(1)
