@@ -14,7 +14,7 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -113,6 +113,36 @@ def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
         yield from iter(lambda: frames.read(LZ4_BYTES), b"")
     elif compression == "zst":
         yield from _zst_blocks(file)
+
+
+class CountedFile:
+    """A file that counts the bytes that were read from it, and can be decompressed."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        take: Callable[[bytes], None] | None = None,
+        most: int = -1,
+    ) -> None:
+        """take: is shown all bytes in order; most: bytes that are read at once, -1: any number."""
+        self.file = file
+        self.taken = 0
+        self._take = take
+        self._most = most
+
+    def read(self, size: int = -1) -> bytes:
+        """Read as from the file."""
+        if 0 <= self._most < size or size < 0:
+            size = self._most
+        block = self.file.read(size)
+        self.taken += len(block)
+        if self._take:
+            self._take(block)
+        return block
+
+    def tell(self) -> int:
+        """Bytes read; fastwarc's lz4 reader needs it."""
+        return self.taken
 
 
 class _WindowError(Exception):

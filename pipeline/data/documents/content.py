@@ -8,73 +8,41 @@ hashed again: a copy or a fresh download of the same content is the same file.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, cast
 
 import xxhash
 
 from pipeline.data.documents.arrow_tables import batch_span
-from pipeline.data.documents.byte_blocks import BLOCK_BYTES, decompressed, naming, plain_blocks
+from pipeline.data.documents.byte_blocks import (
+    BLOCK_BYTES,
+    CountedFile,
+    decompressed,
+    naming,
+    plain_blocks,
+)
 from pipeline.data.documents.parquet import extraction_content, group_span
-from pipeline.data.documents.records import EXTRACTED, Piece, Source
+from pipeline.data.documents.records import EXTRACTED, Piece, ReadSpan, Source
 from pipeline.errors import DataError
 
 
-class ReadSpan(NamedTuple):
-    """Bytes [start, stop) of a file, before decompression, and their hash.
-
-    Of a file that `extraction` wrote: no bytes, and the hash of its raw file.
-    """
-
-    corpus: str
-    file: str
-    """The source's name."""
-    start: int
-    stop: int
-    xxh3_64: str
-    """Empty if it is unknown: of a file that an older version extracted."""
-
-
-@dataclass(slots=True)
-class PieceReading:
-    """The bytes of a piece that were read so far."""
-
-    source: Source
-    start: int = 0
-    size: int = 0
-    hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
-    extraction: str = ""
-    """The content of the raw file if this one was extracted."""
-
-    def take(self, block: bytes) -> None:
-        """Add the bytes that follow."""
-        self.hash.update(block)
-        self.size += len(block)
-
-    def finish(self, piece: Piece) -> None:
-        """Hash what a reader that takes no blocks has read: row groups of tables."""
-        if self.size:
-            return
-        if self.source.format == EXTRACTED:
-            self.extraction = _raw_hash(self.source)
-            return
-        start, stop = piece.start, piece.stop
-        if self.source.format == "parquet":
-            start, stop = group_span(self.source.path, range(start, stop))
-        elif self.source.format == "arrow":
-            start, stop = batch_span(self.source.path, range(start, stop))
-        self.start = start
-        for block in _span_blocks(self.source.path, start, stop):
-            self.take(block)
-
-    @property
-    def span(self) -> ReadSpan:
-        """What was read, and its hash."""
-        source, stop = self.source, self.start + self.size
-        digest = self.extraction if source.format == EXTRACTED else self.hash.hexdigest()
-        return ReadSpan(source.corpus, source.name, self.start, stop, digest)
+def finish_reading(piece: Piece) -> None:
+    """Hash what a reader that takes no blocks has read: row groups of tables."""
+    source, reading = piece.source, piece.reading
+    if reading is None or reading.size:
+        return
+    if source.format == EXTRACTED:
+        reading.extraction = _raw_hash(source)
+        return
+    start, stop = piece.start, piece.stop
+    if source.format == "parquet":
+        start, stop = group_span(source.path, range(start, stop))
+    elif source.format == "arrow":
+        start, stop = batch_span(source.path, range(start, stop))
+    reading.start = start
+    for block in _span_blocks(source.path, start, stop):
+        reading.take(block)
 
 
 def watched(piece: Piece) -> Iterator[bytes]:
@@ -90,8 +58,8 @@ def watched_from(piece: Piece, start: int, stop: int) -> Iterator[bytes]:
     source, reading = piece.source, piece.reading
     with naming(source.path), Path(source.path).open("rb") as file:
         if source.compression:
-            raw = _RawFile(file, reading.take if reading else None)
-            yield from decompressed(raw, source.compression)  # type: ignore[arg-type]
+            raw = CountedFile(file, reading.take if reading else None)
+            yield from decompressed(cast(BinaryIO, raw), source.compression)
             while raw.read(BLOCK_BYTES):  # what follows the last stream
                 pass
             end = raw.taken
@@ -110,22 +78,6 @@ def watched_from(piece: Piece, start: int, stop: int) -> Iterator[bytes]:
             f"{source.path} changed while it was read: {end:,} bytes, {source.size:,} when the "
             "command started; rerun when nothing writes to it"
         )
-
-
-class _RawFile:
-    """A file of which each byte is shown to `take` once it is read."""
-
-    def __init__(self, file: BinaryIO, take: Callable[[bytes], None] | None) -> None:
-        self.file = file
-        self.take = take
-        self.taken = 0
-
-    def read(self, size: int = -1) -> bytes:
-        block = self.file.read(size)
-        self.taken += len(block)
-        if self.take:
-            self.take(block)
-        return block
 
 
 State = tuple[int, int]

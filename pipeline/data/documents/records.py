@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, NamedTuple
+
+import xxhash
 
 from pipeline.data.documents.byte_blocks import Compression, count_lines
 from pipeline.errors import DataError
-
-if TYPE_CHECKING:
-    from pipeline.data.documents.content import PieceReading
 
 TEXT_FIELDS = ("text", "body", "content")
 
@@ -104,6 +103,45 @@ class Source:
     def paths(self) -> list[str]:
         """The file, or the files of a group."""
         return [path for _, path in self.pages] or [self.path]
+
+
+class ReadSpan(NamedTuple):
+    """Bytes [start, stop) of a file, before decompression, and their hash.
+
+    Of a file that `extraction` wrote: no bytes, and the hash of its raw file.
+    """
+
+    corpus: str
+    file: str
+    """The source's name."""
+    start: int
+    stop: int
+    xxh3_64: str
+    """Empty if it is unknown: of a file that an older version extracted."""
+
+
+@dataclass(slots=True)
+class PieceReading:
+    """The bytes of a piece that were read so far; `content` reads and hashes them."""
+
+    source: Source
+    start: int = 0
+    size: int = 0
+    hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
+    extraction: str = ""
+    """The content of the raw file if this one was extracted."""
+
+    def take(self, block: bytes) -> None:
+        """Add the bytes that follow."""
+        self.hash.update(block)
+        self.size += len(block)
+
+    @property
+    def span(self) -> ReadSpan:
+        """What was read, and its hash."""
+        source, stop = self.source, self.start + self.size
+        digest = self.extraction if source.format == EXTRACTED else self.hash.hexdigest()
+        return ReadSpan(source.corpus, source.name, self.start, stop, digest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from pipeline.data.documents.byte_blocks import BLOCK_BYTES, Compression, decompressed, naming
+from pipeline.data.documents.byte_blocks import (
+    BLOCK_BYTES,
+    Compression,
+    CountedFile,
+    decompressed,
+    naming,
+)
 from pipeline.data.extraction.bzip2 import bzip2_blocks
 
 Place = tuple[int, int]
@@ -56,7 +62,7 @@ def _blocks(file: BinaryIO, compression: Compression, start: int) -> Iterator[Bl
         for position, content in bzip2_blocks(file, start):
             yield Block(position, 0, content)
     elif compression:
-        counted, position, size = _Counted(file), 0, 0
+        counted, position, size = CountedFile(file), 0, 0
         for content in decompressed(cast(BinaryIO, counted), compression):
             yield Block(position, size, content)
             position, size = counted.taken, size + len(content)
@@ -66,21 +72,3 @@ def _blocks(file: BinaryIO, compression: Compression, start: int) -> Iterator[Bl
         while content := file.read(BLOCK_BYTES):
             yield Block(position, 0, content)
             position += len(content)
-
-
-class _Counted:
-    """A file that knows how much was read from it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
-        self.taken = 0
-
-    def read(self, size: int = -1) -> bytes:
-        """Read as from the file."""
-        content = self.file.read(size)
-        self.taken += len(content)
-        return content
-
-    def tell(self) -> int:
-        """Bytes read; fastwarc's lz4 reader needs it."""
-        return self.taken

@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import zstandard
 from fastwarc.stream_io import Lz4Reader
 
-from pipeline.data.documents.byte_blocks import Compression
+from pipeline.data.documents.byte_blocks import Compression, CountedFile
 from pipeline.data.documents.csv_tables import bytes_of_rows
 from pipeline.data.documents.read import TABLES, read, read_whole, rows_of
 from pipeline.data.documents.records import Extract, Piece, Record, Source
@@ -266,7 +266,7 @@ def _bytes_before(piece: Piece, position: int) -> float:
     if not source.compression:
         return float(position)
     with Path(source.path).open("rb") as file:
-        sips = _Sips(file)
+        sips = CountedFile(file, most=_SIP_BYTES)
         stream = _decompressed(sips, source.compression)
         while position > 0 and (block := stream.read(min(position, 1 << 16))):
             position -= len(block)
@@ -283,19 +283,3 @@ def _decompressed(file: Any, compression: Compression) -> Any:
     if compression == "lz4":
         return Lz4Reader(file)
     return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-
-
-class _Sips:
-    """A file read in small steps, so that it counts the bytes a decompressor needed."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
-        self.taken = 0
-
-    def read(self, size: int = -1) -> bytes:
-        sip = self.file.read(min(size, _SIP_BYTES) if size >= 0 else _SIP_BYTES)
-        self.taken += len(sip)
-        return sip
-
-    def tell(self) -> int:
-        return self.taken

@@ -22,14 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.data.documents.content import (
-    ReadSpan,
     State,
     changed_files,
     found_state,
     has_content,
     state_now,
 )
-from pipeline.data.documents.records import EXTRACTED, Source
+from pipeline.data.documents.records import EXTRACTED, ReadSpan, Source
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.extraction.raw_content import identify, raw_file
 from pipeline.errors import DataError

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.documents.content import PieceReading
+from pipeline.data.documents.records import PieceReading
 from pipeline.data.documents.time_limit import TOO_SLOW
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.workers import Stage

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.documents.content import PieceReading, ReadSpan, State, found_state, has_content
-from pipeline.data.documents.records import Piece
+from pipeline.data.documents.content import State, found_state, has_content
+from pipeline.data.documents.records import Piece, PieceReading, ReadSpan
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
 from pipeline.errors import DataError
 

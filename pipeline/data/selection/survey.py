@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.documents.content import PieceReading, found_state, has_content
+from pipeline.data.documents.content import found_state, has_content
+from pipeline.data.documents.records import PieceReading
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
 from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.workers import Stage

@@ -12,13 +12,14 @@ import numpy.typing as npt
 import xxhash
 
 from pipeline.data.corpora.shapes import LONG_DOCUMENT
-from pipeline.data.documents.content import PieceReading
+from pipeline.data.documents.content import finish_reading
 from pipeline.data.documents.read import read
 from pipeline.data.documents.records import (
     PLAIN_TEXT_FORMATS,
     BadRecord,
     Dropped,
     Piece,
+    PieceReading,
     Record,
 )
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
@@ -148,8 +149,7 @@ def read_batches(
                 if size >= BATCH_CHARACTERS:
                     yield from _batch(records, licences, seed, counts)
                     records, licences, size = [], [], 0
-        if piece.reading:
-            piece.reading.finish(piece)
+        finish_reading(piece)
     yield from _batch(records, licences, seed, counts)
 
 

@@ -13,9 +13,8 @@ import pytest
 import xxhash
 
 from pipeline.data.documents.content import (
-    PieceReading,
-    ReadSpan,
     changed_files,
+    finish_reading,
     found_state,
     has_content,
     state_now,
@@ -23,7 +22,7 @@ from pipeline.data.documents.content import (
 )
 from pipeline.data.documents.parquet import group_bytes
 from pipeline.data.documents.read import cut, read
-from pipeline.data.documents.records import Piece, Source
+from pipeline.data.documents.records import Piece, PieceReading, ReadSpan, Source
 from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import COMPRESS, LINES, source
 
@@ -35,9 +34,10 @@ def spans(file: Source, piece_bytes: int) -> list[ReadSpan]:
     readings = []
     for piece in cut(file, piece_bytes):
         readings.append(PieceReading(file))
-        for _ in read(replace(piece, reading=readings[-1])):
+        watched_piece = replace(piece, reading=readings[-1])
+        for _ in read(watched_piece):
             pass
-        readings[-1].finish(piece)
+        finish_reading(watched_piece)
     return [reading.span for reading in readings]
 
 
