@@ -9,6 +9,7 @@ from types import TracebackType
 
 from tqdm import tqdm
 
+from pipeline.data.execution.progress import hours_and_minutes
 from pipeline.training.run_directory.metrics import memory_gb
 
 SECONDS_BETWEEN_LINES = 60.0
@@ -129,9 +130,3 @@ class Display:
 
     def _print(self, line: str) -> None:
         print(line, flush=True)
-
-
-def hours_and_minutes(seconds: float) -> str:
-    """`3 h 07 min`, rounded up to whole minutes."""
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -42,8 +43,14 @@ def with_progress(
 def progress_line(total: int, now_done: int, done_before: int, seconds: float) -> str:
     """Bytes done, their share, this run's rate, and the remaining time."""
     rate = max((now_done - done_before) / max(seconds, 1e-9), 1e-9)
-    left = round((total - now_done) / rate / 60)
+    left = hours_and_minutes((total - now_done) / rate)
     return (
         f"preparing: {now_done / 1e9:,.2f} of {total / 1e9:,.2f} GB ({now_done / total:.0%}), "
-        f"{rate / 1e6:,.1f} MB/s, {left // 60} h {left % 60:02d} min left"
+        f"{rate / 1e6:,.1f} MB/s, {left} left"
     )
+
+
+def hours_and_minutes(seconds: float) -> str:
+    """`3 h 07 min`, rounded up to whole minutes."""
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes // 60:,} h {minutes % 60:02d} min"

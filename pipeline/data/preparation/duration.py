@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from pipeline.data.execution.progress import hours_and_minutes
+
 Stage = Literal["extract", "prepare"]
 STAGES: tuple[Stage, ...] = ("extract", "prepare")
 STARTUP_SECONDS = 3.0
@@ -78,5 +80,4 @@ def in_words(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"
+    return hours_and_minutes(seconds)

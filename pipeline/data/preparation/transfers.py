@@ -24,6 +24,7 @@ from pipeline.data.extraction.extract import not_extracted
 from pipeline.data.extraction.units import FORMATS
 from pipeline.data.fetching.http_files import read_start
 from pipeline.data.fetching.local_copies import fetch_all, is_here
+from pipeline.data.preparation.duration import in_words
 from pipeline.data.preparation.sources import list_published
 from pipeline.errors import DataError
 
@@ -79,7 +80,7 @@ class Transfer:
         fetching = to_fetch / speed.fetching
         seconds = max(fetching / file.connections, (size / speed.extraction + fetching) / workers)
         text = (
-            f"{self.corpus}: about {_hours(seconds)} to fetch and extract them with {workers:,} "
+            f"{self.corpus}: about {in_words(seconds)} to fetch and extract them with {workers:,} "
             f"worker{'s' * (workers != 1)}; {speed.extraction / 1e6:,.2f} MB/s a worker"
         )
         if to_fetch:
@@ -233,8 +234,3 @@ def _sizes(files: list[Source]) -> str:
 def _host(source: Source) -> str:
     assert source.published
     return urlsplit(source.published.url).netloc
-
-
-def _hours(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"

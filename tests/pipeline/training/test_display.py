@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.training.display import Display, hours_and_minutes
+from pipeline.training.display import Display
 
 
 class Clock:
@@ -80,9 +80,3 @@ def test_on_a_terminal_the_bar_moves_within_slow_steps(
     with Display("run", 0, 4, shown=True, clock=clock) as display:
         train_steps(display, clock, range(1, 3), seconds, 4)
     assert ("1.50/4" in terminal.getvalue()) == between
-
-
-def test_durations() -> None:
-    assert [hours_and_minutes(seconds) for seconds in (1, 3600, 3601 * 24)] == [
-        "0 h 01 min", "1 h 00 min", "24 h 01 min",
-    ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.data.execution.progress import progress_line, with_progress
+from pipeline.data.execution.progress import hours_and_minutes, progress_line, with_progress
 
 
 def test_the_line_says_rate_and_time_left() -> None:
@@ -25,3 +25,9 @@ def test_a_line_a_minute_without_a_terminal(capsys: pytest.CaptureFixture[str]) 
         "preparing: 0.70 of 1.00 GB (70%)",
         "preparing: 0.90 of 1.00 GB (90%)",
     ]
+
+
+def test_durations() -> None:
+    assert [hours_and_minutes(seconds) for seconds in (1, 3600, 3601 * 24)] == [
+        "0 h 01 min", "1 h 00 min", "24 h 01 min",
+    ]  # fmt: skip
