@@ -14,14 +14,13 @@ import gzip
 import re
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.http_files import is_gone, look_up, read_small
-from pipeline.data.fetching.kept_lists import Entries, kept_list
+from pipeline.data.fetching.kept_lists import Entries, Keeping, kept_list, published_files
 from pipeline.errors import ConfigError, DataError
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
@@ -53,42 +52,30 @@ def parse_months(text: str) -> list[str]:
 
 
 def list_months(
-    months: list[str],
-    base: str,
-    downloads: Path,
-    *,
-    is_kept: bool,
-    skip_missing: bool = False,
-    recording: bool = True,
+    months: list[str], base: str, keeping: Keeping, *, skip_missing: bool = False
 ) -> list[PublishedFile]:
     """The WARC files of the months, sorted by path.
 
     base: address of Common Crawl or a mirror; skip_missing: leave out files that are listed and do
-    not exist; recording: keep lists that are not there yet in `downloads`. Raises DataError if a
-    list cannot be read.
+    not exist. Raises DataError if a list cannot be read.
     """
-    entries: Entries = []
+    files: list[PublishedFile] = []
     for month in months:
-        found = kept_list(
-            downloads / _folder(month),
+        entries = kept_list(
+            keeping.downloads / _folder(month),
             functools.partial(_look_up_month, month, base, skip_missing),
             functools.partial(_checked, month),
-            recording=recording,
+            recording=keeping.recording,
         )
-        _report_missing(month, found, skip_missing)
-        entries += [entry for entry in found if not entry.get("is_missing")]
-    return [
-        PublishedFile(
-            url=f"{base}/{entry['path']}",
-            path=entry["path"],
-            size=entry["size"],
-            hash="",
-            version=entry["version"],
+        _report_missing(month, entries, skip_missing)
+        files += published_files(
+            _folder(month),
+            [entry for entry in entries if not entry.get("is_missing")],
+            keeping,
+            base=base,
             connections=CONNECTIONS,
-            is_kept=is_kept,
         )
-        for entry in entries
-    ]
+    return files
 
 
 def _look_up_month(month: str, base: str, skip_missing: bool) -> Entries:

@@ -13,6 +13,7 @@ from pipeline.data.corpora.catalogue import CORPORA, GROUPS
 from pipeline.data.corpora.common_crawl import COMMON_CRAWL, LANGUAGE, list_months, parse_months
 from pipeline.data.corpora.wikimedia import WIKIMEDIA, list_dump
 from pipeline.data.documents.records import PublishedFile, Source
+from pipeline.data.fetching.kept_lists import Keeping
 from pipeline.errors import ConfigError
 
 NEWS, WIKIPEDIA = "cc-news", "wikipedia"
@@ -42,15 +43,14 @@ class Selected:
     def sources(self, downloads: Path, *, recording: bool = True) -> dict[str, list[Source]]:
         """The files of each corpus, from lists that are kept in `downloads` if `recording`."""
         base = self._addresses()
-        keeping = {"is_kept": self.is_kept, "recording": recording}
+        keeping = Keeping(downloads=downloads, is_kept=self.is_kept, recording=recording)
         found: dict[str, list[Source]] = {}
         if self.months:
             months = parse_months(self.months)
-            keeping_some = keeping | {"skip_missing": self.skip_missing}
-            files = list_months(months, base[NEWS], downloads, **keeping_some)
+            files = list_months(months, base[NEWS], keeping, skip_missing=self.skip_missing)
             found[NEWS] = [_source(NEWS, file, downloads) for file in files]
         if self.dump:
-            files = list_dump(self.dump, base[WIKIPEDIA], downloads, **keeping)
+            files = list_dump(self.dump, base[WIKIPEDIA], keeping)
             found[WIKIPEDIA] = [_source(WIKIPEDIA, file, downloads) for file in files]
         return found
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.http_files import read_small
-from pipeline.data.fetching.kept_lists import Entries, kept_list
+from pipeline.data.fetching.kept_lists import Entries, Keeping, kept_list, published_files
 from pipeline.errors import ConfigError, DataError
 
 WIKIMEDIA = "https://dumps.wikimedia.org"
@@ -26,35 +25,21 @@ _HASH = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}")
 _DUMP = re.compile(r"([a-z][a-z0-9_]*)/(\d{8})")
 
 
-def list_dump(
-    dump: str, base: str, downloads: Path, *, is_kept: bool, recording: bool = True
-) -> list[PublishedFile]:
+def list_dump(dump: str, base: str, keeping: Keeping) -> list[PublishedFile]:
     """The dump's files of current articles, in the order of their pages.
 
-    dump: e.g. enwiki/20260101; base: address of Wikimedia's dumps or a mirror; recording: keep the
-    list in `downloads`. Raises ConfigError for another form, DataError if the list cannot be read
-    or the dump is not finished.
+    dump: e.g. enwiki/20260101; base: address of Wikimedia's dumps or a mirror. Raises ConfigError
+    for another form, DataError if the list cannot be read or the dump is not finished.
     """
     if not _DUMP.fullmatch(dump):
         raise ConfigError(f"--dump {dump}: give a wiki and a date, e.g. enwiki/20260101")
     entries = kept_list(
-        downloads / dump,
+        keeping.downloads / dump,
         functools.partial(_look_up, dump, base),
         functools.partial(_checked, dump),
-        recording=recording,
+        recording=keeping.recording,
     )
-    return [
-        PublishedFile(
-            url=f"{base}/{dump}/{entry['name']}",
-            path=f"{dump}/{entry['name']}",
-            size=entry["size"],
-            hash=entry["hash"],
-            version="",
-            connections=CONNECTIONS,
-            is_kept=is_kept,
-        )
-        for entry in entries
-    ]
+    return published_files(dump, entries, keeping, base=base, connections=CONNECTIONS)
 
 
 def _look_up(dump: str, base: str) -> Entries:

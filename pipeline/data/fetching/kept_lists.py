@@ -1,18 +1,54 @@
-"""A publisher's list of files, kept beside the files once it was read."""
+"""A publisher's list of files, kept beside the files once it was read, and the files in it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.data.documents.records import PublishedFile
 from pipeline.errors import DataError
 from pipeline.files import make_directory, one_at_a_time, write_whole
 
 LIST = ".list.json"
 
 Entries = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """Where lists and copies of files are kept, and whether they are."""
+
+    downloads: Path
+    is_kept: bool
+    """Whether copies of files stay after their extraction."""
+    recording: bool = True
+    """Whether lists that are not there yet are kept."""
+
+
+def published_files(
+    folder: str, entries: Entries, keeping: Keeping, *, base: str, connections: int
+) -> list[PublishedFile]:
+    """The files of a list, which is that of a folder below the publisher's address `base`.
+
+    An entry has the size, a path or else a name in the folder, and the hash and version if there
+    are any.
+    """
+    paths = [entry.get("path") or f"{folder}/{entry['name']}" for entry in entries]
+    return [
+        PublishedFile(
+            url=f"{base}/{path}",
+            path=path,
+            size=entry["size"],
+            hash=entry.get("hash", ""),
+            version=entry.get("version", ""),
+            connections=connections,
+            is_kept=keeping.is_kept,
+        )
+        for path, entry in zip(paths, entries)
+    ]
 
 
 def kept_list(

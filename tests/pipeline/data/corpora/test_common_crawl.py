@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.data.corpora.common_crawl import list_months, parse_months
 from pipeline.data.fetching import http_files
+from pipeline.data.fetching.kept_lists import Keeping
 from pipeline.errors import ConfigError, DataError
 from tests.pipeline.data.publishers import Publisher, publisher, saying
 
@@ -48,19 +49,21 @@ def test_lists_are_read_once(server: Publisher, tmp_path: Path) -> None:
     february = server.put_month("2019-02", {"00003": b"c" * 30, "00002": b"b" * 20})
     server.moods[LIST] = [saying(503, "1")]
     months = ["2019-01", "2019-02"]
-    files = list_months(months, server.address, tmp_path, is_kept=False)
+    files = list_months(months, server.address, Keeping(downloads=tmp_path, is_kept=False))
     assert [file.path for file in files] == [*january, *sorted(february)]
     assert [file.size for file in files] == [10, 20, 30]
     assert files[0].url == f"{server.address}/{january[0]}"
     assert files[0].version == server.tag(january[0])
     asked = len(server.asked)
-    assert list_months(months, server.address, tmp_path, is_kept=False) == files
+    assert list_months(months, server.address, Keeping(downloads=tmp_path, is_kept=False)) == files
     assert len(server.asked) == asked
 
 
 def test_a_dry_run_keeps_no_list(server: Publisher, tmp_path: Path) -> None:
     server.put_month("2019-02", {"00001": b"a"})
-    files = list_months(["2019-02"], server.address, tmp_path, is_kept=False, recording=False)
+    files = list_months(
+        ["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False, recording=False)
+    )
     assert len(files) == 1 and not [*tmp_path.iterdir()]
 
 
@@ -79,21 +82,21 @@ def test_what_is_no_list_of_the_month_is_refused(
 ) -> None:
     server.files[LIST] = gzip.compress(lines)
     with pytest.raises(DataError, match=message):
-        list_months(["2019-02"], server.address, tmp_path, is_kept=False)
+        list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))
     assert not [*tmp_path.rglob(".list.json")]
 
 
 def test_lists_that_are_not_there_or_damaged(server: Publisher, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"warc.paths.gz does not exist \(HTTP 404\)"):
-        list_months(["2019-02"], server.address, tmp_path, is_kept=False)
+        list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))
     server.files[LIST] = b"<html>"
     with pytest.raises(DataError, match="not a list of paths in gzip"):
-        list_months(["2019-02"], server.address, tmp_path, is_kept=False)
+        list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))
     kept = tmp_path / "crawl-data/CC-NEWS/2019/02/.list.json"
     for content in ("[", "{}", '[{"path": "/etc/passwd", "size": 1, "version": ""}]', "[1]"):
         kept.write_text(content)
         with pytest.raises(DataError, match="is damaged; remove it"):
-            list_months(["2019-02"], server.address, tmp_path, is_kept=False)
+            list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))
 
 
 def test_files_that_do_not_exist_stop_the_command_or_are_left_out(
@@ -104,12 +107,15 @@ def test_files_that_do_not_exist_stop_the_command_or_are_left_out(
     del server.files[gone]
     message = rf"1 of 2 listed files do not exist \(HTTP 404\), such as {gone}; .*--skip-missing"
     with pytest.raises(DataError, match=message):
-        list_months(["2019-02"], server.address, tmp_path, is_kept=False)
+        list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))
     assert not [*tmp_path.rglob(".list.json")]
     for _ in range(2):  # from the server, and from the kept list
         [file] = list_months(
-            ["2019-02"], server.address, tmp_path, is_kept=False, skip_missing=True
+            ["2019-02"],
+            server.address,
+            Keeping(downloads=tmp_path, is_kept=False),
+            skip_missing=True,
         )
         assert "00002" in file.path and f"left out: {gone}" in capsys.readouterr().out
     with pytest.raises(DataError, match=message):
-        list_months(["2019-02"], server.address, tmp_path, is_kept=False)
+        list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.data.corpora.wikimedia import list_dump
 from pipeline.data.fetching import http_files
+from pipeline.data.fetching.kept_lists import Keeping
 from pipeline.errors import ConfigError, DataError
 from tests.pipeline.data.publishers import Publisher, publisher
 
@@ -27,19 +28,21 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
 
 def test_parts_in_the_order_of_pages(server: Publisher, tmp_path: Path) -> None:
     paths = server.put_dump(DUMP, PARTS)
-    files = list_dump(DUMP, server.address, tmp_path, is_kept=True)
+    files = list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=True))
     assert [file.path for file in files] == [paths[1], paths[2], paths[0]]
     assert [file.size for file in files] == [3, 3, 4]
     assert files[0].hash == hashlib.sha1(b"one").hexdigest()
     assert files[0].url == f"{server.address}/{paths[1]}" and files[0].is_kept
     asked = len(server.asked)
-    assert list_dump(DUMP, server.address, tmp_path, is_kept=True) == files
+    assert list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=True)) == files
     assert len(server.asked) == asked
 
 
 def test_a_small_wiki_has_one_file(server: Publisher, tmp_path: Path) -> None:
     [path] = server.put_dump("simplewiki/20260101", {".xml.bz2": b"all"})
-    [file] = list_dump("simplewiki/20260101", server.address, tmp_path, is_kept=False)
+    [file] = list_dump(
+        "simplewiki/20260101", server.address, Keeping(downloads=tmp_path, is_kept=False)
+    )
     assert file.path == path
 
 
@@ -49,36 +52,36 @@ def test_a_mirror_without_hashes_in_its_list(server: Publisher, tmp_path: Path) 
     for about in status["jobs"]["articlesdump"]["files"].values():
         del about["sha1"]
     server.files[f"{DUMP}/dumpstatus.json"] = json.dumps(status).encode()
-    files = list_dump(DUMP, server.address, tmp_path, is_kept=False)
+    files = list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=False))
     assert files[0].hash == hashlib.sha1(b"one").hexdigest()
 
 
 @pytest.mark.parametrize("dump", ["enwiki", "enwiki/2026-01-01", "../20260101", "/enwiki/20260101"])
 def test_what_names_no_dump_is_refused(dump: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give a wiki and a date"):
-        list_dump(dump, "http://127.0.0.1:9", tmp_path, is_kept=False)
+        list_dump(dump, "http://127.0.0.1:9", Keeping(downloads=tmp_path, is_kept=False))
 
 
 def test_a_dump_that_is_not_finished_is_refused(server: Publisher, tmp_path: Path) -> None:
     server.put_dump(DUMP, PARTS, status="in-progress")
     with pytest.raises(DataError, match="in-progress; wait for it, or name an earlier date"):
-        list_dump(DUMP, server.address, tmp_path, is_kept=False)
+        list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=False))
     assert not [*tmp_path.iterdir()] or not [*tmp_path.rglob(".list.json")]
 
 
 def test_what_is_no_list_of_the_dump_is_refused(server: Publisher, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"dumpstatus.json does not exist \(HTTP 404\)"):
-        list_dump(DUMP, server.address, tmp_path, is_kept=False)
+        list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=False))
     server.put_dump(DUMP, {"1.xml-p1p2.bz2/../../x": b"x"})
     with pytest.raises(DataError, match="lists no file of articles"):
-        list_dump(DUMP, server.address, tmp_path, is_kept=False)
+        list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=False))
     wrong = {"enwiki-20260101-pages-articles.xml.bz2": {"size": "1", "sha1": "no"}}
     for content in (b"<html>", b"[]", b'{"jobs": 1}', json.dumps(
         {"jobs": {"articlesdump": {"status": "done", "files": wrong}}}
     ).encode()):  # fmt: skip
         server.files[f"{DUMP}/dumpstatus.json"] = content
         with pytest.raises(DataError, match="is not a list of a dump"):
-            list_dump(DUMP, server.address, tmp_path, is_kept=False)
+            list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=False))
     (tmp_path / DUMP / ".list.json").write_text('[{"name": "../x", "size": 1, "hash": ""}]')
     with pytest.raises(DataError, match="is damaged; remove it"):
-        list_dump(DUMP, server.address, tmp_path, is_kept=False)
+        list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=False))

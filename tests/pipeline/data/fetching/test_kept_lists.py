@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.fetching.kept_lists import LIST, Entries, kept_list
+from pipeline.data.fetching.kept_lists import LIST, Entries, Keeping, kept_list, published_files
 from pipeline.errors import DataError
 
 
@@ -33,3 +33,15 @@ def test_a_damaged_list_is_named(tmp_path: Path) -> None:
         (tmp_path / LIST).write_text(content)
         with pytest.raises(DataError, match=r"\.list\.json is damaged; remove it"):
             kept_list(tmp_path, list, checked, recording=True)
+
+
+def test_files_of_a_list(tmp_path: Path) -> None:
+    """Their paths are below the address, whether entries have paths or names."""
+    entries = [{"path": "a/b/1", "size": 3, "version": "v"}, {"name": "2", "size": 4, "hash": "h"}]
+    keeping = Keeping(downloads=tmp_path, is_kept=True)
+    files = published_files("a/b", entries, keeping, base="http://x", connections=2)
+    assert [(file.url, file.path, file.size, file.hash, file.version) for file in files] == [
+        ("http://x/a/b/1", "a/b/1", 3, "", "v"),
+        ("http://x/a/b/2", "a/b/2", 4, "h", ""),
+    ]
+    assert all(file.is_kept and file.connections == 2 for file in files)
