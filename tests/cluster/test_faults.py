@@ -89,18 +89,22 @@ def judge(tmp_path: Path):  # type: ignore[no-untyped-def]
          "Xid (PCI:0000:9b:00): 94,"),
     ],
 )  # fmt: skip
-def test_a_fault_of_a_device_restarts_without_its_node(text: str, reason: str, judge) -> None:  # type: ignore[no-untyped-def]
-    """The rank has an exception; the others are killed or lose it, in any order."""
+def test_a_fault_of_a_device_restarts(text: str, reason: str, judge) -> None:  # type: ignore[no-untyped-def]
+    verdict, node, why = judge(f"{text}\n{task(2, '1')}{TERMINATING}{task(0, 'Killed')}", 137)
+    assert (verdict, node) == ("restart", "node02")
+    assert why.startswith("a device failed on node02: ") and reason in why, why
+
+
+def test_the_first_rank_that_failed_names_the_node(judge) -> None:  # type: ignore[no-untyped-def]
+    """It has an exception; the others are killed or lose it, in any order."""
     for others in (
         task(2, "1") + TERMINATING + task(0, "Killed") + task(1, "Killed"),
         task(2, "1") + TERMINATING + task(0, "137") + task(1, "143"),
         LOST.format(rank=0, node=1) + "\n" + task(0, "70") + TERMINATING + task(2, "1"),
     ):
-        verdict, node, why = judge(f"{text}\n{others}", 137)
-        assert (verdict, node) == ("restart", "node02") and reason in why, why
-        assert why.startswith("a device failed on node02: ")
-    verdict, node, _ = judge(f"{text}\n{agent((2, 1), (3, -15))}{task(0, '1')}", 1, "torchrun")
-    assert (verdict, node) == ("restart", "node02")
+        assert judge(f"{ECC}\n{others}", 137)[:2] == ("restart", "node02")
+    log = f"{ECC}\n{agent((2, 1), (3, -15))}{task(0, '1')}"
+    assert judge(log, 1, "torchrun")[:2] == ("restart", "node02")
 
 
 @pytest.mark.parametrize(
