@@ -161,8 +161,8 @@ def sent_by_toy(precision: str, stage: int) -> dict[str, dict[str, int]]:
             "step": {"allreduce float64": 8 + 16 * logical},
         }  # fmt: skip
     times = 2 if stage == 2 else 1  # else once, after the last micro-batch
-    if precision == "bf16":
-        elements = padded  # the flat buffer
+    if precision == "bf16" and stage < 2:
+        elements = padded  # BF16_Optimizer's flat buffer
     gathered = {"allreduce float64": 8 + 16 * logical, f"allgather_base {name}": weight * padded}
     return {
         "backward": {"allreduce float32": times * 4 * elements},
