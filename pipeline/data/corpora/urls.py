@@ -20,7 +20,7 @@ import posixpath
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from typing import Any
 from tqdm import tqdm
 
 from pipeline.config.settings import fingerprint
+from pipeline.data.fetching.shown_urls import shown_text, shown_url
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import one_at_a_time, remove_temporaries, whole_file
 
@@ -118,7 +119,7 @@ def _member(given: str) -> str:
 
 def _files(url: str) -> tuple[list[RemoteFile], bool]:
     """The files at a URL, sorted by path, and whether it is a directory."""
-    with _reporting(_shown(url)):
+    with _reporting(shown_url(url), url):
         system, path = _file_system(url)
         is_web = url.startswith(("http://", "https://"))
         if "*" in path or "[" in path or ("?" in path and not is_web):
@@ -135,23 +136,30 @@ def _files(url: str) -> tuple[list[RemoteFile], bool]:
     ]
     files = [file for file in files if not re.search(r"(?:^|/)\.", file.label)]
     if not files:
-        raise DataError(f"{_shown(url)} holds no files; check the URL")
+        raise DataError(f"{shown_url(url)} holds no files; check the URL")
     return files, bool(base)
 
 
 def _file(system: Any, path: str, about: dict[str, Any], base: str) -> RemoteFile:
-    bare = _shown(path)
     version = next((str(about[name]) for name in _VERSIONS if about.get(name)), "")
     size = about.get("size")
     return RemoteFile(
         system=system,
         path=path,
-        shown=_shown(str(system.unstrip_protocol(path))),
-        label=posixpath.relpath(bare, _shown(base)) if base else posixpath.basename(bare),
+        shown=shown_url(str(system.unstrip_protocol(path))),
+        label=_label(path, base),
         size=-1 if size is None else int(size),
         # If the service reports no version, the query may hold one.
         version=version or fingerprint({"path": path}),
     )
+
+
+def _label(path: str, base: str) -> str:
+    name, folder = shown_url(path), shown_url(base)
+    if not base:
+        return posixpath.basename(name)
+    # a name with @ below a URL with a password hides it all
+    return posixpath.relpath(*((name, folder) if name.startswith(folder) else (path, base)))
 
 
 def _file_system(url: str) -> tuple[Any, str]:
@@ -171,16 +179,18 @@ def _file_system(url: str) -> tuple[Any, str]:
         system, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         raise ConfigError(
-            f"{_shown(url)}: {error}; pip install '.[s3]' for s3:// and https://, or the package "
-            "that fsspec names for another scheme"
+            f"{shown_url(url)}: {shown_text(str(error), url)}; pip install '.[s3]' for s3:// and "
+            "https://, or the package that fsspec names for another scheme"
         ) from error
     except ValueError as error:
-        raise ConfigError(f"{_shown(url)} is not a URL that fsspec supports: {error}") from error
+        raise ConfigError(
+            f"{shown_url(url)} is not a URL that fsspec supports: {shown_text(str(error), url)}"
+        ) from error
     except OSError as error:
         if not re.search("libjvm|libhdfs", str(error)):
             raise
         raise ConfigError(
-            f"{_shown(url)}: hdfs:// needs Java and Hadoop; set JAVA_HOME, HADOOP_HOME and "
+            f"{shown_url(url)}: hdfs:// needs Java and Hadoop; set JAVA_HOME, HADOOP_HOME and "
             "CLASSPATH, or copy the files here with `hdfs dfs -get`"
         ) from error
     return system, str(path)
@@ -218,7 +228,7 @@ def _copy(files: list[RemoteFile], places: list[Path]) -> None:
     system = files[0].system
     for attempt in range(_ATTEMPTS):
         try:
-            with _reporting(names):
+            with _reporting(names, *(str(system.unstrip_protocol(f.path)) for f in files)):
                 system.get([file.path for file in files], [str(place) for place in places])
             break
         except DataError:
@@ -247,14 +257,14 @@ def _tree(files: list[RemoteFile], downloads: Path) -> Path:
 
 
 @contextmanager
-def _reporting(shown: str) -> Iterator[None]:
-    """Turn errors of services and networks into a one-line DataError without secrets."""
+def _reporting(shown: str, *urls: str) -> Iterator[None]:
+    """Turn errors of services and networks into a one-line DataError without secrets of `urls`."""
     try:
         yield
     except _failures() as error:
         if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
             raise
-        raise DataError(f"{shown} {_why(error)}") from error
+        raise DataError(f"{shown} {_why(error, urls)}") from error
 
 
 def _failures() -> tuple[type[BaseException], ...]:
@@ -268,7 +278,7 @@ def _failures() -> tuple[type[BaseException], ...]:
     return (OSError, asyncio.TimeoutError, *loaded)
 
 
-def _why(error: BaseException) -> str:
+def _why(error: BaseException, urls: Sequence[str]) -> str:
     cause = error
     if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
         cause = error.__cause__  # fsspec reports an unreachable host as a missing file
@@ -277,15 +287,12 @@ def _why(error: BaseException) -> str:
         return "does not exist; check the URL"
     if isinstance(cause, PermissionError) or status in (401, 403):
         return "is refused; set the credentials where its service looks for them"
-    said = " ".join(_shown(str(cause)).split()) or type(cause).__name__
+    said = str(cause)
+    for url in urls:
+        said = shown_text(said, url)
+    said = " ".join(said.split()) or type(cause).__name__
     said = said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]} ..."
     return (
         f"cannot be fetched ({said}); run the command again, on a machine with network and with "
         "the same TENFOLD_ROOT"
     )
-
-
-def _shown(text: str) -> str:
-    """A URL, or a message with URLs, without anything that could be a secret."""
-    text = re.sub(r"(://)[^\s/@]*@", r"\1", text)
-    return re.sub(r"(://[^\s?#'\")>]*)[?#][^\s'\")>]*", r"\1", text)

@@ -194,6 +194,9 @@ def test_errors_are_one_line_without_secrets(
             ("s3://texts/nothing.jsonl", "s3://texts/nothing.jsonl does not exist"),
             ("s3://texts/nothing/*.jsonl", "s3://texts/nothing/*.jsonl holds no files"),
             ("s3://no-such-bucket/x", "s3://no-such-bucket/x cannot be fetched (An error"),
+            (f"s3://AKIA:{SECRETS[0]}/{SECRETS[1]}@texts/x", "s3://texts/x "),
+            (f"http://me:{SECRETS[0]}@{SECRETS[1]}@{web}/x.jsonl", f"http://{web}/x.jsonl "),
+            (f"http://{web}/missing.jsonl;key={SECRETS[0]}", f"http://{web}/missing.jsonl "),
         ):
             with pytest.raises(DataError) as caught:
                 local_inputs([url], tmp_path)
