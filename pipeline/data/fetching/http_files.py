@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 from pipeline import __version__
 from pipeline.config.settings import fingerprint
 from pipeline.data.documents.records import PublishedFile
+from pipeline.data.fetching.shown_urls import shown_text, shown_url
 from pipeline.errors import DataError
 from pipeline.files import make_directory, sync_directory
 
@@ -98,7 +99,9 @@ def read_small(url: str) -> bytes:
             if stated.isdecimal() and len(content) != int(stated):
                 raise _TryAgainError(f"cut after {len(content):,} of {int(stated):,} bytes")
             if len(content) > _MOST_LIST_BYTES:
-                raise DataError(f"{url} is no list: it has over {_MOST_LIST_BYTES >> 20} MiB")
+                raise DataError(
+                    f"{shown_url(url)} is no list: it has over {_MOST_LIST_BYTES >> 20} MiB"
+                )
             return content
 
     return _patiently(url, attempt)
@@ -111,7 +114,9 @@ def look_up(url: str) -> tuple[int, str]:
         with _opened(url, method="HEAD") as response:
             stated = response.headers.get("Content-Length", "")
             if not stated.isdecimal():
-                raise DataError(f"{url}: the server does not state its length; use another mirror")
+                raise DataError(
+                    f"{shown_url(url)}: the server does not state its length; use another mirror"
+                )
             return int(stated), _version(response)
 
     return _patiently(url, attempt)
@@ -211,8 +216,8 @@ def _fetch(file: PublishedFile, partial: Path) -> None:
             wrong.append(found)
             if len(wrong) > 1:
                 raise DataError(
-                    f"{file.url}: fetched twice, its {_HASHES[len(stated)]} is {found}, and "
-                    f"{stated} is published; use another mirror"
+                    f"{shown_url(file.url)}: fetched twice, its {_HASHES[len(stated)]} is {found}, "
+                    f"and {stated} is published; use another mirror"
                 )
             raise _TryAgainError("the hash differs")
 
@@ -249,7 +254,9 @@ def _start(file: PublishedFile, response: http.client.HTTPResponse, have: int) -
     if response.status == http.HTTPStatus.PARTIAL_CONTENT:
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if not found or int(found[1]) != have:
-            raise DataError(f"{file.url}: asked for bytes from {have:,}, got others; use a mirror")
+            raise DataError(
+                f"{shown_url(file.url)}: asked for bytes from {have:,}, got others; use a mirror"
+            )
         start, whole = have, found[3]
     version = _version(response)
     if file.version and version and version != file.version:
@@ -261,8 +268,8 @@ def _start(file: PublishedFile, response: http.client.HTTPResponse, have: int) -
 
 def _differs(file: PublishedFile, what: str) -> str:
     return (
-        f"{file.url} has {what} as listed: it has changed, or is damaged; use another mirror, or "
-        "remove the list in its folder of the downloads to read it again"
+        f"{shown_url(file.url)} has {what} as listed: it has changed, or is damaged; use another "
+        "mirror, or remove the list in its folder of the downloads to read it again"
     )
 
 
@@ -309,15 +316,16 @@ def _patiently(
             if now - best > _GAIN * size:
                 failures, best = 0, now
             failures += 1
+            shown, why = shown_url(url), shown_text(str(error), url)
             if failures == (_ATTEMPTS if size or error.answered else _FIRST_ATTEMPTS):
                 raise DataError(
-                    f"{url} cannot be fetched ({error}; {failures} attempts); run the same command "
+                    f"{shown} cannot be fetched ({why}; {failures} attempts); run the same command "
                     "again to continue, here or on a machine with network and the same TENFOLD_ROOT"
                 ) from error
             pause = min(_PAUSE_SECONDS * 2 ** (failures - 1), _LONGEST_PAUSE_SECONDS)
             pause = max(pause, min(error.wait, _LONGEST_WISH_SECONDS))
             if pause >= _LONG_SECONDS:
-                print(f"{url}: {error}; next attempt in {pause:.0f} s", file=sys.stderr, flush=True)
+                print(f"{shown}: {why}; next attempt in {pause:.0f} s", file=sys.stderr, flush=True)
             sleep(pause)
 
 
@@ -342,7 +350,9 @@ def _opened(
 def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
     what = _FINAL.get(error.code)
     if what:
-        return DataError(f"{url} {what} (HTTP {error.code}); check the name and the address")
+        return DataError(
+            f"{shown_url(url)} {what} (HTTP {error.code}); check the name and the address"
+        )
     wait = _seconds(error.headers.get("Retry-After", ""))
     return _TryAgainError(f"HTTP {error.code} {error.reason}", wait=wait)
 

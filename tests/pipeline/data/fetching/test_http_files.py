@@ -215,6 +215,13 @@ def test_no_network_is_known_soon(pauses: list[float]) -> None:
     assert pauses == [1, 2, 4, 8]
 
 
+def test_credentials_are_not_shown(pauses: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(DataError, match=r"^http://127.0.0.1:9/list cannot be fetched") as caught:
+        read_small("http://me:top@secret@127.0.0.1:9/list?key=deadbeef")
+    said = str(caught.value) + "".join(capsys.readouterr())
+    assert not any(secret in said for secret in ("top@", "secret", "deadbeef")), said
+
+
 def test_connections_are_limited_over_all_who_share_a_directory(tmp_path: Path) -> None:
     url, inside, most = "http://a.org/b", 0, 0
     lock, all_in = threading.Lock(), threading.Barrier(6)
