@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from model.config import EncoderConfig
-from model.families import COMMON, ELECTRA
+from model.families import COMMON, ELECTRA, check_numbers
 from model.hugging_face import fill, pieces_of
 from model.replaced_tokens import ReplacedTokenModel
 
@@ -113,6 +113,7 @@ def electra_config(theirs: Mapping[str, Any]) -> EncoderConfig:
     needed = {*COMMON.values(), "embedding_size", "hidden_act", "max_position_embeddings"}
     if lacking := sorted(needed - theirs.keys()):
         raise ValueError(f"the configuration lacks {', '.join(lacking)}")
+    check_numbers(theirs)
     fixed = {
         "model_type": ELECTRA.model_type,
         "hidden_act": "gelu",

@@ -289,6 +289,25 @@ def their_config(config: EncoderConfig, pairs: bool) -> dict[str, Any]:
     return theirs
 
 
+def check_numbers(theirs: Mapping[str, Any]) -> None:
+    """Raise ValueError unless sizes are whole numbers above 0, and shares numbers."""
+    sizes = ("embedding_size", "num_hidden_groups", "max_position_embeddings")
+    for ours, name in [*COMMON.items(), *((name, name) for name in sizes)]:
+        value = theirs.get(name, 1)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        share = ours in ("dropout", "layer_norm_eps", "initializer_range")
+        if not number or not (value >= 0 if share else isinstance(value, int) and value > 0):
+            raise ValueError(
+                f"{name}={value!r} cannot be loaded; it must be "
+                f"{'a number from 0' if share else 'a whole number above 0'}"
+            )
+    pad = theirs.get("pad_token_id", 0)
+    if not isinstance(pad, int) or pad < 0:
+        raise ValueError(f"pad_token_id={pad!r} cannot be loaded; it must be a whole number")
+    if not isinstance(theirs.get("hidden_act", ""), str):
+        raise ValueError(f"hidden_act={theirs['hidden_act']!r} cannot be loaded; it must be text")
+
+
 def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
     """The inverse of `their_config`; raises ValueError for settings missing or not supported."""
     family = family_named(model_type_of(theirs))
@@ -299,6 +318,7 @@ def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
     needed |= {"embedding_size", "num_hidden_groups"} if family.factorised else set()
     if lacking := sorted(needed - theirs.keys()):
         raise ValueError(f"the configuration lacks {', '.join(lacking)}")
+    check_numbers(theirs)
     fixed = {
         "attention_probs_dropout_prob": theirs["hidden_dropout_prob"],
         "tie_word_embeddings": True,

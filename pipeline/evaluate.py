@@ -8,20 +8,20 @@ at [MASK] positions only, since predicting a kept or randomly replaced token is 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import ConfigError, DataError, run_command
-from pipeline.model_folder import check_model_folder
+from pipeline.model_folder import check_imports
+from pipeline.training.arguments import parse_evaluate
 
 if __name__ == "__main__":
-    run_command(check_model_folder)  # before `model` is imported
+    run_command(partial(check_imports, parse_evaluate))  # before torch and `model` are imported
 
 from model.hugging_face import Model
-from pipeline.command_line import Parser, example_text
 from pipeline.config.formats import Attention
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary
@@ -45,7 +45,7 @@ LOSS_OF = "mlm_loss/"
 
 
 def main() -> None:
-    arguments = _parse()
+    arguments = parse_evaluate()
     if arguments.pseudo_perplexity < 0:
         raise ConfigError(
             f"--pseudo-perplexity must not be negative, got {arguments.pseudo_perplexity}"
@@ -146,42 +146,6 @@ def report(name: str, result: dict[str, Any]) -> None:
             f"({result['pseudo_perplexity_sequences']:,} sequences, "
             f"{result['pseudo_perplexity_tokens']:,} tokens masked one at a time)"
         )
-
-
-def _parse() -> argparse.Namespace:
-    parser = Parser(
-        prog="python -m pipeline.evaluate",
-        description="Score a model on held-out sequences: loss, accuracy, perplexity.",
-        epilog=example_text(
-            "python -m pipeline.evaluate runs/tiny --data data/shards/sample-roberta_tiny-*",
-            "python -m pipeline.evaluate runs/tiny/2400 --data data/shards/sample-* --json",
-            "python -m pipeline.evaluate my-model --data data/shards/news-* "
-            "--pseudo-perplexity 100",
-        ),
-    )
-    parser.add_argument(
-        "model",
-        type=Path,
-        metavar="MODEL_OR_RUN",
-        help="directory of a run, RUN/STEP, or a folder with config.json and model.safetensors",
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="DIR",
-        help="shards made by pipeline.prepare with the model's tokenizer",
-    )
-    parser.add_argument(
-        "--pseudo-perplexity",
-        type=int,
-        default=0,
-        metavar="N",
-        help="also mask each token of N sequences in turn (default: 0)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

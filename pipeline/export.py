@@ -6,17 +6,17 @@ on held-out sequences before it is renamed.
 
 from __future__ import annotations
 
-import argparse
 import shutil
+from functools import partial
 from pathlib import Path
 
 from pipeline.errors import CheckpointError, ConfigError, run_command
-from pipeline.model_folder import check_model_folder
+from pipeline.model_folder import check_imports
+from pipeline.training.arguments import parse_export
 
 if __name__ == "__main__":
-    run_command(check_model_folder)  # before `model` is imported
+    run_command(partial(check_imports, parse_export))  # before torch and `model` are imported
 
-from pipeline.command_line import Parser, example_text
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.loading.dataset import Dataset
 from pipeline.training.planning.phases import check_shards
@@ -29,7 +29,7 @@ ROWS = 8
 
 
 def main() -> None:
-    arguments = _parse()
+    arguments = parse_export()
     output: Path = arguments.output
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise ConfigError(f"--output {output} exists already; name a new directory")
@@ -74,31 +74,6 @@ def publish(saved: SavedRun, dataset: Dataset, output: Path) -> float:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return difference
-
-
-def _parse() -> argparse.Namespace:
-    parser = Parser(
-        prog="python -m pipeline.export",
-        description="Write a run's newest checkpoint as a folder that transformers' "
-        "AutoModelForMaskedLM and AutoTokenizer load. Refuses if logits differ from ours.",
-        epilog=example_text(
-            "python -m pipeline.export runs/tiny --output runs/tiny-export",
-            "python -m pipeline.export runs/tiny --step 1200 --output runs/tiny-1200",
-            "python -m pipeline.export runs/base --data /scratch/shards/16gb-* --output base",
-        ),
-    )
-    parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run")
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
-    parser.add_argument(
-        "--step", type=int, metavar="N", help="checkpoint of this step (default: the newest)"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="shards of the run, if they have moved since the training",
-    )
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

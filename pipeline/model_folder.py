@@ -1,12 +1,14 @@
-"""Detects a user's folder or file `model` that hides ours.
+"""What commands that use the network check before they import it.
 
-`python -m` puts the current directory first on the path, and `model` is a common name. Commands
-that use the network check this before they import `model`, so that such a folder ends in one line
-instead of a ModuleNotFoundError. Preparing does not use the network and is not affected.
+`python -m` puts the current directory first on the path, and `model` is a common name: a user's
+folder or file of that name hides ours. And torch may not be installed. Both end in one line instead
+of a ModuleNotFoundError, and --help needs neither. Preparing does not use the network.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +16,23 @@ from pipeline.errors import ConfigError
 
 MARK = "hugging_face.py"
 """A file of our `model`, by which it is recognized."""
+
+
+def check_imports(parse: Callable[[], object]) -> None:
+    """Raises ConfigError if `model` or torch cannot be imported.
+
+    parse: reads the command line, so that --help and its mistakes end before torch is needed.
+    """
+    check_model_folder()
+    parse()
+    try:
+        import_module("torch")
+    except (ImportError, OSError) as error:  # OSError: a library of the GPU is missing
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"torch cannot be imported ({reason}): install the build that fits this machine, then "
+            "pip install '.[training]'"
+        ) from error
 
 
 def check_model_folder() -> None:

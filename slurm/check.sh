@@ -96,11 +96,12 @@ import os
 import shutil
 from pipeline.errors import CheckpointError, run_command
 from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES
-from pipeline.training.job import parse, read_job
+from pipeline.training.arguments import parse_train
+from pipeline.training.job import read_job
 from pipeline.training.planning.plan import parameters_of
 
 def main():
-    job = read_job(parse())
+    job = read_job(parse_train())
     place = next(p for p in (job.output, *job.output.parents) if p.exists())
     needed = parameters_of(job.run) * PARAMETER_BYTES * (job.run.checkpoint.keep + 1)
     free = shutil.disk_usage(place).free

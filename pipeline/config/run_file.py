@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
 from pipeline.errors import ConfigError
+from pipeline.typed_json import read_object
 
 
 def read_run(path: Path) -> Run:
     """The settings in a run.json, or in a file with the settings alone; for `--run`."""
     try:
-        content = json.loads(path.read_bytes())
+        content = read_object(path)
     except (ValueError, OSError) as error:
-        raise ConfigError(f"--run {path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"--run {path} holds no settings; give the run.json of a run")
+        raise ConfigError(
+            f"--run {path} cannot be read: {error}; give the run.json of a run"
+        ) from error
     whole = isinstance(content.get("run"), dict)
-    return from_dict(Run, content["run"] if whole else content)
+    try:
+        return from_dict(Run, content["run"] if whole else content)
+    except ConfigError as error:
+        first, *_ = str(error).split("\n")
+        raise ConfigError(f"--run {path}: {first}", error.problems) from error

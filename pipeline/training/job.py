@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.command_line import Parser, example_text
 from pipeline.config.run import Run
 from pipeline.config.run_file import read_run
 from pipeline.config.settings import override
@@ -15,15 +13,6 @@ from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.planning.schedule import batch_advice
-from pipeline.training.weights.initial_weights import NEW
-
-EXAMPLES = example_text(
-    "python -m pipeline.train roberta_tiny --data data/shards/sample-* --output runs/tiny",
-    "python -m pipeline.train bert_base --data data/shards/16gb-* --output runs/bert \\\n"
-    "    --ds zero2 --set batch.per_device=32 --dry-run",
-    "torchrun --standalone --nproc-per-node 8 -m pipeline.train roberta_large \\\n"
-    "    --data data/shards/160gb-* --output runs/large --hours 24",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +38,9 @@ class Job:
     """--profile: whether to trace a few steps."""
     advice: tuple[str, ...]
     """Warnings about doubtful choices."""
+    ranks: int | None
+    """--ranks: the number to plan for; None for that of the launcher."""
+    verbose: bool
 
 
 def read_job(arguments: argparse.Namespace) -> Job:
@@ -72,6 +64,10 @@ def read_job(arguments: argparse.Namespace) -> Job:
         )
     if arguments.new and not arguments.init:
         raise ConfigError("--new names what does not come from --init MODEL_DIR; give --init too")
+    if (arguments.ranks is not None or arguments.verbose) and not arguments.dry_run:
+        raise ConfigError("--ranks and --verbose belong to --dry-run; remove them, or add it")
+    if arguments.ranks is not None and arguments.ranks < 1:
+        raise ConfigError(f"--ranks {arguments.ranks} is not a number of processes; give 1 or more")
     deepspeed = read_deepspeed_file(arguments.ds)
     return Job(
         run=run,
@@ -84,86 +80,7 @@ def read_job(arguments: argparse.Namespace) -> Job:
         new=frozenset(arguments.new),
         hours=arguments.hours,
         profile=arguments.profile,
+        ranks=arguments.ranks,
+        verbose=arguments.verbose,
         advice=(*filter(None, [deepspeed.advice(run.precision), batch_advice(given, run)]),),
     )
-
-
-def parse() -> argparse.Namespace:
-    """The command line."""
-    parser = Parser(
-        prog="python -m pipeline.train",
-        description="Train a model from shards. Run the same command again to resume. "
-        "With several processes: torchrun --nproc-per-node N -m pipeline.train ..., or "
-        "deepspeed --num_gpus N --module pipeline.train ...",
-        epilog=EXAMPLES,
-    )
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="see `tenfold recipes`")
-    parser.add_argument(
-        "--run", type=Path, metavar="FILE", help="the run.json of another run, instead of a recipe"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="DIR",
-        help="shards made by pipeline.prepare; several are mixed by size",
-    )
-    parser.add_argument("--output", type=Path, required=True, metavar="RUN", help="run directory")
-    parser.add_argument(
-        "--ds",
-        default="zero1",
-        metavar="NAME",
-        help="DeepSpeed file that says how memory is used: a name in ds_configs, or a path "
-        "(default: zero1)",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="change a setting of the recipe, e.g. optimizer.peak_lr=1e-3; may be repeated",
-    )
-    parser.add_argument(
-        "--stop-at",
-        type=int,
-        metavar="STEP",
-        help="stop at this step and save; the schedule remains that of the whole run",
-    )
-    parser.add_argument(
-        "--hours",
-        type=float,
-        default=math.inf,
-        metavar="H",
-        help="stop before H hours have passed: save, write INTERRUPTED, exit with code 75",
-    )
-    parser.add_argument(
-        "--from",
-        dest="fork",
-        type=Path,
-        metavar="RUN/STEP",
-        help="start a new run from the weights and optimizer of another run's checkpoint",
-    )
-    parser.add_argument(
-        "--init",
-        type=Path,
-        metavar="MODEL_DIR",
-        help="start a new run from the weights of a transformers folder of the recipe's family",
-    )
-    parser.add_argument(
-        "--new",
-        nargs="+",
-        default=[],
-        choices=NEW,
-        metavar="PART",
-        help="with --init: parts that do not come from the folder. vocabulary: tokens in both "
-        "vocabularies keep their rows, the other rows are initialized by the recipe; generator: "
-        "ELECTRA's generator is initialized by the recipe",
-    )
-    parser.add_argument(
-        "--profile", action="store_true", help="trace a few steps into RUN/profile, for Perfetto"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and write nothing")
-    # deepspeed's launcher adds this; we read it from the environment
-    parser.add_argument("--local_rank", help=argparse.SUPPRESS)
-    return parser.parse_args()

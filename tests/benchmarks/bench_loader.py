@@ -124,10 +124,10 @@ def random_shards(directory: Path) -> None:
         duplicates=2,
         seed=0,
         compression="none",
-        engine={},
+        engine={"recipe": "none", "ids": "none"},
         tokenizer={"sha256": "", "kind": "byte-bpe", "size": VOCABULARY, **special},
         corpora={},
-        totals={},
+        totals=dict.fromkeys(("documents", "sequences", "tokens"), 0),
         files={},
         shards=tuple(described),
     )

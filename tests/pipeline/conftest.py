@@ -31,7 +31,8 @@ from pipeline.errors import run_command
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
 from pipeline.recipes import recipe
-from pipeline.training.job import Job, parse, read_job
+from pipeline.training.arguments import parse_train
+from pipeline.training.job import Job, read_job
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import write_folder
 from tests.conftest import Command
@@ -334,4 +335,4 @@ def run(call: preparing.Call) -> preparing.Prepare:
 def job(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Job:
     """The job of a pipeline.train command line."""
     monkeypatch.setattr(sys, "argv", ["train", *arguments])
-    return read_job(parse())
+    return read_job(parse_train())

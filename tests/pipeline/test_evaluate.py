@@ -95,7 +95,7 @@ def test_precision_is_undefined_without_detections(
     for name in ("load_model", "check_datasets", "check_lengths", "score"):
         monkeypatch.setattr(evaluate, name, lambda *_: (None, "model", "", "row"))
     monkeypatch.setattr(evaluate, "score", lambda *_: found)
-    monkeypatch.setattr(evaluate, "_parse", lambda: Namespace(
+    monkeypatch.setattr(evaluate, "parse_evaluate", lambda: Namespace(
         model=tmp_path, data=[], pseudo_perplexity=0, json=True
     ))  # fmt: skip
     evaluate.main()

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline import train
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.errors import CheckpointError, DataError
+from pipeline.errors import CheckpointError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
+from pipeline.training import start
 from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.run_directory.layout import claim
 from pipeline.training.run_directory.metrics import read_metrics
@@ -143,7 +143,7 @@ def test_a_run_goes_on_without_documents_that_were_taken_down(
     assert [line["sequences"] for line in fork] == [11 * 16, 12 * 16]
     with pytest.raises(CheckpointError, match="Give the same --data"):
         parts = arguments(trained / "taken-down", encoder__dropout=0)
-        train.open_run(job(monkeypatch, parts), alone())
+        start.open_run(job(monkeypatch, parts), alone())
 
 
 def test_a_fork_with_grown_data_reads_it_from_the_start(
@@ -161,7 +161,7 @@ def test_a_fork_with_grown_data_reads_it_from_the_start(
     parts.insert(parts.index("--data") + 1, str(lesson))
     line = re.escape(f"the same command with --from {trained}/1x16 --output {trained}/1x16-2")
     with pytest.raises(CheckpointError, match=line):
-        train.open_run(job(monkeypatch, parts), alone())
+        start.open_run(job(monkeypatch, parts), alone())
 
 
 def test_killed_and_resumed_is_bit_identical(
@@ -305,92 +305,11 @@ def test_fewer_sequences_than_ranks_end_all_ranks_with_one_line(
     assert "Traceback" not in result.stderr.split("torch/distributed")[0]
 
 
-def test_dry_run_writes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: Arguments,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run = tmp_path / "run"
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    monkeypatch.setenv("RANK", "0")
-    train.dry_run(job(monkeypatch, arguments(run, "--dry-run", batch__per_device=3)))
-    output = capsys.readouterr().out
-    assert "16 sequences = 4 ranks x 2 micro-batches x 2 rows; ZeRO stage 1" in output
-    assert "'gradient_accumulation_steps': 2" in output
-    assert not run.exists()
-
-
-@pytest.mark.parametrize(
-    ("extra", "settings", "message"),
-    [
-        ([], {"optimizer__peak_lr": 0.1}, "was started with optimizer.peak_lr=0.02, now it is 0.1"),
-        ([], {"steps": 21}, "was started with steps=20, now it is 21"),
-        ([], {"encoder__dropout": 0.1}, "was started with encoder.dropout=0.0, now it is 0.1"),
-        ([], {"batch__sequences": 8}, "was started with batch.sequences=16, now it is 8"),
-    ],
-)
-def test_another_run_in_the_same_directory_is_refused(
-    trained: Path,
-    arguments: Arguments,
-    monkeypatch: pytest.MonkeyPatch,
-    extra: list[str],
-    settings: dict[str, Any],
-    message: str,
-) -> None:
-    chosen = {"encoder__dropout": 0} | settings
-    asked = job(monkeypatch, arguments(trained / "1x16", *extra, **chosen))
-    with pytest.raises(CheckpointError, match=re.escape(message)):
-        train.open_run(asked, alone())
-
-
-def test_what_may_change_on_resume_may_change(
-    trained: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = {
-        "batch__per_device": 4, "validation__every": 5, "checkpoint__every": 5,
-        "checkpoint__keep": 1, "logging__every": 2,
-    }  # fmt: skip
-    asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0, **free))
-    record, data = train.open_run(asked, alone())
-    assert record.run == asked.run and data.phases[0].plan.accumulation == 4
-
-
-def test_shards_of_another_recipe_or_tokenizer_are_refused(
-    trained: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    asked = job(monkeypatch, arguments(tmp_path / "run", data__masks__rate=0.2))
-    with pytest.raises(DataError, match=r"with data.masks.rate=0.15, the run asks for 0.2"):
-        train.open_run(asked, alone())
-    asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
-    with pytest.raises(DataError, match="prepared with tokenizer sha256"):
-        train.open_data(asked, "0" * 64, 1)
-
-
 def test_the_real_command_says_so_too(arguments: Arguments, tmp_path: Path) -> None:
     command = arguments(tmp_path / "run", "--dry-run", "--set", "precision=fp16")
     result = launch(sys.executable, "-m", "pipeline.train", *command)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "error: precision='fp16' is not a choice; choose one of fp32, bf16\n"
-
-
-def test_stage_0_in_half_precision_is_reported(
-    arguments: Arguments,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-) -> None:
-    for precision in ("fp32", "bf16"):
-        chosen = arguments(tmp_path / "run", "--dry-run", "--ds", "zero0", precision=precision)
-        train.dry_run(job(monkeypatch, chosen))
-        output, errors = capsys.readouterr()
-        if precision == "fp32":
-            assert errors == "" and "ZeRO stage 0" in output
-        else:
-            assert errors == (
-                "warning: zero0 runs as ZeRO stage 1: DeepSpeed's stage 0 is exact in fp32 only\n"
-            )
-            assert "ZeRO stage 1" in output and "'stage': 1" in output
 
 
 def test_an_unusable_output_is_refused(tmp_path: Path) -> None:

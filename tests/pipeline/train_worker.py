@@ -13,9 +13,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pipeline import train
 from pipeline.errors import run_command
+from pipeline.training.arguments import parse_train
 from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.cluster.stop_request import StopRequest
-from pipeline.training.job import parse, read_job
+from pipeline.training.job import read_job
 from tests.pipeline.training.frozen import freeze
 
 
@@ -25,7 +26,7 @@ def main() -> None:
     freeze()
     for arguments in jobs:
         sys.argv[1:] = arguments
-        assert not train.train(read_job(parse()), cluster, StopRequest())
+        assert not train.train(read_job(parse_train()), cluster, StopRequest())
     cluster.leave()
 
 

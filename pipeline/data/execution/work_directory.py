@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 from pipeline.errors import DataError
 from pipeline.files import one_at_a_time, write_whole
+from pipeline.typed_json import read_object
 
 WORK = ".work"
 _LOCK = "lock"
@@ -126,7 +127,13 @@ def _lock(lock: TextIO, output: Path, shared: bool) -> bool:
 
 
 def _read_plan(path: Path) -> dict[str, Any]:
-    plan: dict[str, Any] = json.loads(path.read_bytes())
+    try:
+        plan = read_object(path)
+    except ValueError as error:
+        raise DataError(
+            f"{path} is damaged: {error}; remove {path.parent} to start over, or name another "
+            "--output"
+        ) from error
     plan.pop("changed_at", None)  # of an older version; see `inputs`
     return plan
 

@@ -5,13 +5,14 @@ Only JSON is read, so this needs no torch.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pipeline.data.execution.work_directory import WORK
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.errors import ConfigError, DataError
+from pipeline.typed_json import as_object, read_object
 
 RUN, STATE, MODEL = "run.json", "state.json", "config.json"
 _CHECKPOINTS = "checkpoints"
@@ -33,20 +34,27 @@ def describe_place(path: Path) -> list[str]:
             f"{path} is an empty folder; fill it with pipeline.prepare ... --output {path}, or put "
             f"text there and run pipeline.prepare --corpus {path}"
         )
-    try:
-        if (path / RUN).exists():
-            return _run(path)
-        if _has(path / STATE, "step", "run"):
-            return _checkpoint(path)
-        if _has(path / MODEL, "model_type"):
-            return _model(path)
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise DataError(f"{path} is damaged ({error}); restore it from a copy") from error
+    if (path / RUN).exists():
+        return _described(path / RUN, _run)
+    if (path / STATE).exists() and (lines := _described(path / STATE, _checkpoint)):
+        return lines
+    if (path / MODEL).exists() and (lines := _described(path / MODEL, _model)):
+        return lines
     return _folder(path)
 
 
+def _described(file: Path, describe: Callable[[Path], list[str]]) -> list[str]:
+    """What the folder of a file is; DataError if the file is damaged."""
+    try:
+        return describe(file.parent)
+    except KeyError as error:
+        raise DataError(f"{file} is damaged: it lacks {error}; restore it from a copy") from error
+    except (ValueError, TypeError, AttributeError, OSError) as error:
+        raise DataError(f"{file} is damaged: {error}; restore it from a copy") from error
+
+
 def _run(path: Path) -> list[str]:
-    record = _read(path / RUN)
+    record = read_object(path / RUN)
     settings, directories = record["run"], [part["directory"] for part in record["data"]]
     steps = [int(name.removeprefix("step-")) for name in _names(path / _CHECKPOINTS, "step-*")]
     state = " (running)" if (path / "ready").exists() else ""
@@ -73,7 +81,10 @@ def _run(path: Path) -> list[str]:
 
 
 def _checkpoint(path: Path) -> list[str]:
-    state = _read(path / STATE)
+    """Empty for a state.json of something else, such as `datasets`."""
+    state = read_object(path / STATE)
+    if not {"step", "run"} <= state.keys():
+        return []
     settings = state["run"]
     size = sum(file.stat().st_size for file in path.iterdir())
     run, name, step = path.parent.parent, settings["name"], state["step"]
@@ -90,13 +101,16 @@ def _checkpoint(path: Path) -> list[str]:
 def _has(path: Path, *keys: str) -> bool:
     """Whether a JSON file has these keys; state.json is also a name in folders of `datasets`."""
     try:
-        return {*keys} <= _read(path).keys()
+        return {*keys} <= read_object(path).keys()
     except (ValueError, OSError):
         return False
 
 
 def _model(path: Path) -> list[str]:
-    config = _read(path / MODEL)
+    """Empty for a config.json of something else."""
+    config = read_object(path / MODEL)
+    if "model_type" not in config:
+        return []
     kind = (config.get("architectures") or [config["model_type"]])[0]
     named = {"num_hidden_layers": "layers", "hidden_size": "wide", "vocab_size": "ids"}
     sizes = [f"{config[key]:,} {word}" for key, word in named.items() if key in config]
@@ -152,12 +166,7 @@ def _last_metrics(path: Path) -> dict[str, Any]:
         file.seek(max(0, path.stat().st_size - (1 << 16)))
         lines = file.read().splitlines(keepends=True)
     whole = [line for line in lines if line.endswith(b"\n")]
-    found: dict[str, Any] = json.loads(whole[-1]) if whole else {}
-    return found
-
-
-def _read(path: Path) -> dict[str, Any]:
-    content = json.loads(path.read_bytes())
-    if not isinstance(content, dict):
-        raise ValueError(f"{path.name} is not an object")
-    return content
+    try:
+        return as_object(whole[-1]) if whole else {}
+    except ValueError:
+        return {}  # a crash damaged its end

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import xxhash
 
 from pipeline.errors import DataError
+from pipeline.typed_json import build, read_object, require
 
 SCHEMA_VERSION = 2
 """Version of the layout on disk; the columns, which the fingerprint covers, are layout 1's."""
@@ -32,6 +33,27 @@ VALIDATION: Literal["validation"] = "validation"
 
 MANY_COPIES = 0.01
 """Share of held-out documents with a near-copy in train above which users are warned."""
+
+_NEEDED: dict[str, dict[str, type]] = {
+    "masking": {"scheme": str, "rate": float, "generator": int, "split": list},
+    "engine": {"recipe": str, "ids": str},
+    "tokenizer": {
+        "sha256": str, "kind": str, "size": int,
+        "bos": int, "pad": int, "eos": int, "unk": int, "mask": int,
+    },
+    "totals": {"documents": int, "sequences": int, "tokens": int},
+}  # fmt: skip
+"""Entries that every manifest has, by section; more may be there."""
+_NEEDED_OF_EACH: dict[str, dict[str, type]] = {
+    "corpora": {
+        "documents": int, "sequences": int, "validation_sequences": int, "tokens": int,
+        "dropped": dict, "bad": dict, "packed": dict,
+    },
+    "files": {"bytes": int, "xxh3_64": str},
+    "takedowns": {"parent": str, "documents": dict, "sequences": int, "tokens": int},
+}  # fmt: skip
+"""The same for each entry of these sections."""
+_PACKED = {"text_tokens": int, "repeated_tokens": int, "dropped_tokens": int}
 
 MUCH_UNKNOWN = 0.01
 """Share of a corpus's characters behind unknown tokens above which users are warned."""
@@ -71,6 +93,11 @@ class Shard:
     def files(self) -> tuple[Shard | MaskFile, ...]:
         """The file of rows, then the mask files."""
         return (self, *self.masks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Masking:
+    split: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +158,8 @@ def read_manifest(directory: Path) -> Manifest:
         )
         raise DataError(f"{directory} holds no {MANIFEST}: {why}; run pipeline.prepare")
     try:
-        content = json.loads(path.read_bytes())
-        version = content.pop("schema_version")
+        content = read_object(path)
+        version = content.pop("schema_version", None)
         if version == 1:
             raise DataError(
                 f"{directory} has layout 1 of shards, but this version reads layout "
@@ -144,14 +171,33 @@ def read_manifest(directory: Path) -> Manifest:
                 f"{path}: schema version {version}, but this version reads {SCHEMA_VERSION}; use "
                 "the version of Tenfold that wrote it"
             )
-        shards = tuple(
-            Shard(**(shard | {"masks": tuple(MaskFile(**mask) for mask in shard["masks"])}))
-            for shard in content.pop("shards")
-        )
-        takedowns = tuple(content.pop("takedowns", ()))
-        return Manifest(**content, shards=shards, takedowns=takedowns)
-    except (ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{path} is damaged ({error}); run pipeline.prepare again") from error
+        manifest = build(Manifest, content)
+        _check_sections(manifest)
+    except ValueError as error:
+        raise DataError(
+            f"{path} is damaged ({error}); copy it again, or run pipeline.prepare again"
+        ) from error
+    return manifest
+
+
+def _check_sections(manifest: Manifest) -> None:
+    """Raise ValueError unless the sections have the entries that readers take for granted."""
+    for name, needed in _NEEDED.items():
+        require(getattr(manifest, name), needed, name)
+    build(_Masking, {"split": manifest.masking["split"]})
+    for name, sections in (("corpora", manifest.corpora), ("files", manifest.files)):
+        for key, section in sections.items():
+            require(section, _NEEDED_OF_EACH[name], f"{name}.{key}")
+            if name == "corpora":
+                require(section["packed"], _PACKED, f"{name}.{key}.packed")
+        for section in sections.values():
+            for key in ("unknown", "cut", "held_out_copies"):  # absent in older manifests
+                require({key: section.get(key, {})}, {key: dict}, name)
+    for number, shard in enumerate(manifest.shards):
+        if len(shard.masks) != stored_masks(manifest.duplicates, shard.split):
+            raise ValueError(f"shards[{number}] has {len(shard.masks)} masks")
+    for number, takedown in enumerate(manifest.takedowns):
+        require(takedown, _NEEDED_OF_EACH["takedowns"], f"takedowns[{number}]")
 
 
 def unknown_share(corpus: dict[str, Any]) -> float:

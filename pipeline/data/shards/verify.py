@@ -20,7 +20,14 @@ from pipeline.data.rows.predictions import Predictions
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import documents_of, verify_documents
-from pipeline.data.shards.manifest import Manifest, Shard, check_size, hash_file, stored_masks
+from pipeline.data.shards.manifest import (
+    MANIFEST,
+    Manifest,
+    Shard,
+    check_size,
+    hash_file,
+    stored_masks,
+)
 from pipeline.data.shards.segments import BoolArray, IntArray, taken_tokens
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -88,9 +95,14 @@ def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> M
             f"masks of {directory} are from generator {manifest.masking['generator']}, but this "
             f"version has {GENERATOR_VERSION}; use the version that made it, or prepare it again"
         )
-    return Masking.described(
-        manifest.masking, vocabulary.special, vocabulary.word_starts, manifest.seed
-    )
+    try:
+        return Masking.described(
+            manifest.masking, vocabulary.special, vocabulary.word_starts, manifest.seed
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{directory / MANIFEST} is damaged: masking cannot be used ({error}); copy it"
+        ) from error
 
 
 def _verify_hash(path: Path, expected: str) -> None:

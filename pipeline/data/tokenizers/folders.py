@@ -31,6 +31,7 @@ from pipeline.data.tokenizers.sentencepiece_model import sentencepiece_json
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.errors import DataError
 from pipeline.files import write_whole
+from pipeline.typed_json import read_object
 
 ROBERTA_SIZE = 50_265
 CONFIG = "tokenizer_config.json"
@@ -134,9 +135,14 @@ def copy_for_transformers(source: Path, folder: Path, vocabulary: Vocabulary) ->
     """Copy the files that `transformers.AutoTokenizer` loads; vocabulary: that of `source`.
 
     The class is named anew, because earlier versions wrote one that ignores `add_prefix_space`.
+    Raises DataError if the configuration is damaged.
     """
     shutil.copyfile(source / "tokenizer.json", folder / "tokenizer.json")
-    config = _config(source) | {"tokenizer_class": _transformers_class(vocabulary)}
+    try:
+        config = _config(source)
+    except ValueError as error:
+        raise DataError(f"{source / CONFIG} is damaged: {error}; copy it again") from error
+    config["tokenizer_class"] = _transformers_class(vocabulary)
     write_whole(folder / CONFIG, json.dumps(config, indent=1).encode())
 
 
@@ -161,13 +167,13 @@ def trained_on(directory: Path) -> str:
     """Description of the text that a folder's vocabulary was trained on; "" if not stored."""
     try:
         return str(_config(directory).get("trained_on", ""))
-    except (OSError, ValueError, TypeError):  # damaged; other readers of the file report it
+    except (OSError, ValueError):  # damaged; other readers of the file report it
         return ""
 
 
 def _config(directory: Path) -> dict[str, Any]:
     path = directory / CONFIG
-    return dict(json.loads(path.read_bytes())) if path.exists() else {}
+    return read_object(path) if path.exists() else {}
 
 
 def _read_bert(path: Path) -> str:

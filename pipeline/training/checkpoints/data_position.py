@@ -7,8 +7,7 @@ the first sequence, or with another batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Reading(NamedTuple):
@@ -46,11 +45,3 @@ def describe_skipped(readings: Readings) -> list[str]:
         length = f" of {reading.sequence_length}" if len(readings) > 1 else ""
         found += [f"[{begin:,}, {end:,}){length}" for begin, end in reading.skipped]
     return found
-
-
-def from_json(values: Sequence[Sequence[Any]]) -> Readings:
-    """The readings from the values in JSON."""
-    return tuple(
-        Reading(length, sequences, tuple((begin, end) for begin, end in skipped))
-        for length, sequences, skipped in values
-    )

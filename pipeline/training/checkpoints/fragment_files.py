@@ -27,6 +27,7 @@ import xxhash
 from pipeline.errors import CheckpointError
 from pipeline.files import sync_directory
 from pipeline.training.optimizer.optimizer import FragmentState
+from pipeline.typed_json import as_object, build
 
 KINDS = ("weight", "exp_avg", "exp_avg_sq")
 """The values stored for every element, each as fp32."""
@@ -93,11 +94,9 @@ def unseal(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
     try:
-        values = json.loads(content)
-        if isinstance(values, dict) and "xxh3_64" in values:
-            del values["xxh3_64"]
-            if seal(values) == content:
-                return values
+        values = as_object(content)
+        if values.pop("xxh3_64", None) and seal(values) == content:
+            return values
     except ValueError:
         pass
     raise CheckpointError(f"{path} is damaged: its hash does not match its content")
@@ -147,11 +146,11 @@ def write_fragments(directory: Path, rank: int, fragments: Iterable[FragmentStat
 
 def read_index(directory: Path, rank: int) -> Index:
     """A rank's index. Raises CheckpointError if it is missing or damaged."""
-    values = unseal(directory / index_name(rank))
-    return Index(
-        tuple(StoredFile(**file) for file in values["files"]),
-        tuple(StoredTensor(**tensor) for tensor in values["tensors"]),
-    )
+    path = directory / index_name(rank)
+    try:
+        return build(Index, unseal(path))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
 
 
 def in_order(

@@ -17,7 +17,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ import torch
 
 from pipeline.errors import CheckpointError
 from pipeline.loading.dataset import ExcludedShards
-from pipeline.training.checkpoints.data_position import Readings, from_json
+from pipeline.training.checkpoints.data_position import Readings
 from pipeline.training.checkpoints.fragment_files import (
     KINDS,
     PARAMETER_BYTES,
@@ -38,6 +38,7 @@ from pipeline.training.checkpoints.fragment_files import (
     unseal,
 )
 from pipeline.training.cluster.ranks import RankGroup, agreed
+from pipeline.typed_json import build, require
 
 FORMAT = 3
 CHECKPOINTS = "checkpoints"
@@ -81,6 +82,11 @@ class State:
     def tensor_bytes(self) -> int:
         """Size of the weights and both moments on disk."""
         return PARAMETER_BYTES * sum(math.prod(shape) for shape in self.shapes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _FileList:
+    files: tuple[StoredFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +192,14 @@ def open_checkpoint(directory: Path) -> Checkpoint:
     values = unseal(path)
     if values.pop("format", None) != FORMAT:
         raise CheckpointError(f"{path} is not of format {FORMAT}; use the version that wrote it")
-    files = tuple(StoredFile(**file) for file in values.pop("files"))
-    if set(values) != {entry.name for entry in fields(State)}:
-        raise CheckpointError(f"{path} has other entries than this version writes")
-    values["shapes"] = {name: tuple(shape) for name, shape in values["shapes"].items()}
-    values["readings"] = from_json(values["readings"])
-    values["left_out"] = tuple((index, file) for index, file in values["left_out"])
-    values["recent_losses"] = tuple(values["recent_losses"])
-    state = State(**values)
+    try:
+        files = build(_FileList, {"files": values.pop("files", None)}).files
+        state = build(State, values)
+        require(state.fingerprints, {"tokenizer": str}, "fingerprints")
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path} has other entries than this version writes: {error}"
+        ) from error
     for file in files:
         check_file(directory, file, content=False)
     tensors = [t for rank in range(state.world_size) for t in read_index(directory, rank).tensors]

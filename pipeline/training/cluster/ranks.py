@@ -157,6 +157,23 @@ class Cluster:
         """Whether the flag is set on any rank."""
         return bool(self.total(torch.tensor([float(flag)])).item())
 
+    def is_first_to_say(self, message: str) -> bool:
+        """Whether no rank has called this with the same message before; waits for no other rank.
+
+        False if the store of the ranks is gone, with a rank that has said why it ended.
+        """
+        try:
+            return int(dist.distributed_c10d._get_default_store().add(message, 1)) == 1
+        except RuntimeError:
+            return False
+
+    def was_said(self, message: str) -> bool:
+        """Whether any rank has called `is_first_to_say` with the message."""
+        try:
+            return bool(dist.distributed_c10d._get_default_store().check([message]))
+        except RuntimeError:
+            return False
+
 
 def launched_rank() -> int:
     """The rank that a launcher gave this process; 0 when it is alone."""

@@ -80,21 +80,28 @@ class Plan:
         held = f" in {used:,} rows" if shared else ""
         why = "left for steps that need more (" if shared else "filled ("
         share = f"{self.filling / rows:.1%} of the work{' on a GPU' if shared else ''})"
-        filled = f", {self.filling} rows {why}{share}" if self.filling else ""
+        filled = f", {counted(self.filling, 'row')} {why}{share}" if self.filling else ""
+        ranks, parts = counted(self.world_size, "rank"), counted(self.accumulation, "micro-batch")
         return [
-            f"model: {self.parameters:,} parameters, {self.step_flops / 1e12:,.3g} TFLOP per step",
-            f"step: {self.sequences:,} sequences{held} = {self.world_size} ranks x "
-            f"{self.accumulation} micro-batches x {self.rows} rows{filled}; ZeRO stage "
-            f"{self.zero_stage}",
+            f"model: {self.parameters:,} parameters, heads included; "
+            f"{self.step_flops / 1e12:,.3g} TFLOP per step",
+            f"step: {self.sequences:,} sequences{held} = {ranks} x {parts} x "
+            f"{counted(self.rows, 'row')}{filled}; ZeRO stage {self.zero_stage}",
             *matched,
             *growing,
             f"data: {self.tokens:,} tokens, {self.epochs:,.2f} passes over "
-            f"{self.train_sequences:,} sequences; {self.validation_sequences:,} for validation",
+            f"{self.train_sequences:,} sequences; {self.validation_sequences:,} held out",
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for run.json."""
         return asdict(self)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`, `2 micro-batches`."""
+    plural = ("es" if noun.endswith("ch") else "s") * (count != 1)
+    return f"{count:,} {noun}{plural}"
 
 
 def make_plan(

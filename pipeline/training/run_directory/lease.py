@@ -10,7 +10,8 @@ The holder touches the file every few seconds. A second start that finds a lease
 
 A holder that was replaced after a long stop ends itself instead of overwriting its successor's
 files. Ages are read from the file system's own clock. If that clock was set back, the second start
-watches whether the lease is still being touched.
+watches whether the lease is still being touched. A damaged lease is one of an unknown holder: it is
+refused while it is fresh.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from pipeline.errors import EXIT_USER_ERROR, CheckpointError
 from pipeline.files import write_whole
 from pipeline.training.cluster.processes import started
+from pipeline.typed_json import build, read_object
 
 LEASE = "lease.json"
 HEARTBEAT_SECONDS = 10.0
@@ -39,6 +40,23 @@ CLOCK_SECONDS = 1.0
 """Allowed difference between the clocks that set a file's modification time."""
 STALE_SECONDS = 60.0
 """Age at which a lease counts as abandoned: several heartbeats, should a file system stall."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The content of lease.json: the process that wrote it."""
+
+    token: str
+    """Unique to each start."""
+    host: str
+    place: str
+    """See `_place`."""
+    process: int
+    process_started: str
+    slurm_job: str
+    """Empty outside Slurm."""
+    slurm_restart_count: int = 0
+    """An older version's lease lacks it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +75,24 @@ class Holder:
 def find_holder(run: Path) -> Holder | None:
     """The holder in the lease of `run`; None without a lease. Writes nothing.
 
-    Raises ValueError, KeyError or TypeError if the lease is damaged.
+    Raises ValueError if the lease is damaged.
     """
     path = run / LEASE
+    lease = _read(path)
+    if lease is None:
+        return None
     try:
-        content, touched = json.loads(path.read_bytes()), path.stat().st_mtime
+        seen = max(0.0, time.time() - path.stat().st_mtime)
     except FileNotFoundError:
         return None
-    process = int(content["process"])
-    seen = max(0.0, time.time() - touched)
-    if content["place"] == _place():
-        alive = started(process) == content["process_started"]
+    if lease.place == _place():
+        alive = started(lease.process) == lease.process_started
     else:
         alive = seen < STALE_SECONDS
     return Holder(
-        host=str(content["host"]),
-        process=process,
-        slurm_job=str(content["slurm_job"]),
+        host=lease.host,
+        process=lease.process,
+        slurm_job=lease.slurm_job,
         seen_seconds=seen,
         alive=alive,
     )
@@ -86,7 +105,7 @@ def hold(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Iterator[No
     token = uuid.uuid4().hex
     with _one_at_a_time(run):
         _refuse_if_live(path, heartbeat_seconds)
-        write_whole(path, json.dumps({"token": token} | _me(), indent=1).encode())
+        write_whole(path, json.dumps(asdict(_mine(token)), indent=1).encode())
     ended = threading.Event()
     heart = threading.Thread(
         target=_beat, args=(path, token, heartbeat_seconds, ended), name="lease", daemon=True
@@ -97,15 +116,18 @@ def hold(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Iterator[No
     finally:
         ended.set()
         heart.join()
-        if _read(path).get("token") == token:
+        if _has_token(path, token):
             path.unlink(missing_ok=True)
 
 
 def is_free(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
     """Whether `run` is held by this process or by no live job."""
-    holder, me = _read(run / LEASE), _me()
-    if all(holder.get(name) == me[name] for name in ("place", "process", "process_started")):
-        return True
+    try:
+        lease = _read(run / LEASE)
+        if lease and replace(lease, token="") == _mine(""):
+            return True
+    except ValueError:
+        pass
     try:
         _refuse_if_live(run / LEASE, heartbeat_seconds)
     except CheckpointError:
@@ -114,30 +136,42 @@ def is_free(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
 
 
 def _refuse_if_live(path: Path, heartbeat_seconds: float) -> None:
-    holder = _read(path)
+    try:
+        holder = _read(path)
+    except ValueError as error:
+        if (age := _age_unless_clock_is_off(path, heartbeat_seconds)) < STALE_SECONDS:
+            raise CheckpointError(
+                f"{path} is damaged ({error}), and was touched {age:.0f} s ago by a job that "
+                "cannot be named; wait a minute, or remove the file if no job writes there"
+            ) from error
+        return
     if not holder:
         return
-    in_sight = holder["place"] == _place()
-    alive = in_sight and started(holder["process"]) == holder["process_started"]
-    same_job = bool(holder["slurm_job"]) and holder["slurm_job"] == os.environ.get("SLURM_JOB_ID")
-    # a lease written by an older version lacks the count
-    requeued = same_job and _restart_count() > holder.get("slurm_restart_count", 0)
+    in_sight = holder.place == _place()
+    alive = in_sight and started(holder.process) == holder.process_started
+    same_job = bool(holder.slurm_job) and holder.slurm_job == os.environ.get("SLURM_JOB_ID")
+    requeued = same_job and _restart_count() > holder.slurm_restart_count
     if not alive and (in_sight or requeued):
         return
-    age = _age_seconds(path)
-    if age < -CLOCK_SECONDS:
-        age = 0.0 if _beats(path, 3 * heartbeat_seconds) else STALE_SECONDS
-    age = max(0.0, age)
+    age = _age_unless_clock_is_off(path, heartbeat_seconds)
     if age < STALE_SECONDS or (alive and same_job):
         raise CheckpointError(f"{path.parent} {_in_use(holder, age, same_job)}")
 
 
-def _in_use(holder: dict[str, Any], age: float, same_job: bool) -> str:
-    process = f"process {holder['process']} on {holder['host']}, seen {age:.0f} s ago"
+def _age_unless_clock_is_off(path: Path, heartbeat_seconds: float) -> float:
+    """Seconds since the last touch; if the clock was set back, 0 while the lease is touched."""
+    age = _age_seconds(path)
+    if age < -CLOCK_SECONDS:
+        return 0.0 if _beats(path, 3 * heartbeat_seconds) else STALE_SECONDS
+    return max(0.0, age)
+
+
+def _in_use(holder: Lease, age: float, same_job: bool) -> str:
+    process = f"process {holder.process} on {holder.host}, seen {age:.0f} s ago"
     if same_job:
-        use = f"is in use by an earlier start in this Slurm job, {holder['slurm_job']} ({process})"
+        use = f"is in use by an earlier start in this Slurm job, {holder.slurm_job} ({process})"
     else:
-        job = f"Slurm job {holder['slurm_job']}, " if holder["slurm_job"] else ""
+        job = f"Slurm job {holder.slurm_job}, " if holder.slurm_job else ""
         use = f"belongs to a live job ({job}{process})"
     return f"{use}; wait for it, or name another --output"
 
@@ -158,28 +192,33 @@ def _beat(path: Path, token: str, seconds: float, ended: threading.Event) -> Non
     while not ended.wait(seconds):
         try:
             holder = _read(path)
-            if holder.get("token", token) != token:
+            if holder and holder.token != token:
                 print(
-                    f"error: {path.parent} was taken over by process {holder['process']} on "
-                    f"{holder['host']}; this one stops without writing",
+                    f"error: {path.parent} was taken over by process {holder.process} on "
+                    f"{holder.host}; this one stops without writing",
                     file=sys.stderr,
                     flush=True,
                 )
                 os._exit(EXIT_USER_ERROR)
             os.utime(path)
+        except ValueError:
+            with suppress(OSError):
+                os.utime(path)  # damaged: whoever starts next must see that somebody is here
         except OSError:
             continue  # a stalled or remounting file system: the next beat may get through
 
 
-def _me() -> dict[str, Any]:
-    return {
-        "host": socket.gethostname(),
-        "place": _place(),
-        "process": os.getpid(),
-        "process_started": started(os.getpid()),
-        "slurm_job": os.environ.get("SLURM_JOB_ID", ""),
-        "slurm_restart_count": _restart_count(),
-    }
+def _mine(token: str) -> Lease:
+    """The lease of this process."""
+    return Lease(
+        token=token,
+        host=socket.gethostname(),
+        place=_place(),
+        process=os.getpid(),
+        process_started=started(os.getpid()),
+        slurm_job=os.environ.get("SLURM_JOB_ID", ""),
+        slurm_restart_count=_restart_count(),
+    )
 
 
 def _restart_count() -> int:
@@ -208,11 +247,23 @@ def _age_seconds(path: Path) -> float:
         probe.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Lease | None:
+    """The lease; None if there is none. Raises ValueError if it is damaged."""
     try:
-        return dict(json.loads(path.read_bytes()))
-    except (FileNotFoundError, ValueError):
-        return {}
+        content = read_object(path)
+    except FileNotFoundError:
+        return None
+    known = {field.name for field in fields(Lease)}  # a newer version may add entries
+    return build(Lease, {name: value for name, value in content.items() if name in known})
+
+
+def _has_token(path: Path, token: str) -> bool:
+    """Whether the lease is ours; not if it is damaged."""
+    try:
+        lease = _read(path)
+    except ValueError:
+        return False
+    return lease is not None and lease.token == token
 
 
 @contextmanager

@@ -57,6 +57,7 @@ from pipeline.config.run import Run
 from pipeline.config.settings import to_dict
 from pipeline.errors import CheckpointError, DataError
 from pipeline.files import write_whole
+from pipeline.typed_json import as_object, require
 
 METRICS = "metrics.jsonl"
 CURVE = "loss.png"
@@ -271,10 +272,27 @@ def peak_flops(device: torch.device) -> float:
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The lines of RUN/metrics.jsonl, without one that a crash cut short."""
+    """The lines of RUN/metrics.jsonl, without those at its end that a crash damaged.
+
+    Raises CheckpointError if a damaged line is before a good one.
+    """
     path = run / METRICS
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    return [json.loads(line) for line in lines[:-1]]
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    found: list[dict[str, Any]] = []
+    damaged = ""
+    for number, line in enumerate(lines, 1):
+        try:
+            content = as_object(line)
+            require(content, {"step": int}, "it")
+        except ValueError as error:
+            damaged = damaged or f"line {number}: {error}"
+            continue
+        if damaged:
+            raise CheckpointError(
+                f"{path} is damaged in {damaged}; remove that line, or restore the file from a copy"
+            )
+        found.append(content)
+    return found
 
 
 def draw_curve(run: Path) -> None:

@@ -18,11 +18,12 @@ from typing import Any
 from pipeline.config.run import Run
 from pipeline.config.schema import setting_types
 from pipeline.config.settings import from_dict, to_dict
-from pipeline.errors import CheckpointError
+from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import write_whole
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import ORDER_VERSION
 from pipeline.training.checkpoints.read import State
+from pipeline.typed_json import build, read_object, require
 
 RECORD = "run.json"
 FREE_SETTINGS = (
@@ -127,10 +128,21 @@ def read_record(run: Path) -> RunRecord:
     if not path.exists():
         raise CheckpointError(f"{run} holds no {RECORD}; name a directory that pipeline.train made")
     try:
-        content = json.loads(path.read_bytes())
-        return RunRecord(**content | {"run": from_dict(Run, content["run"])})
-    except (ValueError, TypeError, KeyError, OSError) as error:
+        content = read_object(path)
+        require(content, {"run": dict}, "it")
+        record = build(RunRecord, content | {"run": from_dict(Run, content["run"])})
+        if not record.data:
+            raise ValueError("data is empty")
+        for number, part in enumerate(record.data):
+            require(
+                part, {"directory": str, "fingerprint": str, "sequences": int}, f"data[{number}]"
+            )
+    except ConfigError as error:
+        first, *_ = str(error).split("\n")
+        raise ConfigError(f"{path}: {first}", error.problems) from error
+    except (ValueError, OSError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); restore it from a copy") from error
+    return record
 
 
 def check_same(earlier: RunRecord, run: Run, datasets: Sequence[Dataset], directory: Path) -> None:

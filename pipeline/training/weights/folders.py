@@ -39,6 +39,7 @@ from pipeline.loading.loader import Loader
 from pipeline.training.checkpoints.read import Checkpoint, choose_from, open_checkpoint
 from pipeline.training.cluster.engine import compute_device
 from pipeline.training.weights.build import build_model
+from pipeline.typed_json import read_object
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 BOUNDARY_WEIGHTS = "span_boundary.safetensors"
@@ -98,7 +99,7 @@ def load_folder(folder: Path) -> Model:
             _check_generator(folder, state)
             return from_folders((state, config), read_folder(folder / GENERATOR)).eval()
         return from_hugging_face(state, config).eval()
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
 
 
@@ -167,16 +168,31 @@ def _write(
 
 
 def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Weights, including extra files, and configuration. Raises CheckpointError for a pickle."""
+    """Weights, including extra files, and configuration.
+
+    Raises CheckpointError for a pickle and for a damaged file.
+    """
     if (folder / PICKLED).exists() and not (folder / WEIGHTS).exists():
         raise CheckpointError(
             f"{folder} has its weights in {PICKLED}, a pickle, which is not read; convert them by "
             f"running in that folder: {UNPICKLE}"
         )
-    state = load_file(folder / WEIGHTS)
+    try:
+        config = read_object(folder / CONFIG)
+    except ValueError as error:
+        raise CheckpointError(f"{folder / CONFIG} is damaged: {error}; copy it again") from error
+    state = load_weights(folder / WEIGHTS)
     if (folder / BOUNDARY_WEIGHTS).exists():
-        state |= load_file(folder / BOUNDARY_WEIGHTS)
-    return state, json.loads((folder / CONFIG).read_bytes())
+        state |= load_weights(folder / BOUNDARY_WEIGHTS)
+    return state, config
+
+
+def load_weights(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file. Raises CheckpointError if it is damaged."""
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is damaged: {error}; copy it again") from error
 
 
 @torch.no_grad()

@@ -27,9 +27,6 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.training.weights.folders import CONFIG, GENERATOR, PICKLED, WEIGHTS, read_folder
 
-NEW = ("vocabulary", "generator")
-"""Choices of --new."""
-
 
 @dataclass(frozen=True, slots=True)
 class InitialWeights:
@@ -46,7 +43,7 @@ def load_initial_weights(
 ) -> InitialWeights:
     """Copy the weights of a folder into a model that the recipe has initialized.
 
-    tokenizer: of the shards; new: parts, of NEW, that do not come from the folder. Raises
+    tokenizer: of the shards; new: parts, of --new, that do not come from the folder. Raises
     ConfigError if the folder does not fit, CheckpointError if it cannot be read.
     """
     content = _read(folder)

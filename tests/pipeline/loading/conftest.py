@@ -112,7 +112,7 @@ def prepare_directory(
         duplicates=duplicates,
         seed=seed,
         compression=compression,
-        engine={},
+        engine={"recipe": "none", "ids": "none"},
         tokenizer={
             "sha256": tokenizer,
             "kind": "byte-bpe",
@@ -124,7 +124,7 @@ def prepare_directory(
             "mask": MASK,
         },
         corpora={},
-        totals={},
+        totals=dict.fromkeys(("documents", "sequences", "tokens"), 0),
         files={},
         shards=tuple(described),
     )

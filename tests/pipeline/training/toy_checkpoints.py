@@ -103,7 +103,8 @@ def state(step: int, world_size: int = 1) -> State:
         step=step, updates=step - 1, counters={"skipped": 1},
         readings=(Reading(16, step * 60, ((3, 5),)), Reading(32, step * 4)),
         left_out=((0, "train-00001.arrow"),), recent_losses=(2.5, 1 / 3),
-        run={"name": "toy", "optimizer": {"peak_lr": 1e-3}}, fingerprints={"data": "ab12"},
+        run={"name": "toy", "optimizer": {"peak_lr": 1e-3}},
+        fingerprints={"data": "ab12", "tokenizer": "cd34"},
         world_size=world_size, stage=1, shapes=SHAPES, versions={"torch": "2"},
     )  # fmt: skip
 

@@ -117,4 +117,4 @@ def test_what_is_nothing(run: Path, show: Show, tmp_path: Path) -> None:
     assert "no such directory or file" in show(tmp_path / "absent", code=2)
     (run / "run.json").write_text('{"run": 3')
     error = show(run, code=2)
-    assert f"{run} is damaged" in error and error.count("\n") == 1
+    assert f"{run}/run.json is damaged" in error and error.count("\n") == 1

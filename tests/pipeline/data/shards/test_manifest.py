@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pipeline import inspect
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import (
     MANIFEST,
@@ -18,6 +19,7 @@ from pipeline.data.shards.manifest import (
     unknown_share,
 )
 from pipeline.errors import DataError
+from tests.damaged_json import changed, damaged
 
 
 def test_the_manifest_comes_back(prepared: Path) -> None:
@@ -75,3 +77,29 @@ def test_damage_is_named(prepared: Path, tmp_path: Path) -> None:
 )
 def test_much_unknown_text_is_a_warning(corpus: dict[str, Any], share: float, said: str) -> None:
     assert unknown_share(corpus) == share and describe_unknown(corpus) == said
+
+
+def test_any_damage_is_a_line_that_names_the_file(prepared: Path, tmp_path: Path) -> None:
+    """Or what readers take for granted is still there."""
+    content = json.loads((prepared / MANIFEST).read_bytes())
+    content["shards"] = content["shards"][:1]
+    content["shards"][0]["masks"] = content["shards"][0]["masks"][:1]
+    content["duplicates"] = 1
+    content["corpora"] = {"news": content["corpora"]["news"]}
+    path = tmp_path / MANIFEST
+    path.write_text(json.dumps(content))
+    inspect.print_summary(tmp_path, read_manifest(tmp_path))
+    for what, damage in damaged(path.read_bytes()):
+        path.write_bytes(damage)
+        with pytest.raises(DataError) as caught:
+            read_manifest(tmp_path)
+        assert str(path) in str(caught.value), what
+    for what, values in changed(content):
+        path.write_text(json.dumps(values))
+        try:
+            manifest = read_manifest(tmp_path)
+        except DataError as error:
+            assert str(path) in str(error) or "layout 1" in str(error), what
+            assert "\n" not in str(error), what
+        else:
+            len(manifest.shards), manifest.tokenizer["sha256"][:12], manifest.totals["tokens"] + 1

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import json
-
 from pipeline.training.checkpoints.data_position import (
     Reading,
     describe_skipped,
-    from_json,
     reading_of,
     with_reading,
 )
@@ -18,10 +15,6 @@ def test_one_of_each_length() -> None:
     assert reading_of(READINGS, 64) == Reading(64, 0, ())
     assert with_reading(READINGS, Reading(24, 1)) == (READINGS[0], Reading(24, 1), READINGS[1])
     assert with_reading(READINGS, Reading(16, 61)) == (Reading(16, 61), READINGS[1])
-
-
-def test_json_gives_them_back() -> None:
-    assert from_json(json.loads(json.dumps(READINGS))) == READINGS
 
 
 def test_skipped_places_in_words() -> None:

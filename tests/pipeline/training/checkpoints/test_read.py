@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from pipeline.errors import CheckpointError
 from pipeline.training.checkpoints import read as checkpoint_module
+from pipeline.training.checkpoints.fragment_files import seal, unseal
 from pipeline.training.checkpoints.read import (
     choose,
     choose_from,
@@ -21,6 +22,7 @@ from pipeline.training.checkpoints.read import (
     verify,
 )
 from pipeline.training.cluster.ranks import Alone
+from tests.damaged_json import changed, damaged
 from tests.pipeline.training import toy_checkpoints as toy
 
 
@@ -233,3 +235,22 @@ def test_from_a_missing_or_damaged_checkpoint(run: Path) -> None:
     assert choose_from(run)[0] == directory(run, 100)
     with pytest.raises(CheckpointError, match="weights-00000"):
         verify(directory(run, 200))
+
+
+@pytest.mark.parametrize("name", ["state.json", "index-00001.json"])
+def test_any_damage_of_a_json_file_is_a_line_that_names_it(name: str, run: Path) -> None:
+    """With the right hash too, as of a file that another program wrote."""
+    path = directory(run, 200) / name
+    whole = path.read_bytes()
+    values = unseal(path)
+    for what, content in damaged(whole):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=f"{path} "):
+            verify(path.parent)
+        assert choose(run)[0] == directory(run, 100), what
+    for what, wrong in changed(values):
+        path.write_bytes(seal(wrong))
+        try:
+            open_checkpoint(path.parent)
+        except CheckpointError as error:
+            assert str(path.parent) in str(error) and "\n" not in str(error), what

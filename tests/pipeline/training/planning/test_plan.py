@@ -49,9 +49,7 @@ def test_a_plan_counts_what_is_there(prepared: Path) -> None:
     mean = sum(shard.tokens for shard in train.shards) / plan.train_sequences
     assert plan.tokens == round(153_600 * mean)
     assert plan.parameters == 682_240
-    assert (
-        "3 ranks x 1 micro-batches x 22 rows, 2 rows filled (3.0% of the work)" in plan.lines()[1]
-    )
+    assert "3 ranks x 1 micro-batch x 22 rows, 2 rows filled (3.0% of the work)" in plan.lines()[1]
     with pytest.raises(ConfigError, match=r"batch.sequences=64 is smaller than the 65 ranks"):
         make_plan(run, 65, 1, [train], [validation], run.steps)
     shifted = replace(run, encoder=replace(run.encoder, position_offset=1))

@@ -15,7 +15,14 @@ from typing import Any
 import pytest
 
 from pipeline.errors import CheckpointError
-from pipeline.training.run_directory.lease import LEASE, STALE_SECONDS, hold
+from pipeline.training.run_directory.lease import (
+    LEASE,
+    STALE_SECONDS,
+    find_holder,
+    hold,
+    is_free,
+)
+from tests.damaged_json import changed, damaged
 
 OTHER = {
     "token": "other", "host": "node7", "place": "another boot", "process": 4711,
@@ -208,3 +215,32 @@ def test_a_holder_that_was_replaced_ends_itself(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 2
     assert "was taken over by process 4711 on node7" in errors
+
+
+def test_a_damaged_lease_is_that_of_an_unknown_job(tmp_path: Path) -> None:
+    """It is named while it is fresh; a stale one is taken over."""
+    path = tmp_path / LEASE
+    wrong = [json.dumps(values).encode() for _, values in changed(OTHER)]
+    cases = [content for _, content in damaged(json.dumps(OTHER).encode())]
+    for content in [*cases, *(content for content in wrong if b"slurm_job" not in content)]:
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=f"{path} is damaged") as caught, hold(tmp_path):
+            pass
+        assert "\n" not in str(caught.value) and not is_free(tmp_path)
+        with pytest.raises(ValueError, match=r"."):
+            find_holder(tmp_path)
+    stamp = time.time() - STALE_SECONDS - 5
+    os.utime(path, (stamp, stamp))
+    with hold(tmp_path):
+        assert json.loads(path.read_text())["process"] == os.getpid()
+
+
+def test_a_holder_whose_lease_is_damaged_still_counts_as_live(tmp_path: Path) -> None:
+    path = tmp_path / LEASE
+    with hold(tmp_path, heartbeat_seconds=0.01):
+        path.write_bytes(b"{")
+        os.utime(path, (1, 1))
+        ends_at = time.monotonic() + 20
+        while path.stat().st_mtime < 2 and time.monotonic() < ends_at:
+            time.sleep(0.01)
+        assert path.stat().st_mtime > 2

@@ -183,3 +183,15 @@ def test_pace_separates_waiting_from_working_and_skips_pauses() -> None:
     assert report["tokens_per_second"] == pytest.approx(50 / report["step_seconds"])
     assert list(pace.timed(iter([1, 2]))) == [1, 2]
     assert pace.report(tokens=1100)["data_seconds"] < 0.01
+
+
+def test_damage_at_the_end_is_cut_and_elsewhere_is_named(tmp_path: Path) -> None:
+    """A crash may leave blocks of zeros in the lines after the last checkpoint."""
+    path = tmp_path / METRICS
+    good = b'{"step": 1}\n{"step": 2}\n'
+    for end in (b"\0\0\n", b"[]\n", b'{"step": "x"}\n', b"\0\n\0\n", b'{"step": 3'):
+        path.write_bytes(good + end)
+        assert [line["step"] for line in read_metrics(tmp_path)] == [1, 2]
+    path.write_bytes(b'{"step": 1}\n\0\0\n{"step": 2}\n')
+    with pytest.raises(CheckpointError, match=r"metrics.jsonl is damaged in line 2: "):
+        read_metrics(tmp_path)

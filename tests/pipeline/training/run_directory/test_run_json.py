@@ -25,6 +25,7 @@ from pipeline.training.run_directory.run_json import (
     check_source,
     read_record,
 )
+from tests.damaged_json import changed, damaged
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +151,7 @@ def test_a_run_json_of_a_later_version_is_refused(dataset: Dataset, tmp_path: Pa
     now = from_dict(LaterRun, to_dict(recipe("roberta_tiny")))
     replace(record(dataset), run=now).write(tmp_path)
     for read in (lambda: read_record(tmp_path), lambda: read_run(tmp_path / "run.json")):
-        with pytest.raises(ConfigError, match=r"^unknown setting data.blanks; "):
+        with pytest.raises(ConfigError, match=r"run.json: unknown setting data.blanks; "):
             read()
 
 
@@ -161,7 +162,7 @@ def test_an_absent_setting_without_a_legacy_value_is_named(
     content = json.loads((tmp_path / "run.json").read_text())
     del content["run"]["data"]["seed"]
     (tmp_path / "run.json").write_text(json.dumps(content))
-    with pytest.raises(ConfigError, match=r"^missing settings: data.seed; every setting must be"):
+    with pytest.raises(ConfigError, match=r"run.json: missing settings: data.seed; "):
         read_record(tmp_path)
 
 
@@ -174,3 +175,25 @@ def test_damaged_or_missing(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(CheckpointError, match="cannot be read"):
         read_record(tmp_path)
+
+
+def test_any_damage_is_a_line_that_names_the_file(dataset: Dataset, tmp_path: Path) -> None:
+    record(dataset).write(tmp_path)
+    path = tmp_path / "run.json"
+    whole = path.read_bytes()
+    values = json.loads(whole)
+    wrong = [(what, json.dumps(other).encode()) for what, other in changed(values)]
+    readable = 0
+    for what, content in [*damaged(whole), *wrong]:
+        path.write_bytes(content)
+        try:
+            read_record(tmp_path)
+        except (CheckpointError, ConfigError) as error:
+            assert str(error).startswith(str(path)), what
+        else:
+            readable += 1
+        try:
+            read_run(path)
+        except ConfigError as error:
+            assert str(error).startswith(f"--run {path}"), what
+    assert readable < len(wrong)

@@ -21,6 +21,7 @@ from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_folder, load_run, write_folder
+from tests.damaged_json import changed, damaged
 
 
 def test_a_folder_and_a_checkpoint_hold_the_same_model(
@@ -116,3 +117,29 @@ def test_word_pieces_work_with_positions_after_their_pad(
     other = MaskedLanguageModel(encoder_config(wrong), seed=0)
     with pytest.raises(CheckpointError, match="start after the pad id 1, but the tokenizer in"):
         write_folder(other, tmp_path / "tokenizer", tmp_path / "never")
+
+
+def test_any_damage_of_a_configuration_is_a_line_that_names_it(
+    tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    run = override(recipe("roberta_tiny"), ["data.vocab_size=2048"])
+    write_folder(build_model(run, seed=0), tiny_tokenizer, tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    whole = path.read_bytes()
+    for what, content in damaged(whole):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError) as caught:
+            load_folder(path.parent)
+        assert str(path.parent) in str(caught.value) and "\n" not in str(caught.value), what
+    for what, values in changed(json.loads(whole)):
+        path.write_text(json.dumps(values))
+        try:
+            load_folder(path.parent)
+        except CheckpointError as error:
+            assert str(error).startswith(str(path.parent)) and "\n" not in str(error), what
+    path.write_bytes(whole)
+    weights = path.with_name("model.safetensors")
+    for _, content in damaged(weights.read_bytes()):
+        weights.write_bytes(content)
+        with pytest.raises(CheckpointError, match=f"{weights} is damaged"):
+            load_folder(path.parent)

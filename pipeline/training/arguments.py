@@ -1,0 +1,188 @@
+"""The arguments of the commands that use the network; needs no torch, so --help works anywhere."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from pipeline.command_line import Parser, example_text
+
+EXAMPLES = example_text(
+    "python -m pipeline.train roberta_tiny --data data/shards/sample-* --output runs/tiny",
+    "python -m pipeline.train bert_base --data data/shards/16gb-* --output runs/bert \\\n"
+    "    --ds zero2 --set batch.per_device=32 --dry-run --ranks 8",
+    "torchrun --standalone --nproc-per-node 8 -m pipeline.train roberta_large \\\n"
+    "    --data data/shards/160gb-* --output runs/large --hours 24",
+)
+
+
+NEW = ("vocabulary", "generator")
+"""Choices of --new."""
+
+
+def parse_train() -> argparse.Namespace:
+    """The command line of pipeline.train."""
+    parser = Parser(
+        prog="python -m pipeline.train",
+        description="Train a model from shards. Run the same command again to resume. "
+        "With several processes: torchrun --nproc-per-node N -m pipeline.train ..., or "
+        "deepspeed --num_gpus N --module pipeline.train ...",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="see `tenfold recipes`")
+    parser.add_argument(
+        "--run", type=Path, metavar="FILE", help="the run.json of another run, instead of a recipe"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="DIR",
+        help="shards made by pipeline.prepare; several are mixed by size",
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="RUN", help="run directory")
+    parser.add_argument(
+        "--ds",
+        default="zero1",
+        metavar="NAME",
+        help="DeepSpeed file that says how memory is used: a name in ds_configs, or a path "
+        "(default: zero1)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="change a setting of the recipe, e.g. optimizer.peak_lr=1e-3; may be repeated",
+    )
+    parser.add_argument(
+        "--stop-at",
+        type=int,
+        metavar="STEP",
+        help="stop at this step and save; the schedule remains that of the whole run",
+    )
+    parser.add_argument(
+        "--hours",
+        type=float,
+        default=math.inf,
+        metavar="H",
+        help="stop before H hours have passed: save, write INTERRUPTED, exit with code 75",
+    )
+    _add_sources(parser)
+    parser.add_argument(
+        "--profile", action="store_true", help="trace a few steps into RUN/profile, for Perfetto"
+    )
+    _add_dry_run(parser)
+    # deepspeed's launcher adds this; we read it from the environment
+    parser.add_argument("--local_rank", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _add_sources(parser: Parser) -> None:
+    """Options for what a run starts from."""
+    parser.add_argument(
+        "--from",
+        dest="fork",
+        type=Path,
+        metavar="RUN/STEP",
+        help="start a new run from the weights and optimizer of another run's checkpoint",
+    )
+    parser.add_argument(
+        "--init",
+        type=Path,
+        metavar="MODEL_DIR",
+        help="start a new run from the weights of a transformers folder of the recipe's family",
+    )
+    parser.add_argument(
+        "--new",
+        nargs="+",
+        default=[],
+        choices=NEW,
+        metavar="PART",
+        help="with --init: parts that do not come from the folder. vocabulary: tokens in both "
+        "vocabularies keep their rows, the other rows are initialized by the recipe; generator: "
+        "ELECTRA's generator is initialized by the recipe",
+    )
+
+
+def _add_dry_run(parser: Parser) -> None:
+    """--dry-run and what belongs to it."""
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the plan, warn about what cannot be meant, and write nothing",
+    )
+    parser.add_argument(
+        "--ranks",
+        type=int,
+        metavar="N",
+        help="with --dry-run: plan for N GPUs, on this machine or not (default: what runs here)",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="with --dry-run: also print what DeepSpeed is given"
+    )
+
+
+def parse_export() -> argparse.Namespace:
+    """The command line of pipeline.export."""
+    parser = Parser(
+        prog="python -m pipeline.export",
+        description="Write a run's newest checkpoint as a folder that transformers' "
+        "AutoModelForMaskedLM and AutoTokenizer load. Refuses if logits differ from ours.",
+        epilog=example_text(
+            "python -m pipeline.export runs/tiny --output runs/tiny-export",
+            "python -m pipeline.export runs/tiny --step 1200 --output runs/tiny-1200",
+            "python -m pipeline.export runs/base --data /scratch/shards/16gb-* --output base",
+        ),
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="checkpoint of this step (default: the newest)"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="shards of the run, if they have moved since the training",
+    )
+    return parser.parse_args()
+
+
+def parse_evaluate() -> argparse.Namespace:
+    """The command line of pipeline.evaluate."""
+    parser = Parser(
+        prog="python -m pipeline.evaluate",
+        description="Score a model on held-out sequences: loss, accuracy, perplexity.",
+        epilog=example_text(
+            "python -m pipeline.evaluate runs/tiny --data data/shards/sample-roberta_tiny-*",
+            "python -m pipeline.evaluate runs/tiny/2400 --data data/shards/sample-* --json",
+            "python -m pipeline.evaluate my-model --data data/shards/news-* "
+            "--pseudo-perplexity 100",
+        ),
+    )
+    parser.add_argument(
+        "model",
+        type=Path,
+        metavar="MODEL_OR_RUN",
+        help="directory of a run, RUN/STEP, or a folder with config.json and model.safetensors",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="DIR",
+        help="shards made by pipeline.prepare with the model's tokenizer",
+    )
+    parser.add_argument(
+        "--pseudo-perplexity",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also mask each token of N sequences in turn (default: 0)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args()

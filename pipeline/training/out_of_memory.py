@@ -1,0 +1,52 @@
+"""A rank that runs out of memory -> one line for all ranks, which names the setting to change."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipeline.config.run import Run
+from pipeline.errors import EXIT_USER_ERROR, ConfigError
+from pipeline.training.cluster.ranks import Cluster
+
+LACK = re.compile("out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
+"""What torch, CUDA, NCCL and the allocator of the CPU say; all raise a RuntimeError."""
+_SAID = "out-of-memory"
+
+
+@contextmanager
+def reporting_lack_of_memory(run: Run, cluster: Cluster) -> Iterator[None]:
+    """A rank that runs out of memory inside ends with a ConfigError; the other ranks exit silently.
+
+    Not collective: ranks that have enough memory wait for this one elsewhere, and lose it.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        lacks = LACK.search(str(error))
+        if not lacks and not cluster.was_said(_SAID):
+            raise
+        if not lacks or not cluster.is_first_to_say(_SAID):
+            raise SystemExit(EXIT_USER_ERROR) from None
+        raise ConfigError(in_words(run, cluster, str(error))) from error
+
+
+def in_words(run: Run, cluster: Cluster, message: str) -> str:
+    """The line about a lack of memory; message: the error's."""
+    asked = re.search(r"[Tt]ried to allocate ([\d.]+ \w+)", message)
+    amount = f" ({asked[1]} more were asked for)" if asked else ""
+    rows = run.batch.per_device
+    advice = f"add --set batch.per_device={rows // 2}, which changes no result, or"
+    if rows == 1:
+        advice = "as it cannot be smaller,"
+    return (
+        f"rank {cluster.rank} on {socket.gethostname()} ran out of {_device(cluster)} memory with "
+        f"batch.per_device={rows}{amount}; {advice} share more with --ds zero2, zero3 or "
+        "zero3_offload; the same command then resumes from the last checkpoint"
+    )
+
+
+def _device(cluster: Cluster) -> str:
+    return "GPU" if cluster.device.type == "cuda" else "main"

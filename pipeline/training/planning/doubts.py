@@ -1,0 +1,94 @@
+"""The phases of a run and its machines -> warnings about a run that cannot be meant.
+
+Times are lower bounds, from rates that no such device exceeds, so that a warning is never wrong
+about a run that is merely slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.training.planning.phases import Phase
+
+MOST_PASSES = 100.0
+"""Over the data; BERT made 40."""
+CPU_FLOPS = 150e9
+"""Per second and core, with 512-bit vectors in fp32."""
+GPU_FLOPS = 1e15
+"""Per second: about the dense bf16 rate of an H100."""
+LONGEST_STEP = {"cpu": 600.0, "cuda": 3600.0}
+LONGEST_RUN = {"cpu": 60 * 86400.0, "cuda": 365 * 86400.0}
+"""Seconds above which a warning is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What a run is to train on."""
+
+    device: str
+    """cpu or cuda."""
+    ranks: int
+    cores: int
+    """Over all ranks; 0 if unknown."""
+
+    @property
+    def flops(self) -> float:
+        """The most floating point operations per second; 0 if unknown."""
+        return self.ranks * GPU_FLOPS if self.device == "cuda" else self.cores * CPU_FLOPS
+
+    @property
+    def words(self) -> str:
+        """`8 GPUs` or `2 cores without a GPU`."""
+        count = self.ranks if self.device == "cuda" else self.cores
+        noun = f"{'GPU' if self.device == 'cuda' else 'core'}{'s' * (count != 1)}"
+        return f"{count:,} {noun}{'' if self.device == 'cuda' else ' without a GPU'}"
+
+
+def doubts(phases: Sequence[Phase], machines: Machines) -> list[str]:
+    """A warning for each thing that is likely a mistake."""
+    return [*_about_data(phases), *_about_time(phases, machines)]
+
+
+def _about_data(phases: Sequence[Phase]) -> list[str]:
+    found, passes = [], dict.fromkeys((phase.sequence_length for phase in phases), 0.0)
+    for phase in phases:
+        plan, where = phase.plan, f"phase {phase.number}: " if len(phases) > 1 else ""
+        passes[phase.sequence_length] += plan.epochs
+        if plan.sequences > plan.train_sequences:
+            found.append(
+                f"{where}a step reads {plan.sequences:,} sequences, but the data have only "
+                f"{plan.train_sequences:,}: it reads some of them more than once; give more data, "
+                "or lower batch.sequences"
+            )
+    for length, count in passes.items():
+        if count > MOST_PASSES and not found:
+            of = f" of the data of length {length}" if len(passes) > 1 else " over the data"
+            steps = sum(phase.end - phase.begin for phase in phases)
+            found.append(
+                f"the run makes {count:,.0f} passes{of}, where BERT made 40; give more data, or "
+                f"fewer steps: --set steps={max(1, round(steps * 40 / count))} makes 40"
+            )
+    return found
+
+
+def _about_time(phases: Sequence[Phase], machines: Machines) -> list[str]:
+    if not machines.flops:
+        return []
+    step = max(phase.plan.step_flops for phase in phases) / machines.flops
+    total = sum((phase.end - phase.begin) * phase.plan.step_flops for phase in phases)
+    run = total / machines.flops
+    if step <= LONGEST_STEP[machines.device] and run <= LONGEST_RUN[machines.device]:
+        return []
+    return [
+        f"on {machines.words} a step takes at least {duration(step)}, the whole run "
+        f"{duration(run)}; train on more or faster devices, or choose a smaller recipe"
+    ]
+
+
+def duration(seconds: float) -> str:
+    """`12 seconds`, `3.2 hours`, `41 years`: in the largest unit of which it has at least two."""
+    units = {"years": 365 * 86400, "days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
+    unit, size = next((item for item in units.items() if seconds >= 2 * item[1]), ("seconds", 1))
+    count = seconds / size
+    return f"{count:,.0f} {unit}" if count >= 10 else f"{count:.1f} {unit}"

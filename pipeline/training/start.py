@@ -1,0 +1,150 @@
+"""The command line's job -> its data, its record and its checkpoint, checked against each other."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+
+from pipeline.data.shards.held_out import check_held_out
+from pipeline.data.shards.manifest import TRAIN, VALIDATION
+from pipeline.errors import CheckpointError
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.sigbus import announce_bus_errors
+from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
+from pipeline.training.cluster.ranks import Cluster
+from pipeline.training.cluster.stop_request import StopRequest
+from pipeline.training.feed import Feed
+from pipeline.training.job import Job
+from pipeline.training.planning.phases import Phase, check_lengths, check_shards, make_phases
+from pipeline.training.planning.plan import Plan, attention_name
+from pipeline.training.progress import Progress, start_progress
+from pipeline.training.recovery import exclude_shards, find_damaged_at_start
+from pipeline.training.run_directory.layout import INTERRUPTED, has_checkpoints, mark_ready
+from pipeline.training.run_directory.run_json import (
+    RunRecord,
+    check_same,
+    check_source,
+    read_record,
+)
+from pipeline.training.weights.initial_weights import check_initial_weights
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """The datasets of a run."""
+
+    train: tuple[Dataset, ...]
+    """In the order of --data."""
+    phases: tuple[Phase, ...]
+    """Each with its datasets of both splits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where a run starts or resumes."""
+
+    record: RunRecord
+    feed: Feed
+    progress: Progress
+    checkpoint: Checkpoint | None
+    """None if the run has none yet and does not fork another one."""
+    forked: bool
+    """Whether the checkpoint is that of --from."""
+    interrupted: bool
+    """Whether the last job stopped early."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the first phase: the engine divides by its micro-batches in all phases, as
+        another divisor would round differently."""
+        return self.feed.phases[0].plan
+
+    def is_done(self, last_step: int) -> bool:
+        """Whether the run has nothing left to do."""
+        return self.progress.step >= last_step and not self.forked and not self.interrupted
+
+
+def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
+    """Open the data and the checkpoint; an error if they do not fit the run. Collective."""
+    with cluster.agreed():
+        record, data = open_run(job, cluster)
+        interrupted = (job.output / INTERRUPTED).exists()
+    with cluster.agreed():
+        stop.can_save = True
+        if cluster.rank == 0:
+            mark_ready(job.output)
+        checkpoint, forked = open_checkpoint(job, cluster)
+        if checkpoint:
+            check_source(checkpoint.state, record, checkpoint.directory, forked)
+    progress = start_progress(checkpoint, record, forked)
+    damaged = find_damaged_at_start(data.train, cluster)
+    progress = exclude_shards(progress, data.train, damaged, cluster)
+    if forked and checkpoint:
+        record = replace(record, begun_from=str(checkpoint.directory.resolve()))
+        if cluster.rank == 0:
+            reads = "its data" if progress.sequences else "other data from the first sequence"
+            print(f"starts a new run from {checkpoint.directory} and reads {reads}")
+    if job.run.data.reader == "mmap":
+        announce_bus_errors()
+    return Start(
+        record=record,
+        feed=Feed(data.phases, data.train, cluster, progress),
+        progress=progress,
+        checkpoint=checkpoint,
+        forked=forked,
+        interrupted=interrupted,
+    )
+
+
+def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
+    """Open the data and make the run's record; errors if these do not fit RUN or the ranks."""
+    earlier = read_record(job.output) if has_checkpoints(job.output) else None
+    sha256 = earlier.tokenizer_sha256 if earlier else ""
+    data = open_data(job, sha256, cluster.world_size, cluster.rank == 0)
+    if earlier:
+        check_same(earlier, job.run, data.train, job.output)
+        if job.init and cluster.rank == 0:
+            check_initial_weights(earlier.initial_weights, job.init)
+    attention = attention_name(job.run, cluster.device.type)
+    plans = [phase.plan.to_dict() for phase in data.phases]
+    record = RunRecord.of(job.run, plans, data.train, attention)
+    if earlier:
+        record = replace(
+            record, begun_from=earlier.begun_from, initial_weights=earlier.initial_weights
+        )
+    return record, data
+
+
+def open_data(
+    job: Job, tokenizer_sha256: str, world_size: int, check_files: bool = True
+) -> RunData:
+    """The datasets of --data, by phases; an error if they do not fit the run.
+
+    check_files: also check the sizes of files, and whether one directory trains on documents that
+    another holds out; for one process of a run.
+    """
+    skips = job.run.data.damaged == "skip"
+    train = tuple(Dataset.open(path, TRAIN, check_files, skips) for path in job.directories)
+    check_lengths(job.run, train)
+    check_shards(job.run, train, tokenizer_sha256)
+    if check_files:
+        check_held_out([(dataset.directory, dataset.manifest) for dataset in train])
+    validation = tuple(Dataset.open(path, VALIDATION, False) for path in job.directories)
+    stage = job.deepspeed.stage(job.run.precision)
+    return RunData(train, make_phases(job.run, world_size, stage, train, validation))
+
+
+def open_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool]:
+    """The checkpoint to start from, and whether it is another run's (--from). Collective."""
+    checkpoint, messages = open_latest(job.output, cluster)
+    forked = checkpoint is None and job.fork is not None
+    if checkpoint is None and job.fork is not None:
+        checkpoint, messages = open_from(job.fork, cluster)
+    for message in messages if cluster.rank == 0 else ():
+        print(f"checkpoints: {message}", file=sys.stderr)
+    if forked and checkpoint and checkpoint.state.step >= job.last_step:
+        raise CheckpointError(
+            f"{checkpoint.directory} is at step {checkpoint.state.step} already, the run would end "
+            f"at {job.last_step}; raise steps"
+        )
+    return checkpoint, forked

@@ -1,0 +1,125 @@
+"""JSON files that we wrote: read as an object, and built into the dataclass that describes them.
+
+A file may be damaged or edited by hand. Both functions raise ValueError that says what is wrong
+with the content; the caller adds the file's name and the remedy.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+WORDS = {
+    dict: "an object", list: "a list", str: "text", int: "a whole number", float: "a number",
+    bool: "true or false", type(None): "null",
+}  # fmt: skip
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises ValueError for any other content, and OSError."""
+    return as_object(path.read_bytes())
+
+
+def as_object(content: bytes | str) -> dict[str, Any]:
+    """The object in a JSON text. Raises ValueError for any other content."""
+    if not content:
+        raise ValueError("it is empty")
+    try:
+        found = json.loads(content)
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not text") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"it holds {WORDS[type(found)]}, not an object")
+    return found
+
+
+def build(kind: type[T], values: object) -> T:
+    """A dataclass or NamedTuple from JSON values, with its own in them.
+
+    Only fields with a default may be absent. Raises ValueError for the first entry that is missing,
+    unknown or of another type.
+    """
+    found: T = _convert(kind, values, "")
+    return found
+
+
+def require(section: object, needed: Mapping[str, type], where: str) -> None:
+    """Raise ValueError unless an object has these entries, each of its type."""
+    found = _expect(dict, section, where)
+    for name, kind in needed.items():
+        if name not in found:
+            raise ValueError(f"{where}.{name} is missing")
+        _convert(kind, found[name], f"{where}.{name}")
+
+
+def _convert(kind: Any, value: object, where: str) -> Any:
+    if kind is Any or type(value) is kind or is_dataclass(value):  # the last is built already
+        return value
+    if kind is float and type(value) is int:
+        return float(value)
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        return _build(kind, _expect(dict, value, where), where)
+    if isinstance(kind, type) and issubclass(kind, tuple):  # a NamedTuple
+        return kind(*_entries(tuple(get_type_hints(kind).values()), value, where))
+    if origin is tuple and inner[-1:] == (...,):
+        items = _expect(list, value, where)
+        return tuple(_convert(inner[0], item, f"{where}[{i}]") for i, item in enumerate(items))
+    if origin is tuple:
+        return _entries(inner, value, where)
+    if origin is not None and issubclass(origin, Mapping):
+        items = _expect(dict, value, where)
+        return {
+            name: _convert(inner[1], item, f"{where}.{name}" if where else name)
+            for name, item in items.items()
+        }
+    if origin is not None:  # Sequence
+        items = _expect(list, value, where)
+        return [_convert(inner[0], item, f"{where}[{i}]") for i, item in enumerate(items)]
+    return _expect(kind, value, where)
+
+
+def _build(kind: Any, values: dict[str, Any], where: str) -> Any:
+    known, optional = _fields_of(kind)
+    within = f"{where}." if where else ""
+    for name in values:
+        if name not in known:
+            raise ValueError(f"{within}{name} is unknown")
+    for name in known:
+        if name not in values and name not in optional:
+            raise ValueError(f"{within}{name} is missing")
+    return kind(
+        **{name: _convert(known[name], value, within + name) for name, value in values.items()}
+    )
+
+
+@functools.cache
+def _fields_of(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
+    """The types of a dataclass's fields, and the names of those with a default."""
+    hints = get_type_hints(kind)
+    optional = frozenset(field.name for field in fields(kind) if field.default is not MISSING)
+    return {field.name: hints[field.name] for field in fields(kind)}, optional
+
+
+def _entries(kinds: tuple[Any, ...], value: object, where: str) -> tuple[Any, ...]:
+    """A list with an entry of each type."""
+    items = _expect(list, value, where)
+    if len(items) != len(kinds):
+        raise ValueError(f"{where} has {len(items)} entries, not {len(kinds)}")
+    pairs = zip(kinds, items, strict=True)
+    return tuple(_convert(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(pairs))
+
+
+def _expect(kind: Any, value: object, where: str) -> Any:
+    if type(value) is not kind:
+        found = WORDS.get(type(value), type(value).__name__)
+        raise ValueError(f"{where or 'it'} is {found}, not {WORDS.get(kind, kind)}")
+    return value

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipeline.training.planning.doubts import Machines, doubts, duration
+
+SMALL: dict[str, Any] = {
+    "sequences": 64, "train_sequences": 30_000, "epochs": 5.0, "step_flops": 7_000_000_000,
+}  # fmt: skip
+LARGE = {"sequences": 8192, "train_sequences": 30_000_000, "epochs": 34.0, "step_flops": 3 * 10**15}
+TWO_CORES, GPUS = Machines("cpu", 1, 2), Machines("cuda", 8, 0)
+
+
+class Part:
+    """A phase with a plan."""
+
+    def __init__(self, begin: int, end: int, number: int = 1, length: int = 512, **plan: Any):
+        self.begin, self.end, self.number, self.sequence_length = begin, end, number, length
+        self.plan = type("Plan", (), plan)
+
+
+def said(*phases: Part, machines: Machines) -> list[str]:
+    return doubts(phases, machines)  # type: ignore[arg-type]
+
+
+def test_a_run_that_makes_sense_gets_no_warning() -> None:
+    assert said(Part(0, 2400, **SMALL), machines=TWO_CORES) == []
+    assert said(Part(0, 125_000, **LARGE), machines=GPUS) == []
+
+
+def test_a_base_model_on_two_cores_takes_hours_a_step() -> None:
+    [warning] = said(Part(0, 125_000, **LARGE), machines=TWO_CORES)
+    assert warning == (
+        "on 2 cores without a GPU a step takes at least 2.8 hours, the whole run 40 years; train "
+        "on more or faster devices, or choose a smaller recipe"
+    )
+    [warning] = said(Part(0, 10**7, **LARGE | {"step_flops": 10**17}), machines=GPUS)
+    assert warning.startswith("on 8 GPUs a step takes at least 12 seconds, the whole run 4.0 years")
+
+
+def test_hundreds_of_passes_and_less_than_a_step() -> None:
+    [warning] = said(Part(0, 2400, **SMALL | {"epochs": 480.0}), machines=TWO_CORES)
+    assert warning == (
+        "the run makes 480 passes over the data, where BERT made 40; give more data, or fewer "
+        "steps: --set steps=200 makes 40"
+    )
+    few = SMALL | {"train_sequences": 60, "epochs": 2560.0}
+    [warning] = said(Part(0, 2400, **few), machines=TWO_CORES)
+    assert warning.startswith("a step reads 64 sequences, but the data have only 60: ")
+    two = [Part(0, 90, 1, 128, **SMALL | {"epochs": 80.0}), Part(90, 100, 2, 128, **SMALL)]
+    two[1].plan.epochs = 30.0
+    [warning] = said(*two, machines=TWO_CORES)
+    assert warning.startswith("the run makes 110 passes over the data")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.5, "0.5 seconds"), (119, "119 seconds"), (10_000, "2.8 hours"), (1e9, "32 years")],
+)
+def test_a_duration_is_in_its_largest_unit(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
