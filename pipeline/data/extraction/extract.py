@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +31,7 @@ from pipeline.data.execution.workers import Executor, Stage, share, unfinished
 from pipeline.data.extraction.html_files import gather_pages, pages_identity
 from pipeline.data.extraction.raw_content import (
     RawContent,
+    change_error,
     identify,
     must_be_hashed,
     unchanged,
@@ -232,8 +234,9 @@ def _identify_file(task: IdentificationTask) -> None:
 def _remove_other_units(task: ExtractionTask, units: list[Unit], content: RawContent) -> None:
     for unit in units:
         path = task.stored(unit)
-        if path.exists() and not is_unit_of(content, path):
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another process may remove it at any moment
+            if not is_unit_of(content, path):
+                path.unlink()
 
 
 def _start_units() -> Callable[[UnitTask], None]:
@@ -259,6 +262,8 @@ def _extract_file(task: ExtractionTask) -> None:
             source = fetched(task.source)
             with unchanged(source):
                 content = identify(source, task.target)
+                if _mark(source) != task.mark:
+                    raise change_error(source.path)
                 units = cut_units(source)
                 _remove_other_units(task, units, content)
                 marks = {EXTRACTION_MARK: task.mark, CONTENT_MARK: " ".join(content.hashes)}

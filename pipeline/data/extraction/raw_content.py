@@ -86,22 +86,23 @@ def unchanged(source: Source) -> Iterator[PlacedState]:
     before = [state_of(path) for path in source.paths]
     size, mtime_ns = joint_state(before)
     if size != source.size:
-        raise _changed(source.path)
+        raise change_error(source.path)
     try:
         yield source.path, size, mtime_ns
-    except DataError as error:
+    except (DataError, OSError) as error:
         _require_states(source, before, error)
         raise
     _require_states(source, before, None)
 
 
-def _require_states(source: Source, before: list[tuple[int, int]], error: DataError | None) -> None:
+def _require_states(source: Source, before: list[tuple[int, int]], error: Exception | None) -> None:
     for path, state in zip(source.paths, before, strict=True):
         if state_of(path) != state:
-            raise _changed(path) from error
+            raise change_error(path) from error
 
 
-def _changed(path: str) -> DataError:
+def change_error(path: str) -> DataError:
+    """The error of a file that is not what it was when the command started."""
     return DataError(f"{path} changed while it was extracted; rerun when nothing writes to it")
 
 

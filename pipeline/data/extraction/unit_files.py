@@ -22,7 +22,7 @@ from pipeline.data.extraction.places import START, Place
 from pipeline.data.extraction.raw_content import RawContent, unchanged
 from pipeline.data.extraction.units import FORMATS, Records, Span, Unit, unit_records
 from pipeline.errors import DataError
-from pipeline.files import whole_file
+from pipeline.files import lock_of, one_at_a_time, whole_file
 
 SCHEMA = pa.schema(
     [
@@ -99,11 +99,12 @@ def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[P
     place, before = START, 0
     for unit in units:
         path = stored(unit)
-        span = _span(path)
-        if span is None or (files and span.begin != place):
-            with whole_file(path) as temporary:
-                write_unit(unit, place, temporary)
+        with one_at_a_time(lock_of(path)):  # as `only_once`: another process keeps what is locked
             span = _span(path)
+            if span is None or (files and span.begin != place):
+                with whole_file(path) as temporary:
+                    write_unit(unit, place, temporary)
+                span = _span(path)
         if span is None or (files and span.begin != place):
             raise DataError(f"{unit.source.path} changed while it was read; run again")
         files.append((path, before))

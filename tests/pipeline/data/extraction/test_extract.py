@@ -16,11 +16,13 @@ from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extra
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.workers import AnyTask, Executor, Stage, local_executor
 from pipeline.data.extraction import extract as extraction
-from pipeline.data.extraction import places, units
+from pipeline.data.extraction import places, unit_files, units
 from pipeline.data.extraction.extract import extract
+from pipeline.data.extraction.raw_content import RawContent
 from pipeline.data.extraction.units import FORMATS, SlowFormat, cut_units
 from pipeline.files import one_at_a_time
 from tests.pipeline.data.dump import large_dump, small_dump
+from tests.pipeline.data.web_archive import page as web_page
 from tests.pipeline.preparing import FORKED, MPIEXEC, contents, finish, tiny
 
 PREPARE = (sys.executable, "-m", "pipeline.prepare")
@@ -153,6 +155,44 @@ def test_temporary_files_of_the_dead_are_removed(tmp_path: Path) -> None:
     with one_at_a_time(documents / ".now-1.lock"):  # someone is writing it
         extract(sources(path), documents, local_executor(1))
     assert [entry.name for entry in documents.glob(".*.tmp")] == [".now-1.parquet.2c.tmp"]
+
+
+def test_a_process_that_starts_removes_nothing_that_another_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTML files are one unit, which is written with its file."""
+    (tmp_path / "a.html").write_text(web_page("Story"))
+    documents = tmp_path / "documents"
+    write = unit_files.write_unit
+
+    def write_and_start(unit: units.Unit, start: places.Place, path: Path) -> None:
+        write(unit, start, path)
+        extract(sources(large_dump(tmp_path / "pages.xml", 2)), documents, local_executor(1))
+
+    monkeypatch.setattr(unit_files, "write_unit", write_and_start)
+    [made] = extract(sources(tmp_path / "a.html"), documents, local_executor(1))
+    assert made.name == "html-00000" and Path(made.path).exists()
+    assert not [*documents.glob("*.tmp"), *documents.glob("..*")]
+
+
+@pytest.mark.usefixtures("small_units")
+def test_units_that_another_process_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may put the file together while this one looks at the units."""
+    path = large_dump(tmp_path / "pages.xml", 60)
+    documents = tmp_path / "documents"
+    with pytest.raises(KeyboardInterrupt):
+        extract(sources(path), documents, stopping_after(2, []))
+    is_unit_of = extraction.is_unit_of
+
+    def when_it_is_gone(content: RawContent, unit: Path) -> bool:
+        unit.unlink(missing_ok=True)
+        return is_unit_of(content, unit)
+
+    monkeypatch.setattr(extraction, "is_unit_of", when_it_is_gone)
+    [made] = extract(sources(path), documents, local_executor(1))
+    assert Path(made.path).exists()
 
 
 def test_fast_formats_are_not_extracted(tmp_path: Path) -> None:

@@ -223,6 +223,27 @@ def test_a_file_that_changes_while_it_is_extracted(
     assert extraction_content(extracted(path).path)
 
 
+@pytest.mark.parametrize("name", ["dump.xml", "texts.tar", "html"])
+def test_a_file_whose_start_changes_before_it_is_extracted(
+    given: Callable[[str], Path], name: str
+) -> None:
+    """Its text does not get the name of what it was."""
+    path = given(name)
+    file = middle(path)
+    before = file.read_bytes()
+
+    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+        file.write_bytes(before[:9] + bytes([before[9] ^ 32]) + before[10:])
+        os.utime(file, ns=(0, 7))
+        yield from local_executor(1).runner(stage, tasks)
+
+    with pytest.raises(DataError, match="changed while it was extracted"):
+        extracted(path, Executor(run))
+    assert not [*path.parent.parent.glob("documents/[!.]*")]
+    file.write_bytes(before)
+    assert extracted(path)
+
+
 def stopping_after(count: int) -> Executor:
     """An executor that is killed when it has done so many units."""
     done: list[str] = []
