@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.errors import DataError
+
+_PLAIN_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
 def write_whole(path: Path, content: bytes | memoryview, *, lasting: bool = True) -> None:
@@ -50,6 +53,11 @@ def _why(path: Path, error: OSError) -> str:
     advice = "free some space" if error.errno == errno.ENOSPC else "fix this"
     reason = error.strerror or error
     return f"cannot write {path}: {reason}; {advice} and rerun: nothing is lost"
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether this is the name of a file, and no path that could leave a directory."""
+    return bool(_PLAIN_NAME.fullmatch(name))
 
 
 def make_directory(directory: Path) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import xxhash
 
 from pipeline.errors import DataError
+from pipeline.files import is_plain_name
 from pipeline.typed_json import build, read_object, require
 
 SCHEMA_VERSION = 2
@@ -196,6 +197,15 @@ def _check_sections(manifest: Manifest) -> None:
     for number, shard in enumerate(manifest.shards):
         if len(shard.masks) != stored_masks(manifest.duplicates, shard.split):
             raise ValueError(f"shards[{number}] has {len(shard.masks)} masks")
+        # no path leaves the directory
+        if not is_plain_name(shard.name) or shard.file != rows_file(shard.name):
+            raise ValueError(f"shards[{number}] is {shard.file!r}, not rows/NAME")
+        for duplicate, mask in enumerate(shard.masks):
+            if mask.file != (expected := mask_file(shard.name, duplicate)):
+                raise ValueError(f"shards[{number}] has masks {mask.file!r}, not {expected!r}")
+    for file in manifest.files:
+        if not is_plain_name(file.removeprefix("tokenizer/")):
+            raise ValueError(f"{file!r} is no NAME or tokenizer/NAME")
     for number, takedown in enumerate(manifest.takedowns):
         require(takedown, _NEEDED_OF_EACH["takedowns"], f"takedowns[{number}]")
 

@@ -25,7 +25,7 @@ import torch
 import xxhash
 
 from pipeline.errors import CheckpointError
-from pipeline.files import sync_directory
+from pipeline.files import is_plain_name, sync_directory
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.typed_json import as_object, build
 
@@ -148,9 +148,18 @@ def read_index(directory: Path, rank: int) -> Index:
     """A rank's index. Raises CheckpointError if it is missing or damaged."""
     path = directory / index_name(rank)
     try:
-        return build(Index, unseal(path))
+        index = build(Index, unseal(path))
+        require_names(*index.files, *index.tensors)
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
+    return index
+
+
+def require_names(*stored: StoredFile | StoredTensor) -> None:
+    """Raises ValueError for a path that leaves the checkpoint, which a stranger may have made."""
+    for entry in stored:
+        if not is_plain_name(entry.file):
+            raise ValueError(f"{entry.file!r} is not the name of a file")
 
 
 def in_order(

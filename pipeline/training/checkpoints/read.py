@@ -35,6 +35,7 @@ from pipeline.training.checkpoints.fragment_files import (
     in_order,
     read_index,
     read_range,
+    require_names,
     unseal,
 )
 from pipeline.training.cluster.ranks import RankGroup, agreed
@@ -194,6 +195,7 @@ def open_checkpoint(directory: Path) -> Checkpoint:
         raise CheckpointError(f"{path} is not of format {FORMAT}; use the version that wrote it")
     try:
         files = build(_FileList, {"files": values.pop("files", None)}).files
+        require_names(*files)
         state = build(State, values)
         require(state.fingerprints, {"tokenizer": str}, "fingerprints")
     except ValueError as error:

@@ -103,3 +103,26 @@ def test_any_damage_is_a_line_that_names_the_file(prepared: Path, tmp_path: Path
             assert "\n" not in str(error), what
         else:
             len(manifest.shards), manifest.tokenizer["sha256"][:12], manifest.totals["tokens"] + 1
+
+
+def test_paths_stay_in_the_directory(prepared: Path, tmp_path: Path) -> None:
+    """A manifest from a stranger names no file outside, and staging writes none there."""
+    text = (prepared / MANIFEST).read_text()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for old, new in (
+        ("rows/train-00000.arrow", "../train-00000.arrow"),
+        ("rows/train-00000.arrow", "rows/../../train-00000.arrow"),
+        ("rows/train-00000.arrow", "/rows/train-00000.arrow"),
+        ("rows/train-00000.arrow", "rows/.."),
+        ("rows/train-00000.arrow", "rows/"),
+        ("mask-3/train-00000.arrow", "mask-3/../../train-00000.arrow"),
+        ("mask-3/train-00000.arrow", "mask-2/train-00000.arrow"),
+        ('"documents.parquet"', '"../documents.parquet"'),
+        ('"tokenizer/tokenizer.json"', '"tokenizer/../../tokenizer.json"'),
+        ('"tokenizer/tokenizer.json"', '"/tokenizer.json"'),
+    ):
+        assert old in text
+        (copy / MANIFEST).write_text(text.replace(old, new))
+        with pytest.raises(DataError, match=r"manifest\.json is damaged \(.*no.* (.*/NAME|'mask-)"):
+            read_manifest(copy)

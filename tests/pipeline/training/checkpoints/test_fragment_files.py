@@ -137,3 +137,14 @@ def test_a_cut_file_is_found_as_it_is_read(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(CheckpointError, match=r"cannot read .*No such file"):
         read_range(tmp_path, parts, 0, 3, set())
+
+
+@pytest.mark.parametrize("file", ["../weights", "/weights", "a/weights", "..", ".", "", "a\n"])
+def test_no_path_leaves_a_checkpoint(file: str, tmp_path: Path) -> None:
+    write_fragments(tmp_path, 0, toy.fragments(1))
+    for entry in ("files", "tensors"):
+        content = unseal(tmp_path / "index-00000.json")
+        content[entry][0]["file"] = file
+        (tmp_path / "index-00001.json").write_bytes(seal(content))
+        with pytest.raises(CheckpointError, match=r"00001\.json is damaged: .* is not the name"):
+            read_index(tmp_path, 1)
