@@ -20,6 +20,7 @@ from pipeline.data.shards.manifest import MANIFEST
 from pipeline.errors import ConfigError, run_command
 from pipeline.training.run_directory.status import (
     RUNNING,
+    WAITING,
     RunStatus,
     is_run,
     read_status,
@@ -50,6 +51,8 @@ def full_lines(status: RunStatus) -> list[str]:
     lines = [f"{status.run}{named}: {status.state}" + (f" ({', '.join(where)})" if where else "")]
     if status.reason:
         lines.append(f"  reason       {status.reason}")
+    if status.state == WAITING and status.job:
+        lines.append(f"  queue        squeue --jobs={status.job} shows whether it still waits")
     lines.append(f"  step         {', '.join(_step_words(status))}")
     if progress.seconds_per_step is not None:
         lines.append(f"  speed        {', '.join(_speed_words(status))}")

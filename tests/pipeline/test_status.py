@@ -62,6 +62,17 @@ def test_one_run_in_full(run: Path, show: Show) -> None:
     ]
 
 
+def test_a_run_that_waits_names_the_queue(run: Path, show: Show) -> None:
+    """The files cannot tell whether the job was cancelled while it waited."""
+    kept = (run / HISTORY).read_text().splitlines(keepends=True)[:2]
+    (run / HISTORY).write_text("".join(kept))
+    assert show(run).splitlines()[:3] == [
+        f"{run}, roberta_large: waiting (Slurm job 8)",
+        "  reason       a rank was killed on node02",
+        "  queue        squeue --jobs=8 shows whether it still waits",
+    ]
+
+
 def test_several_runs_in_a_table(run: Path, show: Show) -> None:
     (run / "run.json").write_text("{")
     heading, first, second, damaged = show(run, RUNS / "bert").splitlines()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,8 +51,9 @@ def note(run: Path, kind: str, text: str = "") -> None:
     """Add an event. It is lost if the disk refuses it: the run is worth more than the note."""
     job = os.environ.get("SLURM_JOB_ID") or NO_JOB
     line = "\t".join((now_utc(), job, kind, " ".join(text.split())[:MOST_CHARACTERS]))
-    with suppress(OSError), (run / HISTORY).open("a", encoding="utf-8") as file:
-        file.write(f"{line}\n")
+    content = f"{line}\n".encode(errors="backslashreplace")  # paths may hold any bytes
+    with suppress(OSError), (run / HISTORY).open("ab") as file:
+        file.write(content)
 
 
 def note_error(run: Path, error: BaseException) -> None:
@@ -63,7 +64,10 @@ def note_error(run: Path, error: BaseException) -> None:
 
 
 def lives(lines: Iterable[str]) -> list[Life]:
-    """The lives in the lines of a history; lines that are not events are skipped."""
+    """The lives in the lines of a history; lines that are not events are skipped.
+
+    The last one is that of the last event: of two jobs, the one that held RUN to its end.
+    """
     found: list[Life] = []
     for line in lines:
         parts = line.rstrip("\n").split("\t")
@@ -73,14 +77,25 @@ def lives(lines: Iterable[str]) -> list[Life]:
         job = "" if job == NO_JOB else job
         if kind in (JOB, BEGAN):
             # the ranks of a batch file that has just started are the same life
-            if kind == BEGAN and found and _awaits_ranks(found[-1], job):
-                found[-1] = replace(found[-1], ready=True, log=found[-1].log or text)
+            place = _newest(found, job)
+            if kind == BEGAN and place is not None and _awaits_ranks(found[place]):
+                life = found.pop(place)
+                found.append(replace(life, ready=True, log=life.log or text))
             else:
                 found.append(Life(job=job, began_at=at, log=text, ready=kind == BEGAN))
-        elif found and kind in (ENDED, INTERRUPTION, FAILURE, REQUEUE):
+        elif kind in (ENDED, INTERRUPTION, FAILURE, REQUEUE) and move_last(found, job):
             reason = text or found[-1].reason
             found[-1] = replace(found[-1], end=kind, ended_at=at, reason=reason)
     return found
+
+
+def move_last(found: list[Life], job: str) -> bool:
+    """Move a job's newest life to the end of a list. Returns whether there is one."""
+    place = _newest(found, job)
+    if place is None:
+        return False
+    found.append(found.pop(place))
+    return True
 
 
 def own_log() -> str:
@@ -97,5 +112,9 @@ def now_utc() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _awaits_ranks(life: Life, job: str) -> bool:
-    return not life.ready and not life.end and life.job == job
+def _newest(found: Sequence[Life], job: str) -> int | None:
+    return next((n for n in reversed(range(len(found))) if found[n].job == job), None)
+
+
+def _awaits_ranks(life: Life) -> bool:
+    return not life.ready and not life.end

@@ -25,6 +25,7 @@ from pipeline.training.run_directory.history import (
     REQUEUE,
     Life,
     lives,
+    move_last,
 )
 from pipeline.training.run_directory.lease import LEASE, Holder, find_holder
 
@@ -41,8 +42,12 @@ TAIL_BYTES = 1 << 18
 MOST_BYTES = 1 << 26
 """Largest JSON file that is read; a run writes smaller ones."""
 LOG_LINES = 8
+MOST = 1e15
+"""Numbers from here on are damage."""
 RECENT_LINES = 100
 """Lines of metrics that the speed is measured over."""
+MOST_SECONDS = 1e10
+"""Longest time that is shown as left, 300 years."""
 STARTING_SECONDS = 600
 """Most time from the start of a batch file to the lease: imports, and waiting for all ranks."""
 T = TypeVar("T")
@@ -122,6 +127,8 @@ def read_status(run: Path) -> RunStatus:
     holder = files.read(LEASE, lambda: find_holder(run), None)
     checkpoint = files.read(CHECKPOINTS, lambda: _newest(run / CHECKPOINTS), None)
     lines: list[dict[str, Any]] = files.read(METRICS, lambda: _metrics(run / METRICS), [])
+    if holder and holder.alive:
+        move_last(history, holder.slurm_job)  # a job that was refused meanwhile is not the last
     progress = _progress(steps, lines, history, checkpoint)
     last = history[-1] if history else None
     state, reason = _state(run, last, holder, progress, checkpoint)
@@ -141,7 +148,7 @@ def read_status(run: Path) -> RunStatus:
         restarts_without_checkpoint=files.read(
             ".restarts", lambda: _restarts_in_a_row(run, job), 0
         ),
-        log=log,
+        log=_printable(log),
         last_lines=_last_lines(Path(log)) if log and failed else (),
         problems=tuple(map(_printable, files.problems)),
     )
@@ -169,16 +176,27 @@ class _Files:
 def _settings(run: Path) -> tuple[str, int | None]:
     """The name and the steps of the run."""
     settings = json.loads(_content(run / RECORD, MOST_BYTES))["run"]
-    return _printable(str(settings["name"])), int(settings["steps"])
+    return _printable(str(settings["name"])), _count(settings["steps"], "run.steps")
 
 
 def _metrics(path: Path) -> list[dict[str, Any]]:
     """The last lines of metrics.jsonl, without one that is being written."""
     lines = _lines(path, TAIL_BYTES)
     found = [json.loads(line) for line in lines[-RECENT_LINES:] if line.endswith("\n")]
-    if not all(isinstance(line, dict) and isinstance(line.get("step"), int) for line in found):
-        raise ValueError("a line has no step")
+    for line in found:
+        if not isinstance(line, dict) or "step" not in line:
+            raise ValueError("a line has no step")
+        _count(line["step"], "step")
+        if "time" in line:  # absent in older versions
+            _seconds(str(line["time"]))
     return found
+
+
+def _count(value: object, name: str) -> int:
+    """A value that is a number of steps. Raises ValueError for any other."""
+    if type(value) is not int or not 0 <= value < MOST:
+        raise ValueError(f"{name} is {str(value)[:40]}, not a number of steps")
+    return value
 
 
 def _newest(checkpoints: Path) -> SavedCheckpoint | None:
@@ -205,6 +223,8 @@ def _progress(
     step = max(lines[-1]["step"] if lines else 0, checkpoint.step if checkpoint else 0)
     seconds = _seconds_per_step(lines, history[-1].began_at if history else "")
     left = None if steps is None or seconds is None else max(0, steps - step) * seconds
+    if left is not None and left > MOST_SECONDS:
+        left = None
     return RunProgress(
         step=step,
         steps=steps,
@@ -281,14 +301,14 @@ def _restarts_in_a_row(run: Path, job: str) -> int:
     if not re.fullmatch(r"\d{1,18}", job):
         return 0
     words = _content(run / f".restarts-{job}", MOST_BYTES).split()
-    return int(words[-1])
+    return int(words[-1]) if words else 0  # empty while it is written
 
 
 def _last_number(lines: Sequence[dict[str, Any]], name: str) -> float | None:
-    """The last value of a field; None where it is absent or was not finite."""
+    """The last value of a field; None where it is absent, not finite or damaged."""
     for line in reversed(lines):
         value = line.get(name)
-        if isinstance(value, int | float) and math.isfinite(value):
+        if isinstance(value, int | float) and abs(value) < MOST:
             return float(value)
     return None
 

@@ -67,6 +67,32 @@ def test_restarts_within_a_job_and_lines_that_are_no_events() -> None:
     ]
 
 
+def test_a_job_that_is_refused_meanwhile_is_not_the_last() -> None:
+    """Job 8 finds the run in use; job 7 continues and ends."""
+    lines = [
+        "t1\t7\tjob\t7.log",
+        "t2\t8\tjob\t8.log",
+        "t3\t7\tbegan\t",
+        "t4\t8\tfailed\t/run belongs to a live job",
+    ]
+    assert [(life.job, life.ready, life.end) for life in lives(lines)] == [
+        ("7", True, ""),
+        ("8", False, "failed"),
+    ]
+    found = lives([*lines, "t5\t7\tended\t"])
+    assert [(life.job, life.end, life.ended_at, life.reason) for life in found] == [
+        ("8", "failed", "t4", "/run belongs to a live job"),
+        ("7", "ended", "t5", ""),
+    ]
+    by_hand = lives(["t1\t-\tbegan\t", "t2\t7\tjob\t", "t3\t7\tbegan\t", "t4\t-\tbegan\t"])
+    assert [life.began_at for life in by_hand] == ["t1", "t2", "t4"]
+
+
+def test_an_error_that_names_a_file_of_any_bytes(tmp_path: Path) -> None:
+    note_error(tmp_path, ValueError(f"{os.fsdecode(b'/data/caf' + bytes([0xE9]))} is damaged"))
+    assert (tmp_path / HISTORY).read_text().endswith("\t/data/caf\\udce9 is damaged\n")
+
+
 def test_the_log_is_a_file_and_no_pipe(tmp_path: Path) -> None:
     code = (
         "from pipeline.training.run_directory.history import own_log; print(own_log(), flush=True)"

@@ -165,6 +165,44 @@ def test_a_damaged_file_is_one_line_and_the_others_are_shown(
     }.get(name, (22, STEPS))  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("run.json", '{"run": {"name": "n", "steps": Infinity}}'),
+        ("run.json", '{"run": {"name": "n", "steps": 1' + 400 * "0" + "}}"),
+        ("run.json", '{"run": {"name": "n", "steps": -4}}'),
+        ("metrics.jsonl", '{"step": 1' + 400 * "0" + "}\n"),
+        ("metrics.jsonl", '{"step": true}\n'),
+        ("metrics.jsonl", '{"step": 1, "time": "z"}\n{"step": 2, "time": "zz"}\n'),
+    ],
+)
+def test_numbers_and_times_that_cannot_be_are_damage(name: str, content: str, run: Path) -> None:
+    (run / name).write_text(content)
+    (problem,) = read_status(run).problems
+    assert problem.startswith(str(run / name)) and len(problem) < len(str(run)) + 120
+
+
+def test_values_that_cannot_be_are_unknown(run: Path) -> None:
+    (run / ".restarts-12").write_text("")  # being written
+    (run / HISTORY).write_text(f"{at(0)}\t12\tjob\t\x1b[31mlog\n")
+    log_steps(run, {"step": 3, "loss": 10**400, "step_seconds": 1e14})
+    found = read_status(run)
+    assert (found.problems, found.progress.loss, found.progress.seconds_left) == ((), None, None)
+    assert (found.restarts_without_checkpoint, found.log) == (0, " [31mlog")
+
+
+def test_a_job_that_is_refused_does_not_hide_the_one_that_trains(run: Path) -> None:
+    events = (
+        (-90, "7", "job", "7.log"), (-80, "7", "began", ""),
+        (-20, "8", "job", "8.log"), (-10, "8", "failed", "the run belongs to a live job"),
+    )  # fmt: skip
+    (run / HISTORY).write_text("".join(f"{at(t)}\t{j}\t{k}\t{x}\n" for t, j, k, x in events))
+    leave(run, age=5, slurm_job="7")
+    found = read_status(run)
+    assert (found.state, found.job, found.log) == ("starting", "7", "7.log")
+    assert [(r.job, r.reason) for r in found.restarts] == [("8", "the run belongs to a live job")]
+
+
 def test_a_file_that_would_wait_or_run_a_command_is_damaged(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
     os.mkfifo(run / "metrics.jsonl")
