@@ -69,7 +69,9 @@ judge() {
     any_node=${any_node:-$node}
     if [ -z "$first" ] && [ "$code" != "$LOST" ]; then first=$code first_node=$node; fi
   done < <(failures)
-  reason=$(life_log | grep -m 1 -a '^error: ' || exception | head -n 1)
+  # that a rank lost another one explains nothing if there is a better reason
+  reason=$(errors | grep -m 1 -a -v 'lost another rank' || exception | head -n 1)
+  reason=${reason:-$(errors | head -n 1)}
   reason=${reason#error: }
   reason=${reason:-exit code $status}
   device=$(said "${DEVICE_FAULTS[@]}") program=$(said "${PROGRAM_ERRORS[@]}")
@@ -91,6 +93,9 @@ judge() {
     lost
   fi
 }
+
+# Prints the errors that ranks report in a line.
+errors() { life_log | grep -a '^error: ' || true; }
 
 # Sets the verdict: restart without a node.
 at_fault() { verdict='restart' failed_node=$1 reason="$2${1:+ on $1}: $3"; }

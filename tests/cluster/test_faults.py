@@ -209,6 +209,9 @@ def test_a_mistake_wins_over_every_fault(judge) -> None:  # type: ignore[no-unty
     for log, status in ((task(0, "2"), 137), ("", 2)):
         assert judge(f"{faults}{mistake}\n{log}", status)[:2] == ("end", "")
     assert judge(f"{mistake}\n{task(0, '2')}", 2) == ("end", "", mistake[7:])
+    lost = LOST.format(rank=3, node=2)
+    log = f"{lost}\n{task(3, '70')}{TERMINATING}{mistake}\n{task(0, '2')}"
+    assert judge(log, 70) == ("end", "", mistake[7:]), "not the rank that lost it"
     log = agent((2, -9)) + agent((0, 70), (1, 2))
     assert judge(f"{mistake}\n{log}", 1, "torchrun")[0] == "end"
 
@@ -227,4 +230,7 @@ def test_a_long_log_is_judged_as_a_short_one(judge) -> None:  # type: ignore[no-
 
 def test_nothing_that_is_known(judge) -> None:  # type: ignore[no-untyped-def]
     assert judge("", 1) == ("end", "", "exit code 1")
+    lost = LOST.format(rank=0, node=1)
+    log = f"{lost}\nKeyError: 'x'\n{task(2, '1')}{TERMINATING}{task(0, '70')}"
+    assert judge(log, 70) == ("end", "", "KeyError: 'x'"), "not the rank that lost it"
     assert judge(task(0, "Terminated"), 143) == ("end", "", "exit code 143")
