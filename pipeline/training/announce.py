@@ -19,6 +19,7 @@ from pipeline.training.cluster.ranks import launched_rank
 from pipeline.training.job import Job
 from pipeline.training.planning.doubts import Machines, doubts
 from pipeline.training.planning.phases import Phase
+from pipeline.training.planning.plan import rounded
 from pipeline.training.start import open_data
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.initial_weights import load_initial_weights
@@ -72,6 +73,6 @@ def run_lines(run: Run, phases: Sequence[Phase]) -> list[str]:
         f"run: {run.steps:,} steps in {run.precision} with {optimizer.kind}, learning rate up to "
         f"{optimizer.peak_lr:g} after {run.schedule.warmup_steps:,} steps of warm-up",
         f"encoder: {encoder.layers} layers of width {encoder.width:,}, {run.data.vocab_size:,} ids",
-        f"saved: every {saved.every:,} steps, {size:,.2g} GB each; validated every "
+        f"saved: every {saved.every:,} steps, {rounded(size, 2)} GB each; validated every "
         f"{run.validation.every:,} steps",
     ]

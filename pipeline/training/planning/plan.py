@@ -84,7 +84,7 @@ class Plan:
         ranks, parts = counted(self.world_size, "rank"), counted(self.accumulation, "micro-batch")
         return [
             f"model: {self.parameters:,} parameters, heads included; "
-            f"{self.step_flops / 1e12:,.3g} TFLOP per step",
+            f"{rounded(self.step_flops / 1e12, 3)} TFLOP per step",
             f"step: {self.sequences:,} sequences{held} = {ranks} x {parts} x "
             f"{counted(self.rows, 'row')}{filled}; ZeRO stage {self.zero_stage}",
             *matched,
@@ -102,6 +102,11 @@ def counted(count: int, noun: str) -> str:
     """`1 rank`, `2 ranks`, `2 micro-batches`."""
     plural = ("es" if noun.endswith("ch") else "s") * (count != 1)
     return f"{count:,} {noun}{plural}"
+
+
+def rounded(value: float, digits: int) -> str:
+    """`0.0012`, `1.3` or `9,210`: a value to a number of digits, without an exponent."""
+    return f"{float(f'{value:.{digits}g}'):,.15g}"
 
 
 def make_plan(

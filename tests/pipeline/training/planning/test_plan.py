@@ -18,6 +18,7 @@ from pipeline.training.planning.plan import (
     flops_of,
     make_plan,
     micro_batches,
+    rounded,
 )
 from tests.pipeline.loading.conftest import prepare_directory
 
@@ -129,3 +130,10 @@ def test_attention_is_named_for_what_computes_it() -> None:
     assert attention_name(run, "cuda") == "scaled_dot_product_attention"
     dry = replace(run, encoder=replace(run.encoder, dropout=0.0))
     assert attention_name(dry, "cpu") == "scaled_dot_product_attention"
+
+
+def test_large_numbers_are_shown_without_an_exponent() -> None:
+    assert [rounded(value, 2) for value in (0.00123, 0.0, 1.26, 4.3, 123.4)] == [
+        "0.0012", "0", "1.3", "4.3", "120",
+    ]  # fmt: skip
+    assert [rounded(9214.7, 3), rounded(1234567.0, 3)] == ["9,210", "1,230,000"]
