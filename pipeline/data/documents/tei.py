@@ -81,11 +81,18 @@ class _Book:
         self.words.clear()
 
     def part(self, position: int) -> _Book:
-        """What was read so far, as a book; this one continues with what follows `position`."""
-        self.end_paragraph()
+        """The paragraphs so far, as a book; this one continues with the open one.
+
+        A paragraph that is giant itself is cut after a word. position: where to continue.
+        """
+        line = "".join(self.words)
+        if not self.paragraphs:
+            end = max(line.rfind(" "), line.rfind("\n")) + 1 or len(line)
+            self.words, line = [line[:end]], line[end:]
+            self.end_paragraph()
         before = copy.copy(self)
-        self.position, self.size = position, 0
-        self.paragraphs, self.words, self.cut = [], [], Counter()
+        self.position, self.size = position, len(line)
+        self.paragraphs, self.words, self.cut = [], [line], Counter()
         return before
 
     def end_inside_a_word(self) -> None:

@@ -187,9 +187,12 @@ def test_a_giant_book_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tei, "_PART_BYTES", 16)
     path = tmp_path / "all.xml"
     body = "".join(f"<p>It says {number}<note>In May.</note>.</p>" for number in range(100))
-    path.write_text(f"<TEI><teiHeader/><text><body>{body}</body></text></TEI>")
+    giant = " ".join(f"ri<lb break='no'/>ver{number}" for number in range(100))
+    path.write_text(f"<TEI><teiHeader/><text><body>{body}<p>{giant}</p></body></text></TEI>")
     found = [one for one in records(path) if isinstance(one, Record)]
-    words = "".join(one.text for one in found).split()
-    assert "".join(words) == "".join(f"Itsays{number}." for number in range(100))
+    lines = [line for one in found for line in one.text.split("\n\n")]
+    assert lines[:100] == [f"It says {number}." for number in range(100)]
+    assert len(lines) > 110
+    assert " ".join(lines[100:]).split() == [f"river{number}" for number in range(100)]
     assert sum(dict(one.cut)["notes"] for one in found if one.cut) == 100 * len("InMay.")
     assert len({one.id for one in found}) == len(found) > 9
