@@ -14,6 +14,7 @@ from pipeline.data.corpora.common_crawl import COMMON_CRAWL, LANGUAGE, list_mont
 from pipeline.data.corpora.wikimedia import WIKIMEDIA, list_dump
 from pipeline.data.documents.records import PublishedFile, Source
 from pipeline.data.fetching.kept_lists import Keeping
+from pipeline.data.fetching.shown_urls import shown_url
 from pipeline.errors import ConfigError
 
 NEWS, WIKIPEDIA = "cc-news", "wikipedia"
@@ -58,22 +59,24 @@ class Selected:
         """The address of each corpus. Raises ConfigError for a mirror that cannot be one."""
         names, addresses = self.corpora(), dict(ADDRESSES)
         if self.mirrors and not names:
-            raise ConfigError(f"--mirror {self.mirrors[0]} is for --months and --dump; omit it")
+            shown = shown_url(self.mirrors[0])
+            raise ConfigError(f"--mirror {shown} is for --months and --dump; omit it")
         if self.is_kept and not names:
             raise ConfigError("--keep-downloads is for --months and --dump; omit it")
         if self.skip_missing and not self.months:
             raise ConfigError("--skip-missing is for --months; omit it")
         for given in self.mirrors:
+            shown = f"--mirror {shown_url(given)}"
             name, equals, url = given.partition("=")
             if "/" in name or not equals:
                 name, url = names[0], given
                 if len(names) > 1:
-                    raise ConfigError(f"--mirror {given}: say of what, {NEWS}=URL {WIKIPEDIA}=URL")
+                    raise ConfigError(f"{shown}: say of what, {NEWS}=URL {WIKIPEDIA}=URL")
             if name not in names:
-                raise ConfigError(f"--mirror {given}: mirrors are of {' and '.join(names)} here")
+                raise ConfigError(f"{shown}: mirrors are of {' and '.join(names)} here")
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-                raise ConfigError(f"--mirror {given}: give an address such as {ADDRESSES[name]}")
+                raise ConfigError(f"{shown}: give an address such as {ADDRESSES[name]}, no query")
             addresses[name] = url.rstrip("/")
         return addresses
 

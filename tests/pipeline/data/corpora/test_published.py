@@ -52,6 +52,8 @@ def test_a_file_is_the_same_from_every_mirror(tmp_path: Path) -> None:
         (Selected(months="2019-02", mirrors=["a.org"]), "give an address such as https://data"),
         (Selected(months="2019-02", mirrors=["ftp://a.org"]), "give an address such as"),
         (Selected(months="2019-02", mirrors=["file:///x"]), "give an address such as"),
+        (Selected(months="2019-02", mirrors=["http://me:key@a/?key"]), "--mirror http://a/: give"),
+        (Selected(mirrors=["http://me:key@a"]), "--mirror http://a is for"),
         (Selected(months="2019-02", mirrors=["wikipedia=http://a"]), "mirrors are of cc-news here"),
         (Selected(months="2019-02", dump="a/1", mirrors=["http://a"]), "cc-news=URL wikipedia=URL"),
     ],
