@@ -30,6 +30,8 @@ LOST = re.compile(
     "gloo|NCCL|ncclRemote|Connection (closed|reset) by peer|Broken pipe|timeout caused pair closure"
 )
 """What torch says when a rank that it waits for has ended or does not answer."""
+OWN_ERROR = re.compile("invalid (usage|argument)|unhandled cuda error")
+"""What NCCL says of this rank's program or device (ncclGetErrorString)."""
 
 
 class RankGroup(Protocol):
@@ -186,9 +188,13 @@ def ending_with_lost_ranks(rank: int) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # gloo raises a plain one, NCCL a subclass
-        if not LOST.search(str(error)):
+        text = str(error)
+        first = text.partition("\n")[0]  # below may be the stack of another error, through NCCL
+        if not LOST.search(first) or OWN_ERROR.search(first):
             raise
-        reason = re.sub(r"^\[\S*\] | This is typically.*", "", str(error).splitlines()[0])
+        reason = re.sub(r"^\[\S*\] | This is typically.*", "", first)
+        if detail := re.search(r"^Last error:\s*(.+)", text, re.MULTILINE):
+            reason += f"; {detail[1]}"
         print(
             f"error: rank {rank} on {socket.gethostname()} lost another rank ({reason}): look at "
             "the last lines of that rank; run the same command again, it resumes from the last "

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pipeline.errors import CheckpointError, DataError
 from pipeline.training.cluster.ranks import (
     Alone,
     agreed,
+    ending_with_lost_ranks,
     format_rank_error,
     launched_rank,
     reported_once,
@@ -131,3 +133,59 @@ def test_a_mistake_of_one_rank_is_raised_on_all(mistake: Exception) -> None:
 def test_only_mistakes_of_users_and_systems_are_shared() -> None:
     with pytest.raises(ZeroDivisionError), agreed(Alone()):
         raise ZeroDivisionError
+
+
+NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        # NVIDIA/nccl#2076
+        (f"{NCCL}NCCLUtils.hpp:268, remote process exited or there was a network error, NCCL "
+         "version 2.21.5\nncclRemoteError: A call failed possibly due to a network error or a "
+         "remote process exiting prematurely.\nLast error:\nsocketProgressOpt: Call to recv from "
+         "10.0.0.1<33759> failed : Connection reset by peer",
+         f"{NCCL}NCCLUtils.hpp:268, remote process exited or there was a network error, NCCL "
+         "version 2.21.5; socketProgressOpt: Call to recv from 10.0.0.1<33759> failed : Connection "
+         "reset by peer"),
+        # gloo/transport/tcp/pair.cc of 2026
+        ("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:554] Connection closed by peer "
+         "[10.0.0.2]:38032. This is typically caused by a remote worker crashing. Check the logs",
+         "Connection closed by peer [10.0.0.2]:38032."),
+    ],
+)  # fmt: skip
+def test_a_lost_rank_is_one_line_with_what_nccl_says(
+    text: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end, ending_with_lost_ranks(3):
+        raise RuntimeError(text)
+    line = capsys.readouterr().err
+    assert end.value.code == 70 and line.count("\n") == 1
+    assert f"lost another rank ({reason}): look at the last lines" in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Intellindust-AI-Lab/DEIMv2#155
+        f"{NCCL}NCCLUtils.cpp:93, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL "
+        "version 2.28.9\nncclInvalidUsage: This usually reflects invalid usage of NCCL "
+        "library.\nLast error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device "
+        "ac000",
+        # NVIDIA/nccl#1653
+        f"{NCCL}NCCLUtils.hpp:268, unhandled cuda error (run with NCCL_DEBUG=INFO for details), "
+        "NCCL version 2.21.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast "
+        "error:\nCuda failure 999 'unknown error'",
+        # vllm-project/vllm#21731, with a frame of the stack
+        "CUDA error: device-side assert triggered\nException raised from "
+        "c10_cuda_check_implementation at /pytorch/c10/cuda/CUDAException.cpp:43 (most recent call "
+        "first):\nframe #3: c10d::ProcessGroupNCCL::WorkNCCL::finishedGPUExecutionInternal() const "
+        "+ 0x56",
+        "",
+    ],
+)  # fmt: skip
+def test_an_error_of_this_rank_is_not_another_rank_that_is_lost(text: str) -> None:
+    """Its whole text is in the log, by which slurm/faults.sh ends or restarts the job."""
+    with pytest.raises(RuntimeError, match="^" + re.escape(text)), ending_with_lost_ranks(0):
+        raise RuntimeError(text)
