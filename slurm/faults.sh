@@ -14,37 +14,48 @@
 MISTAKE=2
 LOST=70 # a rank that hung, or lost another one
 
-# Faults of devices. The texts are those of CUDA (cudaGetErrorString), NVML and the NVIDIA driver; of
-# its Xids those of the hardware, not 13, 31, 43 and 45, which programs cause.
+# Faults of devices. The texts are those of CUDA (cudaGetErrorString), NVML and the NVIDIA driver. The
+# Xids are those for which NVIDIA's catalog resets the GPU or the machine, or examines NVLink, and 94,
+# a memory error that ends one program. They are not 13, 31, 43 and 45, which programs cause, nor 63
+# and 92, which the catalog ignores.
 DEVICE_FAULTS=(
   'uncorrectable ECC error encountered'
   'uncorrectable NVLink error detected during the execution'
-  'Invalid access of peer GPU memory over nvlink or a hardware error'
-  'CUDA error: hardware stack error'
-  'CUDA error: unspecified launch failure'
-  'CUDA error: unknown error'
+  "(CUDA error: |Cuda failure ([0-9]+ )?')unknown error"
   'CUDA-capable device\(s\) is/are busy or unavailable'
   'no CUDA-capable device is detected'
-  'Error 802: system not yet initialized'
+  'system not yet initialized'
   'GPU has fallen off the bus'
   'GPU is lost'
-  'Xid \([^)]*\): (48|62|63|64|74|79|92|94|95|119|120|140|143|149),'
+  'Xid \([^)]*\): (46|48|62|64|74|79|94|95|109|110|119|120|136|140|143|14[4-9]|15[01568]),'
 )
 
-# Mistakes of a program that look like faults: they would happen again.
+# Mistakes of a program or of settings that look like faults: they would happen again. A "hardware
+# stack error" is the call stack of a kernel that is too deep or was overwritten.
 PROGRAM_ERRORS=(
   'device-side assert triggered'
   'an illegal memory access was encountered'
   'CUDA error: misaligned address'
+  'CUDA error: hardware stack error'
   'CUDA error: invalid device function'
   'no kernel image is available for execution on the device'
   'CUDA out of memory'
   'ncclInvalid(Usage|Argument)'
+  'Bootstrap : no socket interface found'
 )
 
-# Faults of the network, in the exception that ended the first rank: NCCL (ncclGetErrorString, with
-# the last error of its transports for InfiniBand and EFA), gloo, and torch's store. Elsewhere in a
-# log they are what other ranks say of a rank that is gone.
+# Faults of devices, perhaps: they count only in the exception that ended the first rank. CUDA
+# explains an unspecified launch failure by wrong pointers in a kernel; in reports of training it is
+# often a failing GPU or driver, or does not come back. When a rank ends, those that read its memory
+# over NVLink report an invalid access.
+UNCLEAR_FAULTS=(
+  'unspecified launch failure'
+  'Invalid access of peer GPU memory over nvlink or a hardware error'
+)
+
+# Faults of the network, likewise: NCCL (ncclGetErrorString, with the last error of its transports for
+# InfiniBand and EFA), gloo, and torch's store. Elsewhere in a log they are what other ranks say of
+# a rank that is gone.
 NETWORK_FAULTS=(
   'nccl(System|Remote)Error'
   'unhandled system error'
@@ -58,7 +69,7 @@ NETWORK_FAULTS=(
 COLLECTIVE_TIMEOUT='Watchdog caught collective operation timeout'
 
 judge() {
-  local node code first='' first_node='' any_node='' codes=' ' device program silent=()
+  local node code first='' first_node='' any_node='' codes=' ' device program network silent=()
   verdict='end' failed_node=''
   while read -r node code; do
     if [ "$code" = silent ]; then
@@ -86,8 +97,12 @@ judge() {
   elif [[ $first == memory ]]; then
     reason="out of memory on $first_node; request more with --mem"
   elif [ -n "$first" ]; then
-    if exception | matches "${NETWORK_FAULTS[@]}" >/dev/null; then
-      at_fault "$first_node" "the network failed" "$(exception | matches "${NETWORK_FAULTS[@]}")"
+    device=$(exception | matches "${UNCLEAR_FAULTS[@]}")
+    network=$(exception | matches "${NETWORK_FAULTS[@]}")
+    if [ -n "$device" ]; then
+      at_fault "$first_node" "a device may have failed" "$device"
+    elif [ -n "$network" ]; then
+      at_fault "$first_node" "the network failed" "$network"
     fi
   elif [[ $codes == *" $LOST "* ]] || [ "$status" = "$LOST" ]; then
     lost
@@ -159,12 +174,12 @@ said() { life_log | matches "$@"; }
 
 matches() { grep -m 1 -a -o -E "$(IFS='|' && echo "$*")" | head -n 1; }
 
-# Prints the first uncaught exception with the details that NCCL gives.
+# Prints the first uncaught exception with the details that NCCL gives. torch adds the rank to each
+# line.
 exception() {
   life_log | awk '
-    inside { inside = /^nccl[A-Z]/ || /^Last error:/ || last; last = /^Last error:/ }
-    !found && /^(\[rank[0-9]+\]: ?)?([A-Za-z_]+\.)*[A-Z][A-Za-z]*(Error|Exception)(:|$)/ {
-      found = inside = 1
-    }
+    { line = $0; sub(/^\[rank[0-9]+\]: ?/, "", line) }
+    inside { inside = line ~ /^(nccl[A-Z]|Last error:)/ || last; last = line ~ /^Last error:/ }
+    !found && line ~ /^([A-Za-z_]+\.)*[A-Z][A-Za-z]*(Error|Exception)(:|$)/ { found = inside = 1 }
     inside'
 }

@@ -1,7 +1,9 @@
 """What the logs of failed ranks say: restart or end, and without which node.
 
-The texts are those of torch 2.4 to 2.13, NCCL 2.20 to 2.28, CUDA 12 and 13, libfabric, gloo, and
-srun and torchrun, shortened to the lines that matter.
+Above each text is its source: a thread on GitHub, or the code that prints it. Texts are shortened
+to the lines that matter; addresses, names and the numbers of ranks are replaced. torchrun's report
+is that of torch 2.13 (torch/distributed/elastic/multiprocessing/errors), srun's lines are those in
+chrisknewman/tusas#149 and hafs-community/HAFS#101.
 """
 
 from __future__ import annotations
@@ -12,16 +14,18 @@ import pytest
 
 from tests.cluster.shell import bash
 
+# vllm-project/vllm#5222, where it was the hardware; the class is that of pytorch/helion#867
 ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
-WATCHDOG = (
-    "[rank0]:[E1123 00:11:20.1 ProcessGroupNCCL.cpp:2057] [PG ID 0 PG GUID 0(default_pg) Rank 0] "
-    "Process group watchdog thread terminated with exception: "
-)
 NCCL = "torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/"
+# ending_with_lost_ranks of pipeline/training/cluster/ranks.py, on the text of NVIDIA/nccl#1928
 LOST = (
-    "error: rank {rank} on node0{node} lost another rank (NCCL error in: ProcessGroupNCCL.cpp:3356,"
-    " remote process exited or there was a network error): look at the last lines of that rank"
+    "error: rank {rank} on node0{node} lost another rank (NCCL error in: "
+    "/opt/pytorch/pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3763, remote process "
+    "exited or there was a network error, NCCL version 2.28.8; NET/OFI Request 0x7f14cc5b60c0 "
+    "completed with error. RC: 113. Error: 2 (UNDELIVERABLE). Completed length: 0): look at the "
+    "last lines of that rank"
 )
+# pipeline/training/cluster/watchdog.py
 HUNG = (
     "error: rank {rank} on node0{node} has made no progress for 1800 s and ends; its threads' "
     "stacks follow; run the same command again"
@@ -69,26 +73,39 @@ def judge(tmp_path: Path):  # type: ignore[no-untyped-def]
     return judge
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (f"{ECC}\nCUDA kernel errors might be asynchronously reported", "uncorrectable ECC error"),
-        ("RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution\n",
-         "uncorrectable NVLink error"),
-        ("RuntimeError: CUDA error: Invalid access of peer GPU memory over nvlink or a hardware "
-         "error\n", "hardware error"),
-        ("RuntimeError: CUDA error: unspecified launch failure\n", "unspecified launch failure"),
-        ("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n",
-         "busy or unavailable"),
-        ("RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions"
-         " before calling NumCudaDevices()? Error 802: system not yet initialized\n",
-         "Error 802"),
-        ("NVRM: Xid (PCI:0000:5d:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the "
-         "bus.\nKeyError: 'x'\n", "Xid (PCI:0000:5d:00): 79,"),
-        ("NVRM: Xid (PCI:0000:9b:00): 94, pid=4711, name=python, Contained: SM (0x1).\n",
-         "Xid (PCI:0000:9b:00): 94,"),
-    ],
-)  # fmt: skip
+DEVICE_FAULTS = [
+    (f"{ECC}\nCUDA kernel errors might be asynchronously reported", "uncorrectable ECC error"),
+    # C10D_NCCL_CHECK of torch (NCCLUtils.hpp) around CUDACHECK of NCCL (src/include/checks.h)
+    (f"{NCCL}NCCLUtils.hpp:268, unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL "
+     "version 2.21.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+     "Cuda failure 'uncorrectable ECC error encountered'\n", "uncorrectable ECC error"),
+    # MIC-DKFZ/nnUNet#1519, pytorch/pytorch#58155
+    ("RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution\n",
+     "uncorrectable NVLink error"),
+    # NVIDIA/nccl#1653; in NVIDIA/nccl-tests#276 it was the node's Fabric Manager
+    (f"{NCCL}NCCLUtils.hpp:268, unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL "
+     "version 2.21.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+     "Cuda failure 999 'unknown error'\n", "unknown error"),
+    # Tencent-Hunyuan/InstantCharacter#21; in scitix/sichek#121 a GPU that had to be reset
+    ("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n",
+     "busy or unavailable"),
+    # haotian-liu/LLaVA#683
+    ("RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions "
+     "before calling NumCudaDevices() that might have already set an error? Error 802: system not "
+     "yet initialized\n", "system not yet initialized"),
+    # LSSI-ETH/plmfit#40
+    ("slurmstepd: error: NVML: Failed to get usage(15): GPU is lost\nKeyError: 'x'\n", "GPU is "
+     "lost"),
+    # leptonai/gpud (RegexNVRMXidDmesg), learning-at-home/hivemind#509
+    ("NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+     "\nKeyError: 'x'\n", "Xid (PCI:0000:05:00): 79,"),
+    # docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt
+    ("NVRM: Xid (PCI:0000:01:00): 94, pid=7062, Contained: CE User Channel (0x9). RST: No, D-RST: "
+     "No\n", "Xid (PCI:0000:01:00): 94,"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "reason"), DEVICE_FAULTS)
 def test_a_fault_of_a_device_restarts(text: str, reason: str, judge) -> None:  # type: ignore[no-untyped-def]
     verdict, node, why = judge(f"{text}\n{task(2, '1')}{TERMINATING}{task(0, 'Killed')}", 137)
     assert (verdict, node) == ("restart", "node02")
@@ -107,29 +124,58 @@ def test_the_first_rank_that_failed_names_the_node(judge) -> None:  # type: igno
     assert judge(log, 1, "torchrun")[:2] == ("restart", "node02")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "RuntimeError: CUDA error: device-side assert triggered\n",
-        WATCHDOG + "CUDA error: device-side assert triggered\n",
-        "torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n",
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has ...\n",
-        f"{NCCL}ProcessGroupNCCL.cpp:2021, invalid usage (run with NCCL_DEBUG=WARN for details), "
-        "NCCL version 2.21.5\nncclInvalidUsage: This usually reflects invalid usage of NCCL "
-        "library.\nLast error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device\n",
-        "Traceback (most recent call last):\nKeyError: 'x'\n",
-        "AssertionError\n",
-        "NVRM: Xid (PCI:0000:9b:00): 31, pid=4711, name=python, MMU Fault: ENGINE GRAPHICS\n"
-        "RuntimeError: CUDA error: an illegal memory access was encountered\n",
-    ],
-)  # fmt: skip
+PROGRAM_ERRORS = [
+    # sgl-project/sglang#1274
+    "RuntimeError: CUDA error: device-side assert triggered\n",
+    # modelscope/ms-swift#8371
+    "[rank2]:[E318 09:26:18.141499142 ProcessGroupNCCL.cpp:2068] [PG ID 0 PG GUID 0(default_pg) "
+    "Rank 2] Process group watchdog thread terminated with exception: CUDA error: device-side "
+    "assert triggered\n",
+    # pytorch/helion#867
+    "torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n",
+    # cudaErrorHardwareStackError of the CUDA Runtime API, "possibly due to stack corruption or
+    # exceeding the stack size limit"
+    "torch.AcceleratorError: CUDA error: hardware stack error\n",
+    # pytorch/pytorch#16417; without "cuda." since torch 2.5
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 22.00 MiB. GPU 0 has a total "
+    "capacity of 23.65 GiB of which 11.06 MiB is free.\n",
+    # Intellindust-AI-Lab/DEIMv2#155
+    f"{NCCL}NCCLUtils.cpp:93, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version "
+    "2.28.9\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
+    "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device ac000\n",
+    # EvolvingLMMs-Lab/open-r1-multimodal#7: NCCL_SOCKET_IFNAME was wrong
+    f"[rank2]: {NCCL}ProcessGroupNCCL.cpp:2588, internal error - please report this issue to the "
+    "NCCL developers, NCCL version 2.21.5\n[rank2]: ncclInternalError: Internal check "
+    "failed.\n[rank2]: Last error:\n[rank2]: Bootstrap : no socket interface found\n",
+    # Python
+    "Traceback (most recent call last):\nKeyError: 'x'\n",
+    "AssertionError\n",
+    # NVIDIA/open-gpu-kernel-modules#1030
+    "NVRM: Xid (PCI:0000:01:00): 31, pid=13705, name=python, channel 0x0000000c, intr 00000000. "
+    "MMU Fault: ENGINE GRAPHICS GPC2 GPCCLIENT_PROP_0 faulted @ 0x0_00000000. Fault is of type "
+    "FAULT_PDE ACCESS_TYPE_VIRT_READ\nRuntimeError: CUDA error: an illegal memory access was "
+    "encountered\n",
+    # stas00/ml-engineering, compute/accelerator/nvidia/debug.md: the GPU goes on with spare memory
+    "NVRM: Xid (PCI:0000:10:1c): 63, pid=1896, Row Remapper: New row marked for remapping, reset "
+    "gpu to activate.\nKeyError: 'x'\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PROGRAM_ERRORS)
 def test_an_error_of_a_program_ends_the_job(text: str, judge) -> None:  # type: ignore[no-untyped-def]
     """Though the survivors are killed, or report what looks like a fault of the network."""
     lost = (
         LOST.format(rank=0, node=1)
-        + "\nnode01:41:52 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<5000> with "
-        "status=12 opcode=32600 len=0 vendor err 129 (Send)\n"
-        "torch.distributed.DistNetworkError: failed to recv, got 0 bytes\n"
+        # NVIDIA/nccl#1814
+        + "\nnode01:984:1357 [4] ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer "
+        "10.0.0.2<44206> with status=12 opcode=129 len=65536 vendor err 129 (Recv) localGid "
+        "::ffff:10.0.0.1 remoteGids::ffff:10.0.0.2\n"
+        # libtorch_cpu.so of torch 2.13
+        "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely "
+        "closed. Did the remote server shutdown or crash?\n"
+        # ultralytics/ultralytics#24536
+        "[rank1]: RuntimeError: CUDA error: Invalid access of peer GPU memory over nvlink or a "
+        "hardware error\n"
     )
     last = TERMINATING + task(0, "Killed")
     assert judge(text + task(2, "1") + last, 137)[:2] == ("end", "")
@@ -139,34 +185,73 @@ def test_an_error_of_a_program_ends_the_job(text: str, judge) -> None:  # type: 
         assert judge(text + task(2, "Aborted (core dumped)") + last, 134)[:2] == ("end", "")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{NCCL}NCCLUtils.hpp:268, unhandled system error (run with NCCL_DEBUG=INFO for details), "
-        "NCCL version 2.20.5\nncclSystemError: System call (e.g. socket, malloc) or external "
-        "library call failed or device error. \nLast error:\nsocketStartConnect: Connect to "
-        "10.0.0.1<35343> failed : Software caused connection abort\n",
-        f"{NCCL}ProcessGroupNCCL.cpp:3356, remote process exited or there was a network error, NCCL"
-        " version 2.27.3\nncclRemoteError: A call failed possibly due to a network error or a "
-        "remote process exiting prematurely.\nLast error:\nNET/IB: Got completion from peer "
-        "10.0.0.2<5000> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_RDMA_WRITE(1)\n",
-        f"{NCCL}ProcessGroupNCCL.cpp:2251, unhandled system error (run with NCCL_DEBUG=INFO for "
-        "details), NCCL version 2.25.1\nncclSystemError: System call (e.g. socket, malloc) or "
-        "external library call failed or device error.\nLast error:\nNET/OFI Request 0x7f completed"
-        " with error. RC: 113. Error: 4123 (Unresponsive receiver (reachable by EFA device))\n",
-        "RuntimeError: Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/"
-        "tcp/pair.cc:144] no error\n",
-        "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:538] Connection closed"
-        " by peer [10.0.0.2]:40311\n",
-        "[rank2]: torch.distributed.DistNetworkError: The client socket has timed out after 300000m"
-        "s while trying to connect to (node01, 20007).\n",
-    ],
-)  # fmt: skip
+NETWORK_FAULTS = [
+    # awslabs/awsome-distributed-ai#192, NVIDIA/nccl#1515
+    f"{NCCL}ProcessGroupNCCL.cpp:1331, unhandled system error (run with NCCL_DEBUG=INFO for "
+    "details), NCCL version 2.18.5\nncclSystemError: System call (e.g. socket, malloc) or external "
+    "library call failed or device error. \nLast error:\nsocketStartConnect: Connect to "
+    "10.0.0.1<45069> failed : Software caused connection abort\n",
+    # NVIDIA/nccl#2076: nodes with faults of InfiniBand
+    f"{NCCL}NCCLUtils.hpp:268, remote process exited or there was a network error, NCCL version "
+    "2.21.5\nncclRemoteError: A call failed possibly due to a network error or a remote process "
+    "exiting prematurely.\nLast error:\nsocketProgressOpt: Call to recv from 10.0.0.1<33759> "
+    "failed : Connection reset by peer\n",
+    # NVIDIA/nccl#1928
+    f"[rank2]: {NCCL}ProcessGroupNCCL.cpp:3763, remote process exited or there was a network "
+    "error, NCCL version 2.28.8\n[rank2]: ncclRemoteError: A call failed possibly due to a network "
+    "error or a remote process exiting prematurely.\n[rank2]: Last error:\n[rank2]: NET/OFI "
+    "Request 0x7f14cc5b60c0 completed with error. RC: 113. Error: 2 (UNDELIVERABLE). Completed "
+    "length: 0\n",
+    # NVIDIA/nccl#1092, where a maintainer says that NCCL 2.18 reports all network errors so, with
+    # the last error of NVIDIA/nccl#1814
+    f"[rank2]: {NCCL}ProcessGroupNCCL.cpp:1333, internal error - please report this issue to the "
+    "NCCL developers, NCCL version 2.18.1\n[rank2]: ncclInternalError: Internal check "
+    "failed.\n[rank2]: Last error:\n[rank2]: NET/IB : Got completion from peer 10.0.0.2<44206> "
+    "with status=12 opcode=129 len=65536 vendor err 129 (Recv)\n",
+    # sgl-project/sglang#3226
+    "RuntimeError: Gloo connectFullMesh failed with "
+    "[../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error\n",
+    # hkust-nlp/simpleRL-reason#17
+    "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
+    "[10.0.0.2]:38032\n",
+    # RVC-Project/Retrieval-based-Voice-Conversion-WebUI#1882
+    "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error "
+    "[10.0.0.2]:25266: Connection reset by peer\n",
+    # nvidia-cosmos/cosmos-rl#681
+    "[rank2]: torch.distributed.DistNetworkError: The client socket has timed out after 300000ms "
+    "while trying to connect to (node01, 41331).\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NETWORK_FAULTS)
 def test_a_fault_of_the_network_restarts(text: str, judge) -> None:  # type: ignore[no-untyped-def]
     verdict, node, reason = judge(text + task(2, "1") + TERMINATING + task(0, "Killed"), 137)
     assert (verdict, node) == ("restart", "node02")
     assert reason.startswith("the network failed on node02: ")
     assert judge(text + agent((2, 1), (3, 1)), 1, "torchrun")[:2] == ("restart", "node02")
+
+
+def test_a_fault_of_a_device_or_not(judge) -> None:  # type: ignore[no-untyped-def]
+    """They restart if the first rank reports them, and not if another one had an error before."""
+    for text in (
+        # pytorch/pytorch#74235: another machine solved it; opendatalab/MinerU#426: another GPU;
+        # pytorch/pytorch#3912: it did not come back
+        "CUDA error: unspecified launch failure",
+        # daydreamlive/scope#749, ultralytics/ultralytics#24536
+        "CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error",
+    ):
+        exception = f"[rank2]: torch.AcceleratorError: {text}\n"
+        ends = task(2, "1") + TERMINATING + task(0, "Killed")
+        verdict, node, reason = judge(exception + ends, 137)
+        assert (verdict, node) == ("restart", "node02")
+        assert reason == f"a device may have failed on node02: {text.removeprefix('CUDA error: ')}"
+        assert judge(f"KeyError: 'x'\n{exception}{ends}", 137)[:2] == ("end", "")
+        # hao-ai-lab/FastVideo#1008
+        watchdog = (
+            "[rank2]:[E113 11:43:02.241131296 ProcessGroupNCCL.cpp:1899] [PG ID 5 PG GUID 55(mesh_"
+            f"replicate) Rank 2] Process group watchdog thread terminated with exception: {text}\n"
+        )
+        assert judge(watchdog + task(2, "Aborted (core dumped)"), 134)[:2] == ("restart", "node02")
 
 
 def test_a_rank_that_is_killed_names_its_node_if_it_was_the_first(judge) -> None:  # type: ignore[no-untyped-def]
@@ -179,8 +264,12 @@ def test_a_rank_that_is_killed_names_its_node_if_it_was_the_first(judge) -> None
     assert (verdict, node) == ("restart", "") and "lost another rank" in reason
     assert judge(agent((2, -9), (3, -15)) + agent((0, 70)), 1, "torchrun") == killed
     assert judge(agent((0, 70)) + agent((3, -6), (2, -15)), 1, "torchrun") == killed
-    timeout = WATCHDOG.replace("terminated with exception", "Watchdog caught collective operation "
-                               "timeout") + "WorkNCCL(SeqNum=7, OpType=ALLREDUCE)\n"  # fmt: skip
+    # XPixelGroup/BasicSR#737
+    timeout = (
+        "[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught "
+        "collective operation timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, "
+        "NumelOut=9801523, Timeout(ms)=600000) ran for 600020 milliseconds before timing out.\n"
+    )
     assert judge(timeout + task(0, "Aborted"), 134) == (
         "restart", "", "a collective operation timed out",
     )  # fmt: skip
@@ -219,6 +308,14 @@ def test_a_mistake_wins_over_every_fault(judge) -> None:  # type: ignore[no-unty
 def test_memory_that_the_job_did_not_ask_for(judge) -> None:  # type: ignore[no-untyped-def]
     log = task(2, "Out Of Memory") + TERMINATING + task(0, "Killed")
     assert judge(log, 137) == ("end", "", "out of memory on node02; request more with --mem")
+    # chrisknewman/tusas#149
+    log = (
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=440575.0. Some of the step tasks "
+        "have been OOM Killed.\nsrun: error: nid001277: tasks 1-3: Out Of Memory\nsrun: "
+        "Terminating StepId=440575.0\nslurmstepd: error: *** STEP 440575.0 ON nid001277 CANCELLED "
+        "AT 2023-12-05T07:16:01 ***\n"
+    )
+    assert judge(log, 137) == ("end", "", "out of memory on nid001277; request more with --mem")
 
 
 def test_a_long_log_is_judged_as_a_short_one(judge) -> None:  # type: ignore[no-untyped-def]
