@@ -13,8 +13,8 @@ from typing import Literal
 
 from pipeline.data.execution.progress import hours_and_minutes
 
-Stage = Literal["extract", "prepare"]
-STAGES: tuple[Stage, ...] = ("extract", "prepare")
+Stage = Literal["extract", "hold out", "prepare"]
+STAGES: tuple[Stage, ...] = ("extract", "hold out", "prepare")
 STARTUP_SECONDS = 3.0
 """Of the command and its workers: imports, kernels, tokenizer."""
 _MANY_UNITS = 100

@@ -1,7 +1,8 @@
 """Estimates what preparing a corpus yields and costs, from a few megabytes of it.
 
 The sample is read at evenly spaced places, the same ones every time. Real workers prepare it in a
-temporary directory, and the result is divided by the sample's share of the files.
+temporary directory. What grows with the text is divided by the sample's share of the files; what a
+part costs however short it is, as a pass over one short document shows, is counted for each part.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import lzma
 import math
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,15 +27,17 @@ from fastwarc.stream_io import Lz4Reader
 
 from pipeline.data.documents.byte_blocks import Compression, CountedFile
 from pipeline.data.documents.csv_tables import bytes_of_rows
-from pipeline.data.documents.read import TABLES, read, read_whole, rows_of
+from pipeline.data.documents.read import TABLES, cut, read, read_whole, rows_of
 from pipeline.data.documents.records import Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask, cut_tasks
+from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.extraction.units import FORMATS, cut_units
 from pipeline.data.preparation.assemble import read_parts
 from pipeline.data.preparation.duration import Work, describe_time
+from pipeline.data.preparation.holdout import MINIMUM_DOCUMENTS
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.shards.manifest import MUCH_UNKNOWN
+from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
@@ -41,7 +45,12 @@ PLACES = 16
 """Places sampled in a corpus's files of one kind."""
 SAMPLE_BYTES = 4 << 20
 """Bytes sampled from a corpus's files of one kind, over all places."""
+CHOICE = "the choice of held-out documents"
 _SIP_BYTES = 4096
+_SHORT_CHARACTERS = 100
+_PASSES = 3
+_ENOUGH_SECONDS = 1.0
+"""CPU time of passes that need no other, as what disturbs them is short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,19 +65,25 @@ class Estimate:
     disk: float
     """Bytes of shards with their masks."""
     seconds: float
-    """CPU time."""
+    """CPU time to extract and prepare."""
     characters: float = 0.0
     """Of cleaned text."""
     unknown: float = 0.0
     """Characters behind unknown tokens."""
     units: tuple[Work, ...] = ()
-    """The same by unit of work."""
+    """The same by unit of work, and the choice of held-out documents."""
 
     def times(self, factor: float) -> Estimate:
-        """Every number multiplied by `factor`, with as many times the units."""
+        """Every number multiplied by `factor`, with as many times the units.
+
+        Held-out documents are chosen from the first few thousand, of however many.
+        """
         numbers = [name for name in self.__slots__ if name != "units"]
         scaled = {name: getattr(self, name) * factor for name in numbers}
-        units = tuple(replace(work, count=work.count * factor) for work in self.units)
+        units = tuple(
+            work if work.stage == "hold out" else replace(work, count=work.count * factor)
+            for work in self.units
+        )
         return replace(self, **scaled, units=units)
 
     def plus(self, other: Estimate) -> Estimate:
@@ -106,22 +121,55 @@ def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -
     share, reading = _write_sample(sources, sample)
     if not sample.stat().st_size:
         return Estimate(documents=0, text=0, tokens=0, sequences=0, disk=0, seconds=0)
-    tasks = cut_tasks([sniff(sample, corpus, f"sample of {corpus}", text_field="text")])
-    # The first pass compiles kernels and fills the encoder's cache; only the second counts.
-    for attempt in ("cold", "warm"):
-        (folder / attempt).mkdir()
-        worker.job = replace(worker.job, directory=folder / attempt)
-        measured = _measure(worker, tasks)
-    return _with_units(measured.times(1 / share), reading / share, sources)
+    short = folder / "short.jsonl"
+    with sample.open() as lines:
+        text = json.loads(next(lines))["text"][:_SHORT_CHARACTERS]
+    short.write_text(json.dumps({"text": text}) + "\n")
+    name = f"sample of {corpus}"
+    of_sample, of_short = (sniff(path, corpus, name, text_field="text") for path in (sample, short))
+    _measure(worker, of_sample, folder)  # compiles kernels and fills the encoder's cache
+    fixed = _quickest(worker, of_short, folder).seconds
+    about = _quickest(worker, of_sample, folder)
+    about = replace(about, seconds=max(0.0, about.seconds - fixed)).times(1 / share)
+    parts = max(len(cut_tasks(sources)), math.ceil(about.text / SPLIT_BYTES))
+    about = replace(about, seconds=about.seconds + fixed * parts)
+    (piece,) = cut(of_sample, sys.maxsize)
+    if sources[0].format not in FORMATS:
+        reading -= _time_to_read(piece)[0]  # of JSON lines, which was measured
+    choice = _time_to_clean(piece)
+    if sources[0].format not in FORMATS and not _is_plain_jsonl(sources[0]):
+        choice += reading
+    # One process chooses held-out documents, see `validation_thresholds`.
+    read = MINIMUM_DOCUMENTS / max(worker.job.data.validation_fraction, 1e-9)
+    choice = max(0.0, choice) / share * min(1.0, read / max(1.0, about.documents))
+    about = _with_units(about, reading / share, sources)
+    return replace(about, units=(*about.units, Work("hold out", CHOICE, choice)))
+
+
+def _time_to_clean(piece: Piece) -> float:
+    """CPU time of reading and cleaning a piece."""
+    started_at = time.process_time()
+    for _ in read_batches((piece,), 0, DocumentCounts()):
+        pass
+    return time.process_time() - started_at
+
+
+def _quickest(worker: Worker, source: Source, folder: Path) -> Estimate:
+    """The quickest of a few passes: in others the encoder starts again, or the machine is busy."""
+    passes: list[Estimate] = []
+    while len(passes) < _PASSES and sum(each.seconds for each in passes) < _ENOUGH_SECONDS:
+        passes.append(_measure(worker, source, folder))
+    return min(passes, key=lambda each: each.seconds)
 
 
 def _with_units(about: Estimate, reading: float, sources: list[Source]) -> Estimate:
-    """The estimate with its units of work; reading: CPU time to read `sources`.
+    """The estimate with its units of work.
 
-    Slow formats are extracted in units of their own, and then cut anew. Others are read in the
-    pieces that they are prepared in; their reading is not that of JSON lines, which was measured.
+    Slow formats are extracted in units of their own, and then cut again. Others are read in the
+    pieces that they are prepared in. reading: CPU time to extract `sources`, or how much longer
+    than JSON lines they take to read.
     """
-    seconds = about.seconds + (0.0 if _is_plain_jsonl(sources[0]) else reading)
+    seconds = max(0.0, about.seconds + (0.0 if _is_plain_jsonl(sources[0]) else reading))
     if sources[0].format in FORMATS:
         size = sum(source.size for source in sources)
         units = [
@@ -169,7 +217,10 @@ def describe(found: dict[str, Estimate], output: Path, workers: int) -> list[str
     return lines
 
 
-def _measure(worker: Worker, tasks: list[SplitTask]) -> Estimate:
+def _measure(worker: Worker, source: Source, folder: Path) -> Estimate:
+    """One pass over `source`; its parts are made in a new directory in `folder`."""
+    worker.job = replace(worker.job, directory=Path(tempfile.mkdtemp(dir=folder)))
+    tasks = cut_tasks([source])
     started_at = time.process_time()  # CPU time: disks may be slower, which the user is told
     for task in tasks:
         worker.do(task)
@@ -200,6 +251,7 @@ def _write_sample(sources: list[Source], path: Path) -> tuple[float, float]:
         chosen = pieces
     quota = SAMPLE_BYTES // len(chosen)
     taken = reading = 0.0
+    characters = 0
     next(_read_start(chosen[0], 1))  # imports the reader's packages
     with path.open("w") as file:
         for piece in chosen:
@@ -209,9 +261,25 @@ def _write_sample(sources: list[Source], path: Path) -> tuple[float, float]:
                     taken += item
                 else:
                     reading += time.process_time() - started_at
+                    characters += len(item.text)
                     print(json.dumps({"text": item.text}), file=file)
                 started_at = time.process_time()
+    if chosen[0].source.format in TABLES:
+        # Rows are decoded many at a time, so the first of a place cost as much as all these.
+        seconds, size = _time_to_read(pieces[len(pieces) // 2])
+        reading = seconds * characters / max(1, size)
     return taken / sum(source.size for source in sources), reading
+
+
+def _time_to_read(piece: Piece) -> tuple[float, int]:
+    """CPU time of reading a piece, or the start of a large one, and the characters read."""
+    size = 0
+    started_at = time.process_time()
+    for record in _records(piece):
+        size += len(record.text)
+        if size >= SPLIT_BYTES:
+            break
+    return time.process_time() - started_at, size
 
 
 def _read_start(piece: Piece, quota: int) -> Iterator[Record | float]:

@@ -6,8 +6,8 @@ import gzip
 import json
 import lzma
 import zipfile
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,12 +17,14 @@ import pytest
 import zstandard
 
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.execution.tasks import SPLIT_BYTES
+from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
+from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask
 from pipeline.data.preparation import estimate as module
 from pipeline.data.preparation.duration import Work, cpu_seconds
 from pipeline.data.preparation.estimate import Estimate, describe, estimate
-from pipeline.data.preparation.worker import PrepareJob
+from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.text.documents import DocumentBatch, DocumentCounts
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.conftest import Command
@@ -97,11 +99,73 @@ def test_a_sample_estimates_the_whole(
     found = estimate(sources, job, tiny_vocabulary)["news"]
     assert found.documents == pytest.approx(3000, rel=near)
     assert found.text == pytest.approx(sum(map(len, TEXTS)), rel=near)
-    assert cpu_seconds(found.units) == pytest.approx(found.seconds) and found.seconds > 0
-    assert cpu_seconds(found.times(7).units) == pytest.approx(7 * found.seconds)
-    extraction = [unit.name for unit in found.units if unit.stage == "extract"]
+    *units, choice = found.units
+    assert cpu_seconds(units) == pytest.approx(found.seconds) and found.seconds > 0
+    assert choice.stage == "hold out" and found.times(7).units[-1] == choice
+    assert cpu_seconds(found.times(7).units[:-1]) == pytest.approx(7 * found.seconds)
+    extraction = [unit.name for unit in units if unit.stage == "extract"]
     assert extraction == ([name] if "warc" in name or name.endswith(".zip") else [])
-    assert {unit.name for unit in found.units} - {"a split"} == {name}
+    assert {unit.name for unit in units} - {"a split"} == {name}
+
+
+@dataclass
+class FakeClock:
+    """Stands for `time`: only what a test counts takes time."""
+
+    now: float = 0.0
+
+    def process_time(self) -> float:
+        return self.now
+
+
+def fast_job() -> PrepareJob:
+    return PrepareJob(
+        Path("/nonexistent"), recipe("roberta_tiny").data, ("news",), {}, SPLIT_BYTES, "none",
+        "fast",
+    )  # fmt: skip
+
+
+def test_what_a_part_costs_by_itself_is_not_multiplied(
+    tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Start-up and restarts of the encoder take time once, the text takes it by the byte."""
+    clock, do, done = FakeClock(), Worker.do, list[int]()
+
+    def slow(worker: Worker, task: SplitTask) -> None:
+        restarts = len(done) in (0, 2)
+        clock.now += 0.01 + 0.1 * restarts + 1e-7 * task.weight
+        done.append(task.weight)
+        do(worker, task)
+
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(Worker, "do", slow)
+    monkeypatch.setattr(module, "SAMPLE_BYTES", len(LINES) // 8)
+    WRITERS["plain.jsonl"](tmp_path / "plain.jsonl")
+    _, sources = corpus_sources("news", [str(tmp_path)])
+    about = estimate(sources, fast_job(), tiny_vocabulary)["news"]
+    assert about.seconds == pytest.approx(0.01 + 1e-7 * len(LINES), rel=0.05)
+
+
+def test_reading_of_a_table_is_timed_over_whole_batches(
+    tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first row of a batch takes as long as all of them, and a sample has many first rows."""
+    clock, given = FakeClock(), module.read
+
+    def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
+        for number, record in enumerate(given(piece)):
+            clock.now += float(number % 100 == 0 and piece.source.format == "parquet")
+            yield record
+
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "read", read)
+    monkeypatch.setattr(module, "SAMPLE_BYTES", len(LINES) // 8)
+    monkeypatch.setattr(module, "SPLIT_BYTES", len(LINES) // 12)
+    table = pa.table({"text": TEXTS})
+    pq.write_table(table, tmp_path / "table.parquet", row_group_size=100)
+    _, sources = corpus_sources("news", [str(tmp_path)])
+    about = estimate(sources, fast_job(), tiny_vocabulary)["news"]
+    assert about.seconds == pytest.approx(30, rel=0.25)
 
 
 def test_a_file_that_cannot_be_cut_bounds_the_time(
@@ -131,6 +195,30 @@ def test_books_are_sampled_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) ->
     )  # fmt: skip
     found = estimate(sources, job, tiny_vocabulary)["bookcorpus"]
     assert found.documents == pytest.approx(40)
+
+
+def test_few_documents_are_read_once_more_to_choose_the_held_out(
+    tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one process: more workers do not help. Of many, only the first 2,000 are read."""
+    clock, given = FakeClock(), module.read_batches
+
+    def read_batches(
+        pieces: tuple[Piece, ...], seed: int, counts: DocumentCounts
+    ) -> Iterator[DocumentBatch]:
+        for batch in given(pieces, seed, counts):
+            clock.now += len(batch.ids)
+            yield batch
+
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "read_batches", read_batches)
+    for count, seconds in ((1000, 1000), (3000, 2000)):
+        path = write_jsonl(tmp_path / f"{count}.jsonl", TEXTS[:count])
+        _, sources = corpus_sources("news", [str(path)])
+        about = estimate(sources, fast_job(), tiny_vocabulary)["news"]
+        assert about.units[-1].seconds == pytest.approx(seconds)
+        line = describe({"news": replace(about, seconds=1.0)}, tmp_path, 64)[-1]
+        assert "bound by the choice of held-out documents, which one worker does alone" in line
 
 
 def test_the_command_prints_the_estimate_and_writes_nothing(
