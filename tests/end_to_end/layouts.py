@@ -68,7 +68,7 @@ def save(engine: ZeroEngine, cluster: Cluster, folder: Path) -> Saver:
     state = State(
         step=SAVED_AT, readings=(), updates=engine.optimizer.steps, counters={},
         left_out=(), recent_losses=(),
-        run={}, fingerprints={}, world_size=cluster.world_size, stage=engine.stage,
+        run={}, fingerprints={"tokenizer": ""}, world_size=cluster.world_size, stage=engine.stage,
         shapes={part.name: tuple(part.shape) for part in engine.optimizer.logical}, versions={},
     )  # fmt: skip
     saver = Saver(folder, cluster, keep=1, keep_every=0)

@@ -23,7 +23,7 @@ def test_a_run_json_and_bare_settings_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [("[1]", "holds no settings"), ("{", "cannot be read"), (None, "cannot be read")],
+    [("[1]", "cannot be read: it holds a list"), ("{", "cannot be read"), (None, "cannot be read")],
 )
 def test_another_file_is_refused(tmp_path: Path, content: str | None, reason: str) -> None:
     file = tmp_path / "run.json"

@@ -22,7 +22,7 @@ def arguments(corpus: object, *inputs: object, pages_per_domain: int = 0) -> Nam
     return Namespace(
         corpus=str(corpus), input=[str(path) for path in inputs], revision="", text_field="",
         plain_text="", pages_per_domain=pages_per_domain, months="", dump="", mirror=[],
-        keep_downloads=False, language="",
+        keep_downloads=False, skip_missing=False, language="",
     )  # fmt: skip
 
 
