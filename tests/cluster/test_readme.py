@@ -74,8 +74,8 @@ def test_what_follows_a_failure_is_cancelled(cluster: Cluster, tmp_path: Path) -
     """No job waits forever for a job that has failed."""
     result = cluster.run(
         ROOT / "slurm" / "pipeline.sh", "roberta_large", f"--output={tmp_path}/%j.log",
-        "--train", "--nodes=1", TENFOLD_VENV=sys.prefix, TENFOLD_ROOT=str(tmp_path),
-        TENFOLD_CORPUS="nothing-like-this",
+        "--prepare", "--ntasks-per-node=1", "--train", "--nodes=1", TENFOLD_VENV=sys.prefix,
+        TENFOLD_ROOT=str(tmp_path), TENFOLD_CORPUS="nothing-like-this",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     jobs = [Job(cluster, int(number)) for number in re.findall(r"\d+", result.stdout)]
