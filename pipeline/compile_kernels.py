@@ -25,13 +25,13 @@ MICRO_BATCHES = 4
 """Micro-batches read of each run's shards: two steps."""
 RUNS = {
     "roberta": ("roberta_tiny", ()),
-    "per-epoch": ("roberta_tiny_published", ("--compression", "zstd")),
+    "zstd": ("roberta_tiny_published", ("--compression", "zstd")),
     "bert": ("bert_tiny", ()),
     "whole_word": ("bert_tiny", ("--set", "data.masking=whole_word")),
     "albert": ("albert_tiny", ()),
     "electra": ("electra_tiny", ()),
     "spanbert": ("spanbert_tiny", ()),
-    "spanbert_published": ("spanbert_tiny_published", ()),
+    "per-epoch": ("spanbert_tiny_published", ()),
 }
 """Folder -> a recipe and options of `prepare`: each tokenizer, format and mask scheme once."""
 

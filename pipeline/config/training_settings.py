@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pipeline.config.data_settings import SequenceLength
-from pipeline.config.schema import Count, CountOrZero, Range
+from pipeline.config.schema import Count, CountOrZero, Legacy, Range
 
 Positive = Annotated[float, Range("(0, inf)")]
 PositiveShare = Annotated[float, Range("(0, 1]")]
@@ -131,9 +131,18 @@ class OptimizerSettings:
     """Apply LAMB's trust ratio to biases and LayerNorm weights too; kind=adamw does not read it."""
     clip_norm: NotNegative
     """Largest global gradient norm; larger gradients are scaled down. 0: no clipping."""
+    bias_correction: Annotated[bool, Legacy(True)]
+    """Divide Adam's moments, which start at zero, by 1 - beta**updates (kind=adamw). Google's BERT
+    and ELECTRA do not. LAMB's is that of its variant."""
 
     def contradictions(self) -> Iterator[str]:
-        """A LAMB variant that adapts what `adapt_vectors` excludes."""
+        """A LAMB variant that adapts what `adapt_vectors` excludes, or corrects otherwise."""
+        if self.kind == "lamb" and not self.bias_correction:
+            yield (
+                "optimizer.bias_correction=false is for optimizer.kind=adamw; LAMB's variants "
+                "decide this: set optimizer.bias_correction=true and, for LAMB without bias "
+                "correction, optimizer.lamb_variant=albert"
+            )
         scales_all = self.kind == "lamb" and self.lamb_variant in ("nvlamb", "deepspeed")
         if scales_all and not self.adapt_vectors:
             yield (
@@ -147,16 +156,29 @@ class OptimizerSettings:
 class ScheduleSettings:
     """Learning rate over the optimizer steps of the run."""
 
-    kind: Literal["linear", "polynomial", "inverse_sqrt", "warmup_stable_decay", "constant"]
-    """Shape of the decay after a linear warm-up from 0 to optimizer.peak_lr."""
+    kind: Literal[
+        "linear",
+        "linear_from_start",
+        "linear_times_warmup",
+        "polynomial",
+        "cosine",
+        "inverse_sqrt",
+        "warmup_stable_decay",
+        "constant",
+    ]
+    """Shape of the decay after a linear warm-up from 0 to optimizer.peak_lr. linear falls from the
+    peak; linear_from_start (BERT, ALBERT) and linear_times_warmup (ELECTRA) from the first step."""
     warmup_steps: CountOrZero
     """Optimizer steps of the learning rate's warm-up."""
     end_lr: NotNegative
     """Final learning rate; kind=inverse_sqrt does not fall below it, kind=constant ignores it."""
     power: Positive
-    """Exponent of the decay for kind=polynomial and kind=warmup_stable_decay; 1 is linear."""
+    """Exponent of the decay for kind=polynomial, and of decay_shape=power; 1 is linear."""
     decay_steps: CountOrZero
     """Optimizer steps of the decay at the end; only kind=warmup_stable_decay reads it."""
+    decay_shape: Annotated[Literal["power", "one_minus_sqrt"], Legacy("power")]
+    """Shape of the decay of kind=warmup_stable_decay: a power of what is left of it, or 1 minus the
+    square root of what has passed."""
 
     def contradictions(self) -> Iterator[str]:
         """A kind that needs a warm-up."""

@@ -18,6 +18,12 @@ RECIPES: dict[str, Callable[[], Run]] = {
         roberta.roberta_tiny_published,
         roberta.roberta_base_published,
         roberta.roberta_large_published,
+        roberta.roberta_large_100k,
+        roberta.roberta_large_300k,
+        roberta.roberta_large_500k,
+        roberta.roberta_base_256,
+        roberta.roberta_base_2k,
+        roberta.roberta_base_8k,
         bert.bert_tiny,
         bert.bert_base,
         bert.bert_large,
@@ -34,10 +40,10 @@ RECIPES: dict[str, Callable[[], Run]] = {
         albert.albert_xlarge_v1,
         albert.albert_xxlarge_v1,
         albert.albert_tiny_published,
-        albert.albert_base_published,
-        albert.albert_large_published,
-        albert.albert_xlarge_published,
-        albert.albert_xxlarge_published,
+        albert.albert_base_v2_125k,
+        albert.albert_large_v2_125k,
+        albert.albert_xlarge_v2_125k,
+        albert.albert_xxlarge_v2_125k,
         albert.albert_base_v1_published,
         albert.albert_large_v1_published,
         albert.albert_xlarge_v1_published,
@@ -59,9 +65,22 @@ RECIPES: dict[str, Callable[[], Run]] = {
     )
 }
 
+RENAMED = {
+    "albert_base_published": "albert_base_v2_125k",
+    "albert_large_published": "albert_large_v2_125k",
+    "albert_xlarge_published": "albert_xlarge_v2_125k",
+    "albert_xxlarge_published": "albert_xxlarge_v2_125k",
+}
+"""Earlier names of recipes, for the error that names the present one."""
+
 
 def recipe(name: str) -> Run:
     """The Run of a recipe. Raises ConfigError, naming the nearest recipe, if it does not exist."""
+    if name in RENAMED:
+        raise ConfigError(
+            f"recipe {name!r} is now called {RENAMED[name]}, since the released version 2 trained "
+            f"for longer and on more data; write {RENAMED[name]}"
+        )
     if name not in RECIPES:
         near = find_near(name, RECIPES)
         advice = f"did you mean {near}?" if near else "`tenfold recipes` lists them all"

@@ -6,7 +6,7 @@ the steps at length 128, and the rest at 512 on the same shards. Sources of the 
 marks those quoted from memory:
 
     paper         Devlin et al. 2019, sec. 3.1, 5.1 and A.2: recalled
-    code          google-research/bert's run_pretraining.py and optimization.py: recalled
+    code          google-research/bert's optimization.py, read, and run_pretraining.py: recalled
     bert          its create_pretraining_data.py, read
     hf            transformers' BertConfig, read
     You et al.    LAMB, 2020, untuned BERT, the row for batch 8K: recalled
@@ -154,9 +154,11 @@ def _published(ours: Run) -> Run:
             weight_decay=0.01,  # paper A.2
             decay_vectors=False,  # code exclude_from_weight_decay
             clip_norm=1.0,  # code clip_by_global_norm
+            bias_correction=False,  # code AdamWeightDecayOptimizer
         ),
         schedule=replace(
             ours.schedule,
+            kind="linear_from_start",  # code polynomial_decay of the whole run
             warmup_steps=10_000,  # paper A.2
             end_lr=0.0,  # paper A.2: linear decay
         ),

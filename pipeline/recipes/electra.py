@@ -1,7 +1,8 @@
 """ELECTRA (Clark et al. 2020): a small generator replaces tokens, the encoder detects them.
 
 `electra_small`, `_base` and `_large` train with LAMB at a batch of 8,192. Their `_published` twins
-use the paper's Adam and schedule, on the same shards. Export keeps the discriminator.
+use the paper's Adam and schedule, and draw masks anew in each epoch, as the original does in its
+graph. Export keeps the discriminator.
 Sources of the numbers; "recalled" marks those quoted from memory:
 
     electra       google-research/electra's configure_pretraining.py, run_pretraining.py,
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
 from pipeline.config.training_settings import GeneratorSettings, ObjectiveSettings
 from pipeline.recipes.bert import bert_base, bert_large, bert_tiny, with_adam
@@ -111,6 +113,7 @@ def electra_tiny_published() -> Run:
     return replace(
         tiny,
         name="electra_tiny_published",
+        data=_drawn_anew(tiny.data),
         optimizer=replace(adam, peak_lr=1e-3),  # ours: RoBERTa-tiny's
     )
 
@@ -141,6 +144,8 @@ def _electra(bert: Run, name: str, generator_width: float) -> Run:
 
 
 def _objective(run: Run, generator_width: float) -> ObjectiveSettings:
+    # The generator's tokens are samples, as in the paper (sec. 2) and in electra. A generator that
+    # puts in "the likeliest word", as ELECTRA is often explained, is another method.
     return replace(
         run.objective,
         kind="rtd",
@@ -153,10 +158,19 @@ def _objective(run: Run, generator_width: float) -> ObjectiveSettings:
     )
 
 
+def _drawn_anew(data: DataSettings) -> DataSettings:
+    return replace(
+        data,
+        mask_mode="per-epoch",  # electra pretrain_helpers.py masks in the graph
+        duplicates=0,  # per-epoch: none are stored
+    )
+
+
 def _published(ours: Run, sequences: int, peak_lr: float, steps: int) -> Run:
     return replace(
         ours,
         name=f"{ours.name}_published",
+        data=_drawn_anew(ours.data),
         optimizer=replace(
             ours.optimizer,
             kind="adamw",
@@ -167,9 +181,11 @@ def _published(ours: Run, sequences: int, peak_lr: float, steps: int) -> Run:
             weight_decay=0.01,  # electra weight_decay_rate
             decay_vectors=False,  # electra exclude_from_weight_decay
             clip_norm=1.0,  # electra clip_by_global_norm
+            bias_correction=False,  # electra AdamWeightDecayOptimizer
         ),
         schedule=replace(
             ours.schedule,
+            kind="linear_times_warmup",  # electra optimization.py
             warmup_steps=10_000,  # electra num_warmup_steps
             end_lr=0.0,  # electra end_learning_rate
         ),

@@ -4,6 +4,8 @@
 the paper's Adam and schedule, on the same shards (so with ten stored masks, where the paper drew
 new ones). Sources of the numbers; "recalled" marks those quoted from memory:
 
+    table 3       Liu et al. 2019, table 3, batch sizes: recalled; it has no warm-up
+    table 4       Liu et al. 2019, table 4, longer training: recalled
     table 9       Liu et al. 2019, table 9; base column from a public config that copies it, large
                   column from roberta-large's model card on the Hugging Face hub
     fairseq       its examples/roberta/config/pretraining/base.yaml, models/roberta/model.py and
@@ -54,6 +56,7 @@ def roberta_base() -> Run:
             segments=segments(),
             sequence_length=512,  # fairseq tokens_per_sample
             masking="token",
+            # fairseq draws masks anew in each epoch (mask_mode="per-epoch").
             mask_mode="duplicates",
             duplicates=10,  # Liu et al. 2019, sec. 4.1: ten ways of masking, recalled
             masks=masks(),
@@ -74,6 +77,8 @@ def roberta_base() -> Run:
             feed_forward=3_072,  # fairseq base_architecture
             sharing="none",
             groups=1,  # none are shared
+            # The Transformer of Vaswani et al. 2017, which lecture notes often show for BERT, has
+            # ReLU and sinusoidal positions; every model here has GELU and learned positions.
             activation="gelu",
             dropout=0.1,  # fairseq dropout and attention_dropout
             layer_norm_eps=1e-5,  # hf, PyTorch's default that fairseq uses
@@ -83,24 +88,14 @@ def roberta_base() -> Run:
             initializer_range=0.02,  # fairseq init_bert_params
         ),
         objective=objective(),
-        optimizer=OptimizerSettings(
-            kind="lamb",
-            lamb_variant="paper",
-            peak_lr=2.5e-3,  # You et al. 8K: 5 / (2**1 x 1e3), recalled; extrapolated
-            beta1=0.9,  # albert LAMB
-            beta2=0.999,  # albert LAMB
-            eps=1e-6,  # albert LAMB
-            weight_decay=0.01,  # albert LAMB
-            decay_vectors=False,  # albert exclude_from_weight_decay
-            adapt_vectors=False,  # albert exclude_from_layer_adaptation: the same ones
-            clip_norm=1.0,  # albert clip_by_global_norm
-        ),
+        optimizer=_lamb(),
         schedule=ScheduleSettings(
             kind="linear",
             warmup_steps=3_125,  # You et al. 8K: 1/20 of the steps, recalled; extrapolated
             end_lr=0.0,  # albert polynomial_decay
             power=1.0,  # albert polynomial_decay; linear has no other
             decay_steps=0,  # only for warmup_stable_decay
+            decay_shape="power",
         ),
         batch=BatchSettings(
             sequences=8_192,  # You et al. 8K, and table 9
@@ -155,6 +150,23 @@ def objective() -> ObjectiveSettings:
             width=0.25,  # electra generator_hidden_size
             tied=False,  # electra untied_generator
         ),
+    )
+
+
+def _lamb() -> OptimizerSettings:
+    """LAMB of You et al. at a batch of 8,192."""
+    return OptimizerSettings(
+        kind="lamb",
+        lamb_variant="paper",
+        peak_lr=2.5e-3,  # You et al. 8K: 5 / (2**1 x 1e3), recalled; extrapolated
+        beta1=0.9,  # albert LAMB
+        beta2=0.999,  # albert LAMB
+        eps=1e-6,  # albert LAMB
+        weight_decay=0.01,  # albert LAMB
+        decay_vectors=False,  # albert exclude_from_weight_decay
+        adapt_vectors=False,  # albert exclude_from_layer_adaptation: the same ones
+        clip_norm=1.0,  # albert clip_by_global_norm
+        bias_correction=True,  # You et al., algorithm 2
     )
 
 
@@ -262,6 +274,7 @@ def roberta_base_published() -> Run:
             weight_decay=0.01,  # table 9; fairseq weight_decay
             decay_vectors=True,  # fairseq decays all parameters as one group
             clip_norm=0.0,  # table 9; fairseq clip_norm
+            bias_correction=True,  # fairseq optim/adam.py
         ),
         schedule=replace(
             base.schedule,
@@ -283,6 +296,56 @@ def roberta_large_published() -> Run:
         optimizer=replace(base.optimizer, peak_lr=4e-4),  # table 9, large
         schedule=replace(base.schedule, warmup_steps=30_000),  # table 9, large
         batch=large.batch,
+    )
+
+
+def roberta_large_100k() -> Run:
+    """RoBERTa-large with the paper's Adam: 8,192 x 100K steps."""
+    return _of_steps(100_000)  # table 4
+
+
+def roberta_large_300k() -> Run:
+    """RoBERTa-large with the paper's Adam: 8,192 x 300K steps."""
+    return _of_steps(300_000)  # table 4
+
+
+def roberta_large_500k() -> Run:
+    """RoBERTa-large with the paper's Adam: 8,192 x 500K steps."""
+    return _of_steps(500_000)  # table 4
+
+
+def _of_steps(steps: int) -> Run:
+    large = roberta_large_published()
+    name = f"roberta_large_{steps // 1_000}k"  # in thousands
+    return replace(large, name=name, steps=steps)
+
+
+def roberta_base_256() -> Run:
+    """RoBERTa-base with the paper's Adam: 256 x 1M steps (table 3)."""
+    return _of_batch("256", 256, 1_000_000, 1e-4)  # table 3
+
+
+def roberta_base_2k() -> Run:
+    """RoBERTa-base with the paper's Adam: 2,048 x 125K steps (table 3)."""
+    return _of_batch("2k", 2_048, 125_000, 7e-4)  # table 3: 2K
+
+
+def roberta_base_8k() -> Run:
+    """RoBERTa-base with the paper's Adam: 8,192 x 31K steps (table 3)."""
+    return _of_batch("8k", 8_192, 31_000, 1e-3)  # table 3: 8K
+
+
+def _of_batch(size: str, sequences: int, steps: int, peak_lr: float) -> Run:
+    base = roberta_base_published()
+    warmup_steps = steps * base.schedule.warmup_steps // base.steps
+    return replace(
+        base,
+        name=f"roberta_base_{size}",
+        optimizer=replace(base.optimizer, peak_lr=peak_lr),
+        # the paper tuned the warm-up for each row and does not say it (sec. 3.1)
+        schedule=replace(base.schedule, warmup_steps=warmup_steps),  # ours: table 9's share, 4.8 %
+        batch=replace(base.batch, sequences=sequences),
+        steps=steps,
     )
 
 

@@ -1,11 +1,12 @@
 """SpanBERT (Joshi et al. 2020): masked spans, predicted also from the tokens at their boundaries.
 
 `spanbert_base` and `spanbert_large` train with LAMB at a batch of 8,192 (extrapolated: You et al.
-trained BERT). Their `_published` twins use the paper's Adam and schedule, on the same shards.
-Sources of the numbers; "recalled" marks those quoted from memory:
+trained BERT). Their `_published` twins use the paper's Adam and schedule, and draw masks anew in
+each epoch, as the original does. Sources of the numbers; "recalled" marks those quoted from memory:
 
     spanbert      the command in facebookresearch/SpanBERT's pretraining README, and its
-                  data/masking.py, models/pair_bert.py and trainer.py, read
+                  data/masking.py, data/no_nsp_span_bert_dataset.py, models/pair_bert.py and
+                  trainer.py, read
     paper         Joshi et al. 2020, sec. 4.2: recalled, where the command does not say it
     ours          chosen by us, with the reason
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
 from pipeline.recipes.bert import bert_base, bert_large, bert_tiny, with_adam
 
@@ -55,6 +57,7 @@ def spanbert_tiny_published() -> Run:
     return replace(
         tiny,
         name="spanbert_tiny_published",
+        data=_drawn_anew(tiny.data),
         optimizer=replace(adam, peak_lr=1e-3),  # ours: RoBERTa-tiny's
     )
 
@@ -92,10 +95,19 @@ def _spanbert(bert: Run, name: str) -> Run:
     )
 
 
+def _drawn_anew(data: DataSettings) -> DataSettings:
+    return replace(
+        data,
+        mask_mode="per-epoch",  # spanbert no_nsp_span_bert_dataset.py masks in __getitem__
+        duplicates=0,  # per-epoch: none are stored
+    )
+
+
 def _published(ours: Run) -> Run:
     return replace(
         ours,
         name=f"{ours.name}_published",
+        data=_drawn_anew(ours.data),
         optimizer=replace(
             ours.optimizer,
             kind="adamw",
@@ -106,6 +118,7 @@ def _published(ours: Run) -> Run:
             weight_decay=0.01,  # spanbert --weight-decay
             decay_vectors=True,  # spanbert trainer.py decays all parameters as one group
             clip_norm=1.0,  # spanbert --clip-norm
+            bias_correction=True,  # spanbert trains with fairseq's Adam, which has it
         ),
         schedule=replace(
             ours.schedule,

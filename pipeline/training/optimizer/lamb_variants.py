@@ -88,6 +88,8 @@ class Rule:
 
 ADAMW = Rule("moments")
 """Loshchilov & Hutter 2019: the same step, with ratio 1."""
+UNCORRECTED_ADAMW = Rule("nothing")
+"""AdamWeightDecayOptimizer of google-research/bert, albert and electra."""
 
 VARIANTS = {
     "paper": Rule("moments"),
@@ -100,4 +102,6 @@ VARIANTS = {
 
 def rule_of(settings: OptimizerSettings) -> Rule:
     """The rule that a run's settings select."""
-    return VARIANTS[settings.lamb_variant] if settings.kind == "lamb" else ADAMW
+    if settings.kind == "lamb":
+        return VARIANTS[settings.lamb_variant]
+    return ADAMW if settings.bias_correction else UNCORRECTED_ADAMW

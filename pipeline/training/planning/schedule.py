@@ -3,11 +3,30 @@
 The rate rises from 0 to `peak` in `warmup_steps`. After that, where `left` is the share
 of the steps after the warm-up that is still to come:
 
-    linear               end + (peak - end) left                     (BERT, RoBERTa, ALBERT)
+    linear               end + (peak - end) left
     polynomial           end + (peak - end) left^power
-    inverse_sqrt         peak (warmup_steps / step)^(1/2), not below end     (Vaswani et al. 2017)
-    warmup_stable_decay  peak, then as polynomial in the last decay_steps       (Hu et al. 2024)
+    cosine               end + (peak - end) (1 + cos(pi (1 - left))) / 2
+    inverse_sqrt         peak (warmup_steps / step)^(1/2), not below end
+    warmup_stable_decay  peak, then in the last decay_steps as polynomial, or with
+                         decay_shape=one_minus_sqrt end + (peak - end) (1 - (1 - left)^(1/2))
     constant             peak
+
+Google's code decays from the first step of the run and counts steps from 0, so the first update
+after a warm-up has a rate of 0, and the last one a rate above `end`. With n the steps before:
+
+    linear_from_start    peak n / warmup_steps, from n = warmup_steps on
+                         end + (peak - end) (1 - n / steps): below the peak by warmup_steps / steps
+    linear_times_warmup  (end + (peak - end) (1 - n / steps)) min(1, n / warmup_steps)
+
+Who has which, as read in the code:
+
+    BERT, ALBERT         linear_from_start: optimization.py of google-research/bert and albert
+    ELECTRA              linear_times_warmup: google-research/electra, model/optimization.py
+    RoBERTa, SpanBERT    linear: fairseq's polynomial_decay_schedule.py, which counts the first
+                         update twice (rate peak / warmup_steps) and so is one step behind ours
+    Vaswani et al. 2017  inverse_sqrt
+    Loshchilov & Hutter 2017                        cosine, without restarts
+    Hu et al. 2024, Haegele et al. 2024 (1 - sqrt)  warmup_stable_decay
 
 A growing batch grows in equal increments of `batch.first_sequences`, each held equally long.
 """
@@ -15,33 +34,52 @@ A growing batch grows in equal increments of `batch.first_sequences`, each held 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import sqrt
+from math import cos, pi, sqrt
 
 from pipeline.config.run import Run
 from pipeline.config.training_settings import BatchSettings
 
 
 def learning_rate(run: Run, step: int) -> float:
-    """The learning rate of a step, counted from 1. The first is above 0, the one at `warmup_steps`
-    is the peak, and the last one also holds beyond the last step."""
+    """The learning rate of a step, counted from 1; the last one also holds beyond the last step.
+
+    Except in Google's schedules, the first is above 0 and the one at `warmup_steps` is the peak.
+    """
     schedule = run.schedule
     peak, end, warmup = run.optimizer.peak_lr, schedule.end_lr, schedule.warmup_steps
+    if schedule.kind in ("linear_from_start", "linear_times_warmup"):
+        return _from_start(run, step - 1)
     if step <= warmup:
         return peak * step / warmup
     step = min(step, run.steps)
+    falling = schedule.decay_steps if schedule.kind == "warmup_stable_decay" else run.steps - warmup
+    left = min(1.0, (run.steps - step) / falling) if falling else 0.0
     match schedule.kind:
         case "constant":
             return peak
         case "inverse_sqrt":
             return max(end, peak * sqrt(warmup / step))
+        case "cosine":
+            share = (1 + cos(pi * (1 - left))) / 2
         case "linear":
-            falling, power = run.steps - warmup, 1.0
-        case "polynomial":
-            falling, power = run.steps - warmup, schedule.power
-        case "warmup_stable_decay":
-            falling, power = schedule.decay_steps, schedule.power
-    left = min(1.0, (run.steps - step) / falling) if falling else 0.0
-    return float(end + (peak - end) * left**power)
+            share = left
+        case "warmup_stable_decay" if schedule.decay_shape == "one_minus_sqrt":
+            share = 1 - sqrt(1 - left)
+        case "polynomial" | "warmup_stable_decay":
+            share = left**schedule.power
+    return float(end + (peak - end) * share)
+
+
+def _from_start(run: Run, before: int) -> float:
+    """Google's learning rate after `before` steps."""
+    schedule = run.schedule
+    peak, end, warmup = run.optimizer.peak_lr, schedule.end_lr, schedule.warmup_steps
+    before = min(before, run.steps - 1)
+    decayed = end + (peak - end) * (1 - before / run.steps)
+    if before >= warmup:
+        return decayed
+    whole = peak if schedule.kind == "linear_from_start" else decayed
+    return whole * before / warmup
 
 
 def resolve_batch_size(batch: BatchSettings, mean_tokens: float) -> BatchSettings:

@@ -79,9 +79,9 @@ def test_a_path_selects_a_setting_or_a_section() -> None:
 
 
 def test_a_long_list_of_choices_has_its_own_line() -> None:
-    assert format_settings(RUN, "schedule.kind").splitlines()[1:3] == [
-        "  schedule.kind=linear",
-        "      one of linear, polynomial, inverse_sqrt, warmup_stable_decay, constant",
+    assert format_settings(RUN, "data.format").splitlines()[1:3] == [
+        "  data.format=segment_pair",
+        "      one of full_sentences, doc_sentences, segment_pair, sentence_pair, single_segment",
     ]
 
 

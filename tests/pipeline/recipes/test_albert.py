@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from model.flops import parameter_count
 from pipeline.config.settings import override
+from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config, has_pairs
 from tests.pipeline.recipes.on_meta import sizes
@@ -57,10 +60,18 @@ def test_versions_differ_in_activation_and_dropout(size: str) -> None:
     assert (second.embedding_width, second.sharing, second.groups) == (128, "all", 1)
 
 
-@pytest.mark.parametrize("size", ["base", "xxlarge_v1"])
-def test_published_lamb_and_schedule_are_the_paper_s(size: str) -> None:
-    ours, published = recipe(f"albert_{size}"), recipe(f"albert_{size}_published")
-    assert (ours.data, ours.encoder) == (published.data, published.encoder)
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("base", "base_v2_125k"),
+        ("xlarge", "xlarge_v2_125k"),
+        ("xxlarge_v1", "xxlarge_v1_published"),
+    ],
+)
+def test_published_lamb_and_schedule_are_the_paper_s(model: str, name: str) -> None:
+    ours, published = recipe(f"albert_{model}"), recipe(f"albert_{name}")
+    assert replace(ours.data, duplicates=40) == published.data
+    assert (ours.data.duplicates, ours.encoder) == (10, published.encoder)
     optimizer = published.optimizer
     assert (optimizer.kind, optimizer.lamb_variant, optimizer.peak_lr) == (
         "lamb",
@@ -69,3 +80,15 @@ def test_published_lamb_and_schedule_are_the_paper_s(size: str) -> None:
     )
     assert (published.batch.sequences, published.steps) == (4_096, 125_000)
     assert published.schedule.warmup_steps == 3_125
+    assert published.schedule.kind == "linear_from_start"
+
+
+@pytest.mark.parametrize("size", ["base", "large", "xlarge", "xxlarge"])
+def test_the_earlier_name_of_version_2_names_the_present_one(size: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        recipe(f"albert_{size}_published")
+    assert str(error.value) == (
+        f"recipe 'albert_{size}_published' is now called albert_{size}_v2_125k, since the released "
+        f"version 2 trained for longer and on more data; write albert_{size}_v2_125k"
+    )
+    assert recipe(f"albert_{size}_v1_published").encoder.activation == "gelu"

@@ -53,7 +53,10 @@ def test_published_adam_and_schedule_are_the_paper_s(size: str) -> None:
     )  # fmt: skip
     assert (optimizer.weight_decay, optimizer.decay_vectors) == (0.01, False)
     assert (published.batch.sequences, published.steps) == (256, 1_000_000)
-    assert published.schedule.warmup_steps == 10_000
+    assert (published.schedule.kind, published.schedule.warmup_steps) == (
+        "linear_from_start", 10_000,
+    )  # fmt: skip
+    assert not optimizer.bias_correction
     (phase,) = published.phases
     assert (phase.steps, phase.sequence_length, phase.sequences) == (900_000, 128, 256)
     assert (ours.optimizer.kind, ours.batch.sequences) == ("lamb", 8_192)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import tokenize
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,33 @@ def test_schedules(name: str, peak_lr: float, warmup_steps: int, steps: int) -> 
         peak_lr,
         warmup_steps,
         steps,
+    )
+
+
+@pytest.mark.parametrize(
+    "name, sequences, peak_lr, warmup_steps, steps",
+    [
+        ("roberta_large_100k", 8_192, 4e-4, 30_000, 100_000),
+        ("roberta_large_300k", 8_192, 4e-4, 30_000, 300_000),
+        ("roberta_large_500k", 8_192, 4e-4, 30_000, 500_000),
+        ("roberta_base_256", 256, 1e-4, 48_000, 1_000_000),
+        ("roberta_base_2k", 2_048, 7e-4, 6_000, 125_000),
+        ("roberta_base_8k", 8_192, 1e-3, 1_488, 31_000),
+    ],
+)
+def test_rows_of_the_paper_s_tables(
+    name: str, sequences: int, peak_lr: float, warmup_steps: int, steps: int
+) -> None:
+    """Tables 3 and 4; all else is as published."""
+    run = recipe(name)
+    published = recipe("_".join([*name.split("_")[:2], "published"]))
+    assert run == replace(
+        published,
+        name=name,
+        batch=replace(published.batch, sequences=sequences),
+        optimizer=replace(published.optimizer, peak_lr=peak_lr),
+        schedule=replace(published.schedule, warmup_steps=warmup_steps),
+        steps=steps,
     )
 
 

@@ -30,6 +30,15 @@ def adamw(weight: Weight, gradient: Tensor, step: int, rate: float, o: Optimizer
     return weight.value - rate * _corrected_update(weight, gradient, step, o)
 
 
+def uncorrected(
+    weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
+) -> Tensor:
+    """google-research/bert, optimization.py: AdamW without bias correction."""
+    del step
+    _advance(weight, gradient, o)
+    return weight.value - rate * _plain_update(weight, o)
+
+
 def paper(weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings) -> Tensor:
     """You et al. 2020, algorithm 2, with phi(z) = z."""
     update = _corrected_update(weight, gradient, step, o)
@@ -51,9 +60,7 @@ def albert(
     """google-research/albert, lamb_optimizer.py: without bias correction."""
     del step
     _advance(weight, gradient, o)
-    update = weight.mean / (weight.square.sqrt() + o.eps)
-    if weight.decay:
-        update = update + o.weight_decay * weight.value
+    update = _plain_update(weight, o)
     ratio = _ratio(weight.value.norm(), update.norm()) if weight.adapt else 1.0
     return weight.value - ratio * rate * update
 
@@ -73,7 +80,8 @@ def deepspeed(
 
 
 FORMULAS: dict[str, Callable[[Weight, Tensor, int, float, OptimizerSettings], Tensor]] = {
-    "adamw": adamw, "paper": paper, "nvlamb": nvlamb, "albert": albert, "deepspeed": deepspeed,
+    "adamw": adamw, "uncorrected": uncorrected,
+    "paper": paper, "nvlamb": nvlamb, "albert": albert, "deepspeed": deepspeed,
 }  # fmt: skip
 
 
@@ -81,12 +89,18 @@ def formula_of(
     settings: OptimizerSettings,
 ) -> Callable[[Weight, Tensor, int, float, OptimizerSettings], Tensor]:
     """The formula of a run's optimizer."""
-    return FORMULAS[settings.lamb_variant if settings.kind == "lamb" else "adamw"]
+    adam = "adamw" if settings.bias_correction else "uncorrected"
+    return FORMULAS[settings.lamb_variant if settings.kind == "lamb" else adam]
 
 
 def _advance(weight: Weight, gradient: Tensor, o: OptimizerSettings) -> None:
     weight.mean.copy_(o.beta1 * weight.mean + (1 - o.beta1) * gradient)
     weight.square.copy_(o.beta2 * weight.square + (1 - o.beta2) * gradient**2)
+
+
+def _plain_update(weight: Weight, o: OptimizerSettings) -> Tensor:
+    update = weight.mean / (weight.square.sqrt() + o.eps)
+    return update + o.weight_decay * weight.value if weight.decay else update
 
 
 def _corrected_update(weight: Weight, gradient: Tensor, step: int, o: OptimizerSettings) -> Tensor:

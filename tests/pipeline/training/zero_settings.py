@@ -22,8 +22,8 @@ CLIP = 0.2
 """Far below the toy's gradient norms."""
 SEVERAL = 4
 """Micro-batches per rank if they are accumulated."""
-OTHERS = ("nvlamb", "albert", "deepspeed")
-"""Variants other than the paper's LAMB."""
+OTHERS = ("nvlamb", "albert", "deepspeed", "uncorrected")
+"""Variants other than the paper's LAMB, and AdamW without bias correction."""
 
 SMALL: dict[int, dict[str, Any]] = {
     0: {},
@@ -57,7 +57,7 @@ class Setting(NamedTuple):
     """One training run."""
 
     kind: str
-    """adamw, lamb for the paper's, or another variant of LAMB."""
+    """A kind of `toy.toy_run`."""
     precision: str
     stage: int
     clip_norm: float

@@ -12,7 +12,7 @@ from pipeline.config.settings import override
 from pipeline.config.training_settings import OptimizerSettings
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
-from pipeline.training.optimizer.lamb_variants import ADAMW, VARIANTS, rule_of
+from pipeline.training.optimizer.lamb_variants import ADAMW, UNCORRECTED_ADAMW, VARIANTS, rule_of
 from tests.pipeline.training.formulas import FORMULAS
 
 SETTINGS = recipe("roberta_base").optimizer
@@ -20,8 +20,10 @@ SETTINGS = recipe("roberta_base").optimizer
 
 def test_every_choice_has_a_rule_and_a_reference() -> None:
     choices = get_args(get_type_hints(OptimizerSettings)["lamb_variant"])
-    assert set(choices) == set(VARIANTS) == set(FORMULAS) - {"adamw"}
+    assert set(choices) == set(VARIANTS) == set(FORMULAS) - {"adamw", "uncorrected"}
     assert rule_of(replace(SETTINGS, kind="adamw")) is ADAMW
+    plain = replace(SETTINGS, kind="adamw", bias_correction=False)
+    assert rule_of(plain) is UNCORRECTED_ADAMW
     assert rule_of(replace(SETTINGS, lamb_variant="albert")) is VARIANTS["albert"]
 
 
@@ -55,6 +57,24 @@ def test_trust_ratio() -> None:
         limited = name == "deepspeed"
         assert rule.trust_ratio(100.0, 1.0) == (10.0 if limited else 100.0)
         assert rule.trust_ratio(1.0, 1000.0) == (0.01 if limited else 0.001)
+
+
+def test_updates_without_bias_correction_are_larger_at_first() -> None:
+    """For a constant gradient: m' / sqrt(v') relative to 1, as measured against Google's code."""
+    ratios = {}
+    for step in (10, 100, 1_000):
+        adam = ADAMW.adam_step(replace(SETTINGS, beta1=0.9, beta2=0.999), step, 1.0)
+        ratios[step] = adam.correction1 / math.sqrt(adam.correction2)
+    assert ratios == pytest.approx({10: 6.53, 100: 3.24, 1_000: 1.26}, rel=0.01)
+
+
+@pytest.mark.parametrize("variant", ["paper", "albert"])
+def test_lamb_is_corrected_as_its_variant_says(variant: str) -> None:
+    run = recipe("roberta_base")
+    chosen = [f"optimizer.lamb_variant={variant}", "optimizer.bias_correction=false"]
+    with pytest.raises(ConfigError, match=r"set optimizer\.bias_correction=true and, for LAMB"):
+        override(run, chosen)
+    assert override(run, [*chosen, "optimizer.kind=adamw"])
 
 
 @pytest.mark.parametrize("variant", ["nvlamb", "deepspeed"])

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -40,6 +41,7 @@ from tests.pipeline.training.toy import (
 )
 
 CPU = torch.device("cpu")
+OTHERS = [variant for variant in VARIANTS if variant != "paper"]
 FACTOR = 3
 """Largest distance allowed, in floors."""
 
@@ -83,7 +85,7 @@ def train_ours(run: Any) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
-@pytest.mark.parametrize("kind", ["adamw", *VARIANTS])
+@pytest.mark.parametrize("kind", ["adamw", "uncorrected", *VARIANTS])
 @pytest.mark.parametrize("clip_norm", [0.0, 0.2])
 def test_traps_27_equals_the_formula_on_one_process(
     kind: str, clip_norm: float, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
@@ -108,7 +110,7 @@ EDGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
-@pytest.mark.parametrize("kind", ["adamw", *VARIANTS])
+@pytest.mark.parametrize("kind", ["adamw", "uncorrected", *VARIANTS])
 @pytest.mark.parametrize("name", EDGES)
 def test_edges_of_the_settings(
     kind: str, name: str, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
@@ -120,10 +122,68 @@ def test_edges_of_the_settings(
     assert distance(train_ours(run), train_plainly(Toy().double(), run, 1), Toy()) < 1e-4
 
 
+def google_adam(
+    weights: dict[str, np.ndarray], gradients: list[dict[str, np.ndarray]], rates: list[float]
+) -> dict[str, np.ndarray]:
+    """google-research/bert's optimization.py in fp64, with its constants."""
+    weights = {name: value.astype(np.float64) for name, value in weights.items()}
+    means, squares = ({name: 0.0 * w for name, w in weights.items()} for _ in range(2))
+    for gradient, rate in zip(gradients, rates, strict=True):
+        norm = math.sqrt(sum(float(np.square(part).sum()) for part in gradient.values()))
+        for name, part in gradient.items():
+            clipped = part * (1.0 / max(norm, 1.0))
+            means[name] = 0.9 * means[name] + (1 - 0.9) * clipped
+            squares[name] = 0.999 * squares[name] + (1 - 0.999) * np.square(clipped)
+            update = means[name] / (np.sqrt(squares[name]) + 1e-6)
+            if not re.search("LayerNorm|layer_norm|bias", name):
+                update = update + 0.01 * weights[name]
+            weights[name] = weights[name] - rate * update
+    return weights
+
+
+@pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
+def test_ten_steps_of_bert_are_googles(arithmetic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the recipe's optimizer and schedule, and gradients above and below the norm of 1."""
+    monkeypatch.setitem(UPDATES, "cpu", arithmetic)
+    tiny, published = recipe("bert_tiny"), recipe("bert_base_published")
+    schedule = replace(published.schedule, warmup_steps=4)
+    run = replace(published, optimizer=published.optimizer, schedule=schedule, steps=40, phases=())
+    model = MaskedLanguageModel(encoder_config(tiny), seed=0, pair_weight=1.0)
+    logical = logical_parameters(model)
+    parameters = dict(model.named_parameters())
+    optimizer = bound_with(model, logical, run.optimizer)
+    begin = {p.name: view(parameters[p.parameter_name], p).clone().numpy() for p in logical}
+    rng, gradients = np.random.default_rng(7), []
+    for step in range(1, 11):
+        scale = 3.0 ** (step % 4) / 1e3
+        drawn = {
+            name: (rng.standard_normal(value.shape) * scale).astype(np.float32)
+            for name, value in begin.items()
+        }
+        gradients.append({name: part.astype(np.float64) for name, part in drawn.items()})
+        for parameter in parameters.values():
+            parameter.grad = torch.zeros_like(parameter)
+        for p in logical:
+            view(parameters[p.parameter_name].grad, p).copy_(torch.from_numpy(drawn[p.name]))
+        optimizer.param_groups[0]["lr"] = learning_rate(run, step)
+        optimizer.step()
+    # before step s, Google's global_step is s - 1
+    rates = [1e-4 * (n / 4 if n < 4 else 1 - n / 40) for n in range(10)]
+    expected = google_adam(begin, gradients, rates)
+    ours = {p.name: view(parameters[p.parameter_name], p).detach().numpy() for p in logical}
+    off = math.sqrt(sum(float(np.square(ours[n] - expected[n]).sum()) for n in ours))
+    moved = math.sqrt(sum(float(np.square(begin[n] - expected[n]).sum()) for n in ours))
+    norms = [math.sqrt(sum(float(np.square(g).sum()) for g in part.values())) for part in gradients]
+    assert min(norms) < 1 < max(norms)
+    assert off / moved < 1e-5
+
+
 def test_settings_and_variants_matter() -> None:
     """Every pair differs by far more than the tolerance of any test here."""
-    runs = [toy_run(kind, "fp32", 0.2, 8, 20) for kind in ("adamw", *VARIANTS)]
-    paper = runs[1]
+    runs = [
+        toy_run(kind, "fp32", 0.2, 8, 20) for kind in ("paper", "adamw", "uncorrected", *OTHERS)
+    ]
+    paper = runs[0]
     for edge in EDGES.values():
         changed = replace(paper.optimizer, **edge)
         runs.append(replace(paper, optimizer=changed))

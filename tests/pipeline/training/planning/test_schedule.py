@@ -49,6 +49,18 @@ def test_linear(warmup: int, steps: int, end: float, expected: list[float]) -> N
         ("inverse_sqrt", {}, [0.5, 1.0, 0.8165, 0.7071, 0.6325, 0.5774, 0.5774]),
         ("inverse_sqrt", {"end_lr": 0.7}, [0.5, 1.0, 0.8165, 0.7071, 0.7, 0.7, 0.7]),
         ("warmup_stable_decay", {"decay_steps": 2}, [0.5, 1.0, 1.0, 1.0, 0.5, 0.0, 0.0]),
+        ("cosine", {}, [0.5, 1.0, 0.8536, 0.5, 0.1464, 0.0, 0.0]),
+        ("cosine", {"end_lr": 0.2}, [0.5, 1.0, 0.8828, 0.6, 0.3172, 0.2, 0.2]),
+        (
+            "warmup_stable_decay",
+            {"decay_steps": 4, "decay_shape": "one_minus_sqrt"},
+            [0.5, 1.0, 0.5, 0.2929, 0.134, 0.0, 0.0],
+        ),
+        (
+            "warmup_stable_decay",
+            {"decay_steps": 4, "decay_shape": "one_minus_sqrt", "end_lr": 0.2, "power": 7.0},
+            [0.5, 1.0, 0.6, 0.4343, 0.3072, 0.2, 0.2],
+        ),
         (
             "warmup_stable_decay",
             {"decay_steps": 4, "power": 2.0, "end_lr": 0.2},
@@ -61,6 +73,45 @@ def test_other_kinds(kind: Any, settings: dict[str, Any], expected: list[float])
     chosen = replace(base, schedule=replace(base.schedule, kind=kind, **settings))
     rates = [learning_rate(chosen, step) for step in range(1, 8)]
     assert rates == pytest.approx(expected, abs=1e-4)
+
+
+def google_rate(kind: str, peak: float, step: int, steps: int, warmup: int) -> float:
+    """create_optimizer of google-research/bert and of electra; step: TensorFlow's global step."""
+    decayed = peak * (1 - min(step, steps) / steps)  # polynomial_decay, power 1, end 0
+    if kind == "bert":
+        is_warmup = float(step < warmup)
+        return (1 - is_warmup) * decayed + is_warmup * peak * step / warmup
+    return decayed * min(1.0, step / warmup)
+
+
+@pytest.mark.parametrize(
+    "kind,name", [("linear_from_start", "bert"), ("linear_times_warmup", "electra")]
+)
+def test_google_decays_from_the_first_step(kind: Any, name: str) -> None:
+    """Update number s is made at the global step s - 1; the last rate is above 0, and is kept."""
+    base = run(100, 1_000)
+    chosen = replace(base, schedule=replace(base.schedule, kind=kind))
+    ours = [learning_rate(chosen, step) for step in range(1, 1_001)]
+    assert ours == pytest.approx([google_rate(name, 1.0, n, 1_000, 100) for n in range(1_000)])
+    assert learning_rate(chosen, 2_000) == ours[-1] == pytest.approx(0.001)
+    floor = replace(chosen, schedule=replace(chosen.schedule, warmup_steps=0, end_lr=0.5))
+    assert learning_rate(floor, 1) == 1.0 and learning_rate(floor, 501) == pytest.approx(0.75)
+
+
+def test_the_published_schedules_are_those_of_the_code() -> None:
+    """At the peak of BERT's, 1 % below it; ours is linear from the peak."""
+    bert, electra = recipe("bert_base_published"), recipe("electra_base_published")
+    assert learning_rate(bert, 10_000) == pytest.approx(1e-4 * 9_999 / 10_000)
+    assert learning_rate(bert, 10_001) == pytest.approx(0.99e-4)
+    assert learning_rate(electra, 5_001) == pytest.approx(2e-4 * 0.5 * (1 - 5_000 / 766_000))
+    albert = recipe("albert_base_v1_published")
+    assert learning_rate(albert, 3_126) == pytest.approx(1.76e-3 * (1 - 3_125 / 125_000))
+    linear = replace(albert, schedule=replace(albert.schedule, kind="linear"))
+    ratio = learning_rate(linear, 3_126) / learning_rate(albert, 3_126)
+    assert ratio == pytest.approx(1.026, abs=1e-3)
+    assert {recipe(f"{name}_base_published").schedule.kind for name in ("roberta", "spanbert")} == {
+        "linear"
+    }
 
 
 @pytest.mark.parametrize(
