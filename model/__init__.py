@@ -1,1 +1,1 @@
-"""The network for one device: encoder, heads and objectives; it knows nothing of ranks."""
+"""The network for one device: ids become hidden vectors; it knows nothing of ranks."""

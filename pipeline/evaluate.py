@@ -21,7 +21,7 @@ from pipeline.training.arguments import parse_evaluate
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_evaluate))  # before torch and `model` are imported
 
-from model.hugging_face import Model
+from model.hugging_face.conversion import Model
 from pipeline.config.formats import Attention
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary

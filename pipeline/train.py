@@ -23,7 +23,7 @@ if __name__ == "__main__":
     exit_on_stop_signals()
     run_command(partial(check_imports, parse_train))  # before torch and `model` are imported
 
-from model.hugging_face import Model, logical_parameters
+from model.hugging_face.conversion import Model, logical_parameters
 from pipeline.loading.example import print_example
 from pipeline.training.announce import dry_run, print_plan
 from pipeline.training.checkpoints.saver import Saver

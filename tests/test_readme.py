@@ -347,7 +347,7 @@ def test_the_speed_table_repeats_what_was_measured() -> None:
 
 
 def test_the_table_of_families_is_what_the_code_counts() -> None:
-    from model.families import ELECTRA, their_config
+    from model.hugging_face.families import ELECTRA, their_config
     from pipeline.config.data_settings import max_predictions
     from pipeline.training.planning.plan import encoder_config, flops_of, has_pairs, parameters_of
 

@@ -1,7 +1,8 @@
 """Counts the predicted positions with a span boundary target, before a micro-batch is decoded.
 
-`model.span_boundary` decides which positions have one, from the masked spans and the ids next to
-them. Here they are counted from the stored bits, for the step's loss denominators over all ranks.
+`model.objectives.span_boundary` decides which positions have one, from the masked spans and
+the ids next to them. Here they are counted from the stored bits, for the step's loss denominators
+over all ranks.
 """
 
 from __future__ import annotations

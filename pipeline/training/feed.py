@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from model.span_boundary import MOST_TARGETS
+from model.objectives.span_boundary import MOST_TARGETS
 from pipeline.config.run import Run
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader

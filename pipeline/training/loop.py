@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from model.objectives import LossPart, Sums
+from model.objectives.masked_language import LossPart, Sums
 from pipeline.config.run import Run
 from pipeline.errors import DataError
 from pipeline.loading.loader import NO_STEP, Step

@@ -26,7 +26,7 @@ SHARED = {"__init__", "command_line", "errors", "files", "kernel_cache", "typed_
 MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
 MOST_FILES, MOST_LEVELS = 16, 3
 FLOW = (
-    "model",
+    "model", "model/objectives", "model/hugging_face",
     "pipeline", "pipeline/errors", "pipeline/files", "pipeline/kernel_cache", "pipeline/typed_json",
     "pipeline/data",
     "pipeline/config", "pipeline/recipes", "pipeline/command_line",

@@ -30,8 +30,8 @@ from pathlib import Path
 import torch
 import xxhash
 
-from model.hugging_face import logical_parameters
-from model.objectives import Inputs, MaskedLanguageModel
+from model.hugging_face.conversion import logical_parameters
+from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.read import State, open_checkpoint, open_latest, step_name

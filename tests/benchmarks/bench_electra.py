@@ -4,9 +4,9 @@
 
 Forward and backward of the same encoder, fp32, on the same random batch: once with only the
 masked-word head, once with a generator before it and a head at all tokens after it, sampling
-included. FLOPs are those of `model.flops`. Interleaved; medians over rounds of seconds / predicted
-seconds, by the clock and by CPU seconds. The base encoder and its generator are cut to three
-layers, so that a round takes seconds.
+included. FLOPs are those of `model.objectives.flops`. Interleaved; medians over rounds of seconds /
+predicted seconds, by the clock and by CPU seconds. The base encoder and its generator are cut to
+three layers, so that a round takes seconds.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import replace
 import torch
 
 from model.config import EncoderConfig
-from model.flops import detection_flops, step_flops
-from model.hugging_face import Model
-from model.objectives import Inputs, MaskedLanguageModel
-from model.replaced_tokens import ReplacedTokenModel
+from model.hugging_face.conversion import Model
+from model.objectives.flops import detection_flops, step_flops
+from model.objectives.masked_language import Inputs, MaskedLanguageModel
+from model.objectives.replaced_tokens import ReplacedTokenModel
 from pipeline.config.data_settings import prediction_count
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe

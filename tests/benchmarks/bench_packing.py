@@ -22,7 +22,7 @@ from typing import Literal
 
 import torch
 
-from model.objectives import MaskedLanguageModel
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import MicroBatch

@@ -21,8 +21,8 @@ from dataclasses import replace
 
 import torch
 
-from model.hugging_face import logical_parameters
-from model.objectives import Inputs
+from model.hugging_face.conversion import logical_parameters
+from model.objectives.masked_language import Inputs
 from pipeline.config.run import Run
 from pipeline.errors import run_command
 from pipeline.loading.micro_batch import LossCounts

@@ -35,8 +35,8 @@ import transformers
 from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
-from model.hugging_face import logical_parameters, to_hugging_face
-from model.objectives import Inputs, MaskedLanguageModel
+from model.hugging_face.conversion import logical_parameters, to_hugging_face
+from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from pipeline.config.run import Run
 from pipeline.errors import run_command
 from pipeline.recipes import recipe

@@ -11,8 +11,8 @@ continue, exit code 1.
 Versions come first, then each part as soon as it is measured, so a gate that is killed leaves the
 parts before. A part stops at its share of the time; what it does not use is left to the next ones.
 
-Utilisation is model FLOPs (model/flops.py) over the dense bf16 peak of the data sheet, pads
-included.
+Utilisation is model FLOPs (model/objectives/flops.py) over the dense bf16 peak of the data sheet,
+pads included.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from model.hugging_face import logical_parameters, to_hugging_face
-from model.objectives import MaskedLanguageModel
+from model.hugging_face.conversion import logical_parameters, to_hugging_face
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.run import Run
 from pipeline.errors import run_command
 from pipeline.loading.dataset import Dataset

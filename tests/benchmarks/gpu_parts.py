@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from model.flops import step_flops
-from model.hugging_face import logical_parameters
-from model.objectives import Inputs, MaskedLanguageModel
+from model.hugging_face.conversion import logical_parameters
+from model.objectives.flops import step_flops
+from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.recipes import recipe

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.hugging_face import Model
-from model.objectives import Inputs, Sums
+from model.hugging_face.conversion import Model
+from model.objectives.masked_language import Inputs, Sums
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import MicroBatch
 from pipeline.training.validation.evaluate import evaluate, validation_loader

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.objectives import Inputs
+from model.objectives.masked_language import Inputs
 from pipeline.training.weights.folders import load_run
 from tests.conftest import Command
 from tests.end_to_end.learning import scores, shuffled, train, unigram_loss

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from model.config import EncoderConfig
-from model.objectives import MaskedLanguageModel
+from model.objectives.masked_language import MaskedLanguageModel
 
 MASK_ID = 4
 TOY = EncoderConfig(

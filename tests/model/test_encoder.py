@@ -9,7 +9,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from model.encoder import MOST_GRAPHS, Encoder, initialize
-from model.objectives import MaskedLanguageModel
+from model.objectives.masked_language import MaskedLanguageModel
 from tests.model.conftest import TOY
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from model.objectives import Inputs, MaskedLanguageModel, Sums
-from model.replaced_tokens import ReplacedTokenModel, area_under_curve
+from model.objectives.masked_language import Inputs, MaskedLanguageModel, Sums
+from model.objectives.replaced_tokens import ReplacedTokenModel, area_under_curve
 from tests.model.conftest import TOY
 
 CLS, SEP, MASK, FIRST, WORDS = 0, 2, 4, 5, 8

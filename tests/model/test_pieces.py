@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from model.encoder import Encoder
-from model.objectives import Inputs, MaskedLanguageModel
+from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.pieces import listed, places_of, same_piece
 from tests.model.conftest import MASK_ID, TOY, toy_model
 

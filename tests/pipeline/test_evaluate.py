@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from model.objectives import MaskedLanguageModel
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline import evaluate
 from pipeline.errors import CheckpointError, DataError
 from pipeline.loading.dataset import Dataset

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from model.objectives import LossPart, Sums
-from model.replaced_tokens import area_under_curve
+from model.objectives.masked_language import LossPart, Sums
+from model.objectives.replaced_tokens import area_under_curve
 from pipeline.loading.micro_batch import LossCounts
 
 RATIOS = {

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import torch
 
-from model.objectives import Inputs
+from model.objectives.masked_language import Inputs
 from pipeline.loading.micro_batch import MicroBatch
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from model.config import EncoderConfig
-from model.families import family_of
-from model.flops import (
+from model.hugging_face.families import family_of
+from model.objectives.flops import (
     detection_flops,
     detection_parameters,
     parameter_count,
@@ -55,7 +55,7 @@ class Plan:
     parameters: int
     """Trained parameters."""
     step_flops: int
-    """Model FLOPs per step, see `model.flops`."""
+    """Model FLOPs per step, see `model.objectives.flops`."""
     train_sequences: int
     validation_sequences: int
     epochs: float
@@ -182,8 +182,8 @@ def parameters_of(run: Run) -> int:
 
 
 def flops_of(run: Run, sequences: int, predictions: int, length: int) -> int:
-    """Model FLOPs of a step, see `model.flops`; predictions: summed over its sequences, each of
-    `length`."""
+    """Model FLOPs of a step, see `model.objectives.flops`; predictions: summed over its
+    sequences, each of `length`."""
     config, kind = encoder_config(run), run.objective.kind
     if kind == "rtd":
         return detection_flops(

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from model.hugging_face import Model
-from model.objectives import Inputs, LossPart, Sums
-from model.span_boundary import MOST_TARGETS
+from model.hugging_face.conversion import Model
+from model.objectives.masked_language import Inputs, LossPart, Sums
+from model.objectives.span_boundary import MOST_TARGETS
 from pipeline.config.formats import Attention
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader

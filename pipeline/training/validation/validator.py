@@ -8,7 +8,7 @@ from typing import cast
 
 from tqdm import tqdm
 
-from model.objectives import LossPart, Objective
+from model.objectives.masked_language import LossPart, Objective
 from pipeline.errors import DataError
 from pipeline.loading.loader import Loader
 from pipeline.training.cluster.engine import ZeroEngine

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from model.config import EncoderConfig
-from model.hugging_face import Model
-from model.objectives import MaskedLanguageModel
-from model.replaced_tokens import ReplacedTokenModel
+from model.hugging_face.conversion import Model
+from model.objectives.masked_language import MaskedLanguageModel
+from model.objectives.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import Run
 from pipeline.training.planning.plan import encoder_config, generator_config
 

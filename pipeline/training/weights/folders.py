@@ -19,17 +19,17 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from model.electra_folders import from_folders, to_folders
-from model.families import BOUNDARY_PREFIX, ELECTRA, Family
-from model.hugging_face import (
+from model.hugging_face.conversion import (
     Model,
     family,
     from_hugging_face,
     logical_parameters,
     to_hugging_face,
 )
-from model.objectives import MaskedLanguageModel
-from model.replaced_tokens import ReplacedTokenModel
+from model.hugging_face.electra_folders import from_folders, to_folders
+from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA, Family
+from model.objectives.masked_language import MaskedLanguageModel
+from model.objectives.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
 from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabulary

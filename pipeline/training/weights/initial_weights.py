@@ -18,9 +18,9 @@ import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
-from model.families import ELECTRA
-from model.hugging_face import Model, family
-from model.warm_start import Difference, EmbeddingRows, Folder, differences, take_over
+from model.hugging_face.conversion import Model, family
+from model.hugging_face.families import ELECTRA
+from model.hugging_face.warm_start import Difference, EmbeddingRows, Folder, differences, take_over
 from pipeline.data.tokenizers.definitions import ROLES
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.span_boundary import MOST_TARGETS, boundaries
+from model.objectives.span_boundary import MOST_TARGETS, boundaries
 from pipeline.loading.micro_batch import Extras
 from pipeline.training.forward.model_inputs import model_inputs
 from tests.pipeline.loading.conftest import BOS, EOS, LENGTH, MASK, prepare_directory

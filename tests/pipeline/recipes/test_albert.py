@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from model.flops import parameter_count
+from model.objectives.flops import parameter_count
 from pipeline.config.settings import override
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe

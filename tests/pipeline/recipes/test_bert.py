@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from model.families import BERT
-from model.flops import parameter_count
-from model.hugging_face import family, logical_parameters
-from model.objectives import MaskedLanguageModel
+from model.hugging_face.conversion import family, logical_parameters
+from model.hugging_face.families import BERT
+from model.objectives.flops import parameter_count
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.data_settings import max_predictions
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config, has_pairs

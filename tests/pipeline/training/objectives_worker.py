@@ -25,9 +25,9 @@ import torch
 import torch.distributed as dist
 from torch._dynamo.testing import CompileCounter
 
-from model.hugging_face import Model, logical_parameters
-from model.objectives import Inputs
-from model.span_boundary import boundaries
+from model.hugging_face.conversion import Model, logical_parameters
+from model.objectives.masked_language import Inputs
+from model.objectives.span_boundary import boundaries
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.errors import run_command

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.objectives import Sums
+from model.objectives.masked_language import Sums
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from model import encoder
-from model.hugging_face import logical_parameters
+from model.hugging_face.conversion import logical_parameters
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.data.shards.manifest import MANIFEST, read_manifest

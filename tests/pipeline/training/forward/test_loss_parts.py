@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from model.objectives import LossPart, Sums
+from model.objectives.masked_language import LossPart, Sums
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.training.forward.loss_parts import (
     add,

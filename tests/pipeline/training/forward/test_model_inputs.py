@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from model.objectives import MaskedLanguageModel
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.hugging_face import logical_parameters
-from model.objectives import MaskedLanguageModel
+from model.hugging_face.conversion import logical_parameters
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.recipes import recipe
 from pipeline.training.optimizer import cpu_update, lamb_variants
 from pipeline.training.optimizer.cpu_update import CompiledUpdate

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from model.hugging_face import logical_parameters
-from model.objectives import MaskedLanguageModel
+from model.hugging_face.conversion import logical_parameters
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.recipes import recipe
 from pipeline.training.optimizer.telemetry import KINDS, Telemetry, kind_of
 from pipeline.training.planning.plan import encoder_config

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.objectives import LossPart, MaskedLanguageModel
+from model.objectives.masked_language import LossPart, MaskedLanguageModel
 from pipeline.data.shards.arrow_files import read_table
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import LossCounts

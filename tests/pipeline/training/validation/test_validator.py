@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.objectives import MaskedLanguageModel
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.errors import DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, RobertaForMaskedLM
 
-from model.objectives import MaskedLanguageModel
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 import transformers
 from tokenizers import Tokenizer
 
-from model.hugging_face import Model
-from model.warm_start import EmbeddingRows
+from model.hugging_face.conversion import Model
+from model.hugging_face.warm_start import EmbeddingRows
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.encoder import Encoder, initialize
-from model.heads import MaskedLanguageHead
 from model.layers import gelu
-from model.objectives import Inputs, LossPart, Sums, word_sums
+from model.objectives.heads import MaskedLanguageHead
+from model.objectives.masked_language import Inputs, LossPart, Sums, word_sums
 
 BINS = 512
 """Bins of the histograms of logits, from -LARGEST to LARGEST, from which ROC AUC is computed."""

@@ -11,10 +11,10 @@ import transformers
 from torch import Tensor
 
 from model.encoder import initialize
-from model.hugging_face import from_hugging_face, to_hugging_face
+from model.hugging_face.conversion import from_hugging_face, to_hugging_face
 from model.layers import Embeddings
-from model.objectives import Inputs, MaskedLanguageModel
-from model.span_boundary import MOST_TARGETS, PLACE_WIDTH, SpanBoundaryHead, boundaries
+from model.objectives.masked_language import Inputs, MaskedLanguageModel
+from model.objectives.span_boundary import MOST_TARGETS, PLACE_WIDTH, SpanBoundaryHead, boundaries
 from tests.model.conftest import TOY
 
 CLS, SEP, MASK, PAD = 0, 2, 4, 1

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from model.encoder import shared_from
-from model.families import (
+from model.hugging_face.families import (
     BOUNDARY_HEAD,
     BOUNDARY_PREFIX,
     ELECTRA,
@@ -26,8 +26,8 @@ from model.families import (
     our_config,
     their_config,
 )
-from model.objectives import MaskedLanguageModel
-from model.replaced_tokens import ReplacedTokenModel
+from model.objectives.masked_language import MaskedLanguageModel
+from model.objectives.replaced_tokens import ReplacedTokenModel
 
 Model = MaskedLanguageModel | ReplacedTokenModel
 """Any model that can be converted."""

@@ -11,12 +11,12 @@ import transformers
 from torch import Tensor
 
 from model.config import EncoderConfig
-from model.electra_folders import to_folders
-from model.families import their_config
-from model.hugging_face import to_hugging_face
-from model.objectives import MaskedLanguageModel
-from model.replaced_tokens import ReplacedTokenModel
-from model.warm_start import EmbeddingRows, differences, take_over
+from model.hugging_face.conversion import to_hugging_face
+from model.hugging_face.electra_folders import to_folders
+from model.hugging_face.families import their_config
+from model.hugging_face.warm_start import EmbeddingRows, differences, take_over
+from model.objectives.masked_language import MaskedLanguageModel
+from model.objectives.replaced_tokens import ReplacedTokenModel
 from tests.model.conftest import TOY
 
 BERT = replace(TOY, position_offset=0, segment_types=2, layer_norm_eps=1e-12)

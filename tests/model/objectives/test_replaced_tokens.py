@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from model.objectives import Inputs
-from model.replaced_tokens import area_under_curve, detection_sums, histograms, replaced
+from model.objectives.masked_language import Inputs
+from model.objectives.replaced_tokens import area_under_curve, detection_sums, histograms, replaced
 
 
 def slow_replaced(

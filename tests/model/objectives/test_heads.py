@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from model import heads
-from model.heads import MaskedLanguageHead, word_losses
-from model.sampling import sample
+from model.objectives import heads
+from model.objectives.heads import MaskedLanguageHead, word_losses
+from model.objectives.sampling import sample
 from tests.model.conftest import TOY
 
 

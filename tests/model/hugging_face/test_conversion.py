@@ -14,8 +14,8 @@ import torch
 import transformers
 from torch import Tensor
 
-from model.hugging_face import from_hugging_face, logical_parameters, to_hugging_face
-from model.objectives import Inputs, MaskedLanguageModel
+from model.hugging_face.conversion import from_hugging_face, logical_parameters, to_hugging_face
+from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch, toy_model
 
 Pair = tuple[MaskedLanguageModel, Any]

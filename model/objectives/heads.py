@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.layers import gelu
-from model.sampling import sample
+from model.objectives.sampling import sample
 
 CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
 """Most bytes of float32 logits processed at a time; on a CPU they should fit in its cache."""

@@ -11,10 +11,15 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.flops import detection_flops, detection_parameters, parameter_count, step_flops
-from model.hugging_face import logical_parameters
-from model.objectives import Inputs, MaskedLanguageModel
-from model.replaced_tokens import ReplacedTokenModel
+from model.hugging_face.conversion import logical_parameters
+from model.objectives.flops import (
+    detection_flops,
+    detection_parameters,
+    parameter_count,
+    step_flops,
+)
+from model.objectives.masked_language import Inputs, MaskedLanguageModel
+from model.objectives.replaced_tokens import ReplacedTokenModel
 from pipeline.recipes.roberta import roberta_base, roberta_large
 from pipeline.training.planning.plan import encoder_config
 from tests.model.conftest import MASK_ID, TOY, toy_batch, toy_model

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.encoder import Encoder, initialize
-from model.heads import MaskedLanguageHead, PairHead
-from model.span_boundary import SpanBoundaryHead, boundaries
+from model.objectives.heads import MaskedLanguageHead, PairHead
+from model.objectives.span_boundary import SpanBoundaryHead, boundaries
 
 Sums = dict[str, Tensor]
 """Sums over a micro-batch by name, on the model's device, of any shape; histograms are float64, all

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig
-from model.heads import word_losses
 from model.layers import gelu
+from model.objectives.heads import word_losses
 
 MOST_TARGETS = 15
 """Words of a span that are predicted: SpanBERT's --max-pair-targets."""
@@ -45,7 +45,8 @@ def boundaries(
 ) -> Boundaries:
     """The boundaries of the span around each predicted position, without waiting for a GPU.
 
-    Arguments are those of `objectives.Inputs`; a row's first and last token are never predicted.
+    Arguments are those of `masked_language.Inputs`; a row's first and last token are never
+    predicted.
     """
     ids = input_ids_BS.flatten()
     # Unused slots point at the very first token, which is never predicted.

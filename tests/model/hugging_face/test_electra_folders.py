@@ -15,11 +15,11 @@ import transformers
 from torch import Tensor
 
 from model.config import EncoderConfig
-from model.electra_folders import from_folders, to_folders
-from model.hugging_face import logical_parameters
-from model.objectives import Inputs
-from model.replaced_tokens import ReplacedTokenModel
-from model.sampling import sample
+from model.hugging_face.conversion import logical_parameters
+from model.hugging_face.electra_folders import from_folders, to_folders
+from model.objectives.masked_language import Inputs
+from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.objectives.sampling import sample
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
 
 CONFIG = replace(TOY, position_offset=0, segment_types=2, embedding_width=32, width=48)

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from model.config import EncoderConfig
-from model.families import COMMON, ELECTRA, check_numbers
-from model.hugging_face import fill, pieces_of
-from model.replaced_tokens import ReplacedTokenModel
+from model.hugging_face.conversion import fill, pieces_of
+from model.hugging_face.families import COMMON, ELECTRA, check_numbers
+from model.objectives.replaced_tokens import ReplacedTokenModel
 
 Folder = tuple[dict[str, Tensor], dict[str, Any]]
 """Weights and configuration."""

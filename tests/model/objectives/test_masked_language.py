@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from model.objectives import Inputs
+from model.objectives.masked_language import Inputs
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch, toy_model
 
 

@@ -1,4 +1,4 @@
-"""BERT's and ALBERT's models and folders against transformers; RoBERTa's: test_hugging_face."""
+"""BERT's and ALBERT's models and folders against transformers; RoBERTa's: test_conversion."""
 
 from __future__ import annotations
 
@@ -12,12 +12,26 @@ import torch.nn.functional as F
 import transformers
 from torch import Tensor
 
-from model import heads
 from model.config import EncoderConfig
-from model.families import ALBERT, BERT, FAMILIES, ROBERTA, family_of, our_config, their_config
-from model.hugging_face import Model, family, from_hugging_face, logical_parameters, to_hugging_face
-from model.objectives import Inputs, MaskedLanguageModel
-from model.replaced_tokens import ReplacedTokenModel
+from model.hugging_face.conversion import (
+    Model,
+    family,
+    from_hugging_face,
+    logical_parameters,
+    to_hugging_face,
+)
+from model.hugging_face.families import (
+    ALBERT,
+    BERT,
+    FAMILIES,
+    ROBERTA,
+    family_of,
+    our_config,
+    their_config,
+)
+from model.objectives import heads
+from model.objectives.masked_language import Inputs, MaskedLanguageModel
+from model.objectives.replaced_tokens import ReplacedTokenModel
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
 from pipeline.training.forward.loss_parts import loss_sum

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from model.sampling import sample, waiting_times
+from model.objectives.sampling import sample, waiting_times
 
 GOLDEN, LOW = 0x9E3779B97F4A7C15, (1 << 64) - 1
 

@@ -8,7 +8,7 @@ padding words are not counted.
 from __future__ import annotations
 
 from model.config import EncoderConfig
-from model.span_boundary import MOST_TARGETS, PLACE_WIDTH
+from model.objectives.span_boundary import MOST_TARGETS, PLACE_WIDTH
 
 
 def step_flops(

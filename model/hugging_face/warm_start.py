@@ -14,9 +14,7 @@ import torch
 from torch import Tensor
 
 from model.config import EncoderConfig
-from model.electra_folders import electra_config, joined
-from model.families import ELECTRA, Family, model_type_of, our_config, their_config
-from model.hugging_face import (
+from model.hugging_face.conversion import (
     PADDED,
     Model,
     copies_of,
@@ -25,7 +23,9 @@ from model.hugging_face import (
     pieces_of,
     todays_name,
 )
-from model.replaced_tokens import ReplacedTokenModel
+from model.hugging_face.electra_folders import electra_config, joined
+from model.hugging_face.families import ELECTRA, Family, model_type_of, our_config, their_config
+from model.objectives.replaced_tokens import ReplacedTokenModel
 
 Folder = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Weights and configuration."""

@@ -1,0 +1,1 @@
+"""Models become folders of transformers, and folders become models."""
