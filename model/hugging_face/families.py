@@ -40,20 +40,23 @@ class Family:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings whose value is fixed."""
 
-    def refusals(self, config: EncoderConfig, pairs: bool) -> list[str]:
-        """Why transformers has no class of this family for a model; pairs: it has a pair head."""
-        found = []
+    def changes(self, config: EncoderConfig, pairs: bool) -> dict[str, Any]:
+        """What would make a model one of this family: fields of its configuration and their values.
+
+        `pairs`, whether it has a pair head, counts as a field. Empty if the model is of the family.
+        """
+        found: dict[str, Any] = {}
         if config.activation not in self.activations:
-            found.append(f"activation is {' or '.join(self.activations)}")
+            found["activation"] = next(iter(self.activations))
         if self.after_pad != (config.position_offset > 0):
-            found.append(f"position_offset is {'pad id + 1' if self.after_pad else '0'}")
+            found["position_offset"] = 2 if self.after_pad else 0  # <pad> is 1 in RoBERTa
         if self.factorised != (config.embedding_width < config.width):
-            below = "below" if self.factorised else "equal to"
-            found.append(f"embedding_width is {below} width")
+            narrow = min(128, config.width // 2)  # 128 in all of ALBERT
+            found["embedding_width"] = narrow if self.factorised else config.width
         if config.sharing != "none" and not self.factorised:
-            found.append("sharing is none")
+            found |= {"sharing": "none", "groups": 1}
         if pairs and self.pair_architecture is None:
-            found.append("there is no pair head")
+            found["pairs"] = False
         return found
 
 
@@ -208,20 +211,26 @@ ELECTRA."""
 def family_of(config: EncoderConfig, pairs: bool) -> Family:
     """The family that a model belongs to; pairs: it has a head for segment pairs.
 
-    Raises ValueError listing the supported combinations if transformers has no class for it.
+    Raises ValueError if transformers has no class for it, see `changes_to_fit`.
     """
-    refused = [(family, family.refusals(config, pairs)) for family in FAMILIES]
-    for family, reasons in refused:
-        if not reasons:
+    for family in FAMILIES:
+        if not family.changes(config, pairs):
             return family
-    nearest = sorted(refused, key=lambda item: len(item[1]))
-    legal = "; ".join(f"in {family.model_type} {', '.join(why)}" for family, why in nearest)
     pair_head = " and a pair head" if pairs else ""
     raise ValueError(
-        f"activation={config.activation}, position_offset={config.position_offset}, "
-        f"embedding_width={config.embedding_width} of {config.width}, sharing={config.sharing}"
-        f"{pair_head} cannot be combined: {legal}"
+        f"no family of transformers has a class for activation={config.activation}, "
+        f"position_offset={config.position_offset}, embedding_width={config.embedding_width} of "
+        f"{config.width}, sharing={config.sharing}{pair_head}"
     )
+
+
+def changes_to_fit(config: EncoderConfig, pairs: bool) -> dict[str, dict[str, Any]]:
+    """By model_type, the changes that make a model one of that family, see `Family.changes`.
+
+    Families that take a model with its pair head come first, then those with fewer changes.
+    """
+    found = {family.model_type: family.changes(config, pairs) for family in FAMILIES}
+    return dict(sorted(found.items(), key=lambda item: ("pairs" in item[1], len(item[1]))))
 
 
 def family_named(model_type: str) -> Family:

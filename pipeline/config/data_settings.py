@@ -39,9 +39,14 @@ class MaskSettings:
     def contradictions(self) -> Iterator[str]:
         """Shares that add up to more than 1."""
         if parts_per_million(self.mask_share) + parts_per_million(self.random_share) > 10**6:
+            rest_of = (
+                (10**6 - parts_per_million(share)) / 10**6
+                for share in (self.mask_share, self.random_share)
+            )
             yield (
                 f"data.masks.mask_share={self.mask_share} and data.masks.random_share="
-                f"{self.random_share} add up to more than 1; lower one"
+                f"{self.random_share} add up to more than 1; add --set data.masks.random_share="
+                f"{next(rest_of)}, or --set data.masks.mask_share={next(rest_of)}"
             )
 
 
@@ -99,47 +104,51 @@ class DataSettings:
     def contradictions(self) -> Iterator[str]:
         """Masks, tokenizer, format and reader that do not fit together."""
         if self.masking == "electra" and self.masks.random_share > 0:
-            share = f"data.masks.random_share={self.masks.random_share} to 0"
-            yield f"data.masking=electra has no random tokens: set {share} (the paper keeps 15 %)"
+            yield (
+                "data.masking=electra has no random tokens, but data.masks.random_share="
+                f"{self.masks.random_share}; add --set data.masks.random_share=0 (the paper also "
+                "has a mask_share of 0.85), or --set data.masking=token"
+            )
         if self.tokenizer == "byte-bpe" and self.lower_case:
             yield (
                 "data.lower_case=true conflicts with data.tokenizer=byte-bpe, which keeps every "
-                "byte; set it to false, or data.tokenizer to wordpiece or unigram"
+                "byte; add --set data.lower_case=false, or --set data.tokenizer=wordpiece or --set "
+                "data.tokenizer=unigram"
             )
         legal = {"static": self.duplicates == 1, "per-epoch": self.duplicates == 0}
         if not legal.get(self.mask_mode, self.duplicates > 0):
+            stored = {"static": 1, "duplicates": 10, "per-epoch": 0}[self.mask_mode]
+            mode = {0: "per-epoch", 1: "static"}.get(self.duplicates, "duplicates")
             yield (
                 f"data.mask_mode={self.mask_mode} conflicts with data.duplicates="
-                f"{self.duplicates}: static stores 1 mask, duplicates 1 or more, per-epoch none "
-                "(0); change one of them"
+                f"{self.duplicates}: static stores 1 mask, duplicates 1 or more, per-epoch none; "
+                f"add --set data.duplicates={stored}, or --set data.mask_mode={mode}"
             )
         if self.reader == "read" and self.order != "blocks":
             yield (
                 f"data.reader=read reads whole blocks, but data.order={self.order} needs single "
-                "rows; set data.order=blocks or data.reader=mmap"
+                "rows; add --set data.order=blocks, or --set data.reader=mmap"
             )
-        yield from self._segment_contradictions()
+        yield from self._repeated_draws()
         yield from self.too_short(self.sequence_length, "data.sequence_length")
 
-    def _segment_contradictions(self) -> Iterator[str]:
+    def _repeated_draws(self) -> Iterator[str]:
+        """More draws than one where each would give the same rows."""
         segments = self.segments
-        if segments.label != "none" and self.format not in PAIR_FORMATS:
-            yield (
-                f"data.segments.label={segments.label} needs two segments, and data.format="
-                f"{self.format} has no pairs; set data.format to one of "
-                f"{', '.join(PAIR_FORMATS)}, or data.segments.label=none"
-            )
         draws_differ = {
             "segment_pair": True,
             "sentence_pair": segments.label == "next",
             "single_segment": segments.short_share > 0,
         }
         if segments.draws > 1 and not draws_differ.get(self.format, False):
+            random = {
+                "sentence_pair": "data.segments.label=next",
+                "single_segment": "data.segments.short_share=0.1",
+            }
             yield (
                 f"data.segments.draws={segments.draws} would store the same rows of data.format="
-                f"{self.format} several times; set it to 1, or choose segment_pair, "
-                "sentence_pair with data.segments.label=next, or single_segment with "
-                "data.segments.short_share > 0"
+                f"{self.format} several times; add --set data.segments.draws=1, or --set "
+                f"{random.get(self.format, 'data.format=segment_pair')} for rows that differ"
             )
 
     def too_short(self, length: int, path: str) -> Iterator[str]:
@@ -147,8 +156,8 @@ class DataSettings:
         least = 4 + SEPARATORS[self.tokenizer]
         if self.format in PAIR_FORMATS and length < least:
             yield (
-                f"{path}={length} is too short for two segments of data.format={self.format}; set "
-                f"{least} or more"
+                f"{path}={length} is too short for two segments of data.format={self.format}; "
+                f"add --set {path}={least} or more"
             )
 
 

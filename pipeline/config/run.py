@@ -20,6 +20,7 @@ from pipeline.config.rules import (
     attention_fits,
     batch_warmup_fits,
     generator_fits,
+    label_fits,
     objective_fits,
     phases_fit,
     positions_suffice,
@@ -82,13 +83,16 @@ class Run:
     def contradictions(self) -> Iterator[str]:
         """A name that is not a directory name, and sections that do not fit together."""
         if not re.fullmatch(r"[\w.-]+", self.name):
+            legal = re.sub(r"[^\w.-]+", "-", self.name) or "run"
             yield (
-                f"name={self.name!r} cannot name a directory; use letters, digits, '_', '.' or '-'"
+                f"name={self.name!r} cannot name a directory, which has letters, digits, '_', '.' "
+                f"and '-'; add --set name={legal}"
             )
-        yield from attention_fits(self.batch, self.data)
+        yield from attention_fits(self.batch, self.data, self.objective)
+        yield from label_fits(self.data, self.objective)
         yield from positions_suffice(self.encoder, self.data, self.phases)
         yield from objective_fits(self.objective, self.data)
         yield from generator_fits(self.objective, self.encoder, self.data)
         yield from schedule_fits(self.schedule, self.optimizer, self.steps)
         yield from phases_fit(self.phases, self.data, self.steps)
-        yield from batch_warmup_fits(self.batch, self.phases)
+        yield from batch_warmup_fits(self.batch, self.phases, self.steps)

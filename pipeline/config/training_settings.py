@@ -6,6 +6,7 @@ are configured elsewhere (`ds_configs/`, `slurm/`). Rules across sections are in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -18,6 +19,13 @@ PositiveShare = Annotated[float, Range("(0, 1]")]
 BelowOne = Annotated[float, Range("[0, 1)")]
 Tiny = Annotated[float, Range("(0, 1)")]
 NotNegative = Annotated[float, Range("[0, inf)")]
+
+
+def _nearest_divisor(number: int, wanted: int) -> int:
+    """The divisor of a number that is nearest to the wanted one, the smaller of two."""
+    wanted = min(wanted, number)
+    nearest = (each for gap in range(wanted) for each in (wanted - gap, wanted + gap))
+    return next((each for each in nearest if number % each == 0), 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,24 +65,27 @@ class EncoderSettings:
         """Sizes that do not divide, and sharing without effect."""
         if self.heads > 0 and self.width % self.heads:
             yield (
-                f"encoder.width={self.width} is not divisible by encoder.heads={self.heads}; "
-                "choose a number of heads that divides it"
+                f"encoder.width={self.width} is not divisible by encoder.heads={self.heads}; add "
+                f"--set encoder.heads={_nearest_divisor(self.width, self.heads)}, or --set "
+                f"encoder.width={-(-self.width // self.heads) * self.heads}"
             )
         if self.embedding_width >= self.width:
             yield (
                 f"encoder.embedding_width={self.embedding_width} is not below encoder.width="
-                f"{self.width}; lower it to factorize the embeddings, or set it to 0"
+                f"{self.width}; add --set encoder.embedding_width=0 for embeddings of that width"
             )
+        fitting = -(-self.layers // max(1, self.groups)) * self.groups
         if self.sharing == "none" and self.groups != 1:
+            layers = f" --set encoder.layers={fitting}" if fitting != self.layers else ""
             yield (
-                f"encoder.groups={self.groups} has no effect with encoder.sharing=none; set it to "
-                "1, or encoder.sharing to all, attention or feed_forward"
+                f"encoder.groups={self.groups} has no effect with encoder.sharing=none; add "
+                f"--set encoder.groups=1, or --set encoder.sharing=all{layers}"
             )
-        if self.groups > 0 and self.layers % self.groups:
-            legal = [n for n in range(1, self.layers + 1) if self.layers % n == 0]
+        elif self.groups > 0 and self.layers % self.groups:
             yield (
                 f"encoder.layers={self.layers} is not divisible by encoder.groups={self.groups}; "
-                f"set encoder.groups to one of {', '.join(map(str, legal))}"
+                f"add --set encoder.groups={_nearest_divisor(self.layers, self.groups)}, or --set "
+                f"encoder.layers={fitting}"
             )
 
 
@@ -140,15 +151,17 @@ class OptimizerSettings:
         if self.kind == "lamb" and not self.bias_correction:
             yield (
                 "optimizer.bias_correction=false is for optimizer.kind=adamw; LAMB's variants "
-                "decide this: set optimizer.bias_correction=true and, for LAMB without bias "
-                "correction, optimizer.lamb_variant=albert"
+                "decide this: add --set optimizer.bias_correction=true --set "
+                "optimizer.lamb_variant=albert for LAMB without bias correction, --set "
+                f"optimizer.bias_correction=true for {self.lamb_variant}'s, or --set "
+                "optimizer.kind=adamw"
             )
         scales_all = self.kind == "lamb" and self.lamb_variant in ("nvlamb", "deepspeed")
         if scales_all and not self.adapt_vectors:
             yield (
                 f"optimizer.lamb_variant={self.lamb_variant} applies the trust ratio to every "
-                "weight, but optimizer.adapt_vectors=false excludes biases and LayerNorms; set "
-                "optimizer.adapt_vectors=true or optimizer.lamb_variant=paper"
+                "weight, but optimizer.adapt_vectors=false excludes biases and LayerNorms; add "
+                "--set optimizer.adapt_vectors=true, or --set optimizer.lamb_variant=paper"
             )
 
 
@@ -185,7 +198,8 @@ class ScheduleSettings:
         if self.kind == "inverse_sqrt" and self.warmup_steps == 0:
             yield (
                 "schedule.kind=inverse_sqrt needs a warm-up, and schedule.warmup_steps=0 gives "
-                "none; set schedule.warmup_steps or another kind"
+                "none; add, for instance, --set schedule.warmup_steps=1000, or --set "
+                "schedule.kind=linear"
             )
 
 
@@ -234,7 +248,7 @@ class SpikeSettings:
         if self.rollbacks and self.deviations == 0:
             yield (
                 f"spikes.rollbacks={self.rollbacks} needs spike detection, and spikes.deviations=0 "
-                "turns it off; set spikes.deviations, e.g. to 10"
+                "turns it off; add --set spikes.deviations=10, or --set spikes.rollbacks=0"
             )
 
 
@@ -260,9 +274,12 @@ class CheckpointSettings:
     def contradictions(self) -> Iterator[str]:
         """Steps to keep that are never saved."""
         if self.every > 0 and self.keep_every % self.every:
+            above = -(-self.keep_every // self.every) * self.every
             yield (
                 f"checkpoint.keep_every={self.keep_every} is not a multiple of checkpoint.every="
-                f"{self.every}, so most of its steps are never saved; set it to a multiple, or to 0"
+                f"{self.every}, so most of its steps are never saved; add --set "
+                f"checkpoint.keep_every={above}, or --set checkpoint.every="
+                f"{math.gcd(self.keep_every, self.every)}"
             )
 
 

@@ -162,17 +162,18 @@ class Loader:
             if self.order.kind == "global":
                 raise DataError(
                     f"{dataset.directory} is compressed, data.order=global needs single rows; "
-                    "set data.order=blocks and data.reader=read, or prepare without compression"
+                    "add --set data.order=blocks --set data.reader=read, or prepare without "
+                    "compression"
                 )
             if self.reader == "mmap":
                 raise DataError(
                     f"{dataset.directory} is compressed, data.reader=mmap needs plain files; "
-                    "set data.reader=read, or prepare without compression"
+                    "add --set data.reader=read, or prepare without compression"
                 )
         if self.reader == "read" and self.order.kind == "global":
             raise ConfigError(
                 "data.reader=read reads whole record batches, data.order=global needs single rows; "
-                "set data.order=blocks or data.reader=mmap"
+                "add --set data.order=blocks, or --set data.reader=mmap"
             )
 
     def _decode(self, consumed: int, number: int) -> Generator[tuple[Step, MicroBatch], None, None]:

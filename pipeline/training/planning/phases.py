@@ -90,7 +90,8 @@ def make_phases(
             tuple(d for d in sets if not run.phases or d.manifest.sequence_length == length)
             for sets in (train, validation)
         )
-        plan = make_plan(part, world_size, zero_stage, own, held_out, end - begin)
+        owner = f"phases.{number - 1}" if number <= len(run.phases) else "batch"
+        plan = make_plan(part, world_size, zero_stage, own, held_out, end - begin, owner)
         found.append(
             Phase(
                 number=number, begin=begin, end=end, run=part, train=own, validation=held_out,
@@ -125,14 +126,15 @@ def check_lengths(run: Run, datasets: Sequence[Dataset]) -> None:
     for length in sorted(lengths - have):
         raise ConfigError(
             f"the phases of the run read sequences of {asked}, but no --data has any of {length}; "
-            f"prepare the text with data.sequence_length={length} too and add its directory to "
-            "--data, or set phases=[] for a run of one phase"
+            f"prepare the text with --set data.sequence_length={length} too and add its directory "
+            "to --data, or add --set phases=[] for a run of one phase"
         )
     for dataset in datasets:
         if (length := dataset.manifest.sequence_length) not in lengths:
             raise ConfigError(
                 f"no phase reads {dataset.directory}, which has sequences of {length}; the phases "
-                f"of the run read {asked}; remove it, or change the length of a phase"
+                f"of the run read {asked}; remove it, or add --set phases.0.sequence_length="
+                f"{length} for a phase that does"
             )
 
 

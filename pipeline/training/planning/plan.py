@@ -9,14 +9,15 @@ step that needs more rows gets another micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from model.config import EncoderConfig
-from model.hugging_face.families import family_of
+from model.hugging_face.families import changes_to_fit, family_of
 from model.objectives.flops import (
     detection_flops,
     detection_parameters,
@@ -116,8 +117,9 @@ def make_plan(
     train: Sequence[Dataset],
     validation: Sequence[Dataset],
     steps: int,
+    owner: str = "batch",
 ) -> Plan:
-    """The plan of `steps` steps of a run that has one phase.
+    """The plan of `steps` steps of a run that has one phase; owner: section of its `sequences`.
 
     Raises ConfigError if a step has fewer sequences than ranks, or if the model could not be
     exported.
@@ -132,7 +134,7 @@ def make_plan(
     )
     batch = resolve_batch_size(run.batch, mean_tokens)
     sequences = batch.sequences
-    _check_batch(batch, world_size)
+    _check_batch(batch, world_size, mean_tokens, owner)
     if batch.packing == "rows":
         mean_lines, most = _lines(train, -(-sequences // world_size))
         accumulation, rows = micro_batches(most, 1, batch.per_device)
@@ -200,34 +202,54 @@ def _check_family(run: Run, dataset: Dataset) -> None:
     """Raises ConfigError if transformers has no class that the model can be exported to."""
     if run.objective.kind == "rtd":
         return  # ELECTRA's class supports every allowed setting
+    config, pad = encoder_config(run), dataset.manifest.tokenizer["pad"]
     try:
-        family = family_of(encoder_config(run), has_pairs(run))
+        family = family_of(config, has_pairs(run))
     except ValueError as error:
-        raise ConfigError(f"{error}; the model could not be exported") from error
-    pad = dataset.manifest.tokenizer["pad"]
+        families = changes_to_fit(config, has_pairs(run)).items()
+        advice = ", or ".join(f"{_settings(run, each, pad)} for {name}" for name, each in families)
+        raise ConfigError(f"{error}, so it could not be exported; add {advice}") from error
     if family.after_pad and run.encoder.position_offset != pad + 1:
         raise ConfigError(
             f"encoder.position_offset={run.encoder.position_offset} needs pad id "
             f"{run.encoder.position_offset - 1}, the tokenizer of {dataset.directory} has {pad}; "
-            f"set encoder.position_offset={pad + 1} for RoBERTa's positions, which transformers "
-            "derives from the pads, or 0 for BERT's; otherwise the model could not be exported"
+            f"add --set encoder.position_offset={pad + 1} for RoBERTa's positions, which "
+            "transformers derives from the pads, or --set encoder.position_offset=0 for BERT's; "
+            "otherwise the model could not be exported"
         )
 
 
-def _check_batch(batch: BatchSettings, world_size: int) -> None:
+def _settings(run: Run, changes: Mapping[str, Any], pad: int) -> str:
+    """The `--set` of changes to the encoder of a run and its heads; pad: id of <pad>."""
+    found = {f"encoder.{name}": value for name, value in changes.items() if name != "pairs"}
+    if found.get("encoder.position_offset"):
+        found["encoder.position_offset"] = pad + 1
+    if found.get("encoder.embedding_width") == run.encoder.width:
+        found["encoder.embedding_width"] = 0
+    if "pairs" in changes:
+        found["objective.kind"] = "mlm"
+    return " ".join(f"--set {path}={value}" for path, value in found.items())
+
+
+def _check_batch(batch: BatchSettings, world_size: int, mean_tokens: float, owner: str) -> None:
     """Raises ConfigError if the batch is too small; batch: with its sequences resolved."""
     in_tokens = f" (batch.step_tokens={batch.step_tokens})" if batch.step_tokens else ""
     for name in ("sequences", "first_sequences")[: 2 if batch.warmup_steps else 1]:
         if (value := getattr(batch, name)) < world_size:
+            path = f"{owner if name == 'sequences' else 'batch'}.{name}"
+            more = f"{path}={world_size}"
+            if name == "sequences" and batch.step_tokens:
+                more = f"batch.step_tokens={ceil(world_size * mean_tokens)}"
             raise ConfigError(
-                f"batch.{name}={value}{in_tokens} is smaller than the {world_size} ranks, so some "
-                "would have nothing to do; raise it or start fewer ranks"
+                f"{path}={value}{in_tokens} is smaller than the {world_size} ranks, so some would "
+                f"have nothing to do; add --set {more}, or start fewer ranks"
             )
     if batch.warmup_steps and batch.first_sequences > batch.sequences:
         raise ConfigError(
             f"batch.first_sequences={batch.first_sequences} is above the {batch.sequences} "
-            f"sequences of batch.step_tokens={batch.step_tokens}; lower it, or set "
-            "batch.warmup_steps=0 for a batch of constant size"
+            f"sequences of batch.step_tokens={batch.step_tokens}; add --set "
+            f"batch.first_sequences={batch.sequences}, or --set batch.warmup_steps=0 for a batch "
+            "of constant size"
         )
 
 

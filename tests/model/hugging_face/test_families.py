@@ -25,6 +25,7 @@ from model.hugging_face.families import (
     BERT,
     FAMILIES,
     ROBERTA,
+    changes_to_fit,
     family_of,
     our_config,
     their_config,
@@ -274,17 +275,22 @@ def test_a_family_follows_from_configuration_and_heads() -> None:
 @pytest.mark.parametrize(
     ("config", "pairs", "message"),
     [
-        (TOY, True, "in roberta there is no pair head; in bert position_offset is 0"),
-        (replace(TOY, activation="gelu_tanh"), False, "activation is gelu"),
-        (replace(BASE, sharing="all"), True, "in bert sharing is none; in albert embedding_width"),
-        (replace(NARROW, position_offset=1), False, "in albert position_offset is 0"),
+        (TOY, True, "position_offset=2, .* and a pair head"),
+        (replace(TOY, activation="gelu_tanh"), False, "activation=gelu_tanh"),
+        (replace(BASE, sharing="all"), True, "sharing=all and a pair head"),
+        (replace(NARROW, position_offset=1), False, "embedding_width=16 of 48"),
     ],
 )
-def test_a_model_without_a_class_is_refused_with_alternatives(
+def test_a_model_without_a_class_has_one_after_the_changes_of_any_family(
     config: EncoderConfig, pairs: bool, message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"no family of transformers has a class for .*{message}"):
         family_of(config, pairs)
+    families = changes_to_fit(config, pairs)
+    assert set(families) == {row.model_type for row in FAMILIES}
+    for name, changes in families.items():
+        head = changes.pop("pairs", pairs)
+        assert family_of(replace(config, **changes), head).model_type == name
 
 
 @pytest.mark.parametrize(

@@ -31,61 +31,66 @@ GOLDEN = "e56b4278f265595f"
     [
         (
             "data.lower_case=true",
-            "data.lower_case=true conflicts with data.tokenizer=byte-bpe, which keeps every "
-            "byte; set it to false, or data.tokenizer to wordpiece or unigram",
+            "data.lower_case=true conflicts with data.tokenizer=byte-bpe, which keeps every byte; "
+            "add --set data.lower_case=false, or --set data.tokenizer=wordpiece or --set "
+            "data.tokenizer=unigram",
         ),
         (
             "data.segments.label=order",
             "data.segments.label=order needs two segments, and data.format=full_sentences has no "
-            "pairs; set data.format to one of segment_pair, sentence_pair, or "
-            "data.segments.label=none",
+            "pairs; add --set data.format=segment_pair or --set data.format=sentence_pair, or "
+            "--set data.segments.label=none",
         ),
         (
             "data.format=single_segment data.segments.label=next",
             "data.segments.label=next needs two segments, and data.format=single_segment has no "
-            "pairs; set data.format to one of segment_pair, sentence_pair, or "
-            "data.segments.label=none",
+            "pairs; add --set data.format=segment_pair or --set data.format=sentence_pair, or "
+            "--set data.segments.label=none",
         ),
         (
             "data.format=segment_pair data.sequence_length=5",
             "data.sequence_length=5 is too short for two segments of data.format=segment_pair; "
-            "set 6 or more",
+            "add --set data.sequence_length=6 or more",
         ),
         (
             "data.format=sentence_pair data.segments.draws=2",
             "data.segments.draws=2 would store the same rows of data.format=sentence_pair several "
-            "times; set it to 1, or choose segment_pair, sentence_pair with "
-            "data.segments.label=next, or single_segment with data.segments.short_share > 0",
+            "times; add --set data.segments.draws=1, or --set data.segments.label=next for rows "
+            "that differ",
         ),
         (
             "data.masking=electra",
-            "data.masking=electra has no random tokens: set data.masks.random_share=0.1 to 0 "
-            "(the paper keeps 15 %)",
+            "data.masking=electra has no random tokens, but data.masks.random_share=0.1; add "
+            "--set data.masks.random_share=0 (the paper also has a mask_share of 0.85), or --set "
+            "data.masking=token",
         ),
         (
             "data.mask_mode=per-epoch",
             "data.mask_mode=per-epoch conflicts with data.duplicates=10: static stores 1 mask, "
-            "duplicates 1 or more, per-epoch none (0); change one of them",
+            "duplicates 1 or more, per-epoch none; add --set data.duplicates=0, or --set "
+            "data.mask_mode=duplicates",
         ),
         (
             "data.duplicates=0",
             "data.mask_mode=duplicates conflicts with data.duplicates=0: static stores 1 mask, "
-            "duplicates 1 or more, per-epoch none (0); change one of them",
+            "duplicates 1 or more, per-epoch none; add --set data.duplicates=10, or --set "
+            "data.mask_mode=per-epoch",
         ),
         (
             "data.masks.random_share=0.3",
-            "data.masks.mask_share=0.8 and data.masks.random_share=0.3 add up to more than 1; "
-            "lower one",
+            "data.masks.mask_share=0.8 and data.masks.random_share=0.3 add up to more than 1; add "
+            "--set data.masks.random_share=0.2, or --set data.masks.mask_share=0.7",
         ),
         (
             "data.mask_mode=static",
             "data.mask_mode=static conflicts with data.duplicates=10: static stores 1 mask, "
-            "duplicates 1 or more, per-epoch none (0); change one of them",
+            "duplicates 1 or more, per-epoch none; add --set data.duplicates=1, or --set "
+            "data.mask_mode=duplicates",
         ),
         (
             "data.reader=read",
-            "data.reader=read reads whole blocks, but data.order=global needs single rows; "
-            "set data.order=blocks or data.reader=mmap",
+            "data.reader=read reads whole blocks, but data.order=global needs single rows; add "
+            "--set data.order=blocks, or --set data.reader=mmap",
         ),
     ],
 )

@@ -131,20 +131,24 @@ def test_a_number_out_of_range_is_refused_in_one_line(settings: str, message: st
                 "phases.0.steps=0 is out of range; choose one in [1, inf)",
                 "phases.0.sequences=0 is out of range; choose one in [1, inf)",
                 "steps=0 is out of range; choose one in [1, inf)",
-                "data.masks.mask_share=0.95 and data.masks.random_share=0.1 add up to more than 1; "
-                "lower one",
+                "data.masks.mask_share=0.95 and data.masks.random_share=0.1 add up to more than "
+                "1; add --set data.masks.random_share=0.05, or --set data.masks.mask_share=0.9",
                 "data.lower_case=true conflicts with data.tokenizer=byte-bpe, which keeps every "
-                "byte; set it to false, or data.tokenizer to wordpiece or unigram",
-                "data.reader=read reads whole blocks, but data.order=global needs single rows; set "
-                "data.order=blocks or data.reader=mmap",
+                "byte; add --set data.lower_case=false, or --set data.tokenizer=wordpiece or "
+                "--set data.tokenizer=unigram",
+                "data.reader=read reads whole blocks, but data.order=global needs single rows; "
+                "add --set data.order=blocks, or --set data.reader=mmap",
                 "checkpoint.keep_every=7 is not a multiple of checkpoint.every=1000, so most of "
-                "its steps are never saved; set it to a multiple, or to 0",
-                "name='a/b' cannot name a directory; use letters, digits, '_', '.' or '-'",
-                "phases.0.sequence_length=600 is longer than encoder.positions=512; raise "
-                "encoder.positions too",
-                "objective.kind=mlm_sbo predicts masked spans, but data.masking=token draws "
-                "none; set data.masking=span, or objective.kind=mlm",
-                "schedule.end_lr=1.0 is above optimizer.peak_lr=0.0025; lower it",
+                "its steps are never saved; add --set checkpoint.keep_every=1000, or --set "
+                "checkpoint.every=1",
+                "name='a/b' cannot name a directory, which has letters, digits, '_', '.' and '-'; "
+                "add --set name=a-b",
+                "phases.0.sequence_length=600 is longer than encoder.positions=512; add --set "
+                "encoder.positions=600, or --set phases.0.sequence_length=512",
+                "objective.kind=mlm_sbo predicts masked spans, but data.masking=token draws none; "
+                "add --set data.masking=span, or --set objective.kind=mlm",
+                "schedule.end_lr=1.0 is above optimizer.peak_lr=0.0025; add --set "
+                "schedule.end_lr=0, or --set optimizer.peak_lr=1.0",
             ],
         ),
     ],

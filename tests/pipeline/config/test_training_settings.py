@@ -16,44 +16,45 @@ RUN = recipe("roberta_base")
     [
         (
             "encoder.heads=7",
-            "encoder.width=768 is not divisible by encoder.heads=7; "
-            "choose a number of heads that divides it",
+            "encoder.width=768 is not divisible by encoder.heads=7; add --set encoder.heads=6, or "
+            "--set encoder.width=770",
         ),
         (
             "encoder.embedding_width=768",
-            "encoder.embedding_width=768 is not below encoder.width=768; lower it to factorize "
-            "the embeddings, or set it to 0",
+            "encoder.embedding_width=768 is not below encoder.width=768; add --set "
+            "encoder.embedding_width=0 for embeddings of that width",
         ),
         (
             "encoder.sharing=all encoder.groups=5",
-            "encoder.layers=12 is not divisible by encoder.groups=5; set encoder.groups to one of "
-            "1, 2, 3, 4, 6, 12",
+            "encoder.layers=12 is not divisible by encoder.groups=5; add --set encoder.groups=4, "
+            "or --set encoder.layers=15",
         ),
         (
             "encoder.groups=2",
-            "encoder.groups=2 has no effect with encoder.sharing=none; set it to 1, or "
-            "encoder.sharing to all, attention or feed_forward",
+            "encoder.groups=2 has no effect with encoder.sharing=none; add --set "
+            "encoder.groups=1, or --set encoder.sharing=all",
         ),
         (
             "optimizer.lamb_variant=nvlamb",
             "optimizer.lamb_variant=nvlamb applies the trust ratio to every weight, but "
-            "optimizer.adapt_vectors=false excludes biases and LayerNorms; set "
-            "optimizer.adapt_vectors=true or optimizer.lamb_variant=paper",
+            "optimizer.adapt_vectors=false excludes biases and LayerNorms; add --set "
+            "optimizer.adapt_vectors=true, or --set optimizer.lamb_variant=paper",
         ),
         (
             "schedule.kind=inverse_sqrt schedule.warmup_steps=0",
             "schedule.kind=inverse_sqrt needs a warm-up, and schedule.warmup_steps=0 gives none; "
-            "set schedule.warmup_steps or another kind",
+            "add, for instance, --set schedule.warmup_steps=1000, or --set schedule.kind=linear",
         ),
         (
             "spikes.rollbacks=2",
-            "spikes.rollbacks=2 needs spike detection, and spikes.deviations=0 turns it off; set "
-            "spikes.deviations, e.g. to 10",
+            "spikes.rollbacks=2 needs spike detection, and spikes.deviations=0 turns it off; add "
+            "--set spikes.deviations=10, or --set spikes.rollbacks=0",
         ),
         (
             "checkpoint.keep_every=1500",
-            "checkpoint.keep_every=1500 is not a multiple of checkpoint.every=1000, so most of its "
-            "steps are never saved; set it to a multiple, or to 0",
+            "checkpoint.keep_every=1500 is not a multiple of checkpoint.every=1000, so most of "
+            "its steps are never saved; add --set checkpoint.keep_every=2000, or --set "
+            "checkpoint.every=500",
         ),
     ],
 )

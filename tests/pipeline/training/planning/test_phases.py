@@ -63,7 +63,7 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
         check_shards(run, [small, long], "0" * 64)
     missing = (
         "the phases of the run read sequences of 16 and 32, but no --data has any of 16; prepare "
-        "the text with data.sequence_length=16 too and add its directory to --data"
+        "the text with --set data.sequence_length=16 too and add its directory to --data"
     )
     with pytest.raises(ConfigError, match=re.escape(missing)):
         check_lengths(run, [long])

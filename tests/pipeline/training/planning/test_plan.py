@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.config.settings import override
 from pipeline.data.shards.arrow_files import read_table
 from pipeline.errors import ConfigError, DataError
 from pipeline.loading.dataset import Dataset
@@ -21,6 +22,7 @@ from pipeline.training.planning.plan import (
     rounded,
 )
 from tests.pipeline.loading.conftest import prepare_directory
+from tests.remedies import alternatives
 
 
 @pytest.mark.parametrize(
@@ -54,8 +56,36 @@ def test_a_plan_counts_what_is_there(prepared: Path) -> None:
     with pytest.raises(ConfigError, match=r"batch.sequences=64 is smaller than the 65 ranks"):
         make_plan(run, 65, 1, [train], [validation], run.steps)
     shifted = replace(run, encoder=replace(run.encoder, position_offset=1))
-    with pytest.raises(ConfigError, match=r"needs pad id 0, .* has 1; set .*offset=2"):
+    with pytest.raises(ConfigError, match=r"needs pad id 0, .* has 1; add --set .*offset=2 "):
         make_plan(shifted, 1, 1, [train], [validation], run.steps)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "objective.kind=mlm_pair data.format=segment_pair data.segments.label=next",
+        "encoder.activation=gelu_tanh",
+        "encoder.embedding_width=64",
+        "encoder.sharing=all encoder.groups=2",
+        "encoder.position_offset=1",
+        "batch.sequences=2",
+        "batch.step_tokens=32",
+        "batch.warmup_steps=9 batch.first_sequences=1",
+        "batch.warmup_steps=9 batch.step_tokens=4096 batch.first_sequences=50000",
+    ],
+)
+def test_what_cannot_be_planned_names_settings_that_can(prepared: Path, settings: str) -> None:
+    """A model without a class of transformers, and batches too small for the ranks."""
+    run = override(recipe("roberta_tiny"), settings.split())
+    train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
+    with pytest.raises(ConfigError) as error:
+        make_plan(run, 3, 1, [train], [validation], run.steps)
+    remedies = alternatives(str(error.value))
+    for remedy in remedies:
+        make_plan(override(run, remedy), 3, 1, [train], [validation], run.steps)
+    if settings.startswith("objective"):  # BERT's positions, before giving up the pair head
+        assert remedies[0] == ["encoder.position_offset=0"]
+        assert "for bert" in str(error.value) and remedies[-1] == ["objective.kind=mlm"]
 
 
 def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> None:
