@@ -35,6 +35,13 @@ class Dropout(nn.Module):
         return value * kept.to(value.dtype).mul_(kept_scale(self.probability))
 
 
+def set_dropout(model: nn.Module, probability: float) -> None:
+    """Change the dropout probability of a whole model."""
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.probability = probability
+
+
 def random_int16(shape: torch.Size | tuple[int, ...]) -> Tensor:
     """Uniform 16-bit integers on the CPU, from torch's default generator."""
     count = math.prod(shape)

@@ -61,7 +61,7 @@ class Attention(nn.Module):
         self.query_key_value = nn.Linear(config.width, 3 * config.width)
         self.output = nn.Linear(config.width, config.width)
         self.heads = config.heads
-        self.dropout = config.dropout
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self, hidden_BSD: Tensor, shown: Tensor | None, pieces: list[Piece] | None = None
@@ -69,7 +69,7 @@ class Attention(nn.Module):
         """shown: [B, 1, 1, S], True for tokens and False for pads, or [B, 1, S, S], what each token
         sees; None if that is the whole row, or if `pieces` is given (float32 on a CPU only)."""
         projected_BS3HK = self.query_key_value(hidden_BSD).unflatten(-1, (3, self.heads, -1))
-        dropout = self.dropout if self.training else 0.0
+        dropout = self.dropout.probability if self.training else 0.0
         if pieces is not None:
             mixed_BSD = piece_attention(projected_BS3HK, pieces, dropout)
         elif dropout and hidden_BSD.device.type == "cpu" and hidden_BSD.dtype == torch.float32:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.config.data_settings import DataSettings
+from pipeline.config.phases import phase_settings_fit
 from pipeline.config.rules import (
     attention_fits,
     batch_warmup_fits,
@@ -67,7 +68,8 @@ class Run:
     """Optimizer steps of the whole run."""
     phases: tuple[EarlierPhase, ...]
     """Phases before the last one, in order. The last phase takes the remaining `steps`, with the
-    length and batch size of `data` and `batch`. Set it as `phases=[]` or `phases.0.steps=900`."""
+    length and batch size of `data` and `batch`. Set it as `phases=[]` or `phases.0.steps=900`; a
+    phase's own `settings` as `phases.0.settings=["data.masks.rate=0.3"]`."""
     spikes: SpikeSettings
     """What counts as a loss spike, and how the run responds."""
     validation: ValidationSettings
@@ -96,3 +98,4 @@ class Run:
         yield from schedule_fits(self.schedule, self.optimizer, self.steps)
         yield from phases_fit(self.phases, self.data, self.steps)
         yield from batch_warmup_fits(self.batch, self.phases, self.steps)
+        yield from phase_settings_fit(self)

@@ -1,10 +1,10 @@
 """The schema of a config, read from its annotations, and the check of values against it.
 
 A config is a tree of frozen dataclasses. A field is a bool, int, float, str, Literal of strings,
-another dataclass (a section), or a variable-length tuple of one (a list). `Annotated` adds marks:
-the `Range` of a number, and the `Legacy` value of a setting that was added later. A section whose
-values can exclude each other has a method `contradictions`. `check` runs when the whole tree is
-built (`__post_init__`) and reports all problems in one error.
+another dataclass (a section), or a variable-length tuple of dataclasses or of str (a list).
+`Annotated` adds marks: the `Range` of a number, and the `Legacy` value of a setting that was added
+later. A section whose values can exclude each other has a method `contradictions`. `check` runs
+when the whole tree is built (`__post_init__`) and reports all problems in one error.
 """
 
 from __future__ import annotations
@@ -155,6 +155,11 @@ def entry_type(hint: object) -> type[DataclassInstance] | None:
     if get_origin(hint) is tuple and is_section(found := get_args(hint)[0]):
         return found
     return None
+
+
+def is_text_list(hint: object) -> bool:
+    """Whether an annotation is a list of texts."""
+    return get_origin(hint) is tuple and get_args(hint)[0] is str
 
 
 @functools.cache

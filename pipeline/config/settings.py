@@ -27,6 +27,7 @@ from pipeline.config.schema import (
     entry_type,
     fields_of,
     is_section,
+    is_text_list,
     legacy_values,
     refuse,
     setting_types,
@@ -45,6 +46,7 @@ EXPECTED = {
     str: "text",
 }
 EXPECTED_LIST = "a JSON list of objects with {}"
+EXPECTED_TEXTS = "a JSON list of texts"
 NEAR = 0.7
 """Least similarity (difflib) of the part after the last dot for a name to be suggested."""
 NEAR_IN_SECTION = 0.5
@@ -245,7 +247,7 @@ def _build(kind: type[T], flat: Mapping[str, object], prefix: str = "") -> T:
 
 def _read(text: str, kind: Any) -> object:
     """Text parsed as `kind`; text that cannot be parsed stays text, which `_typed` refuses."""
-    if entry_type(kind):
+    if entry_type(kind) or is_text_list(kind):
         try:
             return json.loads(text)
         except ValueError:
@@ -270,6 +272,10 @@ def _typed(path: str, value: object, kind: Any) -> object:
             )
         expected = EXPECTED_LIST.format(", ".join(setting_types(entry)))
         raise ConfigError(f"{path}={value!r} has the wrong type; give {expected}")
+    if is_text_list(kind):
+        if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        raise ConfigError(f"{path}={value!r} has the wrong type; give {EXPECTED_TEXTS}")
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         if isinstance(value, str) and value in choices:

@@ -18,8 +18,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pipeline.config.run import Run
-from pipeline.config.schema import Setting, entry_type, fields_of, is_section, setting_types
-from pipeline.config.settings import EXPECTED, to_dict, unknown_setting
+from pipeline.config.schema import (
+    Setting,
+    entry_type,
+    fields_of,
+    is_section,
+    is_text_list,
+    setting_types,
+)
+from pipeline.config.settings import EXPECTED, EXPECTED_TEXTS, to_dict, unknown_setting
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -111,6 +118,8 @@ def _type_in_words(setting: Setting) -> str:
         words = f"one of {', '.join(get_args(setting.kind))}"
     elif entry := entry_type(setting.kind):
         words = f"a JSON list of objects with {', '.join(setting_types(entry))}"
+    elif is_text_list(setting.kind):
+        words = EXPECTED_TEXTS
     else:
         words = {**EXPECTED, float: "a number"}[setting.kind]
     if setting.range is not None:

@@ -204,6 +204,16 @@ class ScheduleSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusWeight:
+    """The weight of one corpus in a mixture."""
+
+    corpus: str
+    """Name of the corpus, as `pipeline.inspect` shows it."""
+    weight: Positive
+    """Its share of the sequences, relative to the other weights."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BatchSettings:
     """Sequences per step."""
 
@@ -225,6 +235,15 @@ class BatchSettings:
     """Sequences of the first step, and growth increment; warmup_steps=0 does not read it."""
     order_window: Count
     """Shuffle window in blocks of 1,024 rows; data.order=global does not read it."""
+    mixture: Annotated[tuple[CorpusWeight, ...], Legacy(())]
+    """Shares of the corpora in every 4,096 sequences; each --data directory then holds one corpus.
+    []: all sequences are read equally often."""
+
+    def contradictions(self) -> Iterator[str]:
+        """A corpus with two weights."""
+        names = [entry.corpus for entry in self.mixture]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            yield f"batch.mixture names {', '.join(twice)} twice; give each corpus one weight"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -303,3 +322,6 @@ class EarlierPhase:
     """Tokens per sequence in this phase, in place of data.sequence_length."""
     sequences: Count
     """Sequences per step, in place of batch.sequences; per_device scales to the same tokens."""
+    settings: Annotated[tuple[str, ...], Legacy(())]
+    """Other settings of this phase, as `--set` takes them, e.g. ["encoder.dropout=0.1"]: of
+    data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout."""

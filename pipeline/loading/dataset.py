@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.config.data_settings import prepared_settings
+from pipeline.config.data_settings import DataSettings, max_predictions, prepared_settings
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
 from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
@@ -132,9 +133,23 @@ class Dataset:
                     dataset.damaged.add(shard.name)
         return dataset
 
+    def drawing(self, data: DataSettings) -> Dataset:
+        """The same rows with the masks of other settings, for a dataset that stores none.
+
+        Shares files and excluded shards with this one.
+        """
+        assert self.masking is not None
+        law = Masking.of(data, self.masking.special, self.masking.word_starts)
+        other = copy(self)
+        other.masking = replace(law, seed=self.masking.seed)
+        other.manifest = replace(
+            self.manifest, masking=law.describe(), max_predictions=max_predictions(data)
+        )
+        return other
+
     def exclude(self, names: Collection[str]) -> None:
         """Stop reading the rows of the shards with these names."""
-        self._excluded = np.array([shard.name in names for shard in self.shards], np.bool_)
+        self._excluded[:] = [shard.name in names for shard in self.shards]
 
     @property
     def is_excluded(self) -> bool:

@@ -135,6 +135,7 @@ def bert_tiny_published() -> Run:
                 steps=9 * tiny.steps // 10,  # paper A.2: 90 % of the steps
                 sequence_length=16,  # ours: half of the last phase's; the paper has a quarter
                 sequences=tiny.batch.sequences,  # paper A.2: as in the last phase
+                settings=(),
             ),
         ),
     )
@@ -169,6 +170,7 @@ def _published(ours: Run) -> Run:
                 steps=900_000,  # paper A.2: 90 % of the steps
                 sequence_length=128,  # paper A.2
                 sequences=256,  # paper A.2: as in the last phase
+                settings=(),
             ),
         ),
     )

@@ -106,6 +106,7 @@ def roberta_base() -> Run:
             warmup_steps=0,  # table 9: none
             first_sequences=256,  # ours: for --set batch.warmup_steps; BERT's batch
             order_window=16,  # ours: 16,384 rows, two batches, mix in data.order=blocks
+            mixture=(),
         ),
         steps=62_500,  # You et al. 8K, recalled; extrapolated
         phases=(),

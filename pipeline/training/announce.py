@@ -56,7 +56,7 @@ def print_plan(job: Job, phases: Sequence[Phase], device: str) -> None:
     for phase in phases:
         if len(phases) > 1:
             print(f"  {phase.words}")
-        for line in phase.plan.lines():
+        for line in phase.lines():
             print(f"{indent}{line}")
     ranks = phases[0].plan.world_size
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -16,7 +16,7 @@ from pipeline.loading.order import Located, Order, Share
 from pipeline.training.checkpoints.data_position import Reading, Readings, reading_of
 from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.planning.phases import Phase, phase_of
-from pipeline.training.planning.plan import Plan
+from pipeline.training.planning.plan import Plan, mixture_weights
 from pipeline.training.planning.schedule import growth
 from pipeline.training.progress import Progress
 
@@ -50,20 +50,20 @@ class Feed:
 
     def reading(self, progress: Progress) -> Reading:
         """How far the shards of the current phase are read."""
-        return reading_of(progress.readings, self.phase.sequence_length)
+        return reading_of(progress.readings, self.phase.order)
 
     def last_sample(self, progress: Progress) -> Located:
         """The last sample read [1] in the current phase."""
         return self.loader.order.locate(np.array([self.reading(progress).sequences - 1]))
 
     def read_in(self, step: int) -> tuple[int, int]:
-        """Length and number of the sequences of step `step`, over all ranks."""
+        """Order and number of the sequences of step `step`, over all ranks."""
         phase = phase_of(self.phases, step)
         share = share_of(phase.run, phase.plan, self.cluster)
-        return phase.sequence_length, share.sequences_of(step)
+        return phase.order, share.sequences_of(step)
 
     def _open(self, readings: Readings) -> Loader:
-        skipped = reading_of(readings, self.phase.sequence_length).skipped
+        skipped = reading_of(readings, self.phase.order).skipped
         run, plan = self.phase.run, self.phase.plan
         return train_loader(run, plan, self.cluster, self.phase.train, skipped)
 
@@ -99,6 +99,7 @@ def train_loader(
         kind=run.data.order,
         seed=run.seed,
         shard_rows=tuple(dataset.shard_rows for dataset in train),
+        weights=mixture_weights(run.batch.mixture, train),
         window=run.batch.order_window,
         skipped=skipped,
     )

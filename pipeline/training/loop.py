@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from model.dropout import set_dropout
 from model.objectives.masked_language import LossPart, Sums
 from pipeline.config.run import Run
 from pipeline.errors import DataError
@@ -84,6 +85,7 @@ class Trainer:
             self.run.name, self.progress.step, last_step, shown=self.cluster.rank == 0
         ) as display:
             self.validator.on_batch = display.validating
+            set_dropout(self.engine.module, self.feed.phase.run.encoder.dropout)
             while True:
                 known = StepCount(self.cluster.control)
                 try:
@@ -194,7 +196,7 @@ class Trainer:
         """Update the weights with the accumulated gradient, and count the step."""
         updated = self.engine.step(learning_rate(self.run, self.progress.step + 1))
         self.progress = self.progress.after(
-            step, self.feed.phase.sequence_length, counts.predictions, updated
+            step, self.feed.phase.order, counts.predictions, updated
         )
         count = loss_parts.first_count(self.parts, counts)
         self.recovery.losses.record(self.progress.step, count)
@@ -206,6 +208,7 @@ class Trainer:
         """Start to read the phase of the next step."""
         if not self.feed.enter(self.progress.step, self.progress.readings):
             return
+        set_dropout(self.engine.module, self.feed.phase.run.encoder.dropout)
         if self.cluster.device.type == "cuda":
             torch.compiler.reset()  # else the second length is compiled with dynamic shapes
         if self.cluster.rank == 0:
@@ -257,7 +260,7 @@ class Trainer:
         epoch, dataset = int(last.pass_number[0]), phase.train[int(last.dataset[0])]
         line: dict[str, float | str] = {"step": self.progress.step, "time": now_utc(), **scored}
         if len(self.feed.phases) > 1:
-            line["sequence_length"] = phase.sequence_length
+            line |= {"phase": phase.number, "sequence_length": phase.sequence_length}
         line |= {
             "learning_rate": learning_rate(self.run, self.progress.step),
             "grad_norm": self.engine.gradient_norm,

@@ -1,6 +1,6 @@
 """How far a run is, and its conversion to and from the state of a checkpoint.
 
-Three numbers determine the run: the step (schedule), the sequences of each length (data) and the
+Three numbers determine the run: the step (schedule), the sequences of each order (data) and the
 optimizer's updates (bias correction). The others are counted for reports.
 """
 
@@ -27,7 +27,7 @@ class Progress:
 
     step: int = 0
     readings: Readings = ()
-    """The position in the data of each sequence length."""
+    """The position in each order of samples."""
     tokens: int = 0
     predictions: int = 0
     skipped: int = 0
@@ -60,9 +60,9 @@ class Progress:
             **state.counters,
         )
 
-    def after(self, step: Step, sequence_length: int, predictions: int, updated: bool) -> Progress:
-        """The progress after a step, without the step's tokens."""
-        reading = reading_of(self.readings, sequence_length)
+    def after(self, step: Step, order: int, predictions: int, updated: bool) -> Progress:
+        """The progress after a step of an order, without the step's tokens."""
+        reading = reading_of(self.readings, order)
         read = reading._replace(sequences=reading.sequences + step.sequences)
         return replace(
             self,

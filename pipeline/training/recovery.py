@@ -190,23 +190,23 @@ def skip_around(
 ) -> Readings:
     """The readings of a checkpoint's state, with the sequences around a spike skipped.
 
-    read_in: sequence length and number of sequences of the step after a number of steps;
+    read_in: order and number of sequences of the step after a number of steps;
     now: the readings when the spike was found.
     """
     first = max(state.step, spike_step - 1 - settings.skip_before)
     begins, ends = dict[int, int](), dict[int, int]()
     for step in range(state.step, spike_step + settings.skip_after):
-        length, sequences = read_in(step)
-        begin = ends.get(length, reading_of(state.readings, length).sequences)
+        order, sequences = read_in(step)
+        begin = ends.get(order, reading_of(state.readings, order).sequences)
         if step >= first:
-            begins.setdefault(length, begin)
-        ends[length] = begin + sequences
+            begins.setdefault(order, begin)
+        ends[order] = begin + sequences
     found = state.readings
-    for length in {reading.sequence_length for reading in (*now, *state.readings)} | begins.keys():
-        skipped = reading_of(now, length).skipped
-        if length in begins:
-            skipped = _add_range(skipped, begins[length], ends[length])
-        found = with_reading(found, reading_of(found, length)._replace(skipped=skipped))
+    for order in {reading.order for reading in (*now, *state.readings)} | begins.keys():
+        skipped = reading_of(now, order).skipped
+        if order in begins:
+            skipped = _add_range(skipped, begins[order], ends[order])
+        found = with_reading(found, reading_of(found, order)._replace(skipped=skipped))
     return found
 
 

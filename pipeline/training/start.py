@@ -15,7 +15,13 @@ from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.feed import Feed
 from pipeline.training.job import Job
-from pipeline.training.planning.phases import Phase, check_lengths, check_shards, make_phases
+from pipeline.training.planning.phases import (
+    Phase,
+    check_lengths,
+    check_phases,
+    check_shards,
+    make_phases,
+)
 from pipeline.training.planning.plan import Plan, attention_name
 from pipeline.training.progress import Progress, start_progress
 from pipeline.training.recovery import exclude_shards, find_damaged_at_start
@@ -105,7 +111,10 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
         check_same(earlier, job.run, data.train, job.output)
         if job.init and cluster.rank == 0:
             check_initial_weights(earlier.initial_weights, job.init)
-    attention = attention_name(job.run, cluster.device.type)
+    attention = attention_name(
+        max((phase.run for phase in data.phases), key=lambda run: run.encoder.dropout),
+        cluster.device.type,
+    )
     plans = [phase.plan.to_dict() for phase in data.phases]
     record = RunRecord.of(job.run, plans, data.train, attention)
     if earlier:
@@ -127,6 +136,7 @@ def open_data(
     train = tuple(Dataset.open(path, TRAIN, check_files, skips) for path in job.directories)
     check_lengths(job.run, train)
     check_shards(job.run, train, tokenizer_sha256)
+    check_phases(job.run, train)
     if check_files:
         check_held_out([(dataset.directory, dataset.manifest) for dataset in train])
     validation = tuple(Dataset.open(path, VALIDATION, False) for path in job.directories)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from model.dropout import Dropout, kept_scale, random_int16, threshold
+from model.dropout import Dropout, kept_scale, random_int16, set_dropout, threshold
+from model.objectives.masked_language import MaskedLanguageModel
+from pipeline.recipes import recipe
+from pipeline.training.planning.plan import encoder_config
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5])
@@ -42,3 +47,22 @@ def test_a_seed_repeats_it_and_evaluation_has_none() -> None:
     torch.manual_seed(5)
     assert torch.equal(dropout(value), first) and not torch.equal(dropout(value), first)
     assert dropout.eval()(value) is value
+
+
+def test_a_whole_model_gets_another_probability() -> None:
+    """Embeddings, hidden units and attention weights, as if it had been built with it."""
+    run = recipe("bert_tiny")
+    config = encoder_config(run)
+    changed, built = (
+        MaskedLanguageModel(replace(config, dropout=share), seed=0) for share in (0.0, 0.4)
+    )
+    set_dropout(changed, 0.4)
+    found = []
+    for model in (changed, built):
+        torch.manual_seed(3)
+        ids = torch.arange(5, 37).repeat(4, 1)
+        found.append(model.encoder(ids, None))
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+    set_dropout(changed, 0.0)
+    ids = torch.arange(5, 37).repeat(4, 1)
+    torch.testing.assert_close(changed.encoder(ids, None), changed.eval().encoder(ids, None))

@@ -18,7 +18,7 @@ def test_the_dropout_path_agrees_with_torch(lengths: list[int]) -> None:
     shown = (torch.arange(40) < torch.tensor(lengths)[:, None])[:, None, None]
     hidden = torch.randn(2, 40, 48)
     expected = attention(hidden, shown)
-    attention.dropout = 1e-9  # takes the other path, and rounds to no drop at all
+    attention.dropout.probability = 1e-9  # takes the other path, and rounds to no drop at all
     tokens = shown[:, 0, 0]
     torch.testing.assert_close(attention(hidden, shown)[tokens], expected[tokens])
 

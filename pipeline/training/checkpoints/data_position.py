@@ -1,19 +1,22 @@
-"""How far a run has read its shards, for each sequence length separately.
+"""How far a run has read its shards, for each order of samples separately.
 
-A phase continues where the previous phase of the same length stopped. The position follows from the
-step, as the batch of every step is known. It is stored nevertheless: a fork may have started from
-the first sequence, or with another batch.
+A phase continues where the previous phase with the same order stopped. The position follows from
+the step, as the batch of every step is known. It is stored nevertheless: a fork may have started
+from the first sequence, or with another batch.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from pipeline.training.planning.phases import LATER_ORDER
+
 
 class Reading(NamedTuple):
-    """The position in the shards of one sequence length."""
+    """The position in one order of samples."""
 
-    sequence_length: int
+    order: int
+    """Its number, see `Phase.order`."""
     sequences: int = 0
     """Consumed so far, which is also the next position."""
     skipped: tuple[tuple[int, int], ...] = ()
@@ -21,20 +24,20 @@ class Reading(NamedTuple):
 
 
 Readings = tuple[Reading, ...]
-"""At most one per length, the shortest first."""
+"""At most one per order, by its number."""
 
 
-def reading_of(readings: Readings, sequence_length: int) -> Reading:
-    """The reading of a length; it has 0 sequences if nothing was read yet."""
+def reading_of(readings: Readings, order: int) -> Reading:
+    """The reading of an order; it has 0 sequences if nothing was read yet."""
     for reading in readings:
-        if reading.sequence_length == sequence_length:
+        if reading.order == order:
             return reading
-    return Reading(sequence_length)
+    return Reading(order)
 
 
 def with_reading(readings: Readings, reading: Reading) -> Readings:
-    """The readings with that of one length replaced."""
-    others = [own for own in readings if own.sequence_length != reading.sequence_length]
+    """The readings with that of one order replaced."""
+    others = [own for own in readings if own.order != reading.order]
     return tuple(sorted([*others, reading]))
 
 
@@ -42,6 +45,6 @@ def describe_skipped(readings: Readings) -> list[str]:
     """The skipped places, as [begin, end); with their sequence length if there are several."""
     found = []
     for reading in readings:
-        length = f" of {reading.sequence_length}" if len(readings) > 1 else ""
+        length = f" of {reading.order % LATER_ORDER}" if len(readings) > 1 else ""
         found += [f"[{begin:,}, {end:,}){length}" for begin, end in reading.skipped]
     return found

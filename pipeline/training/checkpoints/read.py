@@ -54,7 +54,7 @@ class State:
 
     step: int
     readings: Readings
-    """The position in the data of each sequence length."""
+    """The position in each order of samples."""
     updates: int
     """Updates of the optimizer: `step` minus those skipped for a gradient that was not finite."""
     counters: dict[str, int]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.training.planning.phases import Phase
+from pipeline.training.planning.phases import LATER_ORDER, Phase
 
 MOST_PASSES = 100.0
 """Over the data; BERT made 40."""
@@ -51,19 +51,23 @@ def doubts(phases: Sequence[Phase], machines: Machines) -> list[str]:
 
 
 def _about_data(phases: Sequence[Phase]) -> list[str]:
-    found, passes = [], dict.fromkeys((phase.sequence_length for phase in phases), 0.0)
+    found, passes = [], dict.fromkeys((phase.order for phase in phases), 0.0)
     for phase in phases:
         plan, where = phase.plan, f"phase {phase.number}: " if len(phases) > 1 else ""
-        passes[phase.sequence_length] += plan.epochs
+        passes[phase.order] += plan.epochs
         if plan.sequences > plan.train_sequences:
             found.append(
                 f"{where}a step reads {plan.sequences:,} sequences, but the data have only "
                 f"{plan.train_sequences:,}: it reads some of them more than once; give more data, "
                 "or lower batch.sequences"
             )
-    for length, count in passes.items():
+    for order, count in passes.items():
         if count > MOST_PASSES and not found:
-            of = f" of the data of length {length}" if len(passes) > 1 else " over the data"
+            of = (
+                f" of the data of length {order % LATER_ORDER}"
+                if len(passes) > 1
+                else " over the data"
+            )
             steps = sum(phase.end - phase.begin for phase in phases)
             found.append(
                 f"the run makes {count:,.0f} passes{of}, where BERT made 40; give more data, or "

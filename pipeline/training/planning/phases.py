@@ -1,20 +1,28 @@
-"""A run and its shards -> its phases, each a range of steps at one sequence length and batch.
+"""A run and its shards -> its phases, each a range of steps with its settings and data.
 
-A phase reads the directories of --data that have its length. Optimizer and schedule do not depend
-on phases; they count the steps of the whole run.
+A phase has its own sequence length and batch, and perhaps its own masks, mixture and dropout. It
+reads the directories of --data that were prepared with its length and masks; where masks are drawn
+in each epoch, the directories of its length, whose masks it draws by its own settings. A mixture
+leaves out the corpora that it does not name. Optimizer and schedule do not depend on phases; they
+count the steps of the whole run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from pipeline.config.data_settings import all_shard_settings
+from pipeline.config.data_settings import all_shard_settings, prepared_settings
+from pipeline.config.phases import in_phase
 from pipeline.config.run import Run
 from pipeline.config.training_settings import EarlierPhase
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset, check_datasets
-from pipeline.training.planning.plan import Plan, make_plan
+from pipeline.loading.order import quotas
+from pipeline.training.planning.plan import Plan, make_plan, mixture_weights
+
+LATER_ORDER = 1 << 16
+"""Above every sequence length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +36,14 @@ class Phase:
     end: int
     """Steps of the run at the end of this phase."""
     run: Run
-    """The settings in this phase: with its length and batch, and no other phases."""
+    """The settings in this phase, and no other phases."""
+    changes: tuple[str, ...]
+    """Settings of this phase besides length and batch, as `--set` takes them."""
     train: tuple[Dataset, ...]
     validation: tuple[Dataset, ...]
+    order: int
+    """Number of its order of samples: the sequence length for the first order of that length in a
+    run, and `LATER_ORDER` more for each further one (other directories, or another mixture)."""
     plan: Plan
 
     @property
@@ -40,36 +53,39 @@ class Phase:
 
     @property
     def words(self) -> str:
-        """Its number, steps and sequence length, in words."""
+        """Its number, steps, sequence length and changes, in words."""
+        changes = "".join(f", {change}" for change in self.changes)
         return (
             f"phase {self.number}: steps {self.begin + 1:,} to {self.end:,}, sequences of "
-            f"{self.sequence_length}"
+            f"{self.sequence_length}{changes}"
         )
+
+    def lines(self) -> list[str]:
+        """The plan in words, with the passes over each directory of a mixture."""
+        weights = mixture_weights(self.run.batch.mixture, self.train)
+        read = self.plan.epochs * self.plan.train_sequences
+        parts = [
+            f"{'+'.join(dataset.manifest.corpora)} {weight / sum(weights):.1%} "
+            f"({weight / sum(weights) * read / int(dataset.shard_rows.sum()):,.2f} passes)"
+            for weight, dataset in zip(weights, self.train, strict=False)
+        ]
+        return [*self.plan.lines(), *([f"mixture: {', '.join(parts)}"] if parts else [])]
 
 
 def runs_of(run: Run) -> list[tuple[int, int, Run]]:
     """(begin, end, settings) of each phase, see `Phase`."""
     left = run.steps - sum(phase.steps for phase in run.phases)
     last = EarlierPhase(
-        steps=left, sequence_length=run.data.sequence_length, sequences=run.batch.sequences
+        steps=left,
+        sequence_length=run.data.sequence_length,
+        sequences=run.batch.sequences,
+        settings=(),
     )
     found, begin = [], 0
     for phase in (*run.phases, last):
-        found.append((begin, begin + phase.steps, _as_in(run, phase, begin == 0)))
+        found.append((begin, begin + phase.steps, in_phase(run, phase, begin == 0)))
         begin += phase.steps
     return found
-
-
-def _as_in(run: Run, phase: EarlierPhase, first: bool) -> Run:
-    tokens = run.batch.per_device * run.data.sequence_length
-    batch = replace(
-        run.batch,
-        sequences=phase.sequences,
-        per_device=max(1, tokens // phase.sequence_length),
-        warmup_steps=run.batch.warmup_steps if first else 0,
-    )
-    data = replace(run.data, sequence_length=phase.sequence_length)
-    return replace(run, data=data, batch=batch, phases=())
 
 
 def make_phases(
@@ -81,30 +97,80 @@ def make_phases(
 ) -> tuple[Phase, ...]:
     """The phases of a run, over the training and validation splits of the same directories.
 
-    Call after `check_lengths`. Raises ConfigError as `make_plan` does.
+    Call after `check_phases`. Raises ConfigError as `make_plan` does.
     """
-    found = []
+    found: list[Phase] = []
+    changes = [*(phase.settings for phase in run.phases), ()]
     for number, (begin, end, part) in enumerate(runs_of(run), start=1):
-        length = part.data.sequence_length
-        own, held_out = (
-            tuple(d for d in sets if not run.phases or d.manifest.sequence_length == length)
-            for sets in (train, validation)
-        )
+        read = _read_in(run, part, train)
+        own = tuple(dataset for _, dataset in read)
+        held_out = tuple(validation[place] for place, _ in read)
+        if weights := mixture_weights(part.batch.mixture, own):
+            quotas(weights)  # refuses a weight that is too small
         owner = f"phases.{number - 1}" if number <= len(run.phases) else "batch"
         plan = make_plan(part, world_size, zero_stage, own, held_out, end - begin, owner)
         found.append(
             Phase(
-                number=number, begin=begin, end=end, run=part, train=own, validation=held_out,
-                plan=plan,
+                number=number, begin=begin, end=end, run=part, changes=changes[number - 1],
+                train=own, validation=held_out, order=_order_of(part, own, found), plan=plan,
             )
         )  # fmt: skip
     return tuple(found)
 
 
+def _order_of(part: Run, train: Sequence[Dataset], earlier: Sequence[Phase]) -> int:
+    """The number of a phase's order of samples: that of an earlier phase if it is the same one."""
+    length = part.data.sequence_length
+    alike = [phase for phase in earlier if phase.sequence_length == length]
+    for phase in alike:
+        if _arrangement(phase.run, phase.train) == _arrangement(part, train):
+            return phase.order
+    return max((phase.order for phase in alike), default=length - LATER_ORDER) + LATER_ORDER
+
+
+def _arrangement(part: Run, train: Sequence[Dataset]) -> object:
+    """What the order of samples depends on, besides the settings that all phases share."""
+    rows = [dataset.shard_rows.tolist() for dataset in train]
+    return rows, mixture_weights(part.batch.mixture, train)
+
+
+def _read_in(run: Run, part: Run, train: Sequence[Dataset]) -> list[tuple[int, Dataset]]:
+    """The datasets that a phase reads, with their places in `train`."""
+    found = [*enumerate(train)]
+    if run.phases:
+        length = part.data.sequence_length
+        alike = [own for own in found if own[1].manifest.sequence_length == length]
+        found = [own for own in alike if _is_masked_for(part, own[1])] or [
+            (place, dataset.drawing(part.data))
+            for place, dataset in alike
+            if part.data.mask_mode == "per-epoch" and dataset.masking is not None
+        ]
+    named = {entry.corpus for entry in part.batch.mixture}
+    return [own for own in found if not named or not named.isdisjoint(own[1].manifest.corpora)]
+
+
+def _is_masked_for(part: Run, dataset: Dataset) -> bool:
+    """Whether a dataset was prepared with the masks of a phase."""
+    prepared = prepared_settings(dataset.manifest.data, dataset.directory)
+    return all(prepared.get(path) == value for path, value in _mask_settings(part).items())
+
+
+def _mask_settings(part: Run) -> dict[str, object]:
+    """The settings of shards that may differ between phases of a length, by path inside `data`."""
+    return {
+        path: value
+        for path, value in all_shard_settings(part.data).items()
+        if path in ("masking", "mask_mode", "duplicates") or path.startswith("masks.")
+    }
+
+
 def as_read(run: Run, dataset: Dataset) -> Run:
-    """The settings in the phase that reads a dataset; `run` itself if no phase does."""
+    """The settings in the phase that a dataset was prepared for: of the phases of its length the
+    last that has its masks, else the last; `run` itself if no phase has its length."""
     length = dataset.manifest.sequence_length
-    return next((part for *_, part in runs_of(run) if part.data.sequence_length == length), run)
+    alike = [part for *_, part in runs_of(run) if part.data.sequence_length == length]
+    masked = [part for part in alike if _is_masked_for(part, dataset)]
+    return [run, *alike, *masked][-1]
 
 
 def check_shards(run: Run, datasets: Sequence[Dataset], tokenizer_sha256: str) -> None:
@@ -136,6 +202,65 @@ def check_lengths(run: Run, datasets: Sequence[Dataset]) -> None:
                 f"of the run read {asked}; remove it, or add --set phases.0.sequence_length="
                 f"{length} for a phase that does"
             )
+
+
+def check_phases(run: Run, train: Sequence[Dataset]) -> None:
+    """Raises ConfigError unless each phase has shards with its masks and the corpora of its
+    mixture, and every directory is read by one; after `check_lengths` and `check_shards`."""
+    read: set[int] = set()
+    for number, (*_, part) in enumerate(runs_of(run)):
+        owner = "the run" if number == len(run.phases) else f"phases.{number}"
+        found = _read_in(run, part, train)
+        if not found and not part.batch.mixture:
+            raise ConfigError(_without_masks(owner, part, train))
+        _check_mixture(owner, part, [dataset for _, dataset in found])
+        read |= {place for place, _ in found}
+    for place, dataset in enumerate(train):
+        if place not in read:
+            raise ConfigError(
+                f"no phase reads {dataset.directory}, which has {' and '.join(_held(dataset))} in "
+                f"sequences of {dataset.manifest.sequence_length} with data.masks.rate="
+                f"{dataset.manifest.data['masks.rate']}; remove it from --data, or change the "
+                "batch.mixture or the settings of a phase"
+            )
+
+
+def _without_masks(owner: str, part: Run, train: Sequence[Dataset]) -> str:
+    wanted = _mask_settings(part)
+    length = part.data.sequence_length
+    nearest = next(dataset for dataset in train if dataset.manifest.sequence_length == length)
+    prepared = prepared_settings(nearest.manifest.data, nearest.directory)
+    differing = {path: value for path, value in wanted.items() if prepared.get(path) != value}
+    asked = " and ".join(f"data.{path}={value}" for path, value in differing.items())
+    have = " and ".join(f"data.{path}={prepared.get(path)}" for path in differing)
+    return (
+        f"{owner} asks for {asked} in sequences of {length}, but {nearest.directory} was prepared "
+        f"with {have}; prepare the text with {asked} too and add its directory to --data, or "
+        "prepare it once with --set data.mask_mode=per-epoch --set data.duplicates=0, whose masks "
+        "every phase draws by its own settings"
+    )
+
+
+def _check_mixture(owner: str, part: Run, read: Sequence[Dataset]) -> None:
+    named = [entry.corpus for entry in part.batch.mixture]
+    for dataset in read if named else ():
+        if len(_held(dataset)) > 1:
+            raise ConfigError(
+                f"batch.mixture of {owner} weighs directories of one corpus each, but "
+                f"{dataset.directory} holds {' and '.join(_held(dataset))}; prepare each corpus by "
+                "itself, or set batch.mixture=[]"
+            )
+    missing = [name for name in named if not any(name in _held(dataset) for dataset in read)]
+    if missing:
+        raise ConfigError(
+            f"batch.mixture of {owner} names {' and '.join(missing)}, but no --data that it reads "
+            f"holds that; add the directory, or remove it from batch.mixture"
+        )
+
+
+def _held(dataset: Dataset) -> list[str]:
+    """The names of a dataset's corpora."""
+    return [*dataset.manifest.corpora]
 
 
 def phase_of(phases: Sequence[Phase], step: int) -> Phase:

@@ -26,7 +26,7 @@ from model.objectives.flops import (
 )
 from pipeline.config.rules import generator_sizes
 from pipeline.config.run import Run
-from pipeline.config.training_settings import BatchSettings
+from pipeline.config.training_settings import BatchSettings, CorpusWeight
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.line_packing import expected_lines
@@ -129,9 +129,11 @@ def make_plan(
         split: sum(int(d.shard_rows.sum()) for d in sets)
         for split, sets in (("train", train), ("validation", validation))
     }
-    mean_tokens = sum(shard.tokens for dataset in train for shard in dataset.shards) / max(
-        1, rows_of["train"]
-    )
+    factors = _factors(run, train)
+    mean_tokens = sum(
+        factor * sum(shard.tokens for shard in dataset.shards)
+        for factor, dataset in zip(factors, train, strict=True)
+    ) / max(1, rows_of["train"])
     batch = resolve_batch_size(run.batch, mean_tokens)
     sequences = batch.sequences
     _check_batch(batch, world_size, mean_tokens, owner)
@@ -143,7 +145,8 @@ def make_plan(
         accumulation, rows = micro_batches(sequences, world_size, batch.per_device)
         used = sequences
     mean_predictions = sum(
-        dataset.mean_predictions * int(dataset.shard_rows.sum()) for dataset in train
+        factor * dataset.mean_predictions * int(dataset.shard_rows.sum())
+        for factor, dataset in zip(factors, train, strict=True)
     ) / max(1, rows_of["train"])
     total = sequences_until(batch, steps)
     return Plan(
@@ -167,6 +170,39 @@ def make_plan(
         epochs=total / rows_of["train"],
         tokens=round(total * mean_tokens),
     )
+
+
+def mixture_weights(
+    mixture: Sequence[CorpusWeight], datasets: Sequence[Dataset]
+) -> tuple[float, ...]:
+    """The weight of each dataset in the order of samples; empty without a mixture.
+
+    Directories of the same corpus divide its weight by their size.
+    """
+    if not mixture:
+        return ()
+    weights = {entry.corpus: entry.weight for entry in mixture}
+    corpora = [next(iter(dataset.manifest.corpora)) for dataset in datasets]
+    rows = [int(dataset.shard_rows.sum()) for dataset in datasets]
+    totals = dict.fromkeys(corpora, 0)
+    for corpus, count in zip(corpora, rows, strict=True):
+        totals[corpus] += count
+    return tuple(
+        weights[corpus] * count / totals[corpus]
+        for corpus, count in zip(corpora, rows, strict=True)
+    )
+
+
+def _factors(run: Run, train: Sequence[Dataset]) -> list[float]:
+    """How much more often than on average a sequence of each dataset is read."""
+    weights = mixture_weights(run.batch.mixture, train)
+    if not weights:
+        return [1] * len(train)
+    rows = [int(dataset.shard_rows.sum()) for dataset in train]
+    return [
+        weight / sum(weights) * sum(rows) / count
+        for weight, count in zip(weights, rows, strict=True)
+    ]
 
 
 def has_pairs(run: Run) -> bool:

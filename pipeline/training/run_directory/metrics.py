@@ -13,7 +13,7 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     mlm_accuracy, ...       share of these that are predicted correctly
     rtd_precision, rtd_recall, rtd_auc      of replaced tokens; ROC AUC on validation only
     mask_loss               mlm_loss at the positions that showed [MASK]
-    sequence_length         of the step's phase, in a run that has several
+    phase, sequence_length  of the step, in a run of several phases
     learning_rate           of this step
     grad_norm               of the global gradient, before clipping
     skipped_updates         steps since the start of the run whose gradient was not finite
@@ -317,11 +317,13 @@ def draw_curve(run: Path) -> None:
         if points:
             label = name.replace("_mask_loss", " loss at [MASK]").replace("_", " ")
             axes.plot(*zip(*points, strict=True), label=label, **style)
-    lengths = [(line["step"], line.get("sequence_length")) for line in lines if "loss" in line]
-    for (before, earlier), (_, later) in pairwise(lengths):
-        if later != earlier:
+    for earlier, later in pairwise(line for line in lines if "loss" in line):
+        length, before = later.get("sequence_length"), earlier["step"]
+        other = length != earlier.get("sequence_length")
+        if other or later.get("phase") != earlier.get("phase"):
+            label = f" {length}" if other else f" phase {later.get('phase')}"
             axes.axvline(before, color="#999999", linewidth=0.8, linestyle="--")
-            axes.text(before, axes.get_ylim()[1], f" {later}", va="top", color="#666666")
+            axes.text(before, axes.get_ylim()[1], label, va="top", color="#666666")
     axes.set(xlabel="optimizer steps", ylabel="nats per predicted token", title=run.resolve().name)
     axes.grid(alpha=0.3)
     if axes.lines:

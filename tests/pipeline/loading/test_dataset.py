@@ -5,14 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pipeline.config.settings import override
+from pipeline.data.rows.masks import Masking
+from pipeline.data.shards.manifest import read_manifest
 from pipeline.errors import DataError
 from pipeline.loading.dataset import Dataset, check_datasets, exclude
-from tests.pipeline.loading.conftest import LENGTH
+from pipeline.recipes import recipe
+from tests.pipeline.loading.conftest import LENGTH, TOKEN_MASKS
 
 Prepare = Callable[..., Path]
 
@@ -96,3 +101,25 @@ def test_numbers_of_a_dataset(random_shards: Path) -> None:
     assert dataset.mean_predictions == drawn / 28_240
     (corpus,) = dataset.by_corpus()
     assert corpus == "news"
+
+
+def test_other_masks_are_drawn_from_the_same_rows(prepare: Prepare, tmp_path: Path) -> None:
+    """As many as the settings ask for; excluded shards stay excluded for both."""
+    directory = prepare(tmp_path / "anew", duplicates=0)
+    manifest, special = read_manifest(directory), np.arange(1000) < 5
+    law = Masking.described(TOKEN_MASKS, special, special, manifest.seed)
+    stored = Dataset(directory, manifest, manifest.of("train"), law)
+    data = override(recipe("roberta_base"), ["data.masks.rate=0.4", "data.sequence_length=70"]).data
+    other = stored.drawing(data)
+    assert other.manifest.max_predictions == 27 and stored.manifest.max_predictions == 10
+    rows = np.arange(1500)
+    tokens = stored.records(rows, 0).fields["tokens"] - 2
+    for dataset, rate in ((stored, 0.15), (other, 0.4)):
+        text = dataset.records(rows, 3).fields["predictions"] / tokens
+        assert text[tokens == 68].tolist() == [round(68 * rate) / 68] * int((tokens == 68).sum())
+    again = stored.drawing(replace(data, masks=replace(data.masks, rate=0.15)))
+    assert np.array_equal(
+        again.records(rows, 3).fields["predictions"], stored.records(rows, 3).fields["predictions"]
+    )
+    stored.exclude({shard.name for shard in stored.shards})
+    assert other.is_excluded

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from model.dropout import set_dropout
 from model.objectives.masked_language import Sums
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
@@ -25,6 +26,7 @@ from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress
 from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.validation.evaluate import evaluate, evaluating, validation_loader
+from tests.pipeline.phase_data import drawn_anew
 from tests.pipeline.training.test_loop import trainer
 
 PHASES = [
@@ -191,3 +193,36 @@ def test_phases_and_shards_that_do_not_fit(lesson: Path, short: Path, tmp_path: 
     )
     with pytest.raises(ConfigError, match="smaller than the 4 ranks"):
         make_phases(running.run, 4, 1, running.feed.datasets, running.feed.datasets)
+
+
+def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> None:
+    """Compared with a loop by hand: one order of samples, whose masks and dropout change."""
+    anew = drawn_anew(lesson, tmp_path / "anew")
+    high = ["data.masks.rate=0.3", "encoder.dropout=0.4"]
+    phase = {"steps": 4, "sequence_length": 32, "sequences": 4, "settings": high}
+    settings = (
+        f"phases={json.dumps([phase])}", "data.mask_mode=per-epoch", "data.duplicates=0",
+        "optimizer.peak_lr=1", "logging.every=1", "steps=8", "validation.every=8",
+    )  # fmt: skip
+    reference = trainer(anew, tmp_path / "reference", Progress(), True, *settings)
+    engine: Any = reference.engine
+    stored, losses, counts = Dataset.open(anew), [], []
+    for step in range(8):
+        data = reference.run.data if step >= 4 else reference.feed.phases[0].run.data
+        set_dropout(engine.module, 0.0 if step >= 4 else 0.4)
+        order = Order(kind="global", seed=0, shard_rows=(stored.shard_rows,))
+        loader = Loader([stored.drawing(data)], order, Share(sequences=4, per_device=4))
+        batch = next(loader.micro_batches(4 * step))
+        torch.manual_seed(noise_seed(0, step, 0, 0))
+        sums: Sums = engine(model_inputs(batch, torch.device("cpu"), 4))
+        loss = loss_parts.loss_sum(reference.validator.parts, sums, batch.counts)
+        losses.append(float(loss.detach()) / batch.predictions)
+        counts.append(batch.predictions)
+        engine.backward(loss, batch.predictions)
+        engine.step(learning_rate(reference.run, step + 1))
+    running = trainer(anew, tmp_path / "run", Progress(), True, *settings)
+    assert not running.train(8)
+    lines = read_metrics(tmp_path / "run")
+    assert [line["loss"] for line in lines] == pytest.approx(losses, rel=1e-6)
+    assert lines[-1]["predictions"] == sum(counts) and min(counts[:4]) > max(counts[4:])
+    assert running.progress.readings == (Reading(32, 32),)

@@ -17,7 +17,7 @@ class Part:
     """A phase with a plan."""
 
     def __init__(self, begin: int, end: int, number: int = 1, length: int = 512, **plan: Any):
-        self.begin, self.end, self.number, self.sequence_length = begin, end, number, length
+        self.begin, self.end, self.number, self.order = begin, end, number, length
         self.plan = type("Plan", (), plan)
 
 

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipeline.config.phases import in_phase
+from pipeline.config.run import Run
+from pipeline.config.settings import from_dict, override, to_dict
+from pipeline.config.training_settings import CorpusWeight
+from pipeline.errors import ConfigError
+from pipeline.recipes import recipe
+
+
+def phased(*settings: str, name: str = "roberta_tiny") -> Run:
+    """A recipe with a first phase that has these settings."""
+    phase = {"steps": 9, "sequence_length": 16, "sequences": 8, "settings": settings}
+    return override(recipe(name), [f"phases={json.dumps([phase])}"])
+
+
+def test_a_phase_changes_masks_mixture_and_dropout() -> None:
+    mixture = '[{"corpus": "books", "weight": 3}, {"corpus": "news", "weight": 1}]'
+    run = phased(
+        "data.masks.rate=0.3", "data.masking=whole_word", "encoder.dropout=0.2",
+        "data.mask_mode=per-epoch", "data.duplicates=0", f"batch.mixture={mixture}",
+    )  # fmt: skip
+    part = in_phase(run, run.phases[0], True)
+    assert (part.data.masks.rate, part.data.masking, part.data.duplicates) == (0.3, "whole_word", 0)
+    assert part.encoder.dropout == 0.2 and run.encoder.dropout == 0.0
+    weights = (
+        CorpusWeight(corpus="books", weight=3.0),
+        CorpusWeight(corpus="news", weight=1.0),
+    )
+    assert part.batch.mixture == weights and run.batch.mixture == ()
+    assert (part.data.sequence_length, part.batch.sequences, part.phases) == (16, 8, ())
+    assert from_dict(Run, json.loads(json.dumps(to_dict(run)))) == run
+    later = override(run, ['phases.0.settings=["encoder.dropout=0.3"]', f"batch.mixture={mixture}"])
+    assert in_phase(later, later.phases[0], True).encoder.dropout == 0.3
+    assert later.batch.mixture == weights
+
+
+def test_a_run_from_before_phases_had_settings_is_the_same() -> None:
+    run = phased()
+    stored = to_dict(run)
+    del stored["phases"][0]["settings"], stored["batch"]["mixture"]
+    assert from_dict(Run, stored) == run
+
+
+@pytest.mark.parametrize(
+    "settings, name, message",
+    [
+        (
+            ("optimizer.peak_lr=1",),
+            "roberta_tiny",
+            "phases.0.settings has optimizer.peak_lr, which is the same in all phases; a phase may "
+            "change data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture, "
+            "encoder.dropout; set optimizer.peak_lr for the whole run",
+        ),
+        (
+            ("data.masks.rat=0.3",),
+            "roberta_tiny",
+            "in phases.0, with its settings: unknown setting data.masks.rat; did you mean "
+            "data.masks.rate?",
+        ),
+        (
+            ("data.masks.rate=2",),
+            "roberta_tiny",
+            "in phases.0, with its settings: data.masks.rate=2.0 is out of range; choose one in "
+            "(0, 1)",
+        ),
+        (
+            ("data.masking=token",),
+            "spanbert_tiny",
+            "in phases.0, with its settings: objective.kind=mlm_sbo predicts masked spans, but "
+            "data.masking=token draws none; set data.masking=span, or objective.kind=mlm",
+        ),
+        (
+            ("data.mask_mode=per-epoch",),
+            "roberta_tiny",
+            "in phases.0, with its settings: data.mask_mode=per-epoch conflicts with "
+            "data.duplicates=10: static stores 1 mask, duplicates 1 or more, per-epoch none (0); "
+            "change one of them",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    settings: tuple[str, ...], name: str, message: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        phased(*settings, name=name)
+    assert str(error.value) == message
+
+
+def test_a_problem_of_the_whole_run_is_reported_once() -> None:
+    run = phased("encoder.dropout=0.2")
+    with pytest.raises(ConfigError) as error:
+        override(run, ["data.masks.rate=2"])
+    assert str(error.value) == "data.masks.rate=2.0 is out of range; choose one in (0, 1)"
+
+
+def test_lists_that_cannot_be_read_are_refused() -> None:
+    with pytest.raises(ConfigError, match="has the wrong type; give a JSON list of texts"):
+        override(phased(), ["phases.0.settings=encoder.dropout=0.1"])
+    twice = '[{"corpus": "news", "weight": 1}, {"corpus": "news", "weight": 2}]'
+    with pytest.raises(ConfigError, match="names news twice; give each corpus one weight"):
+        override(recipe("roberta_tiny"), [f"batch.mixture={twice}"])

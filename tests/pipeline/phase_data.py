@@ -1,0 +1,57 @@
+"""Prepared directories for phases that differ in more than length, made of the rows of others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipeline.data.shards.arrow_files import corpus_of
+
+
+def drawn_anew(directory: Path, target: Path) -> Path:
+    """The same rows without stored training masks: they are drawn in each epoch."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["duplicates"] = manifest["data"]["duplicates"] = 0
+        manifest["data"]["mask_mode"] = "per-epoch"
+        for shard in manifest["shards"]:
+            shard["masks"] = shard["masks"][: shard["split"] != "train"]
+
+    return _changed(directory, target, change)
+
+
+def of_corpus(directory: Path, corpus: str, target: Path) -> Path:
+    """The training rows of one corpus, and all held-out rows."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["corpora"] = {corpus: manifest["corpora"][corpus]}
+        manifest["shards"] = [
+            shard
+            for shard in manifest["shards"]
+            if shard["split"] != "train" or corpus_of(directory / shard["file"]) == corpus
+        ]
+
+    return _changed(directory, target, change)
+
+
+def of_rate(directory: Path, rate: float, target: Path) -> Path:
+    """The same rows and masks, said to be of another rate."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["data"]["masks.rate"] = rate
+
+    return _changed(directory, target, change)
+
+
+def _changed(directory: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    shutil.copytree(directory, target, copy_function=os.link)
+    path = target / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.unlink()  # a hard link
+    path.write_text(json.dumps(manifest))
+    return target

@@ -1,0 +1,106 @@
+"""Phases that change masks, mixture and dropout, with DeepSpeed; test_feed.py has a plain loop."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import train
+from pipeline.loading.dataset import Dataset
+from pipeline.training.run_directory.metrics import read_metrics
+from tests.pipeline.conftest import STEPS, WORKER, Arguments, launch, started
+from tests.pipeline.phase_data import drawn_anew, of_corpus
+from tests.pipeline.preparing import Call
+from tests.pipeline.test_train import lines, tensors, wait_for
+
+CORPORA = ("books", "stories")
+MIXTURE = [{"corpus": "books", "weight": 3}, {"corpus": "stories", "weight": 1}]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory, lesson: Path) -> tuple[Path, ...]:
+    """Directories of one corpus each, whose masks are drawn in each epoch."""
+    folder = tmp_path_factory.mktemp("corpora")
+    anew = drawn_anew(lesson, folder / "all")
+    return tuple(of_corpus(anew, corpus, folder / corpus) for corpus in CORPORA)
+
+
+@pytest.fixture(scope="module")
+def changing(arguments: Arguments, corpora: tuple[Path, ...]) -> Arguments:
+    """A run of three phases: other masks and dropout, then a mixture, then neither."""
+    phase = {"steps": 7, "sequence_length": 32, "sequences": 64}
+    high = ["data.masks.rate=0.3", "data.masking=whole_word", "encoder.dropout=0.3"]
+    phases = [
+        {**phase, "settings": high},
+        {**phase, "settings": [f"batch.mixture={json.dumps(MIXTURE)}", "encoder.dropout=0.1"]},
+    ]
+
+    def build(run: Path, *extra: object, **settings: object) -> list[str]:
+        parts = arguments(
+            run, *extra, phases=json.dumps(phases), data__mask_mode="per-epoch",
+            data__duplicates=0, encoder__dropout=0, batch__sequences=64, batch__per_device=16,
+            checkpoint__every=5, **settings,
+        )  # fmt: skip
+        place = parts.index("--data") + 1
+        return [*parts[:place], *map(str, corpora), *parts[place + 1 :]]
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, changing: Arguments) -> Path:
+    """A folder with the uninterrupted run, and one that stopped around its boundaries."""
+    folder = tmp_path_factory.mktemp("changing")
+    stops = [changing(folder / "stops", "--stop-at", stop) for stop in (6, 7, 10, 14, 15, STEPS)]
+    jobs = folder / "jobs.json"
+    jobs.write_text(json.dumps([changing(folder / "whole"), *stops]))
+    result = launch(sys.executable, WORKER, jobs)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return folder
+
+
+def test_phases_change_what_they_say(whole: Path, corpora: tuple[Path, ...]) -> None:
+    found = read_metrics(whole / "whole")
+    assert [line["phase"] for line in found] == [1] * 7 + [2] * 7 + [3] * 6
+    counts = [line["predictions"] for line in found]
+    per_step = [now - before for before, now in zip([0, *counts], counts, strict=False)]
+    assert min(per_step[:7]) > 1.5 * max(per_step[7:])
+    state = json.loads((whole / "whole/checkpoints/step-00000020/state.json").read_text())
+    # one order by size in phases 1 and 3, and the mixture's
+    assert [reading[:2] for reading in state["readings"]] == [[32, 13 * 64], [65_568, 7 * 64]]
+    rows = [int(Dataset.open(path).shard_rows.sum()) for path in corpora]
+    assert abs(rows[0] / sum(rows) - 0.75) > 0.05  # the mixture is not that of the sizes
+
+
+def test_a_stop_around_a_boundary_changes_no_bit(whole: Path) -> None:
+    assert tensors(whole / "stops", STEPS) == tensors(whole / "whole", STEPS)
+    assert lines(whole / "stops") == lines(whole / "whole")
+
+
+def test_a_kill_inside_a_phase_changes_no_bit(
+    whole: Path, changing: Arguments, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "pipeline.train", *changing(run)]
+    with started(*command) as process:
+        wait_for(run / "checkpoints" / "step-00000010", process)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert not tensors(run, STEPS)
+    result = launch(*command)
+    assert result.returncode == 0, result.stderr
+    assert tensors(run, STEPS) == tensors(whole / "whole", STEPS)
+    assert lines(run) == lines(whole / "whole")
+
+
+def test_the_plan_shows_what_changes(changing: Arguments, call: Call, tmp_path: Path) -> None:
+    said = call(train.main, *changing(tmp_path / "run", "--dry-run"))
+    assert (
+        "phase 1: steps 1 to 7, sequences of 32, data.masks.rate=0.3, data.masking=whole_word, "
+        "encoder.dropout=0.3\n"
+    ) in said
+    assert "    mixture: books 75.0% (" in said and "phase 3: steps 15 to 20, sequences of" in said
