@@ -6,6 +6,7 @@ A phase has its own length and batch, and may change the settings in `CHANGEABLE
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -47,20 +48,22 @@ def phase_settings_fit(run: Run) -> Iterator[str]:
     changing = [(index, phase) for index, phase in enumerate(run.phases) if phase.settings]
     known = _problems(partial(replace, run, phases=())) if changing else []
     for index, phase in changing:
-        paths = [setting.partition("=")[0].strip() for setting in phase.settings]
-        fixed = [path for path in paths if not _is_changeable(path)]
-        for path in fixed:
-            yield (
-                f"phases.{index}.settings has {path}, which is the same in all phases; a phase may "
-                f"change {', '.join(CHANGEABLE)}; set {path} for the whole run"
-            )
-        if not fixed:
+        free = [setting for setting in phase.settings if _is_changeable(setting)]
+        for setting in phase.settings:
+            if setting not in free:
+                yield (
+                    f"phases.{index}.settings has {setting}, but a phase may change only "
+                    f"{', '.join(CHANGEABLE)}; add --set 'phases.{index}.settings="
+                    f"{json.dumps(free)}', and --set {setting} to have it in all phases"
+                )
+        if len(free) == len(phase.settings):
             for problem in _problems(partial(in_phase, run, phase, index == 0)):
                 if problem not in known:
-                    yield f"in phases.{index}, with its settings: {problem}"
+                    yield f"phases.{index}.settings (add there what --set names): {problem}"
 
 
-def _is_changeable(path: str) -> bool:
+def _is_changeable(setting: str) -> bool:
+    path = setting.partition("=")[0].strip()
     return any(path == name or path.startswith(f"{name}.") for name in CHANGEABLE)
 
 

@@ -243,7 +243,10 @@ class BatchSettings:
         """A corpus with two weights."""
         names = [entry.corpus for entry in self.mixture]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            yield f"batch.mixture names {', '.join(twice)} twice; give each corpus one weight"
+            yield (
+                f"batch.mixture names {', '.join(twice)} twice; give each corpus one weight, or "
+                "add --set batch.mixture=[] to read all equally often"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -50,36 +50,38 @@ def test_a_run_from_before_phases_had_settings_is_the_same() -> None:
     "settings, name, message",
     [
         (
-            ("optimizer.peak_lr=1",),
+            ("optimizer.peak_lr=1", "encoder.dropout=0.1"),
             "roberta_tiny",
-            "phases.0.settings has optimizer.peak_lr, which is the same in all phases; a phase may "
-            "change data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture, "
-            "encoder.dropout; set optimizer.peak_lr for the whole run",
+            "phases.0.settings has optimizer.peak_lr=1, but a phase may change only data.masking, "
+            "data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout; add "
+            "--set 'phases.0.settings=[\"encoder.dropout=0.1\"]', and --set optimizer.peak_lr=1 to "
+            "have it in all phases",
         ),
         (
             ("data.masks.rat=0.3",),
             "roberta_tiny",
-            "in phases.0, with its settings: unknown setting data.masks.rat; did you mean "
-            "data.masks.rate?",
+            "phases.0.settings (add there what --set names): unknown setting data.masks.rat; did "
+            "you mean data.masks.rate?",
         ),
         (
             ("data.masks.rate=2",),
             "roberta_tiny",
-            "in phases.0, with its settings: data.masks.rate=2.0 is out of range; choose one in "
-            "(0, 1)",
+            "phases.0.settings (add there what --set names): data.masks.rate=2.0 is out of range; "
+            "choose one in (0, 1)",
         ),
         (
             ("data.masking=token",),
             "spanbert_tiny",
-            "in phases.0, with its settings: objective.kind=mlm_sbo predicts masked spans, but "
-            "data.masking=token draws none; set data.masking=span, or objective.kind=mlm",
+            "phases.0.settings (add there what --set names): objective.kind=mlm_sbo predicts "
+            "masked spans, but data.masking=token draws none; add --set data.masking=span, or "
+            "--set objective.kind=mlm",
         ),
         (
             ("data.mask_mode=per-epoch",),
             "roberta_tiny",
-            "in phases.0, with its settings: data.mask_mode=per-epoch conflicts with "
-            "data.duplicates=10: static stores 1 mask, duplicates 1 or more, per-epoch none (0); "
-            "change one of them",
+            "phases.0.settings (add there what --set names): data.mask_mode=per-epoch conflicts "
+            "with data.duplicates=10: static stores 1 mask, duplicates 1 or more, per-epoch none; "
+            "add --set data.duplicates=0, or --set data.mask_mode=duplicates",
         ),
     ],
 )
@@ -89,6 +91,13 @@ def test_settings_that_do_not_fit_are_refused(
     with pytest.raises(ConfigError) as error:
         phased(*settings, name=name)
     assert str(error.value) == message
+
+
+def test_what_the_message_names_makes_it_legal() -> None:
+    rest = '["data.mask_mode=per-epoch", "data.duplicates=0"]'
+    assert override(phased(), [f"phases.0.settings={rest}"])
+    run = override(phased(), ["phases.0.settings=[]", "optimizer.peak_lr=1"])
+    assert in_phase(run, run.phases[0], True).optimizer.peak_lr == 1.0
 
 
 def test_a_problem_of_the_whole_run_is_reported_once() -> None:
@@ -102,5 +111,5 @@ def test_lists_that_cannot_be_read_are_refused() -> None:
     with pytest.raises(ConfigError, match="has the wrong type; give a JSON list of texts"):
         override(phased(), ["phases.0.settings=encoder.dropout=0.1"])
     twice = '[{"corpus": "news", "weight": 1}, {"corpus": "news", "weight": 2}]'
-    with pytest.raises(ConfigError, match="names news twice; give each corpus one weight"):
+    with pytest.raises(ConfigError, match=r"news twice; .* or add --set batch.mixture=\[\]"):
         override(recipe("roberta_tiny"), [f"batch.mixture={twice}"])
