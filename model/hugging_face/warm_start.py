@@ -1,13 +1,13 @@
 """The weights of a transformers folder -> an existing model, from which training continues.
 
-Unlike in `hugging_face`, the model already exists: its encoder must match the folder's, while heads
-and token rows that the folder lacks keep their initialization.
+Unlike in `conversion`, the model already exists: its encoder must match the folder's or be one that
+`growth` makes of it, while heads and token rows that the folder lacks keep their initialization.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from model.hugging_face.conversion import (
 )
 from model.hugging_face.electra_folders import electra_config, joined
 from model.hugging_face.families import ELECTRA, Family, model_type_of, our_config, their_config
+from model.hugging_face.growth import EmbeddingRows, can_deepen, deepened, lengthened
 from model.objectives.replaced_tokens import ReplacedTokenModel
 
 Folder = tuple[Mapping[str, Tensor], Mapping[str, Any]]
@@ -43,16 +44,6 @@ GENERATOR_PARTS = ("generator", "head")
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingRows:
-    """Tokens that the model's vocabulary and the folder's have in common."""
-
-    ours: Tensor
-    """Ids in the model [n]."""
-    theirs: Tensor
-    """Ids in the folder [n]."""
-
-
-@dataclass(frozen=True, slots=True)
 class Difference:
     """A setting of the encoder that differs in the folder."""
 
@@ -62,10 +53,10 @@ class Difference:
     ours: object
 
 
-def differences(
+def encoders(
     model: Model, theirs: Mapping[str, Any], *, generator: bool = False
-) -> list[Difference]:
-    """Settings that keep a model from computing what a folder's model computes.
+) -> tuple[EncoderConfig, EncoderConfig]:
+    """The encoder of a model as its folder describes it, and that of a folder's configuration.
 
     A folder stores shared layers as copies and its configuration does not say so; `take_over`
     compares them. generator: whether it is the configuration of ELECTRA's generator. Raises
@@ -76,15 +67,34 @@ def differences(
         raise ValueError(f"its family is {found_type}, the run's is {own.model_type}")
     found = _their_encoder(own, theirs)
     if isinstance(model, ReplacedTokenModel):
-        expected = ours = model.generator_config if generator else model.config
-    else:
-        ours = model.config
-        _, expected = our_config(their_config(ours, model.pair_head is not None))
-    own_values, exported = asdict(ours), asdict(expected)
+        return model.generator_config if generator else model.config, found
+    _, exported = our_config(their_config(model.config, model.pair_head is not None))
+    return _as_groups(exported, model.config), _as_groups(found, model.config)
+
+
+def differences(
+    model: Model,
+    theirs: Mapping[str, Any],
+    *,
+    generator: bool = False,
+    more_positions: bool = False,
+) -> list[Difference]:
+    """Settings that keep a folder's weights from being those of a model, see `encoders`.
+
+    More layers than the folder's are none, see `growth`; nor are more positions if `more_positions`
+    says so.
+    """
+    ours, found = encoders(model, theirs, generator=generator)
+    grown = set(FREE)
+    if can_deepen(ours if generator else model.config, found):
+        grown.add("layers")
+    if more_positions and ours.positions > found.positions:
+        grown.add("positions")
+    own_values = asdict(ours)
     return [
         Difference(name, value, own_values[name])
         for name, value in asdict(found).items()
-        if name not in FREE and value != exported[name]
+        if name not in grown and value != own_values[name]
     ]
 
 
@@ -103,6 +113,7 @@ def take_over(
     if generator is not None:
         assert isinstance(model, ReplacedTokenModel)
         state = joined(state, generator[0], tied=model.generator is None)
+    state = _grown(model, state, folder[1], None if generator is None else generator[1])
     aliases = {**own.tied, **_shared(model)}
     _check_tied(state, aliases)
     owners = _owners(model)
@@ -126,6 +137,30 @@ def _their_encoder(own: Family, theirs: Mapping[str, Any]) -> EncoderConfig:
     if "hidden_dropout_prob" in theirs:
         theirs = {**theirs, "attention_probs_dropout_prob": theirs["hidden_dropout_prob"]}
     return electra_config(theirs) if own is ELECTRA else our_config(theirs)[1]
+
+
+def _as_groups(config: EncoderConfig, ours: EncoderConfig) -> EncoderConfig:
+    """The same layers as groups of one, if the model's groups are as many: a folder of ALBERT with
+    a group for each layer shares nothing, and one layer is a group, too."""
+    if ours.sharing == "all" and config.sharing == "none" and config.layers == ours.groups:
+        return replace(config, sharing="all", groups=ours.groups)
+    return config
+
+
+def _grown(
+    model: Model,
+    state: dict[str, Tensor],
+    theirs: Mapping[str, Any],
+    generator: Mapping[str, Any] | None,
+) -> dict[str, Tensor]:
+    """A folder's weights with the layers and positions of the model; theirs, generator: the
+    configurations of the folder and of its generator."""
+    own, found = family(model), _their_encoder(family(model), theirs)
+    state = deepened(state, own, "encoder", model.config, found)
+    if generator is not None and isinstance(model, ReplacedTokenModel):
+        fillers = _their_encoder(own, generator)
+        state = deepened(state, own, "generator", model.generator_config, fillers)
+    return lengthened(state, model.config, found)
 
 
 def _with_prefix(state: dict[str, Tensor], own: Family) -> dict[str, Tensor]:
@@ -160,7 +195,7 @@ def _copy(name: str, piece: Tensor, given: Tensor, rows: EmbeddingRows | None) -
     if rows is None:
         piece.copy_(given)
     else:
-        piece[rows.ours] = given[rows.theirs].to(piece.dtype)
+        rows.copy(piece, given)
 
 
 def _parts(lacking: Sequence[str], owners: Mapping[str, str]) -> list[str]:

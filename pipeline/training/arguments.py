@@ -17,7 +17,7 @@ EXAMPLES = example_text(
 )
 
 
-NEW = ("vocabulary", "generator")
+NEW = ("vocabulary", "positions", "generator")
 """Choices of --new."""
 
 
@@ -102,8 +102,10 @@ def _add_sources(parser: Parser) -> None:
         choices=NEW,
         metavar="PART",
         help="with --init: parts that do not come from the folder. vocabulary: tokens in both "
-        "vocabularies keep their rows, the other rows are initialized by the recipe; generator: "
-        "ELECTRA's generator is initialized by the recipe",
+        "vocabularies keep their rows, another row is the mean of the token's old pieces; "
+        "positions: encoder.positions is larger, and the new rows repeat the old ones; generator: "
+        "ELECTRA's generator is initialized by the recipe. More encoder.layers need no --new: the "
+        "new ones are copies",
     )
 
 

@@ -2,8 +2,9 @@
 
 The folder must be of the recipe's family and hold the recipe's encoder. Its tokenizer must give the
 ids of the shards, unless the vocabulary is new: then tokens in both vocabularies keep their rows,
-and the other rows are initialized as the recipe says. Tokens are compared as strings, which is
-meaningful only between vocabularies of the same kind; otherwise only special tokens are compared.
+and another row is the mean of the token's pieces in the folder's vocabulary. Tokens are compared as
+strings, which is meaningful only between vocabularies of the same kind; otherwise only special
+tokens are compared, and every other token is taken to pieces.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
+from model.config import EncoderConfig
 from model.hugging_face.conversion import Model, family
 from model.hugging_face.families import ELECTRA
-from model.hugging_face.warm_start import Difference, EmbeddingRows, Folder, differences, take_over
+from model.hugging_face.growth import EmbeddingRows
+from model.hugging_face.warm_start import Difference, Folder, differences, encoders, take_over
 from pipeline.data.tokenizers.definitions import ROLES
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.training.weights.folders import CONFIG, GENERATOR, PICKLED, WEIGHTS, read_folder
+from pipeline.training.weights.token_pieces import pieces_of_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +57,15 @@ def load_initial_weights(
     generator = None
     if detects and "generator" not in new:
         generator = _read_generator(folder)
-    _check_settings(model, folder, content[1], False)
+    longer = "positions" in new
+    said = _check_settings(model, folder, content[1], generator=False, longer=longer)
     if generator is not None:
-        _check_settings(model, folder / GENERATOR, generator[1], True)
-    both, said = _common_tokens(folder, tokenizer, "vocabulary" in new)
-    rows = None
-    if said or content[1]["vocab_size"] != model.config.vocab_size:
-        rows = EmbeddingRows(torch.tensor(list(both.keys())), torch.tensor(list(both.values())))
+        _check_settings(model, folder / GENERATOR, generator[1], generator=True, longer=longer)
+    both, vocabulary = _rows_of_tokens(folder, tokenizer, "vocabulary" in new)
+    moved = vocabulary or content[1]["vocab_size"] != model.config.vocab_size
+    said += vocabulary
     try:
-        lacking, unused = take_over(model, content, generator, rows)
+        lacking, unused = take_over(model, content, generator, both if moved else None)
     except ValueError as error:
         raise ConfigError(f"--init {folder} does not fit: {error}") from error
     fresh = [f"new, initialized by the recipe: {part}" for part in lacking]
@@ -122,17 +126,51 @@ def _read_generator(folder: Path) -> Folder:
     return _read(folder / GENERATOR)
 
 
-def _check_settings(model: Model, folder: Path, theirs: Mapping[str, Any], generator: bool) -> None:
+def _check_settings(
+    model: Model, folder: Path, theirs: Mapping[str, Any], *, generator: bool, longer: bool
+) -> list[str]:
+    """What grows, in words. Raises ConfigError if the encoders differ otherwise.
+
+    generator: whether it is ELECTRA's generator's folder; longer: whether --new names positions.
+    """
     try:
-        found = differences(model, theirs, generator=generator)
+        found = differences(model, theirs, generator=generator, more_positions=longer)
+        ours, their_encoder = encoders(model, theirs, generator=generator)
     except ValueError as error:
         raise ConfigError(f"--init {folder} does not fit the recipe: {error}") from error
+    if longer and ours.positions <= their_encoder.positions:
+        raise ConfigError(
+            f"--new positions: encoder.positions={ours.positions}, and {folder} has "
+            f"{their_encoder.positions}; remove it, or add --set encoder.positions=N for more"
+        )
     if found:
         advice = " ".join(f"--set encoder.{part.name}={_value(part, theirs)}" for part in found)
         if generator:
             advice = "--set objective.generator.layers and width as its shares of the encoder's"
+        elif [part.name for part in found] == ["positions"]:
+            more = ours.positions > their_encoder.positions
+            advice += ", or --new positions to extend its table" if more else ""
         differ = ", ".join(f"{part.name} {part.theirs} (the run: {part.ours})" for part in found)
         raise ConfigError(f"--init {folder} has another architecture: {differ}; add {advice}")
+    return _growth(ours, their_encoder)
+
+
+def _growth(ours: EncoderConfig, theirs: EncoderConfig) -> list[str]:
+    """What a model has more of than the folder, in words."""
+    said = []
+    if ours.layers != theirs.layers and ours.sharing == "all":
+        said.append(f"{ours.layers} layers share what {theirs.layers} shared in the folder")
+    elif ours.layers != theirs.layers:
+        said.append(
+            f"grown from {theirs.layers} to {ours.layers} layers: the new ones are copies of the "
+            "old ones, in turn"
+        )
+    if ours.positions != theirs.positions:
+        said.append(
+            f"new positions: rows {theirs.positions + 1:,} to {ours.positions:,} of the table "
+            f"repeat the first {theirs.positions:,}"
+        )
+    return said
 
 
 def _value(part: Difference, theirs: Mapping[str, Any]) -> object:
@@ -144,8 +182,8 @@ def _value(part: Difference, theirs: Mapping[str, Any]) -> object:
     )
 
 
-def _common_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[dict[int, int], list[str]]:
-    """Ids of the shards -> ids of the folder, and messages about the rows that are new."""
+def _rows_of_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[EmbeddingRows, list[str]]:
+    """Where the rows of the tokens of the shards come from, and messages about new ones."""
     theirs, ours = read_vocabulary(folder), read_vocabulary(tokenizer)
     their_ids, our_ids = _ids(theirs), _ids(ours)
     alike = theirs.kind == ours.kind
@@ -154,7 +192,7 @@ def _common_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[dict[int, 
     if alike and theirs.lower_case == ours.lower_case and their_ids == our_ids:
         if new:
             raise ConfigError(f"--new vocabulary: {folder} has the tokenizer of --data; remove it")
-        return found, []
+        return _rows(found, {}), []
     if not new:
         moved = sum(their_ids.get(token) != index for token, index in our_ids.items())
         why = f"{moved:,} of {len(our_ids):,} tokens have another id there, or none"
@@ -165,10 +203,21 @@ def _common_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[dict[int, 
             f"prepare with --tokenizer {folder}, or give --new vocabulary to keep the rows of the "
             f"{len(found):,} tokens that both have"
         )
-    return found, [
+    lacking = {index: token for token, index in our_ids.items() if index not in found}
+    pieces = pieces_of_tokens(ours, lacking, theirs)
+    return _rows(found, pieces), [
         f"new vocabulary: {len(found):,} of {len(our_ids):,} tokens keep their rows, "
-        f"{len(our_ids) - len(found):,} are initialized by the recipe"
+        f"{len(pieces):,} are the mean of their pieces, {len(lacking) - len(pieces):,} are "
+        "initialized by the recipe"
     ]
+
+
+def _rows(same: Mapping[int, int], pieces: Mapping[int, list[int]]) -> EmbeddingRows:
+    """From ids of the shards to those of the same token in the folder, or of its pieces."""
+    owners = [index for index, each in enumerate(pieces.values()) for _ in each]
+    flat = [piece for each in pieces.values() for piece in each]
+    ids = (list(same), list(same.values()), list(pieces), flat, owners)
+    return EmbeddingRows(*(torch.tensor(each, dtype=torch.int64) for each in ids))
 
 
 def _kind(vocabulary: Vocabulary) -> str:

@@ -16,7 +16,7 @@ import transformers
 from tokenizers import Tokenizer
 
 from model.hugging_face.conversion import Model
-from model.hugging_face.warm_start import EmbeddingRows
+from model.hugging_face.growth import EmbeddingRows
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -83,10 +83,14 @@ def test_a_folder_that_does_not_fit_says_what_would(
     lesson: Path, folder: Path, tmp_path: Path
 ) -> None:
     tokenizer = lesson / "tokenizer"
-    other = small("roberta_tiny", 0, "encoder.layers=2", "encoder.dropout=0.3")
+    other = small("roberta_tiny", 0, "encoder.heads=4", "encoder.dropout=0.3")
     assert refusal(other, folder, tokenizer) == (
-        f"--init {folder} has another architecture: layers 1 (the run: 2); add --set "
-        "encoder.layers=1"
+        f"--init {folder} has another architecture: heads 2 (the run: 4); add --set encoder.heads=2"
+    )
+    longer = small("roberta_tiny", 0, "encoder.positions=48")
+    assert refusal(longer, folder, tokenizer) == (
+        f"--init {folder} has another architecture: positions 32 (the run: 48); add --set "
+        "encoder.positions=32, or --new positions to extend its table"
     )
     assert refusal(small("bert_tiny", 0), folder, tokenizer) == (
         f"--init {folder} does not fit the recipe: its family is roberta, the run's is bert"
@@ -95,6 +99,10 @@ def test_a_folder_that_does_not_fit_says_what_would(
     assert "this run has no generator; remove it" in refusal(ours, folder, tokenizer, "generator")
     assert "has the tokenizer of --data; remove it" in refusal(
         ours, folder, tokenizer, "vocabulary"
+    )
+    assert refusal(ours, folder, tokenizer, "positions") == (
+        f"--new positions: encoder.positions=32, and {folder} has 32; remove it, or add --set "
+        "encoder.positions=N for more"
     )
     assert f"--init {tmp_path} holds no config.json" in refusal(ours, tmp_path, tokenizer)
     half = Path(shutil.copytree(folder, tmp_path / "half"))
@@ -133,16 +141,23 @@ def test_a_new_vocabulary_keeps_the_rows_of_tokens_that_agree(
         Tokenizer.from_file(str(path / "tokenizer.json"))
         for path in (tokenizers / "wordpiece", ours)
     )
-    kept = 0
+    kept = means = 0
     for index in range(2000):
-        there = theirs.token_to_id(mine.id_to_token(index))
-        expected = fresh[index] if there is None else words[0][there]
-        kept += there is not None
-        assert torch.equal(words[1][index], expected)
-    assert 100 < kept < 2000
-    assert initial.lines[1] == (
-        f"new vocabulary: {kept:,} of 2,000 tokens keep their rows, {2000 - kept:,} "
-        "are initialized by the recipe"
+        token = mine.id_to_token(index)
+        there, expected = theirs.token_to_id(token), fresh[index]
+        if there is not None:
+            kept, expected = kept + 1, words[0][there]
+        elif not token.startswith("##"):  # those have no encoding of their own
+            pieces = theirs.encode(token, add_special_tokens=False).ids
+            means, expected = means + 1, words[0][pieces].mean(0)
+            assert theirs.token_to_id("[UNK]") not in pieces
+        else:
+            continue
+        torch.testing.assert_close(words[1][index], expected, rtol=0, atol=1e-7)
+    assert 100 < kept < 2000 and means > 100
+    assert initial.lines[1].startswith(
+        f"new vocabulary: {kept:,} of 2,000 tokens keep their rows, {2000 - kept:,} are the mean "
+        "of their pieces, 0 are initialized by the recipe"
     )
 
 
@@ -162,6 +177,62 @@ def test_another_kind_of_vocabulary_shares_only_special_tokens(
         for name in ("wordpiece-uncased", "unigram")
     ]
     assert torch.equal(words[1][mask[1]], words[0][mask[0]])
+
+
+@pytest.mark.parametrize("name", ["roberta", "bert", "albert", "electra", "spanbert"])
+def test_a_folder_grows_in_positions_and_layers(
+    name: str, tokenizers: Path, lesson: Path, tmp_path: Path
+) -> None:
+    """Longer rows change nothing for old inputs; deeper models start from copies."""
+    kind = {"roberta": "", "albert": "unigram"}.get(name, "wordpiece")
+    tokenizer = tokenizers / kind if kind else lesson / "tokenizer"
+    sizes = [] if name == "roberta" else ["data.vocab_size=2000"]
+    if name == "electra":
+        sizes += ["encoder.width=128", "encoder.heads=2", "objective.generator.layers=1"]
+    if name == "albert":
+        sizes += ["encoder.embedding_width=16"]
+    source = small(f"{name}_tiny", 1, *sizes)
+    write_folder(source, tokenizer, tmp_path / "model")
+    positions = source.config.positions
+    longer = small(f"{name}_tiny", 2, *sizes, f"encoder.positions={3 * positions + 1}")
+    initial = load_initial_weights(longer, tmp_path / "model", tokenizer, ("positions",))
+    said = f"new positions: rows {positions + 1} to {3 * positions + 1} of the table repeat the fi"
+    assert initial.lines[1].startswith(said) and initial.described["new"][0].startswith(said)
+    ids = torch.randint(5, 2000, (2, positions), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.equal(longer.logits(ids, None), source.logits(ids, None))
+    deeper = small(f"{name}_tiny", 2, *sizes, "encoder.layers=3")
+    initial = load_initial_weights(deeper, tmp_path / "model", tokenizer, ())
+    shared = deeper.config.sharing == "all"
+    assert ("3 layers share what 1" if shared else "grown from 1 to 3") in initial.lines[1]
+    (first, *_), found = source.encoder.layers, deeper.encoder.layers
+    assert len(found) == (1 if shared else 3)
+    for layer in found:
+        assert all(map(torch.equal, layer.parameters(), first.parameters()))
+
+
+def test_old_inputs_give_old_logits_under_a_new_vocabulary(
+    tokenizers: Path, tmp_path: Path
+) -> None:
+    """Of the tokens that both vocabularies have, whatever their ids: bit by bit."""
+    sizes = ("data.vocab_size=2000", "encoder.position_offset=0")
+    source, model = small("bert_tiny", 1, *sizes), small("bert_tiny", 2, *sizes)
+    with torch.no_grad():
+        source.head.bias.normal_()
+    write_folder(source, tokenizers / "wordpiece", tmp_path / "cased")
+    ours = tokenizers / "wordpiece-uncased"
+    load_initial_weights(model, tmp_path / "cased", ours, ("vocabulary",))
+    theirs, mine = (
+        Tokenizer.from_file(str(path / "tokenizer.json")).get_vocab()
+        for path in (tokenizers / "wordpiece", ours)
+    )
+    both = sorted(theirs.keys() & mine.keys())
+    old, new = (torch.tensor([ids[token] for token in both]) for ids in (theirs, mine))
+    row = torch.randint(len(both), (4, 16), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = source.logits(old[row], None)[..., old]
+        found = model.logits(new[row], None)[..., new]
+    assert torch.equal(found, expected)
 
 
 def test_a_table_with_more_rows_than_tokens(
