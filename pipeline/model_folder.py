@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.errors import ConfigError
 
-MARK = "hugging_face.py"
+MARK = "hugging_face/families.py"
 """A file of our `model`, by which it is recognized."""
 
 
