@@ -5,13 +5,13 @@ Legend: B batch, S sequence, D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from model.config import EncoderConfig
+from model.config import EncoderConfig, Initializer
 from model.layers import Embeddings, Layer
 from model.pieces import Piece, listed, places_of, same_piece
 
@@ -95,15 +95,27 @@ def _layers(config: EncoderConfig) -> tuple[nn.ModuleList, list[int]]:
     return nn.ModuleList(layers), list(range(config.layers))
 
 
-def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
+def initialize(
+    module: nn.Module,
+    config: EncoderConfig,
+    seed: int,
+    initializer: Initializer = "normal",
+    outputs: Iterable[nn.Linear] = (),
+) -> None:
     """Set every parameter of an encoder and its heads; equal seeds give equal weights anywhere.
 
     | parameter                          | distribution                                       |
     |------------------------------------|----------------------------------------------------|
-    | matrices, word, position, segment  | normal(0, initializer_range), not truncated        |
+    | matrices, word, position, segment  | that of `initializer`                              |
     | padding rows of the word table     | 0, and they stay 0                                 |
     | biases                             | 0                                                  |
     | weights of LayerNorm               | 1                                                  |
+
+    Laws, where s is `initializer_range`: `normal` is normal(0, s), as in fairseq.
+    `truncated_normal`, as in Google's code, redraws what is over 2 s, so the deviation is .880 s.
+    `truncated_normal_glorot` is the same, except that the embeddings' projection and `outputs` are
+    uniform within sqrt(6 / (inputs + outputs)): google-research/electra leaves these layers to the
+    initializer of tf.layers.dense (Glorot and Bengio 2010).
 
     The embedding of the pad token is drawn like any other, whereas transformers zeroes it: no token
     attends to the pads at the end of a sequence, so it is trained only as an output, like that of
@@ -113,13 +125,26 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     norms = {id(part.weight) for part in module.modules() if isinstance(part, nn.LayerNorm)}
     words = {id(part.words.weight) for part in module.modules() if isinstance(part, Embeddings)}
+    projections = [part.projection for part in module.modules() if isinstance(part, Encoder)]
+    uniform: set[int] = set()
+    if initializer == "truncated_normal_glorot":
+        linear = [part for part in (*projections, *outputs) if isinstance(part, nn.Linear)]
+        uniform = {id(part.weight) for part in linear}
+    deviation = config.initializer_range
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.dim() == 1:
                 parameter.fill_(1.0 if id(parameter) in norms else 0.0)
                 continue
             drawn = torch.empty(parameter.shape)
-            parameter.copy_(drawn.normal_(0, config.initializer_range, generator=generator))
+            if id(parameter) in uniform:
+                nn.init.xavier_uniform_(drawn, generator=generator)
+            elif initializer == "normal":
+                drawn.normal_(0, deviation, generator=generator)
+            else:
+                bound = 2 * deviation
+                nn.init.trunc_normal_(drawn, 0, deviation, -bound, bound, generator=generator)
+            parameter.copy_(drawn)
             if id(parameter) in words:
                 parameter[config.vocab_size :] = 0
 

@@ -16,11 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from model.config import EncoderConfig
 from model.encoder import shared_from
 from model.hugging_face.families import (
+    ALBERT,
     BOUNDARY_HEAD,
     BOUNDARY_PREFIX,
     ELECTRA,
+    MAPPING,
     Family,
     family_of,
     our_config,
@@ -97,6 +100,7 @@ def to_hugging_face(model: MaskedLanguageModel) -> tuple[dict[str, Tensor], dict
     config = their_config(model.config, model.pair_head is not None)
     state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
     aliases = {**family(model).tied, **copies_of(model)}
+    state |= identity_mapping(model)
     return state | {alias: state[name].clone() for alias, name in aliases.items()}, config
 
 
@@ -113,6 +117,7 @@ def from_hugging_face(
     pair_names = [names[0] for module, names in own.modules.items() if "pair_head" in module]
     pairs = any(name.startswith(f"{pair_names[-1]}.") for name in state) if pair_names else False
     unused = own.unused if pairs else (*own.unused, *(f"{name}." for name in pair_names))
+    state = without_mapping(own, own_config, state)
     boundaries = any(name.startswith(BOUNDARY_PREFIX) for name in state)
     model = MaskedLanguageModel(
         own_config, seed=0, pair_weight=float(pairs), boundary_weight=float(boundaries)
@@ -154,6 +159,35 @@ def pieces_of(model: Model) -> dict[str, Tensor]:
         .view(logical.shape)
         for logical in logical_parameters(model)
     }
+
+
+def identity_mapping(model: Model) -> dict[str, Tensor]:
+    """ALBERT's mapping from embeddings to hidden vectors of the same width, see
+    `families.MAPPING`; empty if the model needs none."""
+    config = model.config
+    if family(model) is not ALBERT or config.embedding_width != config.width:
+        return {}
+    return {
+        f"{MAPPING}.weight": torch.eye(config.width),
+        f"{MAPPING}.bias": torch.zeros(config.width),
+    }
+
+
+def without_mapping(
+    own: Family, config: EncoderConfig, state: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """A folder's weights without an identity mapping; raises ValueError if it is another one."""
+    found = dict(state)
+    if own is not ALBERT or config.embedding_width != config.width:
+        return found
+    weight, bias = found.pop(f"{MAPPING}.weight", None), found.pop(f"{MAPPING}.bias", None)
+    changed = weight is not None and not torch.equal(weight.float().cpu(), torch.eye(config.width))
+    if changed or (bias is not None and bool(bias.any())):
+        raise ValueError(
+            f"{MAPPING} is not the identity: with embedding_size={config.embedding_width}, the "
+            "hidden size, only models without a mapping can be loaded"
+        )
+    return found
 
 
 def copies_of(model: MaskedLanguageModel) -> dict[str, str]:

@@ -36,7 +36,8 @@ class Family:
     after_pad: bool
     """Whether positions start after the pad id instead of at 0."""
     factorised: bool
-    """Whether embeddings may be narrower than hidden vectors, and layers may share weights."""
+    """Whether embeddings may be narrower than hidden vectors, and layers may share weights. Models
+    with neither belong to a family without."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings whose value is fixed."""
 
@@ -50,9 +51,11 @@ class Family:
             found["activation"] = next(iter(self.activations))
         if self.after_pad != (config.position_offset > 0):
             found["position_offset"] = 2 if self.after_pad else 0  # <pad> is 1 in RoBERTa
-        if self.factorised != (config.embedding_width < config.width):
-            narrow = min(128, config.width // 2)  # 128 in all of ALBERT
-            found["embedding_width"] = narrow if self.factorised else config.width
+        narrow = config.embedding_width < config.width
+        if self.factorised and not narrow and config.sharing == "none":
+            found["embedding_width"] = min(128, config.width // 2)  # 128 in all of ALBERT
+        elif narrow and not self.factorised:
+            found["embedding_width"] = config.width
         if config.sharing != "none" and not self.factorised:
             found |= {"sharing": "none", "groups": 1}
         if pairs and self.pair_architecture is None:
@@ -133,12 +136,16 @@ BERT = Family(
     settings={"position_embedding_type": "absolute"},
 )
 
+MAPPING = "albert.encoder.embedding_hidden_mapping_in"
+"""The embeddings' projection, which transformers' ALBERT always has. If embeddings are as wide as
+hidden vectors, google-research/albert has none, and neither have we: folders hold the identity."""
+
 ALBERT = Family(
     model_type="albert",
     architecture="AlbertForMaskedLM",
     pair_architecture="AlbertForPreTraining",
     modules=_embeddings("albert")
-    | {"encoder.projection": ("albert.encoder.embedding_hidden_mapping_in",)}
+    | {"encoder.projection": (MAPPING,)}
     | _layers(
         "albert.encoder.albert_layer_groups.{}.albert_layers.0",
         "attention",
@@ -350,11 +357,14 @@ def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
         raise ValueError(
             f"num_hidden_groups={groups} cannot be loaded: {layers} layers are not a multiple of it"
         )
+    size = theirs["embedding_size" if family.factorised else "hidden_size"]
+    # ALBERT with neither is a sharing of groups of one layer: without sharing it would be a BERT
+    alone = groups == layers and not (family.factorised and size == theirs["hidden_size"])
     return family, EncoderConfig(
         **{ours: theirs[name] for ours, name in COMMON.items()},
-        embedding_width=theirs["embedding_size" if family.factorised else "hidden_size"],
-        sharing="none" if groups == layers else "all",
-        groups=1 if groups == layers else groups,
+        embedding_width=size,
+        sharing="none" if alone else "all",
+        groups=1 if alone else groups,
         activation=activations[theirs["hidden_act"]],  # type: ignore[arg-type]
         positions=theirs["max_position_embeddings"] - offset,
         position_offset=offset,

@@ -22,6 +22,7 @@ from model.hugging_face.conversion import (
     logical_parameters,
     pieces_of,
     todays_name,
+    without_mapping,
 )
 from model.hugging_face.electra_folders import electra_config, joined
 from model.hugging_face.families import ELECTRA, Family, model_type_of, our_config, their_config
@@ -110,6 +111,7 @@ def take_over(
     """
     own = family(model)
     state = _with_prefix({todays_name(name): weight for name, weight in folder[0].items()}, own)
+    state = without_mapping(own, model.config, state)
     if generator is not None:
         assert isinstance(model, ReplacedTokenModel)
         state = joined(state, generator[0], tied=model.generator is None)

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.config import EncoderConfig
+from model.config import EncoderConfig, Initializer
 from model.encoder import Encoder, initialize
 from model.objectives.heads import MaskedLanguageHead, PairHead
 from model.objectives.span_boundary import SpanBoundaryHead, boundaries
@@ -93,10 +93,11 @@ class MaskedLanguageModel(nn.Module):
         config: EncoderConfig,
         *,
         seed: int,
+        initializer: Initializer = "normal",
         pair_weight: float = 0.0,
         boundary_weight: float = 0.0,
     ) -> None:
-        """seed: determines the initial weights, see `model.encoder.initialize`.
+        """seed, initializer: determine the initial weights, see `model.encoder.initialize`.
 
         pair_weight, boundary_weight: weights of these parts in the loss; 0 creates no head.
         """
@@ -112,7 +113,7 @@ class MaskedLanguageModel(nn.Module):
         self.boundary_head = SpanBoundaryHead(config, words) if boundary_weight else None
         if boundary_weight:
             self.parts += (LossPart(name="sbo", weight=boundary_weight, per="boundaries"),)
-        initialize(self, config, seed)
+        initialize(self, config, seed, initializer)
 
     def encoders(self) -> list[Encoder]:
         """The model's only encoder."""

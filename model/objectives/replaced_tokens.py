@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.config import EncoderConfig
+from model.config import EncoderConfig, Initializer
 from model.encoder import Encoder, initialize
 from model.layers import gelu
 from model.objectives.heads import MaskedLanguageHead
@@ -43,10 +43,17 @@ class ReplacedTokenModel(nn.Module):
     """A generator fills masked positions; the encoder detects the words that changed."""
 
     def __init__(
-        self, config: EncoderConfig, generator: EncoderConfig | None, *, weight: float, seed: int
+        self,
+        config: EncoderConfig,
+        generator: EncoderConfig | None,
+        *,
+        weight: float,
+        seed: int,
+        initializer: Initializer = "normal",
     ) -> None:
         """config: the discriminator, which is the encoder that is kept; generator: None if one
-        encoder does both; weight: of rtd relative to mlm; seed: see `model.encoder.initialize`.
+        encoder does both; weight: of rtd relative to mlm; seed, initializer: see
+        `model.encoder.initialize`.
 
         The generator shares the encoder's whole embedding block (words, positions, segments,
         LayerNorm).
@@ -64,7 +71,7 @@ class ReplacedTokenModel(nn.Module):
             share_parameters(self.encoder.embeddings, self.generator.embeddings)
         self.head = MaskedLanguageHead(self.generator_config, self.encoder.embeddings.words)
         self.detection = ReplacedTokenHead(config)
-        initialize(self, config, seed)
+        initialize(self, config, seed, initializer, [self.detection.output])
 
     def encoders(self) -> list[Encoder]:
         """The discriminator, and the generator if it is a separate encoder."""

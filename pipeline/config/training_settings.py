@@ -37,7 +37,7 @@ class EncoderSettings:
     width: Count
     """Hidden size."""
     embedding_width: CountOrZero
-    """Embedding size if smaller than `width`, with a projection to `width` (ALBERT); 0: `width`."""
+    """Embedding size; below `width` a projection maps it to `width` (ALBERT); 0: `width`."""
     heads: Count
     """Attention heads per layer, each of size width / heads."""
     feed_forward: Count
@@ -59,7 +59,12 @@ class EncoderSettings:
     segment_types: Count
     """Number of segment (token type) embeddings."""
     initializer_range: Positive
-    """Standard deviation of the normal distribution of initial weights."""
+    """Standard deviation of the normal distribution of initial weights, before any truncation."""
+    initializer: Annotated[
+        Literal["normal", "truncated_normal", "truncated_normal_glorot"], Legacy("normal")
+    ]
+    """Law of initial matrices: normal (fairseq); truncated at two deviations (Google's code); also
+    Glorot uniform in the embeddings' projection and the detector's last layer (ELECTRA's code)."""
 
     def contradictions(self) -> Iterator[str]:
         """Sizes that do not divide, and sharing without effect."""
@@ -69,9 +74,9 @@ class EncoderSettings:
                 f"--set encoder.heads={_nearest_divisor(self.width, self.heads)}, or --set "
                 f"encoder.width={-(-self.width // self.heads) * self.heads}"
             )
-        if self.embedding_width >= self.width:
+        if self.embedding_width > self.width:
             yield (
-                f"encoder.embedding_width={self.embedding_width} is not below encoder.width="
+                f"encoder.embedding_width={self.embedding_width} is above encoder.width="
                 f"{self.width}; add --set encoder.embedding_width=0 for embeddings of that width"
             )
         fitting = -(-self.layers // max(1, self.groups)) * self.groups

@@ -190,7 +190,11 @@ def albert_tiny_published() -> Run:
         tiny,
         name="albert_tiny_published",
         data=_with_draws(tiny.data),
-        encoder=replace(tiny.encoder, initializer_range=lamb.encoder.initializer_range),
+        encoder=replace(
+            tiny.encoder,
+            initializer_range=lamb.encoder.initializer_range,
+            initializer="truncated_normal",  # albert create_initializer
+        ),
         optimizer=replace(lamb.optimizer, lamb_variant="albert"),
     )
 
@@ -233,6 +237,7 @@ def _as_published(ours: Run, suffix: str) -> Run:
     return replace(
         ours,
         name=f"{ours.name}_{suffix}",
+        encoder=replace(ours.encoder, initializer="truncated_normal"),  # albert create_initializer
         data=_with_draws(ours.data),
         optimizer=replace(
             ours.optimizer,

@@ -150,6 +150,7 @@ def bert_tiny_published() -> Run:
     return replace(
         tiny,
         name="bert_tiny_published",
+        encoder=replace(tiny.encoder, initializer="truncated_normal"),  # code create_initializer
         optimizer=replace(adam, peak_lr=1e-3),  # ours: RoBERTa-tiny's
         phases=(
             EarlierPhase(
@@ -166,6 +167,7 @@ def _published(ours: Run) -> Run:
     return replace(
         ours,
         name=f"{ours.name}_published",
+        encoder=replace(ours.encoder, initializer="truncated_normal"),  # code create_initializer
         optimizer=replace(
             ours.optimizer,
             kind="adamw",

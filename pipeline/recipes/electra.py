@@ -123,6 +123,7 @@ def electra_tiny_published() -> Run:
     return replace(
         tiny,
         name="electra_tiny_published",
+        encoder=replace(tiny.encoder, initializer="truncated_normal_glorot"),  # electra, as above
         data=_drawn_anew(tiny.data),
         optimizer=replace(adam, peak_lr=1e-3),  # ours: RoBERTa-tiny's
     )
@@ -180,6 +181,8 @@ def _published(ours: Run, sequences: int, peak_lr: float, steps: int) -> Run:
     return replace(
         ours,
         name=f"{ours.name}_published",
+        # electra modeling.py and run_pretraining.py: two layers have tf.layers.dense's own law
+        encoder=replace(ours.encoder, initializer="truncated_normal_glorot"),
         data=_drawn_anew(ours.data),
         optimizer=replace(
             ours.optimizer,

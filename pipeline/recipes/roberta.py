@@ -87,6 +87,7 @@ def roberta_base() -> Run:
             position_offset=2,  # fairseq padding_idx + 1; hf: 514 rows
             segment_types=1,  # hf type_vocab_size
             initializer_range=0.02,  # fairseq init_bert_params
+            initializer="normal",  # fairseq init_bert_params: normal_, not truncated
         ),
         objective=objective(),
         optimizer=_lamb(),

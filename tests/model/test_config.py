@@ -7,7 +7,7 @@ from typing import get_type_hints
 
 import pytest
 
-from model.config import EncoderConfig
+from model.config import EncoderConfig, Initializer
 from pipeline.config.training_settings import EncoderSettings
 from pipeline.recipes.roberta import roberta_base
 from pipeline.training.planning.plan import encoder_config
@@ -15,7 +15,9 @@ from tests.model.conftest import TOY
 
 
 def test_has_the_fields_of_a_run_and_the_vocabulary() -> None:
-    assert get_type_hints(EncoderConfig) == {"vocab_size": int} | get_type_hints(EncoderSettings)
+    settings = get_type_hints(EncoderSettings)
+    assert settings.pop("initializer") == Initializer  # an argument of its own: not a size
+    assert get_type_hints(EncoderConfig) == {"vocab_size": int} | settings
     run = roberta_base()
     config = encoder_config(run)
     assert (config.width, config.embedding_width, config.vocab_size) == (768, 768, 50_265)

@@ -10,6 +10,7 @@ from torch._dynamo.testing import CompileCounter
 
 from model.encoder import MOST_GRAPHS, Encoder, initialize
 from model.objectives.masked_language import MaskedLanguageModel
+from model.objectives.replaced_tokens import ReplacedTokenModel
 from tests.model.conftest import TOY
 
 
@@ -56,6 +57,51 @@ def test_initial_weights_follow_the_table() -> None:
     assert norms == 2 * TOY.layers + 2
     words = model.encoder.embeddings.words.weight
     assert words.shape == (384, 128) and not words[300:].any() and words[:300].any(dim=1).all()
+
+
+def test_truncated_normal_weights_stay_within_two_deviations() -> None:
+    """As tf.truncated_normal: the deviation is 0.8796 of the nominal one; tolerance 1 % of 40,000
+    draws, whose standard error is 0.3 %."""
+    config = replace(TOY, width=128, embedding_width=64, feed_forward=512)
+    model = MaskedLanguageModel(config, seed=3, initializer="truncated_normal")
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2:
+            drawn = parameter[: 300 if "words" in name else None]
+            assert drawn.abs().max() <= 0.24, name
+            if drawn.numel() > 40_000:
+                assert drawn.std().item() == pytest.approx(0.8796 * 0.12, rel=0.01), name
+                assert drawn.abs().max() > 0.2399 * 0.99, name
+                inside = float((drawn.abs() < 0.12).float().mean())
+                assert inside == pytest.approx(0.6827 / 0.9545, abs=0.01), name
+    narrow = model.encoder.projection.weight
+    assert isinstance(narrow, torch.Tensor)
+    assert narrow.std().item() == pytest.approx(0.8796 * 0.12, rel=0.03)
+
+
+def test_two_layers_of_electra_have_glorots_law() -> None:
+    """Uniform within sqrt(6 / (in + out)): deviation 0.0722 for 128 -> 256 and 0.0510 for 768 -> 1,
+    within four standard errors; all others are truncated normal."""
+    small = replace(TOY, width=256, embedding_width=128)
+    wide = replace(TOY, width=768, embedding_width=768, layers=1)
+    for config, deviation in ((small, 0.0722), (wide, 0.0510)):
+        generator = replace(config, layers=1)
+        model = ReplacedTokenModel(
+            config, generator, weight=1.0, seed=3, initializer="truncated_normal_glorot"
+        )
+        assert model.generator is not None
+        found = [model.detection.output.weight]
+        if config is small:
+            found = [model.encoder.projection.weight, model.generator.projection.weight]
+        for drawn in found:
+            assert isinstance(drawn, torch.Tensor)
+            error = 4 * 0.4472 / drawn.numel() ** 0.5  # of a uniform law's deviation, relative
+            assert drawn.std().item() == pytest.approx(deviation, rel=error)
+            assert drawn.abs().max() <= deviation * 3**0.5 * 1.001
+        dense = model.detection.dense.weight
+        assert dense.std().item() == pytest.approx(0.8796 * 0.12, rel=0.02)
+        assert dense.abs().max() <= 0.24
+    normal = ReplacedTokenModel(wide, None, weight=1.0, seed=3)
+    assert normal.detection.output.weight.std().item() == pytest.approx(0.12, rel=0.11)
 
 
 def test_a_seed_fixes_the_weights() -> None:

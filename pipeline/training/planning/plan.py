@@ -310,6 +310,7 @@ def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int
 def encoder_config(run: Run) -> EncoderConfig:
     """The model configuration of the run's encoder."""
     encoder = asdict(run.encoder)
+    del encoder["initializer"]  # the network does not depend on it
     encoder["embedding_width"] = run.encoder.embedding_width or run.encoder.width
     return EncoderConfig(vocab_size=run.data.vocab_size, **encoder)
 

@@ -14,17 +14,27 @@ from pipeline.training.planning.plan import encoder_config, generator_config
 
 
 def _masked_language(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:
-    return MaskedLanguageModel(config, seed=seed)
+    return MaskedLanguageModel(config, seed=seed, initializer=run.encoder.initializer)
 
 
 def _masked_language_and_pairs(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:
-    return MaskedLanguageModel(config, seed=seed, pair_weight=run.objective.pair_weight)
+    return MaskedLanguageModel(
+        config,
+        seed=seed,
+        initializer=run.encoder.initializer,
+        pair_weight=run.objective.pair_weight,
+    )
 
 
 def _masked_language_and_boundaries(
     run: Run, config: EncoderConfig, seed: int
 ) -> MaskedLanguageModel:
-    return MaskedLanguageModel(config, seed=seed, boundary_weight=run.objective.boundary_weight)
+    return MaskedLanguageModel(
+        config,
+        seed=seed,
+        initializer=run.encoder.initializer,
+        boundary_weight=run.objective.boundary_weight,
+    )
 
 
 def _replaced_tokens(run: Run, config: EncoderConfig, seed: int) -> ReplacedTokenModel:
@@ -34,6 +44,7 @@ def _replaced_tokens(run: Run, config: EncoderConfig, seed: int) -> ReplacedToke
         None if run.objective.generator.tied else generator,
         weight=run.objective.detection_weight,
         seed=seed,
+        initializer=run.encoder.initializer,
     )
 
 

@@ -50,6 +50,10 @@ CONFIGS = {
     "albert, two groups": replace(NARROW, sharing="all", groups=2),
     "albert, nothing shared": NARROW,
     "albert, attention": replace(NARROW, sharing="attention"),
+    "albert, wide embeddings": replace(BASE, sharing="all"),
+    "albert, wide embeddings in a group per layer": replace(BASE, sharing="all", groups=4),
+    "albert, wide embeddings, attention": replace(BASE, sharing="attention", groups=2),
+    "albert, wide embeddings, feed_forward": replace(BASE, sharing="feed_forward"),
     "albert, feed_forward in two groups": replace(NARROW, sharing="feed_forward", groups=2),
 }
 PAIR_LABELS = torch.tensor([1, 0, -1])
@@ -152,6 +156,8 @@ def test_gradients_of_shared_layers_are_sums(name: str) -> None:
                 copy = piece.name.replace(f"groups.{first}.", f"groups.{layer}.")
                 expected = expected + gradients.pop(copy)
         torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4, msg=piece.name)
+    if config.embedding_width == config.width:  # theirs always has a mapping
+        gradients = {name: each for name, each in gradients.items() if "mapping_in" not in name}
     assert not gradients, "each of their parameters is one of ours"
 
 
@@ -272,12 +278,26 @@ def test_a_family_follows_from_configuration_and_heads() -> None:
     assert len({row.model_type for row in FAMILIES}) == len(FAMILIES)
 
 
+def test_embeddings_as_wide_as_hidden_vectors_have_the_identity_as_mapping() -> None:
+    """transformers' ALBERT always maps embeddings; the original has no mapping at equal widths."""
+    model = model_of(CONFIGS["albert, wide embeddings"], True)
+    assert not any("projection" in name for name, _ in model.named_parameters())
+    state, config = to_hugging_face(model)
+    mapping = "albert.encoder.embedding_hidden_mapping_in"
+    assert torch.equal(state[f"{mapping}.weight"], torch.eye(48))
+    assert not state[f"{mapping}.bias"].any() and config["embedding_size"] == 48
+    assert from_hugging_face(state, config).config == model.config
+    for name, other in (("weight", 2 * torch.eye(48)), ("bias", torch.ones(48))):
+        with pytest.raises(ValueError, match="mapping_in is not the identity: with embedding_size"):
+            from_hugging_face(state | {f"{mapping}.{name}": other}, config)
+
+
 @pytest.mark.parametrize(
     ("config", "pairs", "message"),
     [
         (TOY, True, "position_offset=2, .* and a pair head"),
         (replace(TOY, activation="gelu_tanh"), False, "activation=gelu_tanh"),
-        (replace(BASE, sharing="all"), True, "sharing=all and a pair head"),
+        (replace(TOY, sharing="all"), False, "embedding_width=48 of 48, sharing=all"),
         (replace(NARROW, position_offset=1), False, "embedding_width=16 of 48"),
     ],
 )

@@ -82,7 +82,14 @@ def test_a_head_that_the_folder_lacks_keeps_its_initialization() -> None:
 
 
 @pytest.mark.parametrize(
-    "sharing", [{"sharing": "attention"}, {"sharing": "feed_forward"}, {"layers": 1}]
+    "sharing",
+    [
+        {"sharing": "attention"},
+        {"sharing": "feed_forward"},
+        {"layers": 1},
+        {"sharing": "attention", "embedding_width": 48},
+        {"layers": 1, "embedding_width": 48},
+    ],
 )
 def test_copies_in_a_folder_become_one_shared_part(sharing: dict[str, Any]) -> None:
     """Its configuration does not mention shared parts, even if one whole layer is shared."""
@@ -100,9 +107,26 @@ def test_copies_in_a_folder_become_one_shared_part(sharing: dict[str, Any]) -> N
             ValueError, match=f"{copy} differs from .*groups.0.*, but the run ties them"
         ):
             take_over(model, (state | {copy: state[copy] + 1}, theirs), None, None)
+    if config.embedding_width == config.width:
+        return  # a group of one layer stands for no sharing
     other = MaskedLanguageModel(replace(ALBERT, layers=2), seed=0)
     names = [difference.name for difference in differences(other, theirs)]
     assert names == ([] if config.layers == 1 else ["sharing"])  # see test_growth
+
+
+def test_a_mapping_between_equal_widths_must_be_the_identity() -> None:
+    """transformers' ALBERT draws one at random; the original has none, and neither have we."""
+    config = replace(ALBERT, embedding_width=48)
+    theirs = theirs_of(config, transformers.AlbertForMaskedLM)
+    model = MaskedLanguageModel(config, seed=0).eval()
+    with pytest.raises(ValueError, match="embedding_hidden_mapping_in is not the identity"):
+        taken(theirs, model)
+    with torch.no_grad():
+        mapping = theirs.albert.encoder.embedding_hidden_mapping_in
+        mapping.weight.copy_(torch.eye(48))
+        mapping.bias.zero_()
+        assert taken(theirs, model) == ([], [])
+        torch.testing.assert_close(model.logits(IDS, None), theirs(IDS).logits, rtol=0, atol=1e-5)
 
 
 def test_unused_weights_are_named() -> None:

@@ -20,8 +20,8 @@ RUN = recipe("roberta_base")
             "--set encoder.width=770",
         ),
         (
-            "encoder.embedding_width=768",
-            "encoder.embedding_width=768 is not below encoder.width=768; add --set "
+            "encoder.embedding_width=769",
+            "encoder.embedding_width=769 is above encoder.width=768; add --set "
             "encoder.embedding_width=0 for embeddings of that width",
         ),
         (
@@ -69,6 +69,7 @@ def test_contradictory_settings_of_a_section_are_refused(settings: str, message:
     [
         "encoder.heads=8",
         "encoder.embedding_width=128",
+        "encoder.embedding_width=768",
         "encoder.sharing=all encoder.groups=4",
         "optimizer.lamb_variant=nvlamb optimizer.adapt_vectors=true",
         "optimizer.kind=adamw optimizer.lamb_variant=nvlamb",

@@ -71,7 +71,8 @@ def test_versions_differ_in_activation_and_dropout(size: str) -> None:
 def test_published_lamb_and_schedule_are_the_paper_s(model: str, name: str) -> None:
     ours, published = recipe(f"albert_{model}"), recipe(f"albert_{name}")
     assert replace(ours.data, duplicates=40) == published.data
-    assert (ours.data.duplicates, ours.encoder) == (10, published.encoder)
+    assert ours.data.duplicates == 10
+    assert replace(ours.encoder, initializer="truncated_normal") == published.encoder
     optimizer = published.optimizer
     assert (optimizer.kind, optimizer.lamb_variant, optimizer.peak_lr) == (
         "lamb",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -46,7 +48,8 @@ def test_input_and_objective_are_the_paper_s() -> None:
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_published_adam_and_schedule_are_the_paper_s(size: str) -> None:
     ours, published = recipe(f"bert_{size}"), recipe(f"bert_{size}_published")
-    assert (ours.data, ours.encoder) == (published.data, published.encoder)
+    assert ours.data == published.data
+    assert replace(ours.encoder, initializer="truncated_normal") == published.encoder
     optimizer = published.optimizer
     assert (optimizer.kind, optimizer.peak_lr, optimizer.beta1, optimizer.beta2) == (
         "adamw", 1e-4, 0.9, 0.999,
