@@ -92,6 +92,7 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
         held.enter_context(trainer.watchdog)
         print_start(job, cluster, start)
         interrupted = trainer.train(job.last_step)
+        start.feed.close(done=trainer.progress.step >= job.run.steps)
         engine.close()
         if cluster.rank == 0:
             finish(job, trainer, interrupted)

@@ -41,6 +41,7 @@ from pipeline.loading.resolve import (
     resolve_masks,
     resolve_rows,
 )
+from pipeline.loading.staging import Staging
 
 IntArray = npt.NDArray[np.int64]
 
@@ -92,6 +93,13 @@ class Dataset:
         self.damaged: set[str] = set()
         """Names of the shards that `open` found damaged, with `skip_damaged`."""
         self._excluded = np.zeros(len(self.shards), np.bool_)
+        self.staging: Staging | None = None
+
+    def stage(self, staging: Staging) -> None:
+        """Read copies on the node's own disk from now on, where there are any."""
+        self.staging = staging
+        for columns in (self._rows, *self._masks.values()):
+            columns.copies = staging.copies
 
     @classmethod
     def open(
@@ -101,7 +109,7 @@ class Dataset:
         check_sizes: bool = True,
         skip_damaged: bool = False,
     ) -> Dataset:
-        """Open a split of a directory that `pipeline.prepare` or `stage` wrote.
+        """Open a split of a directory that `pipeline.prepare` wrote.
 
         Raises DataError if a file is missing or its size differs from the manifest, or if the
         split has no rows. skip_damaged: adds the file's shard to `damaged` instead. check_sizes:
@@ -300,7 +308,7 @@ class Dataset:
             if not any((self.directory / name).exists() for name, _ in files):
                 raise DataError(
                     f"{self.directory} holds no masks of duplicate {duplicate} ({files[0][0]}); "
-                    f"stage duplicate {duplicate} too"
+                    f"copy duplicate {duplicate} too"
                 )
             # Two duplicates are in use at the end of a pass; many in one step of a small dataset.
             kept = max(2, KEPT_BLOCKS // self._rows.blocks)
@@ -308,7 +316,7 @@ class Dataset:
                 del self._masks[passed]
             schema = masks_schema(self.id_type, "swaps" in self.manifest.masking)
             self._masks[duplicate] = Columns(
-                self.directory, files, self._layout, schema, MASK_COLUMNS
+                self.directory, files, self._layout, schema, MASK_COLUMNS, self._rows.copies
             )
         return self._masks[duplicate]
 

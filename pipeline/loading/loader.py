@@ -250,6 +250,8 @@ class Loader:
         held: list[object] = []
         for dataset, duplicate, chosen in self._group_samples(samples):
             indices, details = samples.row[chosen], self._builder.details
+            if dataset.staging and indices.size:
+                dataset.staging.follow(int(samples.pass_number[chosen].min()))
             if pool is None:
                 found = dataset.records(indices, duplicate, details)
             else:

@@ -7,11 +7,13 @@ requested.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,10 @@ from pipeline.errors import DataError
 from pipeline.loading.resolve import StructArray
 
 IntArray = npt.NDArray[np.int64]
+Found = TypeVar("Found")
+
+LOOK_SECONDS = 10.0
+"""Time between looks for copies of files that are mapped from the shared file system."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +74,13 @@ class Columns:
         layout: Layout,
         schema: pa.Schema,
         columns: np.dtype[np.void],
+        copies: Path | None = None,
     ) -> None:
         """files: name and size in bytes of each shard's file; schema: of these files; columns:
-        ROW_COLUMNS or MASK_COLUMNS, which names the columns needed."""
+        ROW_COLUMNS or MASK_COLUMNS, which names the columns needed; copies: a directory where
+        copies of files may appear and disappear, which are read instead."""
         self.directory = directory
+        self.copies = copies
         self.files = files
         self.layout = layout
         self.schema = pa.schema([field for field in schema if field.name in (columns.names or ())])
@@ -81,6 +90,9 @@ class Columns:
         self._loaded = self.addresses[self.schema.names[0]]["data"]
         """[blocks] not 0 where a record batch is loaded."""
         self._mapped: list[pa.Buffer] = []
+        self._mapped_originals: set[int] = set()
+        """Shards that are mapped from `directory` although there may be a copy some time."""
+        self._next_look = 0.0
         self._reading: dict[int, Future[pa.RecordBatch]] = {}
         self._read: dict[int, pa.RecordBatch] = {}
 
@@ -90,6 +102,8 @@ class Columns:
 
     def map(self, blocks: IntArray) -> None:
         """Make record batches `blocks` [n] addressable by mapping the files that hold them."""
+        if self._mapped_originals and time.monotonic() >= self._next_look:
+            self._move_to_copies()
         for block in np.unique(blocks[self._loaded[blocks] == 0]).tolist():
             if self._loaded[block] == 0:  # else mapped with another record batch of its shard
                 self._map_shard(self.layout.shard_of(block))
@@ -118,8 +132,34 @@ class Columns:
         return [self._read[block] for block in needed]
 
     def _map_shard(self, shard: int) -> None:
+        if self.copies:
+            self._mapped_originals.add(shard)
+        self._from_copy(shard, self._map_file)
+
+    def _move_to_copies(self) -> None:
+        """Map shards from their copies if these have appeared; memory already handed out stays."""
+        for shard in sorted(self._mapped_originals):
+            if self._copy_of(shard):
+                self._from_copy(shard, self._map_file)
+        self._next_look = time.monotonic() + LOOK_SECONDS
+
+    def _copy_of(self, shard: int) -> Path | None:
+        """The copy of a shard's file if there is one."""
         name, size = self.files[shard]
-        path = check_size(self.directory, name, size)
+        path = self.copies / name if self.copies else None
+        return path if path and path.is_file() and path.stat().st_size == size else None
+
+    def _from_copy(self, shard: int, read: Callable[[Path, int], Found]) -> Found:
+        """What `read` finds in the copy of a shard's file, or else in the file."""
+        if copy := self._copy_of(shard):
+            with suppress(DataError):  # the copy was removed, or the node's disk fails
+                found = read(copy, shard)
+                self._mapped_originals.discard(shard)
+                return found
+        return read(self.directory / self.files[shard][0], shard)
+
+    def _map_file(self, path: Path, shard: int) -> None:
+        check_size(path.parent, path.name, self.files[shard][1])
         first, stop = self.layout.block_starts[shard : shard + 2].tolist()
         with _reading(path):
             source = pa.memory_map(str(path))
@@ -127,7 +167,7 @@ class Columns:
             # thousands of shards fit under the usual limit of 1,024 open files.
             whole = source.read_buffer()
             source.close()
-            reader = self._open(pa.BufferReader(whole), shard)
+            reader = self._open(pa.BufferReader(whole), path, shard)
             found = [reader.get_batch(block - first) for block in range(first, stop)]
         for block, batch in zip(range(first, stop), found):
             self._put(batch, block)
@@ -136,13 +176,14 @@ class Columns:
     def read(self, block: int) -> pa.RecordBatch:
         """One record batch, read whole; raises DataError if it is missing or damaged."""
         shard = self.layout.shard_of(block)
-        path = self.directory / self.files[shard][0]
-        with _reading(path), pa.OSFile(str(path)) as source:
-            reader = self._open(source, shard)
-            return reader.get_batch(block - int(self.layout.block_starts[shard]))
+        number = block - int(self.layout.block_starts[shard])
+        return self._from_copy(shard, lambda path, shard: self._read_file(path, shard, number))
 
-    def _open(self, source: pa.NativeFile, shard: int) -> pa.ipc.RecordBatchFileReader:
-        path = self.directory / self.files[shard][0]
+    def _read_file(self, path: Path, shard: int, number: int) -> pa.RecordBatch:
+        with _reading(path), pa.OSFile(str(path)) as source:
+            return self._open(source, path, shard).get_batch(number)
+
+    def _open(self, source: pa.NativeFile, path: Path, shard: int) -> pa.ipc.RecordBatchFileReader:
         reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(use_threads=False))
         first, stop = self.layout.block_starts[shard : shard + 2].tolist()
         if reader.num_record_batches != stop - first:

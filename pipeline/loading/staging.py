@@ -1,87 +1,180 @@
-"""A prepared directory -> a copy on a node's own disk, with only the masks a run will read soon.
+"""Shards on a shared file system -> copies on a node's own disk, made while training reads.
 
-These are duplicate 0 for validation rows, and the requested duplicates for train rows: none if the
-loader draws masks.
-
-One process per node stages. Files appear whole or not at all, and files that are present are not
-copied again, so a restarted run resumes the copy.
+A `Staging` follows one dataset. One process per node copies the rows and the masks of the current
+pass, 2.2 bytes per token, then the masks of the next pass, and removes those of earlier passes.
+Nobody waits for a copy: a file is read from the shared file system until its copy is there, and
+again once the copy is removed. Copies appear whole or not at all, and are hashed on the way, so a
+restarted run keeps those that are there.
 """
 
 from __future__ import annotations
 
-import os
+import fcntl
 import shutil
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import xxhash
 
-from pipeline.data.shards.manifest import MANIFEST, TRAIN, check_size, read_manifest
+from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size
 from pipeline.errors import DataError
+from pipeline.files import remove_temporaries, whole_file
 
+RESERVE = 1 << 30
+"""Bytes of the disk that are left free for others."""
 _CHUNK = 1 << 22
+_LOCK = ".lock"
 
 
-def stage(directory: Path, destination: Path, duplicates: Iterable[int]) -> Path:
-    """Copy manifest, tokenizer, rows and the masks of `duplicates` below `destination`.
+class Staging:
+    """The copies of one dataset on the disk of this node, see the module."""
 
-    Returns the copy's directory, for `Dataset.open`. Checks sizes and xxh3_64 while copying. Raises
-    DataError naming a file that differs, a missing duplicate, or the disk space needed.
-    """
-    manifest = read_manifest(directory)
-    wanted = sorted(set(duplicates))
-    if wanted and not 0 <= wanted[0] <= wanted[-1] < manifest.duplicates:
-        raise DataError(f"{directory} has duplicates 0 to {manifest.duplicates - 1}, not {wanted}")
-    target = destination / directory.resolve().name
-    target.mkdir(parents=True, exist_ok=True)
-    described = (directory / MANIFEST).read_bytes()
-    copied = target / MANIFEST
-    if copied.exists() and copied.read_bytes() != described:
-        raise DataError(f"{target} holds a copy of other data; remove it or stage somewhere else")
-    files = [(shard.file, shard.bytes, shard.xxh3_64) for shard in manifest.shards]
-    for shard in manifest.shards:
-        chosen = [shard.masks[k] for k in (wanted if shard.split == TRAIN else [0])]
-        files += [(mask.file, mask.bytes, mask.xxh3_64) for mask in chosen]
-    missing = [file for file in files if not _is_there(target / file[0], file[1])]
-    _check_room(target, sum(size for _, size, _ in missing))
-    for name, size, expected in missing:
-        _copy(check_size(directory, name, size), target / name, expected)
-    if (directory / "tokenizer").is_dir():
-        shutil.copytree(directory / "tokenizer", target / "tokenizer", dirs_exist_ok=True)
-    _copy(directory / MANIFEST, copied, xxhash.xxh3_64(described).hexdigest())
-    return target
+    def __init__(
+        self,
+        shared: Path,
+        manifest: Manifest,
+        shards: tuple[Shard, ...],
+        root: Path,
+        tell: Callable[[str], None],
+        announce: bool = True,
+        reserve: int = RESERVE,
+    ) -> None:
+        """shared: the dataset's directory; shards: those of the split that is read; root: a
+        directory on the node's disk, which datasets and runs may share; tell: prints a line about
+        a problem, or with `announce` also about copies that are complete."""
+        self.shared = shared
+        name, fingerprint = shared.resolve().name, manifest.fingerprint[:16]
+        self.copies = root / (name if fingerprint in name else f"{name}-{fingerprint}")
+        """Directory of the copies, which have the names of the originals in `shared`."""
+        self._shards = shards
+        self._tell = tell
+        self._announce = announce
+        self._reserve = reserve
+        self._duplicates: tuple[int, ...] | None = None
+        """Masks of this pass and the next; None before the first."""
+        self._changed = threading.Condition()
+        self._closed = False
+        self.is_copying = False
+        """Whether this process makes the copies; another run of this node may make them."""
+        self._thread: threading.Thread | None = None
 
+    def copy_in_background(self) -> None:
+        """Make the copies in this process; call it on one process per node."""
+        self._thread = threading.Thread(target=self._run, name="staging", daemon=True)
+        self._thread.start()
 
-def _is_there(path: Path, size: int) -> bool:
-    return path.exists() and path.stat().st_size == size
+    def follow(self, pass_number: int) -> None:
+        """The loader reads pass `pass_number`, counted from 1."""
+        stored = len(self._shards[0].masks)
+        soon = () if not stored else ((pass_number - 1) % stored, pass_number % stored)
+        if soon != self._duplicates:
+            with self._changed:
+                self._duplicates = soon
+                self._changed.notify()
 
+    def close(self, remove: bool = False) -> None:
+        """Stop copying; remove: also remove the copies that this process made."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread:
+            self._thread.join()
+            if remove and self.is_copying:
+                shutil.rmtree(self.copies, ignore_errors=True)
 
-def _check_room(target: Path, needed: int) -> None:
-    free = shutil.disk_usage(target).free
-    if needed > free:
-        raise DataError(
-            f"{target} has {free / 1e9:.1f} GB free, staging needs {needed / 1e9:.1f} GB; "
-            "stage fewer duplicates or somewhere else"
-        )
+    def _run(self) -> None:
+        """Copy what is wanted until `close`."""
+        try:
+            self.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with (self.copies / _LOCK).open("w") as lock:
+                if self._locks(lock):
+                    remove_temporaries(self.copies)
+                    self._copy_until_closed()
+        except (OSError, DataError) as error:
+            self._tell(f"{self.copies} cannot be written ({error}); reading {self.shared} instead")
 
+    def _locks(self, lock: IO[str]) -> bool:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._tell(f"another run copies to {self.copies}; this one reads its copies")
+            return False
+        self.is_copying = True
+        return True
 
-def _copy(source: Path, target: Path, expected: str) -> None:
-    """Copy one file under a temporary name and rename it, hashing the bytes on the way."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    digest = xxhash.xxh3_64()
-    try:
-        with source.open("rb") as reader, temporary.open("wb") as writer:
-            while chunk := reader.read(_CHUNK):
-                digest.update(chunk)
-                writer.write(chunk)
-        if digest.hexdigest() != expected:
-            raise DataError(
-                f"{source} is damaged: xxh3_64 {digest.hexdigest()}, the manifest says {expected}; "
-                "copy it again or run pipeline.prepare into a new directory"
+    def _copy_until_closed(self) -> None:
+        done: tuple[int, ...] | None = None
+        while True:
+            with self._changed:
+                self._changed.wait_for(partial(self._has_news, done))
+                if self._closed:
+                    return
+                done = self._duplicates
+            assert done is not None
+            self._remove_others(done)
+            self._copy_all(done)
+
+    def _has_news(self, done: tuple[int, ...] | None) -> bool:
+        return self._closed or self._duplicates != done
+
+    def _remove_others(self, duplicates: tuple[int, ...]) -> None:
+        kept = {self._shards[0].masks[k].file.partition("/")[0] for k in duplicates}
+        for folder in self.copies.glob("mask-*"):
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _copy_all(self, duplicates: tuple[int, ...]) -> None:
+        """Copy the rows and the masks `duplicates`, the present pass first."""
+        files: list[Shard | MaskFile] = [*self._shards]
+        for duplicate in duplicates:
+            files += [shard.masks[duplicate] for shard in self._shards]
+        missing = [file for file in files if not self._is_there(file)]
+        for number, file in enumerate(missing):
+            if self._closed:
+                return
+            rest = sum(file.bytes for file in missing[number:])
+            free = shutil.disk_usage(self.copies).free
+            if file.bytes + self._reserve > free:
+                self._tell(
+                    f"{self.copies} has {free / 1e9:.3g} GB free and {self.shared} needs "
+                    f"{rest / 1e9:.3g} GB more; reading the rest from {self.shared}"
+                )
+                return
+            self._copy(file)
+        if missing and self._announce:
+            self._tell(
+                f"{self.copies} has the rows and masks of this pass and the next, "
+                f"{sum(file.bytes for file in files) / 1e9:.3g} GB"
             )
-        temporary.replace(target)
-    except OSError as error:
-        raise DataError(f"cannot stage {source} to {target}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+
+    def _is_there(self, file: Shard | MaskFile) -> bool:
+        copy = self.copies / file.file
+        return copy.is_file() and copy.stat().st_size == file.bytes
+
+    def _copy(self, file: Shard | MaskFile) -> None:
+        """Copy one file; an original that is damaged or missing is left to its reader."""
+        copy = self.copies / file.file
+        copy.parent.mkdir(exist_ok=True)
+        digest = xxhash.xxh3_64()
+        try:
+            source = check_size(self.shared, file.file, file.bytes)
+            with whole_file(copy, lasting=False) as temporary, temporary.open("wb") as writer:
+                for chunk in _chunks(source):
+                    digest.update(chunk)
+                    writer.write(chunk)
+                    if self._closed:
+                        raise DataError("stopped")
+                if digest.hexdigest() != file.xxh3_64:
+                    raise DataError(f"{source} is damaged: its hash is not the manifest's")
+        except DataError as error:
+            if not self._closed:
+                self._tell(f"not copied: {error}")
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as reader:
+        while chunk := reader.read(_CHUNK):
+            yield chunk

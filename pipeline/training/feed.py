@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import socket
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+from tqdm import tqdm
 
 from model.objectives.span_boundary import MOST_TARGETS
 from pipeline.config.run import Run
@@ -13,6 +17,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import NO_EXTRAS, Extras
 from pipeline.loading.order import Located, Order, Share
+from pipeline.loading.staging import Staging
 from pipeline.training.checkpoints.data_position import Reading, Readings, reading_of
 from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.planning.phases import Phase, phase_of
@@ -30,11 +35,16 @@ class Feed:
         datasets: Sequence[Dataset],
         cluster: Cluster,
         progress: Progress,
+        stage: Path | None = None,
     ) -> None:
-        """datasets: the training datasets of all phases, in the order of --data."""
+        """datasets: the training datasets of all phases, in the order of --data; stage: directory
+        on each node's disk for copies of the shards, None to read them where they are."""
         self.phases = tuple(phases)
         self.datasets = tuple(datasets)
         self.cluster = cluster
+        self.stage = stage
+        self._stagings: dict[Path, Staging] = {}
+        """Of this phase's datasets, by their directories."""
         self.phase = phase_of(self.phases, progress.step)
         """The phase of the next step."""
         self.loader = self._open(progress.readings)
@@ -45,8 +55,15 @@ class Feed:
         entered, self.phase = self.phase, phase_of(self.phases, step)
         if self.phase is not entered:
             self.loader.close()
+            read = {dataset.directory for dataset in self.phase.train}
+            self._end_staging(self._stagings.keys() - read, remove=True)
             self.loader = self._open(readings)
         return self.phase is not entered
+
+    def close(self, done: bool) -> None:
+        """End all reading; done: the run needs its copies of shards no more."""
+        self.loader.close()
+        self._end_staging(set(self._stagings), remove=done)
 
     def reading(self, progress: Progress) -> Reading:
         """How far the shards of the current phase are read."""
@@ -65,7 +82,32 @@ class Feed:
     def _open(self, readings: Readings) -> Loader:
         skipped = reading_of(readings, self.phase.order).skipped
         run, plan = self.phase.run, self.phase.plan
+        self._begin_staging()
         return train_loader(run, plan, self.cluster, self.phase.train, skipped)
+
+    def _begin_staging(self) -> None:
+        """Let the loader of this phase read copies, and make them on one process per node."""
+        if self.stage is None:
+            return
+        for dataset in self.phase.train:
+            staging = self._stagings.get(dataset.directory)
+            if staging is None:
+                staging = self._stagings[dataset.directory] = Staging(
+                    dataset.directory, dataset.manifest, dataset.shards, self.stage, _tell,
+                    announce=self.cluster.rank == 0,
+                )  # fmt: skip
+                if self.cluster.is_first_on_node:
+                    staging.copy_in_background()
+            dataset.stage(staging)
+
+    def _end_staging(self, directories: Iterable[Path], remove: bool) -> None:
+        for directory in directories:
+            self._stagings.pop(directory).close(remove)
+
+
+def _tell(text: str) -> None:
+    """Print a line of one node, above the progress bar."""
+    tqdm.write(f"staging on {socket.gethostname()}: {text}", file=sys.stderr)
 
 
 def extras_of(run: Run) -> Extras:

@@ -34,6 +34,8 @@ class Job:
     """--new: parts of the model that do not come from that folder."""
     hours: float
     """--hours: limit of wall time, infinity for none."""
+    stage: Path | None
+    """--stage: directory on each node's own disk for copies of the shards."""
     profile: bool
     """--profile: whether to trace a few steps."""
     advice: tuple[str, ...]
@@ -79,6 +81,7 @@ def read_job(arguments: argparse.Namespace) -> Job:
         init=arguments.init,
         new=frozenset(arguments.new),
         hours=arguments.hours,
+        stage=arguments.stage,
         profile=arguments.profile,
         ranks=arguments.ranks,
         verbose=arguments.verbose,

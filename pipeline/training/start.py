@@ -94,7 +94,7 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
         announce_bus_errors()
     return Start(
         record=record,
-        feed=Feed(data.phases, data.train, cluster, progress),
+        feed=Feed(data.phases, data.train, cluster, progress, job.stage),
         progress=progress,
         checkpoint=checkpoint,
         forked=forked,

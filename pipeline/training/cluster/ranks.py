@@ -120,6 +120,11 @@ class Cluster:
         control = dist.new_group(backend="gloo", timeout=longest_wait)
         return cls(dist.get_rank(), dist.get_world_size(), device, control)
 
+    @property
+    def is_first_on_node(self) -> bool:
+        """Whether this is the process of its node that works for all of them."""
+        return os.environ.get("LOCAL_RANK", "0") == "0"
+
     def leave(self) -> None:
         """Leave the group once all ranks are here; the caller must not hold the model any more."""
         dist.barrier(group=self.control)

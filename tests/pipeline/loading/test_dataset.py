@@ -80,7 +80,7 @@ def test_a_damaged_shard_is_collected_or_raised(random_shards: Path, tmp_path: P
     for path in directory.glob("mask-0/*.arrow"):
         path.unlink()
     dataset = Dataset.open(directory)  # a duplicate that was not staged
-    with pytest.raises(DataError, match=r"no masks of duplicate 0 .* stage duplicate 0 too"):
+    with pytest.raises(DataError, match=r"no masks of duplicate 0 .* copy duplicate 0 too"):
         dataset.records(np.arange(2), 0)
 
 

@@ -269,7 +269,7 @@ def test_contradictory_options_are_named(random_shards: Path, compressed: Path) 
         loader(compressed)
     with pytest.raises(DataError, match=r"set data\.reader=read"):
         loader(compressed, kind="blocks")
-    with pytest.raises(ConfigError, match=r"set data\.order=blocks or data\.reader=mmap"):
+    with pytest.raises(ConfigError, match=r"--set data\.order=blocks, or --set data\.reader=mmap"):
         loader(random_shards, reader="read")
 
 

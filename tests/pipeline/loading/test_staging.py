@@ -1,67 +1,192 @@
-"""A staged copy is identical and complete, and holds only what was requested."""
+"""Copies on the node's own disk are identical, complete, limited and never waited for."""
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import shutil
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline.data.shards.manifest import MANIFEST
-from pipeline.errors import DataError
+from pipeline.loading import record_batches
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.staging import stage
+from pipeline.loading.staging import Staging
+
+ROWS = np.array([0, 1499, 2823])
 
 
-def test_a_staged_copy_reads_the_same(random_shards: Path, tmp_path: Path) -> None:
-    copy = stage(random_shards, tmp_path, duplicates=[0])
-    assert copy == tmp_path / "news"
-    assert not list(copy.glob("mask-1/*.arrow")) and not list(copy.glob(".*"))
-    for path in filter(Path.is_file, copy.rglob("*")):
-        original = random_shards / path.relative_to(copy)
-        assert path.read_bytes() == original.read_bytes()
-    assert {path.name for path in copy.iterdir()} == {MANIFEST, "rows", "mask-0"}
-    rows = np.array([0, 2823])
-    expected = Dataset.open(random_shards).records(rows, 0).fields
-    sizes = ["tokens", "predictions"]
-    staged = Dataset.open(copy)
-    assert np.array_equal(staged.records(rows, 0).fields[sizes], expected[sizes])
-    with pytest.raises(DataError, match=r"mask-1/train-00000\.arrow.*stage duplicate 1 too"):
-        staged.records(rows, 1)
-    before = {path.name: path.stat().st_mtime_ns for path in copy.glob("mask-0/*.arrow")}
-    stage(random_shards, tmp_path, duplicates=[0, 1])
-    assert before == {path.name: path.stat().st_mtime_ns for path in copy.glob("mask-0/*.arrow")}
-    assert len(staged.records(rows, 1).fields) == 2
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Bounded in time: a copy of a few hundred kilobytes."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
-def test_a_copy_of_other_data_is_not_mixed_in(
-    prepare: Callable[..., Path], random_shards: Path, tmp_path: Path
-) -> None:
-    stage(random_shards, tmp_path / "node", duplicates=[0])
-    other = prepare(tmp_path / "other" / "news", (100,))
-    with pytest.raises(DataError, match="holds a copy of other data"):
-        stage(other, tmp_path / "node", duplicates=[0])
+@contextmanager
+def staged(
+    shared: Path, root: Path, lines: list[str], reserve: int = 0
+) -> Iterator[tuple[Dataset, Staging]]:
+    """A dataset whose copies this process makes."""
+    dataset = Dataset.open(shared)
+    staging = Staging(shared, dataset.manifest, dataset.shards, root, lines.append, reserve=reserve)
+    dataset.stage(staging)
+    staging.copy_in_background()
+    try:
+        yield dataset, staging
+    finally:
+        staging.close()
 
 
-def test_staging_reports_the_space_it_needs(
+def read(dataset: Dataset, duplicate: int) -> list[list[int]]:
+    """The ids of `ROWS` and their numbers of predictions, from memory."""
+    fields = dataset.records(ROWS, duplicate).fields
+    ids = [
+        (ctypes.c_uint16 * tokens).from_address(address)
+        for address, tokens in zip(fields["ids"].tolist(), fields["tokens"].tolist())
+    ]
+    return [list(map(int, row)) for row in ids] + [fields["predictions"].tolist()]
+
+
+def mapped_files() -> str:
+    return Path("/proc/self/maps").read_text()
+
+
+def test_training_reads_the_copies_once_they_are_there(
     random_shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(DataError, match=r"0\.0 GB free, staging needs"):
-        stage(random_shards, tmp_path, duplicates=[0])
+    """Files that were mapped before are mapped again from their copies; other masks come later."""
+    monkeypatch.setattr(record_batches, "LOOK_SECONDS", 0.0)
+    plain, lines = Dataset.open(random_shards), list[str]()
+    with staged(random_shards, tmp_path, lines) as (dataset, staging):
+        assert read(dataset, 0) == read(plain, 0)
+        assert str(staging.copies) not in mapped_files()
+        staging.follow(1)
+        wait_for(lambda: bool(lines))
+        assert "has the rows and masks of this pass and the next" in lines[0]
+        names = {path.relative_to(staging.copies).as_posix() for path in staging.copies.rglob("*")}
+        shards = [f"{folder}/train-0000{k}.arrow" for k in range(3) for folder in FOLDERS]
+        assert names == {*shards, *FOLDERS, ".lock"}
+        for name in shards:
+            assert (staging.copies / name).read_bytes() == (random_shards / name).read_bytes()
+        assert read(dataset, 0) == read(plain, 0)
+        assert mapped_files().count(str(staging.copies / "rows")) == 2
+        assert read(dataset, 7) == read(plain, 7)
+        staging.follow(2)
+        wait_for(lambda: len(lines) > 1)
+        assert not (staging.copies / "mask-0").exists()
+        assert (staging.copies / "mask-2").exists()
+        assert read(dataset, 0) == read(plain, 0)
+        assert read(dataset, 2) == read(plain, 2)
 
 
-def test_staging_refuses_files_that_differ(random_shards: Path, tmp_path: Path) -> None:
+FOLDERS = ("rows", "mask-0", "mask-1")
+
+
+def test_whole_record_batches_are_read_from_copies(random_shards: Path, tmp_path: Path) -> None:
+    """Also after a copy has gone."""
+    lines: list[str] = []
+    with staged(random_shards, tmp_path, lines) as (dataset, staging):
+        staging.follow(10)
+        wait_for(lambda: bool(lines))
+        assert (staging.copies / "mask-9").exists() and (staging.copies / "mask-0").exists()
+        sizes = ["tokens", "predictions"]
+        expected = Dataset.open(random_shards).records(ROWS, 9).fields[sizes]
+        with ThreadPoolExecutor(2) as pool:
+            found = dataset.read_records(ROWS, 9, pool, keep=0).fields
+            assert np.array_equal(found[sizes], expected)
+            shutil.rmtree(staging.copies / "mask-9")
+            found = dataset.read_records(ROWS, 9, pool, keep=0).fields
+            assert np.array_equal(found[sizes], expected)
+
+
+def test_a_full_disk_is_reported_once_and_the_rest_is_read_where_it_is(
+    random_shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    left = [1 << 20]
+
+    def free(path: Path) -> object:
+        left[0] -= 200_000
+        return usage._replace(free=left[0])
+
+    monkeypatch.setattr(shutil, "disk_usage", free)
+    lines: list[str] = []
+    with staged(random_shards, tmp_path, lines, reserve=500_000) as (dataset, staging):
+        staging.follow(1)
+        wait_for(lambda: bool(lines))
+        assert len(lines) == 1 and f"reading the rest from {random_shards}" in lines[0]
+        assert list(staging.copies.rglob("*.arrow"))
+        assert not list(staging.copies.glob("mask-1/*"))
+        assert read(dataset, 0) == read(Dataset.open(random_shards), 0)
+
+
+def test_a_directory_that_cannot_be_written_is_reported(
+    random_shards: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    lines: list[str] = []
+    with staged(random_shards, tmp_path / "file", lines) as (dataset, staging):
+        staging.follow(1)
+        wait_for(lambda: bool(lines))
+        assert f"reading {random_shards} instead" in lines[0]
+        assert read(dataset, 0) == read(Dataset.open(random_shards), 0)
+
+
+def test_a_damaged_original_is_not_copied(random_shards: Path, tmp_path: Path) -> None:
     damaged = Path(shutil.copytree(random_shards, tmp_path / "from" / "news"))
     content = bytearray((damaged / "rows/train-00002.arrow").read_bytes())
     content[5000] ^= 1
     (damaged / "rows/train-00002.arrow").write_bytes(content)
-    with pytest.raises(DataError, match=r"rows/train-00002\.arrow is damaged"):
-        stage(damaged, tmp_path / "to", duplicates=[0])
-    assert not (tmp_path / "to" / "news" / "rows/train-00002.arrow").exists()
-    assert not (tmp_path / "to" / "news" / MANIFEST).exists()
-    with pytest.raises(DataError, match="duplicates 0 to 9"):
-        stage(random_shards, tmp_path / "to", duplicates=[10])
+    lines: list[str] = []
+    with staged(damaged, tmp_path / "to", lines) as (_, staging):
+        staging.follow(1)
+        wait_for(lambda: len(lines) == 2)
+        assert "train-00002.arrow is damaged" in lines[0]
+        assert [path.name for path in sorted((staging.copies / "rows").iterdir())] == [
+            "train-00000.arrow", "train-00001.arrow",
+        ]  # fmt: skip
+
+
+def test_a_restarted_run_keeps_what_is_there(random_shards: Path, tmp_path: Path) -> None:
+    """And the copies of a finished run are removed."""
+    times = []
+    for _ in range(2):
+        lines: list[str] = []
+        with staged(random_shards, tmp_path, lines) as (_, staging):
+            (staging.copies / "rows").mkdir(parents=True, exist_ok=True)
+            staging.follow(1)
+            wait_for(lambda: (staging.copies / "mask-1/train-00002.arrow").exists())
+        times.append({path: path.stat().st_mtime_ns for path in staging.copies.rglob("*.arrow")})
+    assert times[0] == times[1] and len(times[0]) == 9
+    with staged(random_shards, tmp_path, []) as (_, staging):
+        staging.follow(1)
+        wait_for(lambda: staging.is_copying)
+        staging.close(remove=True)
+    assert not staging.copies.exists()
+
+
+def test_one_run_of_a_node_copies(random_shards: Path, tmp_path: Path) -> None:
+    """A second one reads the copies of the first, and leaves them."""
+    lines: list[str] = []
+    with staged(random_shards, tmp_path, []) as (_, first):
+        first.follow(1)
+        wait_for(lambda: first.is_copying)
+        with staged(random_shards, tmp_path, lines) as (dataset, second):
+            second.follow(1)
+            wait_for(lambda: bool(lines))
+            assert "another run copies" in lines[0]
+            wait_for(lambda: (first.copies / "mask-1/train-00002.arrow").exists())
+            assert read(dataset, 0) == read(Dataset.open(random_shards), 0)
+            second.close(remove=True)
+        assert (first.copies / "rows/train-00000.arrow").exists()
+    with (first.copies / ".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert not [thread for thread in threading.enumerate() if thread.name == "staging"]

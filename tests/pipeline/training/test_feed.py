@@ -17,6 +17,7 @@ from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_checkpoint, step_name
+from pipeline.training.feed import Feed
 from pipeline.training.forward import loss_parts
 from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.loop import Trainer, noise_seed
@@ -226,3 +227,23 @@ def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> 
     assert [line["loss"] for line in lines] == pytest.approx(losses, rel=1e-6)
     assert lines[-1]["predictions"] == sum(counts) and min(counts[:4]) > max(counts[4:])
     assert running.progress.readings == (Reading(32, 32),)
+
+
+def test_a_run_that_reads_copies_has_the_same_losses(
+    lesson: Path, short: Path, tmp_path: Path
+) -> None:
+    """Copies of a length go with its last phase, and all of them at the end of the run."""
+    losses, node = [], tmp_path / "node"
+    for name, stage in (("shared", None), ("staged", node)):
+        running = phased(lesson, short, tmp_path / name)
+        feed = Feed(running.feed.phases, running.feed.datasets, running.cluster, Progress(), stage)
+        running.feed, running.recovery.feed = feed, feed
+        running.train(6)
+        running.train(12)
+        left = [path.name.rpartition("-")[0] for path in node.glob("*")]
+        assert left == ([lesson.name] if stage else [])
+        feed.close(done=True)
+        metrics = read_metrics(tmp_path / name)
+        losses.append([row["loss"] for row in metrics if "loss" in row])
+    assert losses[0] == losses[1] and len(losses[0]) == 12
+    assert not list(node.glob("*"))

@@ -107,7 +107,7 @@ def trainer(
     }
     phases = make_phases(run, 1, 1, data["train"], data["validation"])
     cluster: Any = SimpleNamespace(
-        rank=0, world_size=1, device=torch.device("cpu"), control=None,
+        rank=0, world_size=1, device=torch.device("cpu"), control=None, is_first_on_node=True,
         agreed=contextlib.nullcontext, total=lambda sums: sums, any=bool,
         gather=lambda text: [text], each=lambda value: [value],
     )  # fmt: skip
