@@ -23,6 +23,8 @@ WORDS = {
 
 def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises ValueError for any other content, and OSError."""
+    if path.exists() and not path.is_file():  # to read a pipe may wait forever
+        raise ValueError("it is not a plain file")
     return as_object(path.read_bytes())
 
 

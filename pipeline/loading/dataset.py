@@ -209,7 +209,8 @@ class Dataset:
         whole = [shard.name not in self.damaged for shard in self.shards].index(True)
         start = int(self._layout.row_starts[whole])
         some = min(BATCH_ROWS, self.shards[whole].sequences)
-        first = self.records(np.arange(start, start + some), 0)
+        with ThreadPoolExecutor(1) as pool:  # read, because compressed files cannot be mapped
+            first = self.read_records(np.arange(start, start + some), 0, pool, 0)
         return float(first.fields["predictions"].mean())
 
     def some_lengths(self) -> IntArray:
@@ -326,21 +327,27 @@ class Dataset:
         """Rows `inside` [n] of record batches `blocks` [n], with the stored `masks` if any."""
         records = np.zeros(len(blocks), RECORD)
         id_bytes, manifest = self.id_type.itemsize, self.manifest
+        vocabulary = int(manifest.tokenizer["size"])
         columns = self._rows
         bad = resolve_rows(
-            blocks, inside, columns.addresses, id_bytes, manifest.sequence_length, details, records
-        )
+            blocks, inside, columns.addresses, columns.checked, id_bytes, vocabulary,
+            manifest.sequence_length, details, records,
+        )  # fmt: skip
         if bad < 0 and masks is not None:
             columns = masks
             bad = resolve_masks(
-                blocks, inside, columns.addresses, id_bytes, manifest.max_predictions, records
-            )
+                blocks, inside, columns.addresses, id_bytes, vocabulary, manifest.max_predictions,
+                records,
+            )  # fmt: skip
         if bad >= 0:
-            path = columns.path_of(int(blocks[bad]))
+            block = int(blocks[bad])
+            path = columns.path_of(block)
+            row = inside[bad] + BATCH_ROWS * (
+                block - self._layout.block_starts[self._layout.shard_of(block)]
+            )
+            values = "ids, documents or segments" if masks is not columns else "predictions"
             raise DataError(
-                f"{path} is damaged: row {inside[bad]} of record batch {blocks[bad]} (of the "
-                "split) has impossible values; copy the file again",
-                path,
+                f"{path} is damaged: row {row} has impossible {values}; copy the file again", path
             )
         return records
 

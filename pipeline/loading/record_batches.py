@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from pipeline.data.shards.arrow_files import BATCH_ROWS
-from pipeline.data.shards.manifest import check_size
+from pipeline.data.shards.manifest import check_is_file, check_size
 from pipeline.errors import DataError
 from pipeline.loading.resolve import StructArray
 
@@ -87,6 +87,8 @@ class Columns:
         self.blocks = int(layout.block_starts[-1])
         self.addresses: StructArray = np.zeros(self.blocks, columns)
         """`columns` of each record batch [blocks]; zeros where none is loaded."""
+        self.checked = np.zeros((self.blocks, BATCH_ROWS // 64), np.uint64)
+        """Bits [blocks, words], 1 for rows whose ids were checked since they were loaded."""
         self._loaded = self.addresses[self.schema.names[0]]["data"]
         """[blocks] not 0 where a record batch is loaded."""
         self._mapped: list[pa.Buffer] = []
@@ -169,9 +171,9 @@ class Columns:
             source.close()
             reader = self._open(pa.BufferReader(whole), path, shard)
             found = [reader.get_batch(block - first) for block in range(first, stop)]
-        for block, batch in zip(range(first, stop), found):
-            self._put(batch, block)
         self._mapped.append(whole)
+        for block, batch in zip(range(first, stop), found):
+            self._put(batch, block, whole)
 
     def read(self, block: int) -> pa.RecordBatch:
         """One record batch, read whole; raises DataError if it is missing or damaged."""
@@ -180,6 +182,7 @@ class Columns:
         return self._from_copy(shard, lambda path, shard: self._read_file(path, shard, number))
 
     def _read_file(self, path: Path, shard: int, number: int) -> pa.RecordBatch:
+        check_is_file(path)
         with _reading(path), pa.OSFile(str(path)) as source:
             return self._open(source, path, shard).get_batch(number)
 
@@ -200,10 +203,11 @@ class Columns:
                 )
         return reader
 
-    def _put(self, batch: pa.RecordBatch, block: int) -> None:
-        """Fill in the addresses of one record batch.
+    def _put(self, batch: pa.RecordBatch, block: int, mapping: pa.Buffer | None = None) -> None:
+        """Fill in the addresses of one record batch; mapping: of its file, if it is mapped.
 
-        Raises DataError if it has another number of rows than expected, or a column is too short.
+        Raises DataError if it has another number of rows than expected, a column is too short, or
+        a buffer is outside the mapping, i.e. a copy that ends with `batch`.
         """
         shard = self.layout.shard_of(block)
         start = (block - int(self.layout.block_starts[shard])) * BATCH_ROWS
@@ -219,6 +223,12 @@ class Columns:
         for field in self.schema:
             buffers = batch.column(batch.schema.get_field_index(field.name)).buffers()
             offsets, data = (buffers[1], buffers[-1]) if len(buffers) > 2 else (None, buffers[1])
+            if mapping is not None and not all(_is_within(part, mapping) for part in buffers):
+                raise DataError(
+                    f"{self.path_of(block)} is compressed, or of another byte order, but the "
+                    "manifest says that its files are plain; copy it again, or prepare it again",
+                    self.path_of(block),
+                )
             items = data.size * 8 // _item_bits(field.type) if data is not None else 0
             if (offsets.size // 4 - 1 if offsets is not None else items) < expected:
                 raise DataError(
@@ -232,6 +242,7 @@ class Columns:
                 items,
             )
         self.addresses[block] = found
+        self.checked[block] = 0
 
 
 @contextmanager
@@ -241,6 +252,14 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read: {error}; copy it again", path) from error
+
+
+def _is_within(part: pa.Buffer | None, mapping: pa.Buffer) -> bool:
+    """Whether the bytes of a buffer, if any, are in the mapping."""
+    if part is None or part.size == 0:
+        return True
+    start = part.address - mapping.address
+    return bool(0 <= start <= mapping.size - part.size)
 
 
 def _item_bits(kind: pa.DataType) -> int:

@@ -1,8 +1,8 @@
 """Rows of record batches -> where each row and its mask are in memory, as records for `decode`.
 
-A row is found in the Arrow buffers of its record batch. The values there are checked, so a
-damaged file raises an error instead of a wild read, and predictions are counted. No buffer is
-copied, and no row passes through Python.
+A row is found in the Arrow buffers of its record batch. The values there are checked: a damaged or
+hostile file raises an error, and neither causes a wild read nor is trained on. Predictions are
+counted. No buffer is copied, and no row passes through Python.
 
 Legend: n rows.
 """
@@ -14,6 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba import carray  # type: ignore[attr-defined]
 
 from pipeline.data.kernels.addresses import (
     fetch,
@@ -23,8 +24,11 @@ from pipeline.data.kernels.addresses import (
     load_uint16,
     load_uint64,
     load_word,
+    uint16_pointer,
+    uint32_pointer,
 )
 from pipeline.data.kernels.bits import LOW_BITS, U, popcount
+from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 
 IntArray = npt.NDArray[np.int64]
 StructArray = npt.NDArray[np.void]
@@ -81,11 +85,28 @@ def _item_range(column: Struct, row: int) -> tuple[int, int]:
 
 
 @numba.njit(cache=True, nogil=True)
+def _ids_below(address: int, count: int, id_bytes: int, vocabulary: int) -> bool:
+    """Whether `count` ids at `address` are below `vocabulary`; id_bytes: 2 or 4."""
+    # A maximum of the ids' own type compiles to one vector instruction per 16 ids or more.
+    if id_bytes == 4:
+        wide_ids, widest = carray(uint32_pointer(address), count), np.uint32(0)
+        for index in range(count):
+            widest = max(widest, wide_ids[index])
+        return np.int64(widest) < vocabulary
+    ids, largest = carray(uint16_pointer(address), count), np.uint16(0)
+    for index in range(count):
+        largest = max(largest, ids[index])
+    return np.int64(largest) < vocabulary
+
+
+@numba.njit(cache=True, nogil=True)
 def resolve_rows(
     blocks: IntArray,
     rows: IntArray,
     columns: StructArray,
+    checked: npt.NDArray[np.uint64],
     id_bytes: int,
+    vocabulary: int,
     length: int,
     details: bool,
     records: StructArray,
@@ -93,8 +114,9 @@ def resolve_rows(
     """Find the ids of rows `rows` [n] of record batches `blocks` [n]; -1, or the first bad row.
 
     columns: ROW_COLUMNS of every record batch of the split, filled in for those in `blocks`;
-    id_bytes: 2 or 4; length: most tokens of a row; details: also find documents and segments.
-    records: RECORD [n], zeros; its fields of rows are filled in.
+    checked: bits [record batches, words], 1 for rows whose ids were checked, updated; id_bytes: 2
+    or 4; vocabulary: number of ids; length: most tokens of a row; details: also find documents and
+    segments. records: RECORD [n], zeros; its fields of rows are filled in.
     """
     for item in range(blocks.size):
         if item + AHEAD < blocks.size:
@@ -108,6 +130,12 @@ def resolve_rows(
             return item
         record.ids = block.input_ids.data + first * id_bytes
         record.tokens = tokens
+        # Ids are read once more by `decode`: checking them in every pass would cost 7 % of it.
+        word, bit = row >> 6, U(1) << U(row & 63)
+        if checked[blocks[item], word] & bit == 0:
+            if not _ids_below(record.ids, tokens, id_bytes, vocabulary):
+                return item
+            checked[blocks[item], word] |= bit
         if details and not _resolve_details(block, row, record):
             return item
     return -1
@@ -122,8 +150,22 @@ def _resolve_details(columns: Struct, row: int, record: Struct) -> bool:
     record.documents = documents
     record.second = load_uint16(columns.second_segment.data + 2 * row)
     record.label = load_int8(columns.pair_label.data + row)
-    possible = record.second == 0 or (record.second >= 3 and record.second < record.tokens - 1)
-    return documents >= 0 and documents <= record.tokens and possible
+    if documents < 0 or documents > record.tokens:
+        return False
+    if documents > 0 and load_uint16(record.starts) != 0:
+        return False
+    previous = np.int64(0)
+    for document in range(1, documents):
+        start = np.int64(load_uint16(record.starts + 2 * document))
+        if start <= previous or start >= record.tokens - 1:
+            return False
+        previous = start
+    if record.second == 0:
+        one_segment: bool = record.label == UNLABELLED
+        return one_segment
+    labelled = record.label == IN_ORDER or record.label == RANDOM_NEXT
+    possible: bool = labelled or record.label == UNLABELLED
+    return possible and record.second >= 3 and record.second < record.tokens - 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -144,13 +186,15 @@ def resolve_masks(
     rows: IntArray,
     columns: StructArray,
     id_bytes: int,
+    vocabulary: int,
     slots: int,
     records: StructArray,
 ) -> int:
     """Find the masks of rows whose ids `resolve_rows` found; -1, or the first bad mask.
 
     columns: MASK_COLUMNS of every record batch of the split, filled in for those in `blocks`;
-    slots: most predictions of a row; records: [n]; its fields of masks are filled in.
+    id_bytes, vocabulary: as in `resolve_rows`; slots: most predictions of a row; records: [n]; its
+    fields of masks are filled in.
     """
     for item in range(blocks.size):
         if item + AHEAD < blocks.size:
@@ -158,13 +202,16 @@ def resolve_masks(
             fetch(ahead.positions.offsets + 4 * row)
             fetch(ahead.actions.offsets + 4 * row)
             fetch(ahead.random_ids.offsets + 4 * row)
-        if not _resolve_mask(columns[blocks[item]], rows[item], id_bytes, slots, records[item]):
+        block, record = columns[blocks[item]], records[item]
+        if not _resolve_mask(block, rows[item], id_bytes, vocabulary, slots, record):
             return item
     return -1
 
 
 @numba.njit(cache=True, nogil=True)
-def _resolve_mask(columns: Struct, row: int, id_bytes: int, slots: int, record: Struct) -> bool:
+def _resolve_mask(
+    columns: Struct, row: int, id_bytes: int, vocabulary: int, slots: int, record: Struct
+) -> bool:
     """Find the mask of one row and count its predictions; False if it is impossible; columns: an
     item of MASK_COLUMNS; record: an item of RECORD."""
     first, size = _item_range(columns.positions, row)
@@ -193,5 +240,6 @@ def _resolve_mask(columns: Struct, row: int, id_bytes: int, slots: int, record: 
     if columns.swapped.data != 0:
         coins = np.int64(load_uint8(columns.swapped.data + (row >> 3)))
         record.swapped = (coins >> (row & 7)) & 1
-    possible: bool = size == np.int64(randoms)
-    return possible
+    if size != np.int64(randoms):
+        return False
+    return _ids_below(record.random_ids, size, id_bytes, vocabulary)

@@ -20,7 +20,7 @@ import xxhash
 
 from pipeline.data.rows.masks import Masks
 from pipeline.data.rows.sentence_rows import Rows
-from pipeline.data.shards.manifest import hash_file
+from pipeline.data.shards.manifest import check_is_file, hash_file
 from pipeline.errors import DataError
 from pipeline.files import whole_file, write_whole
 
@@ -170,18 +170,24 @@ def regroup(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def read_table(path: Path) -> pa.Table:
-    """A shard file, memory-mapped. Raises DataError if it is not a complete Arrow file."""
+    """A shard file, memory-mapped. Raises DataError if it is not a complete and valid Arrow file."""
+    check_is_file(path)
     try:
-        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    except (pa.ArrowInvalid, OSError) as error:
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        table.validate(full=True)  # offsets, and the codes of corpora
+        return table
+    except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is damaged: {error}; copy it again") from error
 
 
 def corpus_of(path: Path) -> str:
     """The corpus of a file of rows, read from its first row; a file has one corpus."""
+    check_is_file(path)
     try:
-        return str(pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0).column("corpus")[0])
-    except (pa.ArrowException, OSError, KeyError) as error:
+        corpora = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0).column("corpus")
+        corpora.validate(full=True)
+        return str(corpora[0])
+    except (pa.ArrowException, OSError, KeyError, IndexError) as error:
         raise DataError(f"{path} is damaged: {error}; copy it again", path) from error
 
 

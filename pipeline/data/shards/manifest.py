@@ -186,6 +186,9 @@ def _check_sections(manifest: Manifest) -> None:
     for name, needed in _NEEDED.items():
         require(getattr(manifest, name), needed, name)
     build(_Masking, {"split": manifest.masking["split"]})
+    for name in ("bos", "pad", "eos", "unk", "mask"):
+        if not 0 <= manifest.tokenizer[name] < manifest.tokenizer["size"]:
+            raise ValueError(f"tokenizer.{name} is {manifest.tokenizer[name]}, which is not an id")
     for name, sections in (("corpora", manifest.corpora), ("files", manifest.files)):
         for key, section in sections.items():
             require(section, _NEEDED_OF_EACH[name], f"{name}.{key}")
@@ -277,12 +280,19 @@ def check_size(directory: Path, file: str, size: int) -> Path:
         raise DataError(
             f"{path} is missing; copy it again or run pipeline.prepare into a new directory", path
         )
+    check_is_file(path)
     actual = path.stat().st_size
     if actual != size:
         raise DataError(
             f"{path} is damaged: {actual:,} bytes, the manifest says {size:,}; copy it again", path
         )
     return path
+
+
+def check_is_file(path: Path) -> None:
+    """Raise DataError if `path` is a pipe or a device: to open one may wait forever."""
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is damaged: it is not a plain file; copy it again", path)
 
 
 def hash_file(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,15 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from pipeline.config.settings import override
 from pipeline.data.rows.masks import Masking
+from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.errors import DataError
 from pipeline.loading.dataset import Dataset, check_datasets, exclude
 from pipeline.recipes import recipe
 from tests.pipeline.loading.conftest import LENGTH, TOKEN_MASKS
+from tests.pipeline.preparing import rewrite
 
 Prepare = Callable[..., Path]
 
@@ -82,6 +86,102 @@ def test_a_damaged_shard_is_collected_or_raised(random_shards: Path, tmp_path: P
     dataset = Dataset.open(directory)  # a duplicate that was not staged
     with pytest.raises(DataError, match=r"no masks of duplicate 0 .* copy duplicate 0 too"):
         dataset.records(np.arange(2), 0)
+
+
+def plant(path: Path, column: str, row: int, value: object) -> None:
+    """Replace a value of an uncompressed shard file, which keeps its size."""
+    table = arrow_files.read_table(path)
+    values = table[column].to_pylist()
+    values[row] = value
+    index = table.schema.get_field_index(column)
+    field = table.schema.field(index)
+    changed = table.set_column(index, field, pa.array(values, field.type))
+    size = path.stat().st_size
+    rewrite(path, changed)
+    assert path.stat().st_size == size
+
+
+@pytest.mark.parametrize(
+    ("file", "column", "value", "words"),
+    [
+        ("rows", "input_ids", [0, 1000, 2], "ids, documents or segments"),
+        ("rows", "document_starts", [7], "ids, documents or segments"),
+        ("rows", "second_segment", 60_000, "ids, documents or segments"),
+        ("rows", "pair_label", 77, "ids, documents or segments"),
+        ("mask-0", "positions", b"\xff", "predictions"),
+        ("mask-0", "actions", b"", "predictions"),
+        ("mask-0", "random_ids", [1000], "predictions"),
+    ],
+)
+def test_impossible_values_are_refused_with_their_file_and_row(
+    file: str, column: str, value: object, words: str, prepare: Prepare, tmp_path: Path
+) -> None:
+    """Mapped and read; the sizes of the files are right."""
+    directory = prepare(tmp_path / "news", (1500,), duplicates=1)
+    path = directory / file / "train-00000.arrow"
+    table = arrow_files.read_table(path)
+    lengths = [
+        len(item) if isinstance(item, (list, bytes)) else 0 for item in table[column].to_pylist()
+    ]
+    length = len(value) if isinstance(value, (list, bytes)) else 0
+    fits = [row for row in range(1024, 1500) if lengths[row] == length or value == b""]
+    if column == "random_ids":
+        fits = [row for row in fits if table["random_ids"][row].as_py()]
+    row = fits[0]
+    plant(path, column, row, value)
+    said = rf"{file}/train-00000\.arrow is damaged: row {row} has impossible {words}; copy"
+    rows = np.arange(1500)
+    with pytest.raises(DataError, match=said) as mapped:
+        Dataset.open(directory).records(rows, 0, details=True)
+    assert mapped.value.file == path
+    with pytest.raises(DataError, match=said), ThreadPoolExecutor(2) as pool:
+        Dataset.open(directory).read_records(rows, 0, pool, 0, details=True)
+
+
+def test_drawn_masks_are_never_drawn_for_impossible_ids(prepare: Prepare, tmp_path: Path) -> None:
+    """They would be looked up in tables of the vocabulary's size."""
+    directory = prepare(tmp_path / "news", (100,), duplicates=0)
+    path = directory / "rows/train-00000.arrow"
+    lengths = arrow_files.read_table(path)["input_ids"].combine_chunks().value_lengths()
+    plant(path, "input_ids", 5, [0, *[1000] * (lengths[5].as_py() - 2), 2])
+    special = np.arange(1000) < 5
+    manifest = read_manifest(directory)
+    masking = Masking.described(manifest.masking, special, special, 0)
+    dataset = Dataset(directory, manifest, manifest.of("train"), masking)
+    with pytest.raises(DataError, match=r"train-00000\.arrow is damaged: row 5"):
+        assert dataset.mean_predictions
+
+
+def test_predictions_of_compressed_rows_are_those_of_plain_ones(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    special, found = np.arange(1000) < 5, []
+    for compression in ("none", "zstd"):
+        directory = prepare(tmp_path / compression, (100,), duplicates=0, compression=compression)
+        manifest = read_manifest(directory)
+        masking = Masking.described(manifest.masking, special, special, 0)
+        dataset = Dataset(directory, manifest, manifest.of("train"), masking)
+        found.append(dataset.mean_predictions)
+    assert found[0] == found[1] > 0
+
+
+def test_a_pipe_in_place_of_a_shard_is_refused(random_shards: Path, tmp_path: Path) -> None:
+    """To open one would wait forever, unnoticed where sizes are not checked."""
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    for file in ("rows", "mask-0"):
+        path = directory / file / "train-00000.arrow"
+        path.unlink()
+        os.mkfifo(path)
+    said = r"rows/train-00000\.arrow is damaged: it is not a plain file"
+    with pytest.raises(DataError, match=said):
+        Dataset.open(directory)
+    dataset = Dataset.open(directory, check_sizes=False)
+    with pytest.raises(DataError, match=said):
+        dataset.records(np.arange(2), 0)
+    with pytest.raises(DataError, match=said), ThreadPoolExecutor(2) as pool:
+        dataset.read_records(np.arange(2), 0, pool, 0)
+    with pytest.raises(DataError, match=said):
+        dataset.by_corpus()
 
 
 def test_a_file_belongs_to_its_shard(random_shards: Path) -> None:

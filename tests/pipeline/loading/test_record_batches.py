@@ -86,3 +86,18 @@ def test_a_column_of_another_type_is_named(random_shards: Path, tmp_path: Path) 
         DataError, match=r"rows/train-00002\.arrow has no column pair_label of int8"
     ):
         columns(directory).read(3)
+
+
+def test_columns_outside_the_mapping_are_refused(
+    random_shards: Path, compressed: Path, tmp_path: Path
+) -> None:
+    """Arrow decompresses, or swaps bytes, into memory that is freed while its address is kept."""
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    shutil.copy(compressed / "rows/train-00001.arrow", directory / "rows")
+    source = columns(directory)
+    said = r"rows/train-00001\.arrow is compressed, or of another byte order, but the manifest says"
+    with pytest.raises(DataError, match=said) as raised:
+        source.map(np.array([2]))
+    assert raised.value.file == directory / "rows/train-00001.arrow"
+    assert loaded(source) == []
+    assert source.read(2).num_rows == 1024  # which keeps the memory

@@ -16,12 +16,15 @@ from pipeline.loading.resolve import (
     MASK_COLUMNS,
     RECORD,
     ROW_COLUMNS,
+    _ids_below,
     put_records,
     read_sequences,
     resolve_masks,
     resolve_rows,
 )
 from tests.pipeline.loading.conftest import LENGTH, SLOTS
+
+VOCABULARY = 100
 
 
 def at(address: int, count: int, kind: Any) -> list[int]:
@@ -68,6 +71,7 @@ class Columns:
             "actions": (np.uint8, [1]),
             "random_ids": (np.uint16, [99]),
         }
+        self.checked = np.zeros((1, 16), np.uint64)
         self.values = {name: np.array([*own, 0], kind) for name, (kind, own) in kinds.items()}
         self.offsets = {
             "input_ids": [0, 3, 5], "document_starts": [0, 1, 2], "positions": [0, 1, 2],
@@ -84,10 +88,12 @@ class Columns:
                 table[name] = (place, own.ctypes.data, len(own) - 1)
         rows, masks = tables
         records, blocks, inside = np.zeros(2, RECORD), np.zeros(2, np.int64), np.arange(2)
-        bad_row = resolve_rows(blocks, inside, rows, 2, length, True, records)
+        bad_row = resolve_rows(
+            blocks, inside, rows, self.checked, 2, VOCABULARY, length, True, records
+        )
         bad_mask = -1
         if bad_row < 0:
-            bad_mask = resolve_masks(blocks, inside, masks, 2, slots, records)
+            bad_mask = resolve_masks(blocks, inside, masks, 2, VOCABULARY, slots, records)
         read_sequences(blocks, inside, rows, records)
         return bad_row, bad_mask, records
 
@@ -121,7 +127,14 @@ def test_impossible_offsets_are_found(column: str, offsets: list[int], row: int,
 @pytest.mark.parametrize(
     ("column", "place", "value", "row", "mask"),
     [
+        ("input_ids", 1, 100, 0, -1),  # beyond the vocabulary
+        ("input_ids", 4, 65_535, 1, -1),
+        ("document_starts", 0, 1, 0, -1),  # the first is not at 0
         ("second_segment", 1, 1, 1, -1),  # no room for a first segment
+        ("second_segment", 0, 60_000, 0, -1),  # beyond the row
+        ("pair_label", 1, 77, 1, -1),
+        ("pair_label", 0, 0, 0, -1),  # a label without a second segment
+        ("random_ids", 0, 100, -1, 0),  # beyond the vocabulary
         ("positions", 0, 0b1010, -1, 0),  # a bit beyond the row
         ("positions", 1, 1, -1, 1),  # a prediction without an action
         ("actions", 0, 0b101, -1, 0),  # an action without a prediction
@@ -133,6 +146,52 @@ def test_impossible_values_are_found(
     columns = Columns()
     columns.values[column][place] = value
     assert columns.resolve()[:2] == (row, mask)
+
+
+@pytest.mark.parametrize(
+    ("starts", "bad"),
+    [
+        ([0, 2, 4], -1),
+        ([0, 4, 2], 0),  # out of order
+        ([0, 2, 2], 0),
+        ([0, 2, 7], 0),  # the last token, which is eos
+        ([0, 2, 60_000], 0),
+        ([1, 2, 4], 0),
+    ],
+)
+def test_documents_start_in_order_inside_their_row(starts: list[int], bad: int) -> None:
+    columns = Columns()
+    columns.values["input_ids"] = np.array([0, 10, 11, 12, 13, 14, 15, 2, 0, 2, 0], np.uint16)
+    columns.offsets["input_ids"] = [0, 8, 10]
+    columns.values["document_starts"] = np.array([*starts, 0, 0], np.uint16)
+    columns.offsets["document_starts"] = [0, 3, 4]
+    assert columns.resolve()[0] == bad
+
+
+@pytest.mark.parametrize(("second", "label", "bad"), [(4, 0, -1), (4, 1, -1), (4, 77, 0), (7, 0, 0)])
+def test_pairs_have_a_label_and_a_second_segment_in_the_row(
+    second: int, label: int, bad: int
+) -> None:
+    columns = Columns()
+    columns.values["input_ids"] = np.array([0, 10, 11, 2, 13, 14, 15, 2, 0, 2, 0], np.uint16)
+    columns.offsets["input_ids"] = [0, 8, 10]
+    columns.values["second_segment"][0], columns.values["pair_label"][0] = second, label
+    assert columns.resolve()[0] == bad
+
+
+def test_wide_ids_are_below_the_vocabulary() -> None:
+    ids = np.array([0, 10**9, 2], np.uint32)
+    assert _ids_below(ids.ctypes.data, 1, 4, VOCABULARY)
+    assert not _ids_below(ids.ctypes.data, 3, 4, VOCABULARY)
+
+
+def test_ids_are_checked_once_after_they_are_loaded() -> None:
+    columns = Columns()
+    assert columns.resolve()[0] == -1 and columns.checked[0, 0] == 0b11
+    columns.values["input_ids"][1] = VOCABULARY
+    assert columns.resolve()[0] == -1
+    columns.checked[0] = 0
+    assert columns.resolve()[0] == 0 and columns.checked[0, 0] == 0
 
 
 def test_rows_and_masks_have_a_limit() -> None:
