@@ -212,7 +212,8 @@ def print_sequence(
     ids = np.array(table["input_ids"][0].as_py())
     starts = table["document_starts"][0].as_py()
     second = table["second_segment"][0].as_py()
-    pair = f", {_PAIRS[table['pair_label'][0].as_py()]}" if second else ""
+    label = table["pair_label"][0].as_py()
+    pair = f", {_PAIRS.get(label, f'impossible label {label}')}" if second else ""
     print(
         f"\n{title}: {shard.file} row {row}, id {table['sequence'][0]}, corpus "
         f"{table['corpus'][0]}, {len(ids)} tokens, {len(starts)} document(s){pair}"

@@ -24,6 +24,7 @@ if __name__ == "__main__":
     run_command(partial(check_imports, parse_train))  # before torch and `model` are imported
 
 from model.hugging_face.conversion import Model, logical_parameters
+from pipeline.kernel_cache import set_torch_caches
 from pipeline.loading.example import print_example
 from pipeline.training.announce import dry_run, print_plan
 from pipeline.training.checkpoints.saver import Saver
@@ -59,6 +60,7 @@ def main() -> None:
     stop = StopRequest()
     stop.listen()
     LauncherWatch(stop).start()
+    set_torch_caches()  # by every rank: caches are on its node's disk
     with reported_once(launched_rank()):
         job = read_job(arguments)
         if arguments.dry_run:

@@ -152,7 +152,8 @@ choose_container() {
   unset PYTHONPATH
   if [ -z "$runtime" ] && command -v apptainer >/dev/null; then runtime=apptainer; fi
   if [ -z "$runtime" ] && srun --help 2>&1 | grep -q -e --container-image; then runtime=pyxis; fi
-  mkdir -p "$TENFOLD_LOCAL" "$TENFOLD_RUN" || exit 2 # directories to bind must exist
+  # directories to bind must exist
+  mkdir -p -m 700 "$TENFOLD_LOCAL" && mkdir -p "$TENFOLD_RUN" || exit 2
   mounts=$(IFS=, && echo "$TENFOLD_HOME,$TENFOLD_LOCAL,$TENFOLD_RUN,${data[*]}")
   mounts+=${TENFOLD_MOUNTS:+,$TENFOLD_MOUNTS}
   for directory in ${mounts//,/ }; do twice+=,$directory:$directory; done
@@ -260,6 +261,8 @@ seconds() {
 }
 
 # Compiled kernels are kept on each node's own disk, see TENFOLD_LOCAL, and reused by the next job.
+# The name in /tmp can be guessed: the commands refuse directories that others can change, see
+# pipeline/kernel_cache.py.
 set_caches() {
   export TENFOLD_LOCAL
   export TORCH_EXTENSIONS_DIR=$TENFOLD_LOCAL/torch_extensions

@@ -10,9 +10,7 @@ describe() {
   local gpu
   # bash would run commands in what it calculates with
   [[ $SLURM_LOCALID =~ ^[0-9]+$ ]] || fail "SLURM_LOCALID=$SLURM_LOCALID is not a number"
-  mkdir -p "$TENFOLD_LOCAL"
-  # its name in /tmp can be guessed: another user's code must not be run from there
-  [ -O "$TENFOLD_LOCAL" ] || fail "TENFOLD_LOCAL=$TENFOLD_LOCAL on $(hostname) is not yours"
+  mkdir -p -m 700 "$TENFOLD_LOCAL" # if others can change it, each rank refuses it
   [ -z "${visible[*]}" ] || [ "$SLURM_LOCALID" -lt ${#visible[@]} ] ||
     fail "task $SLURM_LOCALID of $(hostname) sees only GPUs ${visible[*]}; a rank must see the GPUs" \
       "of all ranks on its node: request --gres=gpu:RANKS, not --gpus-per-task"

@@ -92,11 +92,11 @@ def _ids_below(address: int, count: int, id_bytes: int, vocabulary: int) -> bool
         wide_ids, widest = carray(uint32_pointer(address), count), np.uint32(0)
         for index in range(count):
             widest = max(widest, wide_ids[index])
-        return np.int64(widest) < vocabulary
+        return bool(widest < vocabulary)
     ids, largest = carray(uint16_pointer(address), count), np.uint16(0)
     for index in range(count):
         largest = max(largest, ids[index])
-    return np.int64(largest) < vocabulary
+    return bool(largest < vocabulary)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -170,7 +170,7 @@ def regroup(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def read_table(path: Path) -> pa.Table:
-    """A shard file, memory-mapped. Raises DataError if it is not a complete and valid Arrow file."""
+    """A shard file, memory-mapped. Raises DataError if it is not a complete, valid Arrow file."""
     check_is_file(path)
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()

@@ -168,7 +168,9 @@ def test_documents_start_in_order_inside_their_row(starts: list[int], bad: int) 
     assert columns.resolve()[0] == bad
 
 
-@pytest.mark.parametrize(("second", "label", "bad"), [(4, 0, -1), (4, 1, -1), (4, 77, 0), (7, 0, 0)])
+@pytest.mark.parametrize(
+    ("second", "label", "bad"), [(4, 0, -1), (4, 1, -1), (4, 77, 0), (7, 0, 0)]
+)
 def test_pairs_have_a_label_and_a_second_segment_in_the_row(
     second: int, label: int, bad: int
 ) -> None:
