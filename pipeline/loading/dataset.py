@@ -340,15 +340,7 @@ class Dataset:
                 records,
             )  # fmt: skip
         if bad >= 0:
-            block = int(blocks[bad])
-            path = columns.path_of(block)
-            row = inside[bad] + BATCH_ROWS * (
-                block - self._layout.block_starts[self._layout.shard_of(block)]
-            )
-            values = "ids, documents or segments" if masks is not columns else "predictions"
-            raise DataError(
-                f"{path} is damaged: row {row} has impossible {values}; copy the file again", path
-            )
+            raise columns.damage(int(blocks[bad]), int(inside[bad]))
         return records
 
 

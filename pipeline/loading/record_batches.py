@@ -102,6 +102,16 @@ class Columns:
         """The file of record batch `block`."""
         return self.directory / self.files[self.layout.shard_of(block)][0]
 
+    def damage(self, block: int, row: int) -> DataError:
+        """The error about impossible values in row `row` of record batch `block`."""
+        row += BATCH_ROWS * (block - int(self.layout.block_starts[self.layout.shard_of(block)]))
+        is_rows = "input_ids" in self.schema.names
+        values = "ids, documents or segments" if is_rows else "predictions"
+        path = self.path_of(block)
+        return DataError(
+            f"{path} is damaged: row {row} has impossible {values}; copy the file again", path
+        )
+
     def map(self, blocks: IntArray) -> None:
         """Make record batches `blocks` [n] addressable by mapping the files that hold them."""
         if self._mapped_originals and time.monotonic() >= self._next_look:
