@@ -31,7 +31,10 @@ def corpora(tmp_path_factory: pytest.TempPathFactory, lesson: Path) -> tuple[Pat
 
 @pytest.fixture(scope="module")
 def changing(arguments: Arguments, corpora: tuple[Path, ...]) -> Arguments:
-    """A run of three phases: other masks and dropout, then a mixture, then neither."""
+    """A run of three phases: other masks and dropout, then a mixture, then neither.
+
+    With Google's Adam and schedule, whose resume is checked with it.
+    """
     phase = {"steps": 7, "sequence_length": 32, "sequences": 64}
     high = ["data.masks.rate=0.3", "data.masking=whole_word", "encoder.dropout=0.3"]
     phases = [
@@ -43,7 +46,8 @@ def changing(arguments: Arguments, corpora: tuple[Path, ...]) -> Arguments:
         parts = arguments(
             run, *extra, phases=json.dumps(phases), data__mask_mode="per-epoch",
             data__duplicates=0, encoder__dropout=0, batch__sequences=64, batch__per_device=16,
-            checkpoint__every=5, **settings,
+            checkpoint__every=5, optimizer__kind="adamw", optimizer__bias_correction="false",
+            schedule__kind="linear_from_start", **settings,
         )  # fmt: skip
         place = parts.index("--data") + 1
         return [*parts[:place], *map(str, corpora), *parts[place + 1 :]]
