@@ -94,18 +94,21 @@ def _writable(wanted: Path, variable: str) -> Path:
         ) from error
 
 
-def own_directory(directory: Path, variable: str) -> Path:
+def own_directory(
+    directory: Path, variable: str, content: str = "the compiled code that is run"
+) -> Path:
     """`directory` without links, created with mode 700 if it does not exist.
 
-    variable: the environment variable that names another directory, for messages.
-    Raises ConfigError if others can change the directory, and OSError if it cannot be created.
+    variable: the environment variable or option that names another directory, and content: what is
+    read from there, for messages. Raises ConfigError if others can change the directory, and
+    OSError if it cannot be created.
     """
     try:
         resolved = _make(directory)
         _check_content(resolved)
     except _Refused as refused:
         raise ConfigError(
-            f"{refused}, so others could change the compiled code that is run from {directory}; "
+            f"{refused}, so others could change {content} from {directory}; "
             f"remove it, or set {variable} to a directory that only you can write to"
         ) from None
     return resolved
@@ -172,15 +175,14 @@ def _check_content(directory: Path) -> None:
     that others could write to it before; in one that others can enter, everything below it counts.
     """
     others_enter = bool(os.lstat(directory).st_mode & _OTHERS_ENTER)
+    check = _check_entry if others_enter else _check_owner
     with os.scandir(directory) as entries:
         for entry in entries:
-            status = entry.stat(follow_symlinks=False)
-            if others_enter:
-                _check_entry(Path(entry.path), status)
-            else:
-                _check_owner(Path(entry.path), status)
-            if others_enter and stat.S_ISDIR(status.st_mode):
-                _check_content(Path(entry.path))
+            with contextlib.suppress(FileNotFoundError):  # temporary files of other processes
+                status = entry.stat(follow_symlinks=False)
+                check(Path(entry.path), status)
+                if others_enter and stat.S_ISDIR(status.st_mode):
+                    _check_content(Path(entry.path))
 
 
 def _check_entry(path: Path, status: os.stat_result) -> None:

@@ -13,6 +13,7 @@ import fcntl
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -22,6 +23,7 @@ import xxhash
 from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size
 from pipeline.errors import DataError
 from pipeline.files import remove_temporaries, whole_file
+from pipeline.kernel_cache import own_directory
 
 RESERVE = 1 << 30
 """Bytes of the disk that are left free for others."""
@@ -44,11 +46,14 @@ class Staging:
     ) -> None:
         """shared: the dataset's directory; shards: those of the split that is read; root: a
         directory on the node's disk, which datasets and runs may share; tell: prints a line about
-        a problem, or with `announce` also about copies that are complete."""
+        a problem, or with `announce` also about copies that are complete. Raises ConfigError if
+        others can change the copies."""
         self.shared = shared
         name, fingerprint = shared.resolve().name, manifest.fingerprint[:16]
         self.copies = root / (name if fingerprint in name else f"{name}-{fingerprint}")
         """Directory of the copies, which have the names of the originals in `shared`."""
+        with suppress(OSError):  # it cannot be made: `_run` reports this, and there are no copies
+            self.copies = own_directory(self.copies, "--stage", "the shards that are read")
         self._shards = shards
         self._tell = tell
         self._announce = announce

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import os
 import shutil
 import threading
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.errors import ConfigError
 from pipeline.loading import record_batches
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.staging import Staging
@@ -190,3 +192,14 @@ def test_one_run_of_a_node_copies(random_shards: Path, tmp_path: Path) -> None:
     with (first.copies / ".lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert not [thread for thread in threading.enumerate() if thread.name == "staging"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_copies_that_others_can_change_are_refused(random_shards: Path, tmp_path: Path) -> None:
+    """The copies' name can be guessed, and only their sizes are compared when they are read."""
+    with staged(random_shards, tmp_path, []) as (_, staging):
+        copies = staging.copies
+    assert copies.stat().st_mode & 0o777 == 0o700
+    os.chown(copies, 4242, -1)
+    with pytest.raises(ConfigError, match=r"belongs to user 4242.* change the shards .* --stage"):
+        staged(random_shards, tmp_path, []).__enter__()
