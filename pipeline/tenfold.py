@@ -26,6 +26,7 @@ COMMANDS = {
     "status": "show how far runs are, whether they live, and why they ended",
     "export": "a trained model -> a folder that transformers loads",
     "evaluate": "score a model on held-out sequences",
+    "finetune": "score a model on labelled tasks, fine-tuned with several seeds",
 }
 """Modules of `pipeline` in the order of their use, each with what it does."""
 VIEWS = {

@@ -8,13 +8,13 @@ do not depend on how we store a matrix. The names are in `families`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.encoder import shared_from
@@ -70,12 +70,16 @@ def logical_parameters(model: Model) -> list[LogicalParameter]:
     Call this before an engine partitions the parameters: it reads their shapes. Raises ValueError
     as `family` does.
     """
-    own = family(model)
+    return named_parameters(family(model), model, model.config.vocab_size)
+
+
+def named_parameters(own: Family, module: nn.Module, vocab_size: int) -> list[LogicalParameter]:
+    """As `logical_parameters`, of any module whose parameters' names are in the family's table."""
     found = []
-    for parameter_name, parameter in model.named_parameters():
+    for parameter_name, parameter in module.named_parameters():
         names = _their_names(own, parameter_name)
         padded = parameter_name in PADDED
-        rows = model.config.vocab_size if padded else parameter.shape[0] // len(names)
+        rows = vocab_size if padded else parameter.shape[0] // len(names)
         shape = (rows, *parameter.shape[1:])
         for index, name in enumerate(names):
             matrix = len(shape) > 1
@@ -99,8 +103,8 @@ def to_hugging_face(model: MaskedLanguageModel) -> tuple[dict[str, Tensor], dict
     """
     config = their_config(model.config, model.pair_head is not None)
     state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
-    aliases = {**family(model).tied, **copies_of(model)}
-    state |= identity_mapping(model)
+    aliases = {**family(model).tied, **copies_of(model.config, family(model))}
+    state |= identity_mapping(model.config, family(model))
     return state | {alias: state[name].clone() for alias, name in aliases.items()}, config
 
 
@@ -142,30 +146,39 @@ def fill(
     for alias, name in tied.items():
         if alias in state and not torch.equal(state[alias], state[name]):
             raise ValueError(f"{alias} differs from {name}; only tied weights can be loaded")
-    with torch.no_grad():
-        for name, piece in pieces.items():
-            if state[name].shape != piece.shape:
-                ours, theirs = tuple(piece.shape), tuple(state[name].shape)
-                raise ValueError(f"{name} has shape {theirs}, the configuration implies {ours}")
-            piece.copy_(state[name])
+    copy_pieces(pieces, state)
+
+
+@torch.no_grad()
+def copy_pieces(pieces: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Copy weights into views of the same names; raises ValueError for another shape."""
+    for name, piece in pieces.items():
+        if state[name].shape != piece.shape:
+            ours, theirs = tuple(piece.shape), tuple(state[name].shape)
+            raise ValueError(f"{name} has shape {theirs}, the configuration implies {ours}")
+        piece.copy_(state[name])
 
 
 def pieces_of(model: Model) -> dict[str, Tensor]:
     """Views of the model's parameters under transformers' names."""
-    parameters = dict(model.named_parameters())
+    return views(model, logical_parameters(model))
+
+
+def views(module: nn.Module, logical: Sequence[LogicalParameter]) -> dict[str, Tensor]:
+    """Views of a module's parameters under transformers' names."""
+    parameters = dict(module.named_parameters())
     return {
-        logical.name: parameters[logical.parameter_name]
-        .flatten()[logical.start : logical.start + prod(logical.shape)]
-        .view(logical.shape)
-        for logical in logical_parameters(model)
+        part.name: parameters[part.parameter_name]
+        .flatten()[part.start : part.start + prod(part.shape)]
+        .view(part.shape)
+        for part in logical
     }
 
 
-def identity_mapping(model: Model) -> dict[str, Tensor]:
+def identity_mapping(config: EncoderConfig, own: Family) -> dict[str, Tensor]:
     """ALBERT's mapping from embeddings to hidden vectors of the same width, see
     `families.MAPPING`; empty if the model needs none."""
-    config = model.config
-    if family(model) is not ALBERT or config.embedding_width != config.width:
+    if own is not ALBERT or config.embedding_width != config.width:
         return {}
     return {
         f"{MAPPING}.weight": torch.eye(config.width),
@@ -190,9 +203,8 @@ def without_mapping(
     return found
 
 
-def copies_of(model: MaskedLanguageModel) -> dict[str, str]:
+def copies_of(config: EncoderConfig, own: Family) -> dict[str, str]:
     """Weights that transformers stores per layer and we store once: its names -> the owner's."""
-    config, own = model.config, family(model)
     if config.sharing not in ("attention", "feed_forward"):
         return {}
     found: dict[str, str] = {}

@@ -42,8 +42,8 @@ def to_folders(model: ReplacedTokenModel) -> tuple[Folder, Folder]:
     }
     filler |= {alias: filler[name] for alias, name in ELECTRA.tied.items()}
     return (
-        (detector, _their_config(model.config, "ElectraForPreTraining")),
-        (filler, _their_config(model.generator_config, "ElectraForMaskedLM")),
+        (detector, their_electra_config(model.config, "ElectraForPreTraining")),
+        (filler, their_electra_config(model.generator_config, "ElectraForMaskedLM")),
     )
 
 
@@ -87,7 +87,9 @@ def joined(
     return {**detector, **{OWNED + name: filler[name] for name in owned}}
 
 
-def _their_config(config: EncoderConfig, architecture: str) -> dict[str, Any]:
+def their_electra_config(config: EncoderConfig, architecture: str) -> dict[str, Any]:
+    """transformers' configuration of one of ELECTRA's networks; raises ValueError if it has no
+    class for it."""
     if config.position_offset or config.sharing != "none":
         raise ValueError(
             f"position_offset={config.position_offset} and sharing={config.sharing}: ELECTRA "

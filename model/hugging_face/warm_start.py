@@ -174,7 +174,7 @@ def _with_prefix(state: dict[str, Tensor], own: Family) -> dict[str, Tensor]:
 
 
 def _shared(model: Model) -> dict[str, str]:
-    return {} if isinstance(model, ReplacedTokenModel) else copies_of(model)
+    return {} if isinstance(model, ReplacedTokenModel) else copies_of(model.config, family(model))
 
 
 def _check_tied(state: Mapping[str, Tensor], aliases: Mapping[str, str]) -> None:

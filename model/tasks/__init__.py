@@ -1,0 +1,1 @@
+"""Heads of downstream tasks on the encoder, and their names in transformers."""

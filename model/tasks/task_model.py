@@ -1,0 +1,233 @@
+"""An encoder with the head of a task, and its conversion from and to folders of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from model.config import EncoderConfig
+from model.encoder import Encoder, initialize
+from model.hugging_face.conversion import (
+    LogicalParameter,
+    copies_of,
+    copy_pieces,
+    identity_mapping,
+    named_parameters,
+    todays_name,
+    views,
+    without_mapping,
+)
+from model.hugging_face.electra_folders import electra_config, their_electra_config
+from model.hugging_face.families import (
+    CLASSIFIER_DROPOUT,
+    ELECTRA,
+    Family,
+    family_named,
+    model_type_of,
+    our_config,
+    their_config,
+)
+from model.tasks.heads import HEADS, HeadDesign, Kind, TaskHead, WordBag
+
+SUMMARY_DROPOUT = 0.1
+"""ELECTRA's `summary_last_dropout` in transformers, also of its published folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInputs:
+    """A batch: rows with pads at their end, and which tokens the head reads."""
+
+    input_ids_BS: Tensor
+    lengths_B: Tensor | None
+    """None if all rows are full."""
+    segment_ids_BS: Tensor | None
+    places_N: Tensor
+    """Gathered tokens, counted in the flattened rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDesign:
+    """What a model predicts."""
+
+    kind: Kind
+    labels: tuple[str, ...]
+    """Names of the labels in the order of the logits; empty for regression, choices and spans."""
+
+    @property
+    def outputs(self) -> int:
+        """Logits per gathered vector."""
+        return 2 if self.kind == "spans" else max(1, len(self.labels))
+
+
+class TaskModel(nn.Module):
+    """An encoder, or a bag of words, with a head."""
+
+    def __init__(
+        self, encoder: Encoder | WordBag, head: TaskHead, family: Family, config: EncoderConfig,
+        task: TaskDesign,
+    ) -> None:  # fmt: skip
+        """config: of the encoder, also when a bag of words takes its place."""
+        super().__init__()
+        self.encoder, self.head = encoder, head
+        self.family, self.config, self.task = family, config, task
+
+    def forward(self, inputs: TaskInputs) -> Tensor:
+        """Logits [N, L] of the gathered tokens."""
+        hidden_BSD = self.encoder(inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS)
+        logits_NL: Tensor = self.head(hidden_BSD.flatten(0, 1)[inputs.places_N])
+        return logits_NL
+
+    def logical_parameters(self) -> list[LogicalParameter]:
+        """Every parameter of an encoder with its head under its name in transformers."""
+        return named_parameters(_with_head(self.family, self.task), self, self.config.vocab_size)
+
+
+def read_task_model(
+    state: Mapping[str, Tensor], config: Mapping[str, Any], task: TaskDesign, seed: int
+) -> TaskModel:
+    """A model with the encoder of a folder; parts of the head that the folder lacks are drawn.
+
+    A pooler is taken from the folder, also from one of pretraining. The output layer is taken if
+    the folder has it for the same kind and labels. Raises ValueError for weights that are
+    missing or of another shape, and for settings that we do not support.
+    """
+    model = random_task_model(config, task, seed)
+    state = {todays_name(name): weight for name, weight in state.items()}
+    state = without_mapping(model.family, model.config, state)
+    pieces = views(model, model.logical_parameters())
+    design = HEADS[model.family.model_type][task.kind]
+    missing = sorted(name for name in pieces.keys() - state.keys() if not _is_of_head(name, design))
+    if missing:
+        raise ValueError(f"weights do not fit: missing {missing}")
+    names = tuple(dict(config.get("id2label") or {}).values())
+    same_head = design.architecture in (config.get("architectures") or []) and (
+        not task.labels or names == task.labels
+    )
+    pieces = {
+        name: piece
+        for name, piece in pieces.items()
+        if not _is_of_head(name, design)
+        or _is_kept(name, piece, state, design, same_head=same_head)
+    }
+    copy_pieces(pieces, state)
+    return model
+
+
+def random_task_model(config: Mapping[str, Any], task: TaskDesign, seed: int) -> TaskModel:
+    """A model of the configuration of a folder, every weight drawn by `encoder.initialize`."""
+    own, encoder = _encoder_of(config)
+    design = HEADS[own.model_type][task.kind]
+    dropout = _dropout(config, encoder, own, design)
+    head = TaskHead(design, encoder.width, task.outputs, dropout)
+    model = TaskModel(Encoder(encoder), head, own, encoder, task)
+    initialize(model, encoder, seed)
+    return model
+
+
+def fill_task_model(model: TaskModel, state: Mapping[str, Tensor]) -> None:
+    """Copy weights that `write_task_model` gave, the head's too, into a model of the same task."""
+    copy_pieces(views(model, model.logical_parameters()), state)
+
+
+def word_bag_model(model: TaskModel, seed: int) -> TaskModel:
+    """A bag of the word embeddings of `model` under an output layer of the same task."""
+    assert isinstance(model.encoder, Encoder)
+    bag = WordBag(model.encoder.embeddings.words)
+    width = bag.words.weight.shape[1]
+    head = TaskHead(HeadDesign(architecture="", output="", drops=False), width,
+                    model.task.outputs, 0.0)  # fmt: skip
+    initialize(head, model.config, seed)
+    return TaskModel(bag, head, model.family, model.config, model.task)
+
+
+def write_task_model(model: TaskModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Copies of the weights, and the configuration, of the class that transformers loads.
+
+    Raises ValueError if no class computes what this model computes.
+    """
+    design = HEADS[model.family.model_type][model.task.kind]
+    if model.family is ELECTRA:
+        config = their_electra_config(model.config, design.architecture)
+    else:
+        config = their_config(model.config, False) | {"architectures": [design.architecture]}
+    dropout = model.head.dropout.probability
+    if model.family.model_type == "albert":
+        config["classifier_dropout_prob"] = dropout
+    elif design.summary:
+        config["summary_last_dropout"] = dropout
+    elif design.drops and dropout != model.config.dropout:
+        config["classifier_dropout"] = dropout
+    if model.task.labels:
+        config["id2label"] = {str(index): name for index, name in enumerate(model.task.labels)}
+        config["label2id"] = {name: index for index, name in enumerate(model.task.labels)}
+    elif model.task.kind == "classification":
+        config |= {"problem_type": "regression", "id2label": {"0": "score"},
+                   "label2id": {"score": 0}}  # fmt: skip
+    pieces = views(model, model.logical_parameters())
+    state = {name: piece.detach().clone() for name, piece in pieces.items()}
+    state |= identity_mapping(model.config, model.family)
+    for alias, name in copies_of(model.config, model.family).items():
+        state[alias] = state[name].clone()
+    return state, config
+
+
+def _with_head(own: Family, task: TaskDesign) -> Family:
+    """The family with the names of a task's head."""
+    design = HEADS[own.model_type][task.kind]
+    return replace(
+        own,
+        modules={**own.modules, "head.dense": (design.dense,), "head.output": (design.output,)},
+    )
+
+
+def _encoder_of(config: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
+    name = model_type_of(config)
+    if name == ELECTRA.model_type:
+        return ELECTRA, electra_config(config)
+    family_named(name)  # its message lists the families
+    return our_config(config)
+
+
+def _dropout(
+    config: Mapping[str, Any], encoder: EncoderConfig, own: Family, design: HeadDesign
+) -> float:
+    """Dropout before the output layer."""
+    if own.model_type == "albert":
+        return float(config.get("classifier_dropout_prob", CLASSIFIER_DROPOUT))
+    if design.summary:
+        return float(config.get("summary_last_dropout", SUMMARY_DROPOUT))
+    given = config.get("classifier_dropout")
+    return encoder.dropout if given is None else float(given)
+
+
+def _is_of_head(name: str, design: HeadDesign) -> bool:
+    parts = [part for part in (design.dense, design.output) if part]
+    return name.rpartition(".")[0] in parts
+
+
+def _is_kept(
+    name: str, piece: Tensor, state: Mapping[str, Tensor], design: HeadDesign, *, same_head: bool
+) -> bool:
+    """Whether a weight of the head is taken from the folder."""
+    if name not in state or state[name].shape != piece.shape:
+        return False
+    return same_head or name.rpartition(".")[0] == design.dense
+
+
+def layer_depths(names: Sequence[str], layers: int) -> list[int]:
+    """Depth of parameters by their names in our model: 0 for embeddings, then each layer from 1,
+    then layers + 2 for the head, so that the last layer decays twice, as in google-research/electra
+    `optimization.py`."""
+    found = []
+    for name in names:
+        parts = name.split(".")
+        if parts[0] == "head":
+            found.append(layers + 2)
+        elif parts[1] == "layers":
+            found.append(int(parts[2]) + 1)
+        else:
+            found.append(0)
+    return found

@@ -1,0 +1,250 @@
+"""The command line of pipeline.finetune; it imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.command_line import Parser, example_text
+from pipeline.downstream.protocols import FAMILIES, TuningProtocol
+from pipeline.downstream.reading.tables import TableColumns
+from pipeline.downstream.tasks import KINDS, METRICS, TASKS, LabelledTask, find_file
+from pipeline.errors import ConfigError
+
+
+def parse_finetune() -> argparse.Namespace:
+    """The command line of pipeline.finetune."""
+    parser = Parser(
+        prog="python -m pipeline.finetune",
+        description="Fine-tune a model on a labelled task with several seeds, and print its scores "
+        "with their protocol and baselines.",
+        epilog=example_text(
+            "python -m pipeline.finetune runs/tiny --task sst2 --data glue/SST-2 --output sst2",
+            "python -m pipeline.finetune my-model --task rte --data glue/RTE --init-from mnli "
+            "--output rte",
+            "python -m pipeline.finetune my-model --task classification --train a.tsv --dev b.tsv "
+            "\\\n    --text review --target stars --output stars",
+        ),
+    )
+    parser.add_argument(
+        "model",
+        type=Path,
+        metavar="MODEL_OR_RUN",
+        help="directory of a run, RUN/STEP, or a folder with config.json and model.safetensors",
+    )
+    parser.add_argument(
+        "--task",
+        required=True,
+        metavar="TASK",
+        help=f"{', '.join(TASKS)}; or for files of your own {', '.join(KINDS)}",
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
+    _add_files(parser)
+    _add_protocol(parser)
+    parser.add_argument(
+        "--part",
+        default="",
+        metavar="I/N",
+        help="do every N-th seed only, from the I-th, as an element of a Slurm array; the last to "
+        "finish writes the scores (default: all; under torchrun each rank is a part)",
+    )
+    return parser.parse_args()
+
+
+def _add_files(parser: Parser) -> None:
+    """Files and columns."""
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="folder of the task's files as published"
+    )
+    parser.add_argument(
+        "--train", type=Path, metavar="FILE", help="training file, instead of the published name"
+    )
+    parser.add_argument(
+        "--dev", type=Path, metavar="FILE", help="development file, instead of the published name"
+    )
+    parser.add_argument(
+        "--dev-share",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="use the last SHARE of the training file as development file; articles and passages "
+        "stay together",
+    )
+    parser.add_argument(
+        "--train-rows",
+        type=int,
+        default=0,
+        metavar="N",
+        help="use the first N training examples (default: all)",
+    )
+    columns = parser.add_argument_group("files of your own (.tsv, .csv, .jsonl)")
+    columns.add_argument(
+        "--text",
+        nargs="+",
+        default=[],
+        metavar="COLUMN",
+        help="one or two texts; question and paragraph of spans; words of tags",
+    )
+    columns.add_argument(
+        "--target",
+        default="",
+        metavar="COLUMN",
+        help="label, number, index of the right choice, tags, or text of the answer",
+    )
+    columns.add_argument(
+        "--choices", nargs="+", default=[], metavar="COLUMN", help="texts of the choices"
+    )
+    columns.add_argument(
+        "--answer-start",
+        default="",
+        metavar="COLUMN",
+        help="character at which the answer starts (default: its first place in the paragraph)",
+    )
+
+
+def _add_protocol(parser: Parser) -> None:
+    """Seeds and hyperparameters."""
+    parser.add_argument(
+        "--seeds", type=int, default=5, metavar="N", help="fine-tunings per point (default: 5)"
+    )
+    parser.add_argument(
+        "--grid",
+        choices=("none", "published"),
+        default="none",
+        help="try the rates and batch sizes of the paper, and report the best (default: none)",
+    )
+    parser.add_argument(
+        "--init-from",
+        type=Path,
+        metavar="OUTPUT",
+        help="start from the best weights of another fine-tuning, as RTE, MRPC and STS-B do from "
+        "MNLI",
+    )
+    parser.add_argument(
+        "--protocol",
+        choices=tuple(FAMILIES),
+        help="family whose hyperparameters to use (default: the model's)",
+    )
+    parser.add_argument(
+        "--baselines",
+        choices=("all", "bag", "majority"),
+        default="all",
+        help="all also fine-tunes a bag of words and random weights with the same seeds; bag "
+        "leaves out random weights (default: all)",
+    )
+    for name, kind, meaning in (
+        ("epochs", float, "epochs instead of the published number"),
+        ("learning-rate", float, "peak learning rate"),
+        ("rows", int, "examples per step"),
+        ("length", int, "longest row in tokens"),
+    ):
+        parser.add_argument(f"--{name}", type=kind, metavar="N", help=f"{meaning}")
+
+
+def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
+    """The published task, or one with the user's columns.
+
+    Raises ConfigError for an unknown name, or columns that are missing or of no use.
+    """
+    given = arguments.text or arguments.target or arguments.choices or arguments.answer_start
+    if arguments.task in TASKS:
+        if given:
+            raise ConfigError(
+                f"--task {arguments.task} has columns of its own; drop --text, --target, --choices "
+                f"and --answer-start, or give --task {TASKS[arguments.task].kind}"
+            )
+        return TASKS[arguments.task]
+    kind = arguments.task
+    if kind not in KINDS:
+        raise ConfigError(
+            f"--task {kind} is unknown; known: {', '.join(TASKS)}; or {', '.join(KINDS)}"
+        )
+    file = arguments.train
+    layout = "table"
+    if kind in ("spans", "tags") and not given and file is not None:
+        layout = "squad" if kind == "spans" else "conll"
+    elif not arguments.text or not arguments.target:
+        raise ConfigError(f"--task {kind} needs --text COLUMN and --target COLUMN")
+    needed = {"spans": 2, "tags": 1}.get(kind, len(arguments.text))
+    if layout == "table" and (len(arguments.text) != needed or needed > 2):
+        raise ConfigError(f"--text {' '.join(arguments.text)}: {kind} takes {min(needed, 2)}")
+    if (kind == "choices") != bool(arguments.choices):
+        raise ConfigError("--choices goes with --task choices, which needs it")
+    columns = TableColumns(
+        texts=tuple(arguments.text),
+        label=arguments.target,
+        choices=tuple(arguments.choices),
+        start=arguments.answer_start,
+    )
+    return LabelledTask(
+        name=kind, kind=kind, metrics=METRICS[kind], train=(), dev=(), layout=layout,  # type: ignore[arg-type]
+        columns=columns,
+    )  # fmt: skip
+
+
+def chosen_files(
+    arguments: argparse.Namespace, task: LabelledTask
+) -> tuple[Path, Path | None, tuple[Path, ...]]:
+    """The training file, the development file (None: part of the training file), further ones.
+
+    Raises ConfigError or DataError for what is missing.
+    """
+    share = arguments.dev_share
+    if not 0 <= share < 1:
+        raise ConfigError(f"--dev-share {share} must be from 0 to below 1")
+    if share and arguments.dev:
+        raise ConfigError(f"--dev-share {share} and --dev {arguments.dev} exclude each other")
+    if not arguments.data and not arguments.train:
+        raise ConfigError("give the task's folder with --data, or --train and --dev")
+    if arguments.train is None and not task.train:
+        raise ConfigError(f"--task {task.name} needs --train FILE, and --dev FILE or --dev-share")
+    train = arguments.train or find_file(arguments.data, task.train, task)
+    if arguments.dev or share:
+        return train, arguments.dev, ()
+    if not task.dev:
+        if task.dev_share:
+            return train, None, ()
+        raise ConfigError(f"--task {task.name} needs --dev FILE or --dev-share")
+    if arguments.data is None:
+        raise ConfigError("give --dev FILE or --dev-share as well")
+    more = tuple(arguments.data / name for name in task.more_dev)
+    return train, find_file(arguments.data, task.dev, task), more
+
+
+def changed(protocol: TuningProtocol, arguments: argparse.Namespace) -> TuningProtocol:
+    """The protocol with the command line's numbers. Raises ConfigError for an illegal one."""
+    found = protocol
+    if arguments.epochs is not None:
+        found = replace(found, epochs=arguments.epochs, max_steps=0)
+    if arguments.learning_rate is not None:
+        found = replace(found, peak_lr=arguments.learning_rate)
+    if arguments.rows is not None:
+        found = replace(found, rows=arguments.rows)
+    if arguments.length is not None:
+        found = replace(found, length=arguments.length)
+    if arguments.grid == "published":
+        if arguments.learning_rate is not None or arguments.rows is not None:
+            raise ConfigError("--grid published chooses --learning-rate and --rows; drop these")
+        if not found.grid:
+            raise ConfigError(f"{found.source} has no grid for this task; drop --grid published")
+    else:
+        found = replace(found, grid=())
+    for name in ("epochs", "peak_lr", "rows", "length"):
+        if not getattr(found, name) > 0:
+            raise ConfigError(f"{name} must be positive, got {getattr(found, name)}")
+    return found
+
+
+def chosen_part(arguments: argparse.Namespace) -> tuple[int, int]:
+    """Number of this process among those that share the jobs, from 0, and how many there are.
+
+    Raises ConfigError unless --part is I/N with I from 1 to N.
+    """
+    if not arguments.part:
+        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    index, _, count = arguments.part.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise ConfigError(f"--part {arguments.part} is not I/N, e.g. 1/5")
+    return int(index) - 1, int(count)

@@ -1,0 +1,156 @@
+"""The seeds of a fine-tuning, each finished once: what is done is a file.
+
+OUTPUT/jobs/ARM-POINT-SEED/result.json is written last, so a seed that has it is done. Processes
+share the jobs by number: ranks of torchrun and elements of a Slurm array take every n-th one, and
+need not meet; whoever finds all results writes the scores.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from model.tasks.task_model import TaskDesign, TaskModel, word_bag_model
+from pipeline.downstream.features import Feature
+from pipeline.downstream.predictions import Predicted, predictions, score
+from pipeline.downstream.protocols import TuningProtocol
+from pipeline.downstream.reading.examples import Example
+from pipeline.downstream.starting_weights import StartingWeights, save_weights
+from pipeline.downstream.tasks import LabelledTask
+from pipeline.downstream.training import fine_tune, predict
+from pipeline.errors import ConfigError
+from pipeline.files import make_directory, write_whole
+from pipeline.typed_json import read_object
+
+MODEL, BAG, RANDOM = "model", "bag", "random"
+ARMS = (MODEL, BAG, RANDOM)
+"""The weights in question, and what they are compared with."""
+BAG_RATE = 1e-2
+"""Learning rate of the bag of words, whose embeddings move too little at an encoder's rate."""
+RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.jsonl", "weights.safetensors"
+SETTINGS = "finetune.json"
+"""What an output was made of; another fine-tuning does not continue it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningJob:
+    """One fine-tuning."""
+
+    arm: str
+    point: int
+    """Index in the grid."""
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return f"{self.arm}-{self.point}-{self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuningWork:
+    """All that the jobs of an output share."""
+
+    task: LabelledTask
+    design: TaskDesign
+    start: StartingWeights
+    points: list[TuningProtocol]
+    train: list[Feature]
+    dev: list[tuple[str, list[Example], list[Feature]]]
+    """Development files: prefix of their metrics, examples, features."""
+    device: torch.device
+    output: Path
+
+    def folder(self, job: TuningJob) -> Path:
+        """Of a job's files."""
+        return self.output / "jobs" / job.name
+
+
+def plan_jobs(seeds: Sequence[int], points: int, arms: Sequence[str]) -> list[TuningJob]:
+    """The jobs in the order of their work: the model's seeds first."""
+    return [
+        TuningJob(arm, point, seed) for arm in arms for point in range(points) for seed in seeds
+    ]
+
+
+def claim_output(output: Path, settings: dict[str, Any]) -> None:
+    """Create the output, or check that it was made with the same settings.
+
+    Raises ConfigError naming the first setting that differs.
+    """
+    make_directory(output / "jobs")
+    path = output / SETTINGS
+    if path.exists():
+        before = read_object(path)
+        for name, value in json.loads(json.dumps(settings)).items():
+            if before.get(name) != value:
+                raise ConfigError(
+                    f"{output} was made with {name} {before.get(name)!r}, not {value!r}; repeat "
+                    "that, or give another --output"
+                )
+        return
+    write_whole(path, json.dumps(settings, indent=1).encode())
+
+
+def is_done(work: TuningWork, job: TuningJob) -> bool:
+    """Whether a job has its result."""
+    return (work.folder(job) / RESULT).exists()
+
+
+def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
+    """Fine-tune, score, and write the job's files, the result last."""
+    folder = work.folder(job)
+    shutil.rmtree(folder, ignore_errors=True)
+    make_directory(folder)
+    protocol = work.points[job.point]
+    model = _model(work, job, protocol)
+    began = time.monotonic()
+    pad = work.start.vocabulary.pad
+    rates = _of_bag(protocol) if job.arm == BAG else protocol
+    fit = fine_tune(model, work.train, work.task.kind, rates, pad, job.seed, work.device)
+    seconds = time.monotonic() - began
+    metrics: dict[str, float] = {}
+    lines: list[bytes] = []
+    for prefix, examples, features in work.dev:
+        found = predict_examples(work, model, examples, features)
+        metrics |= {f"{prefix}{name}": value for name, value in score(found, work.task).items()}
+        lines += [part.line() for part in found]
+    write_whole(folder / PREDICTIONS, b"".join(lines))
+    if job.arm == MODEL:
+        save_weights(model, folder / WEIGHTS)
+    result = {
+        "arm": job.arm, "seed": job.seed, "peak_lr": rates.peak_lr, "rows": protocol.rows,
+        "steps": fit.steps, "loss": fit.loss, "seconds": round(seconds, 3), "metrics": metrics,
+    }  # fmt: skip
+    write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
+    return result
+
+
+def predict_examples(
+    work: TuningWork, model: TaskModel, examples: list[Example], features: list[Feature]
+) -> list[Predicted]:
+    """The model's prediction of each example."""
+    logits = predict(model, features, work.start.vocabulary.pad, work.device)
+    return predictions(examples, features, logits, work.task, work.design.labels)
+
+
+def _model(work: TuningWork, job: TuningJob, protocol: TuningProtocol) -> TaskModel:
+    start = work.start.with_dropout(protocol.dropout)
+    if job.arm == RANDOM:
+        model = start.random_model(work.design, job.seed)
+    else:
+        model = start.model(work.design, job.seed)
+    if job.arm == BAG:
+        model = word_bag_model(model, job.seed)
+    return model.to(work.device)
+
+
+def _of_bag(protocol: TuningProtocol) -> TuningProtocol:
+    return replace(protocol, peak_lr=BAG_RATE, layer_decay=1.0)

@@ -1,0 +1,170 @@
+"""How each family is fine-tuned on each task, with the source of every number.
+
+Sources, by the names used below:
+  Devlin   Devlin et al. 2019, sec. 4.1-4.4 and app. A.3; google-research/bert run_classifier.py
+  Liu      Liu et al. 2019 (RoBERTa), app. C, table 10
+  Lan      Lan et al. 2020 (ALBERT), app. A.4, table 14; google-research/albert run_glue.sh
+  Clark    Clark et al. 2020 (ELECTRA), app. B; google-research/electra configure_finetuning.py
+  Joshi    Joshi et al. 2020 (SpanBERT), README of facebookresearch/SpanBERT
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pipeline.downstream.tasks import LabelledTask
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuningProtocol:
+    """One way to fine-tune."""
+
+    source: str
+    peak_lr: float
+    rows: int
+    """Examples per optimizer step; windows for spans."""
+    epochs: float
+    length: int
+    """Longest row in tokens."""
+    warmup: float
+    """Share of the steps, after which the rate falls linearly to 0."""
+    weight_decay: float
+    """Not of biases and LayerNorm."""
+    beta2: float = 0.999
+    epsilon: float = 1e-6
+    clip: float = 1.0
+    """Largest norm of the gradient; 0: none."""
+    layer_decay: float = 1.0
+    """Factor of the rate from a layer to the one below it."""
+    dropout: float | None = None
+    """Of the encoder; None: the model's own."""
+    grid: tuple[tuple[float, int], ...] = ()
+    """Published grid of (peak_lr, rows), of which the best is reported."""
+    max_steps: int = 0
+    """Steps instead of epochs, where a paper gives these; 0: epochs."""
+
+    def points(self) -> list[TuningProtocol]:
+        """The protocols of the grid; this one if it has none."""
+        return [replace(self, peak_lr=rate, rows=rows) for rate, rows in self.grid] or [self]
+
+    def describe(self) -> dict[str, Any]:
+        """Its numbers, for scores.json."""
+        return asdict(self) | {"grid": [list(point) for point in self.grid]}
+
+
+def _grid(rates: tuple[float, ...], sizes: tuple[int, ...]) -> tuple[tuple[float, int], ...]:
+    return tuple((rate, rows) for rate in rates for rows in sizes)
+
+
+BERT = TuningProtocol(
+    source="Devlin",
+    peak_lr=2e-5,
+    rows=32,
+    epochs=3,
+    length=128,  # run_classifier.py --max_seq_length
+    warmup=0.1,
+    weight_decay=0.01,
+    grid=_grid((5e-5, 4e-5, 3e-5, 2e-5), (32,)),  # sec. 4.1
+)
+ROBERTA = TuningProtocol(
+    source="Liu",
+    peak_lr=2e-5,
+    rows=16,
+    epochs=10,
+    length=512,
+    warmup=0.06,
+    weight_decay=0.1,
+    beta2=0.98,
+    clip=0.0,  # fairseq examples/roberta/README.glue.md
+    grid=_grid((1e-5, 2e-5, 3e-5), (16, 32)),
+)
+ALBERT = TuningProtocol(
+    source="Lan",
+    peak_lr=1e-5,
+    rows=32,
+    epochs=3,
+    length=512,
+    warmup=0.1,
+    weight_decay=0.01,
+    dropout=0.0,
+)
+ELECTRA = TuningProtocol(
+    source="Clark",
+    peak_lr=1e-4,
+    rows=32,
+    epochs=3,
+    length=128,
+    warmup=0.1,
+    weight_decay=0.01,
+    layer_decay=0.8,
+)
+SPANBERT = TuningProtocol(
+    source="Joshi",
+    peak_lr=2e-5,
+    rows=32,
+    epochs=10,
+    length=128,
+    warmup=0.1,
+    weight_decay=0.01,
+)
+FAMILIES = {
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "albert": ALBERT,
+    "electra": ELECTRA,
+    "spanbert": SPANBERT,
+}
+
+_ALBERT_STEPS: dict[str, tuple[float, int, float, int, float]] = {
+    # task: peak_lr, rows, dropout, steps, warm-up steps (table 14)
+    "cola": (1e-5, 16, 0.0, 5336, 320),
+    "stsb": (2e-5, 16, 0.0, 3598, 214),
+    "sst2": (1e-5, 32, 0.0, 20935, 1256),
+    "mnli": (3e-5, 128, 0.0, 10000, 1000),
+    "qnli": (1e-5, 32, 0.0, 33112, 1986),
+    "qqp": (5e-5, 128, 0.1, 14000, 1000),
+    "rte": (3e-5, 32, 0.1, 800, 200),
+    "mrpc": (2e-5, 32, 0.0, 800, 200),
+    "wnli": (2e-5, 16, 0.1, 2000, 250),
+    "squad1": (5e-5, 48, 0.0, 3649, 365),
+    "squad2": (3e-5, 48, 0.0, 8144, 814),
+    "race": (2e-5, 32, 0.1, 12000, 1000),
+}
+
+
+def protocol_for(family: str, task: LabelledTask, width: int) -> TuningProtocol:
+    """The published protocol of a family for a task; its general one where none is published.
+
+    width: of the hidden vectors; ELECTRA's rates depend on the size.
+    """
+    base = FAMILIES[family]
+    changes: dict[str, Any] = {}
+    if family == "bert" and task.kind == "spans":
+        # Devlin sec. 4.2 and 4.3: rate 5e-5; batch 32 and 3 epochs, or 48 and 2 epochs
+        second = task.name == "squad2"
+        changes = {"peak_lr": 5e-5, "length": 384, "grid": (), "rows": 48 if second else 32,
+                   "epochs": 2 if second else 3}  # fmt: skip
+    elif family == "bert" and task.name == "swag":
+        changes = {"peak_lr": 2e-5, "rows": 16, "grid": ()}  # Devlin sec. 4.4
+    elif family == "roberta" and task.kind == "spans":
+        changes = {"peak_lr": 1.5e-5, "rows": 48, "epochs": 2, "weight_decay": 0.01, "grid": ()}
+    elif family == "roberta" and task.kind == "choices":
+        changes = {"peak_lr": 1e-5, "epochs": 4, "grid": ()}
+    elif family == "albert" and task.name in _ALBERT_STEPS:
+        rate, rows, dropout, steps, warmup = _ALBERT_STEPS[task.name]
+        changes = {"peak_lr": rate, "rows": rows, "dropout": dropout, "max_steps": steps,
+                   "warmup": warmup / steps,
+                   "length": 384 if task.kind == "spans" else 512}  # fmt: skip
+    elif family == "electra":
+        if width >= 1024:
+            changes = {"peak_lr": 5e-5, "layer_decay": 0.9}
+        elif width <= 256:
+            changes = {"peak_lr": 3e-4}  # Clark, table 7
+        if task.name in ("rte", "stsb"):
+            changes["epochs"] = 10
+        elif task.kind == "spans":
+            changes |= {"epochs": 2, "length": 512}
+    elif family == "spanbert" and task.kind == "spans":
+        changes = {"epochs": 4, "length": 512}
+    return replace(base, **changes)

@@ -1,0 +1,1 @@
+"""Files of tasks, as published or a user's own -> examples."""

@@ -1,0 +1,90 @@
+"""One example of a task, whatever file it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A span of a paragraph."""
+
+    text: str
+    start: int
+    """Character of the paragraph at which it starts."""
+
+
+Gold = str | float | tuple[str, ...] | tuple[Answer, ...] | None
+"""A label, a number, a tag per word, the accepted answers (none if there is no answer), or None if
+the file does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Texts and what is to be predicted of them."""
+
+    id: str
+    texts: tuple[str, ...]
+    """One or two texts; for spans the question and the paragraph; for tags the words; for choices
+    the common text, then each choice."""
+    gold: Gold
+    """For choices the index of the right one, as text."""
+    group: str = ""
+    """Examples of one group stay on one side when a file is divided: an article, a passage."""
+
+
+def labels_of(examples: Iterable[Example]) -> tuple[str, ...]:
+    """The labels or tags of training examples, sorted."""
+    found: set[str] = set()
+    for example in examples:
+        found.update(_names(example))
+    return tuple(sorted(found))
+
+
+def check_labels(examples: Iterable[Example], labels: Sequence[str], path: Path) -> None:
+    """Raises DataError if examples have a label that training lacks."""
+    known = set(labels)
+    for example in examples:
+        for name in _names(example):
+            if name not in known:
+                shown = ", ".join(sorted(known)[:20])
+                raise DataError(
+                    f"{path}: example {example.id} has label {name!r}, which no training example "
+                    f"has; they have {shown}"
+                )
+
+
+def divide(examples: Sequence[Example], share: float) -> tuple[list[Example], list[Example]]:
+    """The first examples, and about the last `share` of them; no group is in both.
+
+    A group that began before the cut stays with the first part.
+    """
+    cut = len(examples) - round(share * len(examples))
+    before = {example.group for example in examples[:cut] if example.group}
+    first = [
+        example
+        for index, example in enumerate(examples)
+        if index < cut or (example.group and example.group in before)
+    ]
+    last = [
+        example for example in examples[cut:] if not example.group or example.group not in before
+    ]
+    return first, last
+
+
+def check_not_empty(examples: Sequence[Example], path: Path) -> None:
+    """Raises DataError for a file without examples."""
+    if not examples:
+        raise DataError(f"{path} has no examples; give a file with some")
+
+
+def _names(example: Example) -> tuple[str, ...]:
+    if isinstance(example.gold, str):
+        return (example.gold,)
+    if isinstance(example.gold, tuple):
+        return tuple(tag for tag in example.gold if isinstance(tag, str))
+    return ()

@@ -1,0 +1,122 @@
+"""Published files that are no tables -> examples: SQuAD's JSON, CoNLL's columns, RACE's folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline.downstream.reading.examples import Answer, Example, check_not_empty
+from pipeline.downstream.reading.tables import check_tags, found_answer
+from pipeline.errors import DataError
+
+SENTENCE_BREAK = "-DOCSTART-"
+
+
+def read_squad(path: Path) -> list[Example]:
+    """Questions of SQuAD 1.1 or 2.0 (version 2 marks those without an answer).
+
+    Raises DataError for another layout, and for an answer that is not in its paragraph.
+    """
+    try:
+        articles = _json(path)["data"]
+        examples = [example for article in articles for example in _questions(article, path)]
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} has not SQuAD's layout ({type(error).__name__}: {error}); expected data, "
+            "paragraphs, qas, answers"
+        ) from error
+    check_not_empty(examples, path)
+    return examples
+
+
+def _questions(article: dict[str, Any], path: Path) -> Iterator[Example]:
+    for paragraph in article["paragraphs"]:
+        context = paragraph["context"]
+        for question in paragraph["qas"]:
+            name = str(question["id"])
+            gold: tuple[Answer, ...] | None = None
+            if question.get("is_impossible"):
+                gold = ()
+            elif "answers" in question:
+                place = f"{path} question {name}"
+                gold = tuple(
+                    found_answer(context, answer["text"], answer["answer_start"], place)
+                    for answer in question["answers"]
+                )
+            group = str(article.get("title", "")) or context
+            yield Example(name, (question["question"], context), gold, group)
+
+
+def read_conll(path: Path) -> list[Example]:
+    """Sentences of a file with a word and its tag per line, in the first and the last column.
+
+    An empty line ends a sentence. Raises DataError for a line of one column.
+    """
+    examples: list[Example] = []
+    words: list[str] = []
+    tags: list[str] = []
+
+    def end() -> None:
+        if words:
+            check_tags(tuple(words), tags, str(path))
+            examples.append(Example(str(len(examples)), tuple(words), tuple(tags)))
+            words.clear()
+            tags.clear()
+
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error.reason}; convert it") from error
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip("\r")
+        columns = line.split("\t") if "\t" in line else line.split()
+        if not line.strip() or columns[0] == SENTENCE_BREAK:
+            end()
+            continue
+        if len(columns) < 2 or not columns[-1].strip() or not columns[0].strip():
+            raise DataError(f"{path} line {number}: {line!r} is not a word and its tag")
+        words.append(columns[0].strip())
+        tags.append(columns[-1].strip())
+    end()
+    check_not_empty(examples, path)
+    return examples
+
+
+def read_race(folder: Path) -> list[Example]:
+    """Questions of RACE: a folder of text files, each JSON with an article and its questions.
+
+    Folders `middle` and `high` inside are read in this order.
+    """
+    examples = []
+    files = folder.rglob("*.txt")
+    for path in sorted(files, key=lambda path: (path.parent.name != "middle", path)):
+        content = _json(path)
+        try:
+            article = content["article"]
+            for number, question in enumerate(content["questions"]):
+                answers = content.get("answers")
+                gold = None if answers is None else str("ABCD".index(answers[number]))
+                texts = (article, *(_filled(question, o) for o in content["options"][number]))
+                name = f"{path.parent.name}/{path.stem}-{number}"
+                examples.append(Example(name, texts, gold, article))
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise DataError(
+                f"{path} has not RACE's layout ({type(error).__name__}: {error}); expected "
+                "article, questions, options, answers"
+            ) from error
+    check_not_empty(examples, folder)
+    return examples
+
+
+def _filled(question: str, option: str) -> str:
+    """The option in the question's gap, or after the question (Lai et al. 2017's cloze form)."""
+    return question.replace("_", option) if "_" in question else f"{question} {option}"
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}; copy it again") from error

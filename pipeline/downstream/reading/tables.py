@@ -1,0 +1,247 @@
+"""TSV, CSV and JSON lines -> examples of labels, numbers, choices, spans and tags."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.downstream.reading.examples import Answer, Example, Gold, check_not_empty
+from pipeline.errors import DataError
+
+Record = dict[str, Any]
+_LARGEST_FIELD = 1 << 27
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableColumns:
+    """Where a table has its texts and labels: names of columns, or numbers if it has no header."""
+
+    texts: tuple[str, ...]
+    """One or two; for spans the question and the paragraph, for tags the words."""
+    label: str = ""
+    """"" if the file has none."""
+    choices: tuple[str, ...] = ()
+    """TableColumns of the choices, or one that holds a list."""
+    start: str = ""
+    """Column with the first character of an answer; "" if it is to be found in the paragraph."""
+    id: str = ""
+    """"" if examples are numbered from 0."""
+    header: tuple[str, ...] = ()
+    """Names of the columns of a file without a header line."""
+    skips_short_lines: bool = False
+    """Whether lines with too few columns are skipped, as everybody does in QQP."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleTable:
+    """What was read of a file."""
+
+    examples: list[Example]
+    skipped_lines: int
+
+
+def read_table(path: Path, columns: TableColumns, kind: str, *, labelled: bool) -> ExampleTable:
+    """The examples of a file by its ending: .csv, .json and .jsonl, else tab-separated.
+
+    kind: classification, regression, choices, spans or tags; labelled=False reads no label. Raises
+    DataError for an empty file, a wrong column, or a value that is not of the kind.
+    """
+    gold_of = GOLD[kind]
+    examples: list[Example] = []
+    skipped = 0
+    for number, record in _records(path, columns):
+        if record is None:
+            skipped += 1
+            continue
+        name = str(record[columns.id]) if columns.id in record else str(len(examples))
+        texts = _texts(record, columns, kind, path, number)
+        gold = None
+        if labelled and columns.label:
+            gold = gold_of(record, columns, texts, f"{path} line {number}")
+        group = texts[0] if kind == "choices" else texts[-1] if kind == "spans" else ""
+        examples.append(Example(name, texts, gold, group))
+    check_not_empty(examples, path)
+    return ExampleTable(examples, skipped)
+
+
+def _records(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
+    """Line numbers and records; None for a short line that is skipped. Checks the columns."""
+    needed = [*columns.texts, *columns.choices, columns.label, columns.start]
+    is_json = path.suffix in (".json", ".jsonl")
+    found = _json_records(path) if is_json else _delimited(path, columns)
+    for number, record in found:
+        if record is not None:
+            lacking = [name for name in needed if name and name not in record]
+            if lacking:
+                shown = ", ".join(map(repr, list(record)[:12]))
+                raise DataError(
+                    f"{path} line {number} has no column {lacking[0]!r}; its columns are {shown}"
+                )
+        yield number, record
+
+
+def _json_records(path: Path) -> Iterator[tuple[int, Record | None]]:
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path} line {number} is not JSON: {error}; fix the line") from error
+        if not isinstance(record, dict):
+            raise DataError(f"{path} line {number} is not a JSON object; give one per line")
+        yield number, record
+
+
+def _delimited(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
+    if path.suffix == ".csv":
+        csv.field_size_limit(_LARGEST_FIELD)
+        rows: Iterator[list[str]] = csv.reader(_lines(path))
+    else:
+        rows = (line.rstrip("\r\n").split("\t") for line in _lines(path))
+    header = list(columns.header)
+    for number, row in enumerate(rows, 1):
+        if not header:
+            header = row
+            continue
+        if not row or row == [""]:
+            continue
+        if len(row) < len(header):
+            if columns.skips_short_lines:
+                yield number, None
+                continue
+            raise DataError(
+                f"{path} line {number} has {len(row)} columns, not {len(header)}; fix the line"
+            )
+        yield number, dict(zip(header, row))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Lines of a UTF-8 file, whose byte order mark is skipped; only a newline ends a line."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            yield from file
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error.reason}; convert it") from error
+
+
+def _texts(
+    record: Record, columns: TableColumns, kind: str, path: Path, number: int
+) -> tuple[str, ...]:
+    if kind == "tags":
+        return tuple(_list(record[columns.texts[0]], path, number))
+    texts = [_text(record[name], name, path, number) for name in columns.texts]
+    if kind != "choices":
+        return tuple(texts)
+    if len(columns.choices) == 1:
+        choices = _list(record[columns.choices[0]], path, number)
+    else:
+        choices = [_text(record[name], name, path, number) for name in columns.choices]
+    prompt = f"{texts[1]} " if len(texts) > 1 else ""
+    return (texts[0], *(f"{prompt}{choice}" for choice in choices))
+
+
+def _text(value: object, name: str, path: Path, number: int) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{path} line {number}: {name!r} is {value!r}, not text")
+    return value
+
+
+def _list(value: object, path: Path, number: int) -> list[str]:
+    """A list of JSON, or words separated by spaces."""
+    if isinstance(value, str):
+        return value.split()
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return value
+    raise DataError(f"{path} line {number} has {value!r} where a list of texts is needed")
+
+
+def _label(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
+    value = record[columns.label]
+    if isinstance(value, bool | str | int):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    raise DataError(f"{place}: label {value!r} is neither text nor a whole number")
+
+
+def _number(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
+    try:
+        value = float(record[columns.label])
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(f"{place}: {record[columns.label]!r} is not a number; regression needs one")
+    return value
+
+
+def _choice(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
+    value, count = str(record[columns.label]).strip(), len(texts) - 1
+    if len(value) == 1 and value.isalpha():
+        value = str(ord(value.upper()) - ord("A"))
+    if not value.isdecimal() or int(value) >= count:
+        raise DataError(
+            f"{place}: {record[columns.label]!r} names none of {count} choices; give a number "
+            "from 0, or a letter from A"
+        )
+    return str(int(value))
+
+
+def _answers(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
+    """A text and its start, or SQuAD's record of lists; no answer if the text is empty."""
+    value: Any = record[columns.label]
+    starts: Any = record.get(columns.start)
+    if isinstance(value, dict):
+        value, starts = value.get("text"), value.get("answer_start")
+    answers = value if isinstance(value, list) else [value] if value else []
+    places = starts if isinstance(starts, list) else [starts] * len(answers)
+    if len(places) != len(answers):
+        raise DataError(f"{place} has {len(answers)} answers and {len(places)} starts")
+    return tuple(
+        found_answer(texts[1], str(text), start, place) for text, start in zip(answers, places)
+    )
+
+
+def found_answer(paragraph: str, text: str, start: object, place: str) -> Answer:
+    """An answer at its place; start: None or "" if it is to be found.
+
+    Raises DataError for an answer that is not in its paragraph.
+    """
+    at = paragraph.find(text) if start in (None, "") else _whole(start)
+    if at < 0 or not text or paragraph[at : at + len(text)] != text:
+        raise DataError(
+            f"{place}: the answer {text[:60]!r} is not in its paragraph"
+            f"{'' if start in (None, '') else f' at character {start}'}; fix the answer"
+        )
+    return Answer(text, at)
+
+
+def _whole(value: object) -> int:
+    text = str(value).strip()
+    return int(text) if text.isdecimal() else -1
+
+
+def _tags(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
+    value = record[columns.label]
+    tags = value.split() if isinstance(value, str) else [str(tag) for tag in value or []]
+    check_tags(texts, tags, place)
+    return tuple(tags)
+
+
+def check_tags(words: tuple[str, ...], tags: list[str], place: str) -> None:
+    """Raises DataError if words and tags are not equally many."""
+    if len(words) != len(tags):
+        raise DataError(f"{place} has {len(words)} words and {len(tags)} tags; give one per word")
+
+
+GOLD: dict[str, Callable[[Record, TableColumns, tuple[str, ...], str], Gold]] = {
+    "classification": _label,
+    "regression": _number,
+    "choices": _choice,
+    "spans": _answers,
+    "tags": _tags,
+}
+"""How the label of each kind of task is read."""

@@ -1,0 +1,224 @@
+"""Results of all jobs -> OUTPUT/scores.json, the best model, predictions and GLUE's test files.
+
+schema_version  1
+task, kind      name and kind
+metric          the one that seeds and grid points are compared by
+model           origin, family, parameters, device, versions
+protocol        the reported point: rates, rows, epochs, source of the numbers
+grid            name, points tried (0 means no grid), each point's median
+data            training and development examples, skipped lines, what truncation lost
+scores          metric -> median, mean, standard_deviation, low, high (95 %), n, values
+baselines       majority: metric -> value; bag, random: as scores
+runs            every job: arm, seed, peak_lr, rows, steps, loss, seconds, metrics
+best            seed and folder of the weights that are kept
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from model.tasks.task_model import TaskModel, fill_task_model
+from pipeline import __version__
+from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.jobs import (
+    BAG,
+    MODEL,
+    PREDICTIONS,
+    RANDOM,
+    RESULT,
+    WEIGHTS,
+    TuningJob,
+    TuningWork,
+    predict_examples,
+)
+from pipeline.downstream.predictions import majority, score, submission
+from pipeline.downstream.reading.examples import Example
+from pipeline.downstream.scoring.statistics import summary
+from pipeline.downstream.starting_weights import FINE_TUNED, save_folder
+from pipeline.downstream.tasks import read_split
+from pipeline.files import make_directory, write_whole
+from pipeline.typed_json import read_object
+
+SCHEMA_VERSION = 1
+SCORES = "scores.json"
+
+
+def assemble(
+    work: TuningWork,
+    jobs: Sequence[TuningJob],
+    training: Sequence[Example],
+    about: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The content of scores.json; about: the parts that are known before training."""
+    results = [(job, read_object(work.folder(job) / RESULT)) for job in jobs]
+    metric = work.task.metrics[0]
+    medians = [
+        summary(_values(results, MODEL, point, metric))["median"]
+        for point in range(len(work.points))
+    ]
+    chosen = max(range(len(medians)), key=lambda point: medians[point])  # type: ignore[arg-type,return-value]
+    best = _best(results, chosen, metric)
+    baselines: dict[str, Any] = {"majority": _majority(work, training)}
+    for arm in (BAG, RANDOM):
+        points = {job.point for job, _ in results if job.arm == arm}
+        if points:
+            point = chosen if chosen in points else min(points)
+            baselines[arm] = _summaries(results, arm, point)
+    seconds = sum(result["seconds"] for job, result in results if job.arm == MODEL)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "task": work.task.name,
+        "kind": work.task.kind,
+        "metric": metric,
+        "model": dict(about["model"]),
+        "protocol": work.points[chosen].describe(),
+        "grid": {
+            "name": about["grid"],
+            "points": 0 if about["grid"] == "none" else len(work.points),
+            "medians": [
+                {"peak_lr": point.peak_lr, "rows": point.rows, "median": median}
+                for point, median in zip(work.points, medians)
+            ],
+        },
+        "data": dict(about["data"]),
+        "scores": _summaries(results, MODEL, chosen),
+        "baselines": baselines,
+        "seconds": round(seconds, 3),
+        "runs": [{"point": job.point, **result} for job, result in results],
+        "best": {"seed": best.seed, "point": best.point, "weights": FINE_TUNED},
+    }
+
+
+def publish(
+    work: TuningWork, scores: Mapping[str, Any], data: Path, encoder: RowEncoder
+) -> list[str]:
+    """Write the best model, its predictions, test files in GLUE's form, then scores.json.
+
+    data: the folder that may hold the task's test files. Returns the names of what was written.
+    """
+    best = TuningJob(MODEL, scores["best"]["point"], scores["best"]["seed"])
+    folder = work.folder(best)
+    names: list[str] = []
+    if (folder / WEIGHTS).exists():  # otherwise they have been published before
+        start = work.start.with_dropout(work.points[best.point].dropout)
+        model = start.random_model(work.design, best.seed)
+        fill_task_model(model, load_file(folder / WEIGHTS))
+        save_folder(model, start, work.output / FINE_TUNED)
+        shutil.copyfile(folder / PREDICTIONS, work.output / PREDICTIONS)
+        names = [f"{FINE_TUNED}/", PREDICTIONS, *_submit(work, model, data, encoder)]
+    write_whole(work.output / SCORES, json.dumps(scores, indent=1).encode())
+    for path in work.output.glob(f"jobs/*/{WEIGHTS}"):
+        path.unlink()
+    return [*names, SCORES]
+
+
+def _submit(work: TuningWork, model: TaskModel, data: Path, encoder: RowEncoder) -> list[str]:
+    names = []
+    model.to(work.device)
+    for test in work.task.tests:
+        path = data / test.name
+        if not path.exists() or not _has_columns(path, test.columns.texts):
+            continue
+        examples = read_split(work.task, path, test.columns).examples
+        features = encoder.encode(examples, work.task.kind, work.design.labels)
+        found = predict_examples(work, model, examples, features)
+        make_directory(work.output / "submission")
+        write_whole(
+            work.output / "submission" / test.submission, submission(found, test.submission)
+        )
+        names.append(f"submission/{test.submission}")
+    return names
+
+
+def _has_columns(path: Path, names: Sequence[str]) -> bool:
+    with path.open(encoding="utf-8-sig") as file:
+        header = file.readline().rstrip("\r\n").split("\t")
+    return set(names) <= set(header)
+
+
+def describe_device(device: torch.device) -> str:
+    """The GPU's name, or the number of CPU threads."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    return f"CPU, {torch.get_num_threads()} threads"
+
+
+def versions() -> dict[str, str]:
+    """Of what computes."""
+    return {"tenfold": __version__, "torch": torch.__version__}
+
+
+def report(scores: Mapping[str, Any]) -> str:
+    """A few lines for the terminal."""
+    protocol, grid = scores["protocol"], scores["grid"]
+    lines = [f"{scores['task']}, {scores['model']['origin']}"]
+    for name, values in scores["scores"].items():
+        lines.append(f"  {name:<16} {_line(values)}")
+        for arm, own in scores["baselines"].items():
+            if name in own:
+                value = own[name]
+                shown = f"{value:.4f}" if isinstance(value, float) else _line(value)
+                lines.append(f"    {arm:<14} {shown}")
+    lines.append(
+        f"  protocol {protocol['source']}: rate {protocol['peak_lr']:g}, {protocol['rows']} rows, "
+        f"{protocol['max_steps'] or protocol['epochs']} "
+        f"{'steps' if protocol['max_steps'] else 'epochs'}; grid {grid['name']}"
+        + (f" of {grid['points']} points" if grid["points"] else "")
+        + f"; {scores['seconds']:.0f} s on {scores['model']['device']}"
+    )
+    lost = scores["data"]["lost"]
+    if any(lost.values()):
+        lines.append(
+            f"  truncation: {lost['texts']:,} texts cut, {lost['answers']:,} answers and "
+            f"{lost['words']:,} words lost"
+        )
+    return "\n".join(lines)
+
+
+def _line(values: Mapping[str, Any]) -> str:
+    text = f"median {values['median']:.4f}"
+    if values["n"] > 1:
+        text += (
+            f", mean {values['mean']:.4f}, standard deviation {values['standard_deviation']:.4f}, "
+            f"95 % {values['low']:.4f} to {values['high']:.4f}"
+        )
+    return f"{text}, n {values['n']}"
+
+
+def _values(
+    results: Sequence[tuple[TuningJob, Mapping[str, Any]]], arm: str, point: int, metric: str
+) -> list[float]:
+    return [
+        result["metrics"][metric]
+        for job, result in results
+        if job.arm == arm and job.point == point
+    ]
+
+
+def _summaries(
+    results: Sequence[tuple[TuningJob, Mapping[str, Any]]], arm: str, point: int
+) -> dict[str, Any]:
+    names = next(result["metrics"] for job, result in results if job.arm == arm)
+    return {name: summary(_values(results, arm, point, name)) for name in names}
+
+
+def _best(
+    results: Sequence[tuple[TuningJob, Mapping[str, Any]]], point: int, metric: str
+) -> TuningJob:
+    own = [(job, r) for job, r in results if job.arm == MODEL and job.point == point]
+    return max(own, key=lambda item: item[1]["metrics"][metric])[0]
+
+
+def _majority(work: TuningWork, training: Sequence[Example]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for prefix, examples, _ in work.dev:
+        own = score(majority(examples, training, work.task), work.task)
+        found |= {f"{prefix}{name}": value for name, value in own.items()}
+    return found

@@ -1,0 +1,205 @@
+"""Where fine-tuning starts: an export, a run, a checkpoint, or a folder of transformers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xxhash
+from safetensors.torch import save_file
+from torch import Tensor
+
+from model.hugging_face.conversion import to_hugging_face
+from model.hugging_face.electra_folders import to_folders
+from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA
+from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.tasks.heads import HEADS
+from model.tasks.task_model import (
+    TaskDesign,
+    TaskModel,
+    random_task_model,
+    read_task_model,
+    write_task_model,
+)
+from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.errors import CheckpointError
+from pipeline.files import write_whole
+from pipeline.training.run_directory.run_json import read_record
+from pipeline.training.weights.folders import CONFIG, WEIGHTS, load_run, read_folder
+
+FINE_TUNED = "model"
+"""Folder of the best weights inside an output of fine-tuning."""
+GENERATOR_HEAD = "generator_predictions."
+
+
+@dataclass(frozen=True, slots=True)
+class StartingWeights:
+    """Weights to start from, under transformers' names."""
+
+    origin: str
+    """In words, for scores.json."""
+    family: str
+    """Whose protocol applies: the model type, or spanbert."""
+    state: Mapping[str, Tensor]
+    config: Mapping[str, Any]
+    tokenizer: Path
+    """Folder of the tokenizer."""
+    vocabulary: Vocabulary
+    identity: str
+    """Hash of the weights."""
+
+    def model(self, task: TaskDesign, seed: int) -> TaskModel:
+        """The model; parts of its head that are new are drawn."""
+        with _fitting(self.origin):
+            return read_task_model(self.state, self.config, task, seed)
+
+    def random_model(self, task: TaskDesign, seed: int) -> TaskModel:
+        """The same encoder with random weights."""
+        with _fitting(self.origin):
+            return random_task_model(self.config, task, seed)
+
+    def with_dropout(self, dropout: float | None) -> StartingWeights:
+        """The same with another dropout of the encoder; None: unchanged."""
+        if dropout is None:
+            return self
+        changes = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        return StartingWeights(
+            self.origin, self.family, self.state, {**self.config, **changes}, self.tokenizer,
+            self.vocabulary, self.identity,
+        )  # fmt: skip
+
+
+class _fitting:
+    """A ValueError inside becomes a CheckpointError that names the model."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ValueError):
+            raise CheckpointError(f"{self.origin} cannot be fine-tuned: {error}") from error
+
+
+def load_start(path: Path) -> StartingWeights:
+    """Read a folder of transformers, RUN, RUN/STEP or a checkpoint's directory.
+
+    Raises CheckpointError for anything else, and for a family that has no heads here.
+    """
+    if (path / CONFIG).exists():
+        return _from_folder(path, str(path))
+    saved, messages = load_run(path)
+    for message in messages:
+        print(f"checkpoints: {message}")
+    origin = f"{saved.directory} step {saved.step:,}"
+    if isinstance(saved.model, ReplacedTokenModel):
+        state, config = to_folders(saved.model)[0]
+    else:
+        with _fitting(origin):
+            state, config = to_hugging_face(saved.model)
+    tokenizer = read_record(saved.directory).directories[0] / "tokenizer"
+    if not tokenizer.is_dir():
+        raise CheckpointError(
+            f"the tokenizer of {saved.directory} is no longer at {tokenizer}; export the run with "
+            "--data and fine-tune that folder"
+        )
+    return _start(origin, state, config, tokenizer)
+
+
+def load_fine_tuned(output: Path, start: StartingWeights) -> StartingWeights:
+    """The best weights of an output of fine-tuning, for another task.
+
+    Raises CheckpointError if there are none, or they are of another family or tokenizer.
+    """
+    folder = output / FINE_TUNED
+    if not (folder / CONFIG).exists():
+        raise CheckpointError(
+            f"--init-from {output} has no {FINE_TUNED}/{CONFIG}; finish that fine-tuning first"
+        )
+    found = _from_folder(folder, f"{start.origin} through {output}")
+    if found.config.get("model_type") != start.config.get("model_type"):
+        raise CheckpointError(
+            f"--init-from {output} is of family {found.config.get('model_type')}, the model is "
+            f"{start.config.get('model_type')}; give an output of the same model"
+        )
+    if found.vocabulary.sha256 != start.vocabulary.sha256:
+        raise CheckpointError(
+            f"--init-from {output} has another tokenizer; give an output of the same model"
+        )
+    return StartingWeights(
+        found.origin, start.family, found.state, found.config, found.tokenizer, found.vocabulary,
+        found.identity,
+    )  # fmt: skip
+
+
+def save_weights(model: TaskModel, path: Path) -> None:
+    """Write the weights under transformers' names to one file."""
+    state, _ = write_task_model(model)
+    temporary = path.with_name(f".{path.name}.tmp")
+    save_file(state, temporary, {"format": "pt"})
+    temporary.replace(path)
+
+
+def save_folder(model: TaskModel, start: StartingWeights, folder: Path) -> None:
+    """Write a folder that transformers' class for the task loads. Replaces an earlier one."""
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    state, config = write_task_model(model)
+    vocabulary = start.vocabulary
+    config |= {
+        "pad_token_id": vocabulary.pad, "bos_token_id": vocabulary.bos,
+        "eos_token_id": vocabulary.eos, "dtype": "float32",
+    }  # fmt: skip
+    if not (start.tokenizer / "tokenizer.json").exists():
+        write_whole(temporary / "tokenizer.json", vocabulary.tokenizer_json.encode())
+    else:
+        copy_for_transformers(start.tokenizer, temporary, vocabulary)
+    save_file(state, temporary / WEIGHTS, {"format": "pt"})
+    shutil.copymode(temporary / "tokenizer.json", temporary / WEIGHTS)
+    write_whole(temporary / CONFIG, json.dumps(config, indent=1).encode())
+    shutil.rmtree(folder, ignore_errors=True)
+    temporary.replace(folder)
+
+
+def _from_folder(path: Path, origin: str) -> StartingWeights:
+    try:
+        state, config = read_folder(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} holds no model that can be loaded: {error}") from error
+    if any(name.startswith(GENERATOR_HEAD) for name in state):
+        raise CheckpointError(
+            f"{path} is ELECTRA's generator, which nobody fine-tunes; give its discriminator"
+        )
+    return _start(origin, state, config, path)
+
+
+def _start(
+    origin: str, state: Mapping[str, Tensor], config: Mapping[str, Any], tokenizer: Path
+) -> StartingWeights:
+    kind = str(config.get("model_type", ""))
+    if kind not in HEADS:
+        raise CheckpointError(
+            f"{origin} is of family {kind or 'unknown (no model_type)'}; supported: "
+            f"{', '.join(HEADS)}, and SpanBERT as bert"
+        )
+    boundaries = any(name.startswith(BOUNDARY_PREFIX) for name in state)
+    vocabulary = read_vocabulary(tokenizer)
+    digest = xxhash.xxh3_64()
+    for name in sorted(state):
+        digest.update(name.encode())
+        digest.update(state[name].contiguous().view(-1).numpy().tobytes())
+    family = "spanbert" if boundaries and kind != ELECTRA.model_type else kind
+    if vocabulary.size > int(config.get("vocab_size", 0)):
+        raise CheckpointError(
+            f"{tokenizer} has {vocabulary.size:,} ids, the model {config.get('vocab_size')}; give "
+            "the model's own tokenizer"
+        )
+    return StartingWeights(origin, family, state, config, tokenizer, vocabulary, digest.hexdigest())

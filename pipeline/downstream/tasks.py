@@ -1,0 +1,300 @@
+"""The tasks: their files as published, columns, kind and metrics.
+
+To add a task, add a record here; its hyperparameters are in `protocols.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pipeline.downstream.reading.examples import Example, check_not_empty, divide
+from pipeline.downstream.reading.published import read_conll, read_race, read_squad
+from pipeline.downstream.reading.tables import TableColumns, read_table
+from pipeline.errors import DataError
+
+TaskKind = Literal["classification", "regression", "choices", "tags", "spans"]
+KINDS: tuple[TaskKind, ...] = ("classification", "regression", "choices", "tags", "spans")
+Layout = Literal["table", "squad", "conll", "race"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TestFile:
+    """A test file without labels, and the file to submit for it."""
+
+    name: str
+    columns: TableColumns
+    submission: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledTask:
+    """A task as it is published."""
+
+    name: str
+    kind: TaskKind
+    metrics: tuple[str, ...]
+    """The first is the one that seeds and grid points are compared by."""
+    train: tuple[str, ...]
+    """Names of the training file, the first that exists is read."""
+    dev: tuple[str, ...]
+    """Names of the development file; empty if the last `dev_share` of the training file is it."""
+    more_dev: tuple[str, ...] = ()
+    """Further development files, scored apart."""
+    layout: Layout = "table"
+    columns: TableColumns = field(default_factory=lambda: TableColumns(texts=()))
+    dev_columns: TableColumns | None = None
+    """None if they are those of training."""
+    tests: tuple[TestFile, ...] = ()
+    positive: str = "1"
+    """The label that F1 is of."""
+    dev_share: float = 0.0
+    """Share of the training file that is the development file if there is none."""
+    begins_with: str = ""
+    """A task whose fine-tuned weights the published scores start from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Examples of a file."""
+
+    path: Path
+    examples: list[Example]
+    skipped_lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskData:
+    """The examples of a task."""
+
+    train: Split
+    dev: Split
+    more_dev: tuple[Split, ...]
+
+
+def _glue(
+    name: str, folder: str, texts: tuple[str, ...], *, metrics: tuple[str, ...],
+    label: str = "label", id: str = "index", kind: TaskKind = "classification",
+    begins_with: str = "",
+) -> LabelledTask:  # fmt: skip
+    """A task of GLUE with a header line in every file; folder: its name in a submission."""
+    test = TableColumns(texts=texts, id=id)
+    return LabelledTask(
+        name=name,
+        kind=kind,
+        metrics=metrics,
+        train=("train.tsv",),
+        dev=("dev.tsv",),
+        columns=TableColumns(texts=texts, label=label, skips_short_lines=name == "qqp"),
+        tests=(TestFile(name="test.tsv", columns=test, submission=f"{folder}.tsv"),),
+        begins_with=begins_with,
+    )
+
+
+PAIR = ("sentence1", "sentence2")
+_COLA = TableColumns(
+    texts=("sentence",), label="label", header=("source", "label", "mark", "sentence")
+)
+_MRPC = TableColumns(texts=("#1 String", "#2 String"), label="Quality")
+_COSMOS = TableColumns(
+    texts=("context", "question"),
+    label="label",
+    choices=("answer0", "answer1", "answer2", "answer3"),
+    id="id",
+)
+_SWAG = TableColumns(
+    texts=("sent1", "sent2"), label="label", choices=("ending0", "ending1", "ending2", "ending3")
+)
+_BOTH = ("f1", "accuracy")
+
+TASKS: dict[str, LabelledTask] = {
+    task.name: task
+    for task in (
+        LabelledTask(
+            name="cola",
+            kind="classification",
+            metrics=("matthews", "accuracy"),
+            train=("train.tsv", "in_domain_train.tsv", "raw/in_domain_train.tsv"),
+            dev=("dev.tsv", "in_domain_dev.tsv", "raw/in_domain_dev.tsv"),
+            columns=_COLA,
+            tests=(
+                TestFile(
+                    name="test.tsv",
+                    columns=TableColumns(texts=("sentence",), id="index"),
+                    submission="CoLA.tsv",
+                ),
+            ),
+        ),
+        _glue("sst2", "SST-2", ("sentence",), metrics=("accuracy",)),
+        LabelledTask(
+            name="mrpc",
+            kind="classification",
+            metrics=_BOTH,
+            train=("train.tsv", "msr_paraphrase_train.txt"),
+            dev=("dev.tsv", "msr_paraphrase_test.txt"),
+            columns=_MRPC,
+            tests=(
+                TestFile(
+                    name="test.tsv",
+                    columns=TableColumns(texts=_MRPC.texts, id="index"),
+                    submission="MRPC.tsv",
+                ),
+            ),
+            begins_with="mnli",
+        ),
+        _glue(
+            "qqp", "QQP", ("question1", "question2"), metrics=_BOTH, label="is_duplicate", id="id"
+        ),
+        _glue(
+            "stsb", "STS-B", PAIR, metrics=("pearson", "spearman"), label="score",
+            kind="regression", begins_with="mnli",
+        ),
+        LabelledTask(
+            name="mnli",
+            kind="classification",
+            metrics=("accuracy",),
+            train=("train.tsv",),
+            dev=("dev_matched.tsv",),
+            more_dev=("dev_mismatched.tsv",),
+            columns=TableColumns(texts=PAIR, label="gold_label"),
+            tests=(
+                TestFile(
+                    name="test_matched.tsv",
+                    columns=TableColumns(texts=PAIR, id="index"),
+                    submission="MNLI-m.tsv",
+                ),
+                TestFile(
+                    name="test_mismatched.tsv",
+                    columns=TableColumns(texts=PAIR, id="index"),
+                    submission="MNLI-mm.tsv",
+                ),
+                TestFile(
+                    name="diagnostic.tsv",
+                    columns=TableColumns(texts=PAIR, id="index"),
+                    submission="AX.tsv",
+                ),
+            ),
+        ),
+        _glue("qnli", "QNLI", ("question", "sentence"), metrics=("accuracy",)),
+        _glue("rte", "RTE", PAIR, metrics=("accuracy",), begins_with="mnli"),
+        _glue("wnli", "WNLI", PAIR, metrics=("accuracy",)),
+        LabelledTask(
+            name="squad1",
+            kind="spans",
+            metrics=("f1", "exact"),
+            train=("train-v1.1.json",),
+            dev=("dev-v1.1.json",),
+            layout="squad",
+        ),
+        LabelledTask(
+            name="squad2",
+            kind="spans",
+            metrics=("f1", "exact"),
+            train=("train-v2.0.json",),
+            dev=("dev-v2.0.json",),
+            layout="squad",
+        ),
+        LabelledTask(
+            name="race",
+            kind="choices",
+            metrics=("accuracy",),
+            train=("train",),
+            dev=("dev",),
+            layout="race",
+        ),
+        LabelledTask(
+            name="swag",
+            kind="choices",
+            metrics=("accuracy",),
+            train=("train.csv",),
+            dev=("val.csv",),
+            columns=_SWAG,
+        ),
+        LabelledTask(
+            name="cosmosqa",
+            kind="choices",
+            metrics=("accuracy",),
+            train=("train.csv",),
+            dev=("valid.csv",),
+            columns=_COSMOS,
+        ),
+        LabelledTask(
+            name="conll2003",
+            kind="tags",
+            metrics=("entity_f1", "accuracy"),
+            train=("eng.train", "train.txt"),
+            dev=("eng.testa", "valid.txt"),
+            layout="conll",
+        ),
+        LabelledTask(
+            name="wikigold",
+            kind="tags",
+            metrics=("entity_f1", "accuracy"),
+            train=("wikigold.conll.txt",),
+            dev=(),
+            layout="conll",
+            dev_share=0.2,  # nobody has published a split
+        ),
+        LabelledTask(
+            name="wnut17",
+            kind="tags",
+            metrics=("entity_f1", "accuracy"),
+            train=("wnut17train.conll", "train/wnut17train.conll"),
+            dev=("emerging.dev.conll", "dev/emerging.dev.conll"),
+            layout="conll",
+        ),
+    )
+}  # fmt: skip
+METRICS: dict[TaskKind, tuple[str, ...]] = {
+    "classification": ("accuracy", "macro_f1"),
+    "regression": ("pearson", "spearman"),
+    "choices": ("accuracy",),
+    "tags": ("entity_f1", "accuracy"),
+    "spans": ("f1", "exact"),
+}
+"""Of a user's own tasks."""
+
+
+def read_task(
+    task: LabelledTask, train: Path, dev: Path | None, more_dev: tuple[Path, ...], dev_share: float
+) -> TaskData:
+    """The examples for training and scoring.
+
+    dev: None if the last `dev_share` of the training file is the development file, where no article
+    or passage is on both sides. Raises DataError for a file that does not fit the task.
+    """
+    first = read_split(task, train, task.columns)
+    columns = task.dev_columns or task.columns
+    if dev is None:
+        training, last = divide(first.examples, dev_share)
+        for examples in (training, last):
+            check_not_empty(examples, train)
+        return TaskData(Split(train, training, first.skipped_lines), Split(train, last), ())
+    others = tuple(read_split(task, path, columns) for path in more_dev)
+    return TaskData(first, read_split(task, dev, columns), others)
+
+
+def read_split(task: LabelledTask, path: Path, columns: TableColumns) -> Split:
+    """The examples of one file; labels are read if `columns` names their column."""
+    if not path.exists():
+        raise DataError(f"{path} does not exist; give the files of {task.name} as published")
+    if task.layout == "squad":
+        return Split(path, read_squad(path))
+    if task.layout == "conll":
+        return Split(path, read_conll(path))
+    if task.layout == "race":
+        return Split(path, read_race(path))
+    table = read_table(path, columns, task.kind, labelled=bool(columns.label))
+    return Split(path, table.examples, table.skipped_lines)
+
+
+def find_file(directory: Path, names: tuple[str, ...], task: LabelledTask) -> Path:
+    """The first of the names that exists. Raises DataError if none does."""
+    for name in names:
+        if (directory / name).exists():
+            return directory / name
+    raise DataError(
+        f"{directory} has none of {', '.join(names)}, the files of {task.name} as published; give "
+        "the folder with --data, or the file with --train and --dev"
+    )

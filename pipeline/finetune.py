@@ -1,0 +1,195 @@
+"""Fine-tuning: `python -m pipeline.finetune MODEL --task sst2 --data glue/SST-2 --output DIR`.
+
+Fine-tunes a model on a labelled task with several seeds and reports the scores with their protocol,
+beside the majority class, a bag of word embeddings, and random weights of the same encoder. Each
+finished seed is kept: the same command continues with the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pipeline.downstream.arguments import (
+    changed,
+    chosen_files,
+    chosen_part,
+    chosen_task,
+    parse_finetune,
+)
+from pipeline.errors import ConfigError, run_command
+from pipeline.model_folder import check_imports
+
+if __name__ == "__main__":
+    run_command(partial(check_imports, parse_finetune))  # before torch and `model` are imported
+
+from model.tasks.task_model import TaskDesign
+from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.jobs import (
+    ARMS,
+    BAG,
+    MODEL,
+    TuningJob,
+    TuningWork,
+    claim_output,
+    is_done,
+    plan_jobs,
+    run_job,
+)
+from pipeline.downstream.protocols import TuningProtocol, protocol_for
+from pipeline.downstream.reading.examples import check_labels, labels_of
+from pipeline.downstream.scores import assemble, describe_device, publish, report, versions
+from pipeline.downstream.starting_weights import StartingWeights, load_fine_tuned, load_start
+from pipeline.downstream.tasks import LabelledTask, TaskData, read_task
+from pipeline.training.cluster.engine import compute_device
+
+ARMS_OF = {"all": ARMS, "bag": (MODEL, BAG), "majority": (MODEL,)}
+"""Arms that are trained, by --baselines."""
+
+
+def main() -> None:
+    arguments = parse_finetune()
+    task = chosen_task(arguments)
+    part, parts = chosen_part(arguments)
+    data = read_data(arguments, task)
+    start = load_start(arguments.model)
+    if arguments.init_from:
+        start = load_fine_tuned(arguments.init_from, start)
+    protocol = chosen_protocol(arguments, task, start)
+    encoder = row_encoder(start, protocol)
+    work = prepare(arguments.output, task, data, start, protocol, encoder)
+    jobs = plan_jobs(range(arguments.seeds), len(work.points), ARMS_OF[arguments.baselines])
+    claim_output(arguments.output, settings(arguments, data, start, protocol))
+    for job in jobs[part::parts]:
+        if not is_done(work, job):
+            tell(work, job, run_job(work, job))
+    if not all(is_done(work, job) for job in jobs):
+        return  # another part finishes, and writes the scores
+    about = {
+        "model": about_model(work),
+        "grid": arguments.grid,
+        "data": about_data(data, encoder),
+    }
+    scores = assemble(work, jobs, data.train.examples, about)
+    publish(work, scores, arguments.data or data.train.path.parent, encoder)
+    print(report(scores), flush=True)
+    print(arguments.output)
+
+
+def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
+    """The examples, with the first --train-rows of training."""
+    if arguments.seeds < 1 or arguments.train_rows < 0:
+        raise ConfigError(
+            f"--seeds must be positive and --train-rows not negative, got {arguments.seeds} and "
+            f"{arguments.train_rows}"
+        )
+    train, dev, more = chosen_files(arguments, task)
+    data = read_task(task, train, dev, more, arguments.dev_share or task.dev_share)
+    if arguments.train_rows:
+        del data.train.examples[arguments.train_rows :]
+    return data
+
+
+def chosen_protocol(
+    arguments: argparse.Namespace, task: LabelledTask, start: StartingWeights
+) -> TuningProtocol:
+    """The family's protocol with the changes of the command line."""
+    family = arguments.protocol or start.family
+    found = protocol_for(family, task, int(start.config["hidden_size"]))
+    return changed(found, arguments)
+
+
+def row_encoder(start: StartingWeights, protocol: TuningProtocol) -> RowEncoder:
+    """Makes rows of the protocol's length, or of the model's if it has fewer positions."""
+    kind = start.config["model_type"]
+    positions = int(start.config["max_position_embeddings"])
+    if kind == "roberta":
+        positions -= int(start.config.get("pad_token_id", 1)) + 1
+    return RowEncoder(start.vocabulary, min(protocol.length, positions), kind == "roberta")
+
+
+def prepare(
+    output: Path,
+    task: LabelledTask,
+    data: TaskData,
+    start: StartingWeights,
+    protocol: TuningProtocol,
+    encoder: RowEncoder,
+) -> TuningWork:
+    """Labels, features and device. Raises DataError for labels that training lacks."""
+    labels = labels_of(data.train.examples) if task.kind in ("classification", "tags") else ()
+    files = [("", data.dev), *((f"{split.path.stem}_", split) for split in data.more_dev)]
+    if labels:
+        for _, split in files:
+            check_labels(split.examples, labels, split.path)
+    return TuningWork(
+        task=task,
+        design=TaskDesign("classification" if task.kind == "regression" else task.kind, labels),
+        start=start,
+        points=protocol.points(),
+        train=encoder.encode(data.train.examples, task.kind, labels),
+        dev=[
+            (prefix, split.examples, encoder.encode(split.examples, task.kind, labels))
+            for prefix, split in files
+        ],
+        device=compute_device(),
+        output=output,
+    )
+
+
+def settings(
+    arguments: argparse.Namespace, data: TaskData, start: StartingWeights, protocol: TuningProtocol
+) -> dict[str, Any]:
+    """What must be equal for an output to be continued."""
+    return {
+        "task": arguments.task,
+        "weights": start.identity,
+        "tokenizer": start.vocabulary.sha256,
+        "protocol": protocol.describe(),
+        "grid": arguments.grid,
+        "seeds": arguments.seeds,
+        "baselines": arguments.baselines,
+        "examples": [len(split.examples) for split in (data.train, data.dev, *data.more_dev)],
+    }
+
+
+def about_model(work: TuningWork) -> dict[str, Any]:
+    """Origin and size of the weights, and what computed."""
+    model = work.start.random_model(work.design, 0)
+    return {
+        "origin": work.start.origin,
+        "family": work.start.family,
+        "weights": work.start.identity,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "device": describe_device(work.device),
+        "versions": versions(),
+    }
+
+
+def about_data(data: TaskData, encoder: RowEncoder) -> dict[str, Any]:
+    """Numbers of examples, and what was left out."""
+    return {
+        "train": len(data.train.examples),
+        "dev": len(data.dev.examples),
+        "skipped_lines": data.train.skipped_lines + data.dev.skipped_lines,
+        "length": encoder.length,
+        "lost": encoder.lost.describe(),
+    }
+
+
+def tell(work: TuningWork, job: TuningJob, result: dict[str, Any]) -> None:
+    """One line per finished seed, on stderr."""
+    metric = work.task.metrics[0]
+    print(
+        f"{job.arm} seed {job.seed}, rate {result['peak_lr']:g}, {result['rows']} rows: {metric} "
+        f"{result['metrics'][metric]:.4f}, loss {result['loss']:.4f}, {result['seconds']:.0f} s",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    run_command(main)

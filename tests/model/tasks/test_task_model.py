@@ -1,0 +1,97 @@
+"""Models with heads go to transformers and come back with equal logits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from model.tasks.heads import HEADS, Kind
+from model.tasks.task_model import (
+    TaskInputs,
+    fill_task_model,
+    layer_depths,
+    random_task_model,
+    read_task_model,
+    word_bag_model,
+    write_task_model,
+)
+from pipeline.typed_json import read_object
+from tests.pipeline.downstream.peers import peer
+
+EXPORTS = Path(__file__).parents[2] / "golden/exports"
+IDS = torch.tensor([[2, 7, 8, 9, 11, 3], [2, 9, 8, 7, 6, 3]])
+PLACES = {"tags": [1, 2, 8], "spans": list(range(12)), "classification": [0, 6], "choices": [0, 6]}
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("family", HEADS)
+def test_written_weights_give_equal_logits(family: str, kind: Kind, tmp_path: Path) -> None:
+    theirs, design = peer(family, kind)
+    model = random_task_model(theirs.config.to_dict(), design, seed=3).eval()
+    state, config = write_task_model(model)
+    (tmp_path / "config.json").write_text(
+        transformers.AutoConfig.for_model(**config).to_json_string()
+    )
+    save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
+    auto = {
+        "classification": transformers.AutoModelForSequenceClassification,
+        "choices": transformers.AutoModelForMultipleChoice,
+        "tags": transformers.AutoModelForTokenClassification,
+        "spans": transformers.AutoModelForQuestionAnswering,
+    }[kind]
+    loaded = auto.from_pretrained(tmp_path).eval()
+    inputs = TaskInputs(IDS, None, torch.zeros_like(IDS), torch.tensor(PLACES[kind]))
+    with torch.no_grad():
+        ours = model(inputs)
+        found = loaded(input_ids=IDS[None] if kind == "choices" else IDS)
+    if kind == "spans":
+        expected = torch.stack([found.start_logits, found.end_logits], -1).flatten(0, 1)
+    elif kind == "tags":
+        expected = found.logits.flatten(0, 1)[PLACES[kind]]
+    else:
+        expected = found.logits.reshape(ours.shape)
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+    again = read_task_model(load_file(tmp_path / "model.safetensors"), config, design, seed=9)
+    torch.testing.assert_close(again.eval()(inputs), ours)
+    other = random_task_model(config, design, seed=5)
+    fill_task_model(other, state)
+    torch.testing.assert_close(other.eval()(inputs), ours)
+
+
+def test_a_pooler_of_pretraining_is_kept_and_another_tasks_output_is_not() -> None:
+    state = load_file(EXPORTS / "bert/model.safetensors")
+    config = read_object(EXPORTS / "bert/config.json")
+    _, design = peer("bert", "classification")
+    model = read_task_model(state, config, design, seed=0)
+    assert model.head.dense is not None
+    assert torch.equal(model.head.dense.weight, state["bert.pooler.dense.weight"])
+    state, config = write_task_model(model)
+    config["id2label"] = {"0": "x", "1": "y", "2": "z"}
+    other = read_task_model(state, config, design, seed=1)
+    assert not torch.equal(other.head.output.weight, model.head.output.weight)
+    del state["bert.embeddings.LayerNorm.bias"]
+    with pytest.raises(ValueError, match=r"missing \['bert.embeddings.LayerNorm.bias'\]"):
+        read_task_model(state, config, design, seed=1)
+
+
+def test_a_bag_replaces_the_encoder() -> None:
+    theirs, design = peer("albert", "classification")
+    model = random_task_model(theirs.config.to_dict(), design, seed=3)
+    bag = word_bag_model(model, seed=0)
+    names = {name for name, _ in bag.named_parameters()}
+    assert names == {"encoder.words.weight", "head.output.weight", "head.output.bias"}
+
+
+def test_depths() -> None:
+    names = [
+        "encoder.embeddings.words.weight",
+        "encoder.layers.0.a",
+        "encoder.layers.11.b",
+        "head.x",
+    ]
+    assert layer_depths(names, 12) == [0, 1, 12, 14]

@@ -1,0 +1,63 @@
+"""SQuAD, CoNLL and RACE as published."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.downstream.reading.examples import Answer
+from pipeline.downstream.reading.published import read_conll, read_race, read_squad
+from pipeline.errors import DataError
+
+
+def test_squad(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    answers = [{"text": "me", "answer_start": 6}]
+    questions = [
+        {"id": "1", "question": "who", "answers": answers},
+        {"id": "2", "question": "what", "answers": [], "is_impossible": True},
+    ]
+    paragraph = {"context": "it is me", "qas": questions}
+    path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": [paragraph]}]}))
+    first, second = read_squad(path)
+    assert (first.texts, first.gold, first.group) == (("who", "it is me"), (Answer("me", 6),), "T")
+    assert second.gold == ()
+    answers[0]["answer_start"] = 5
+    path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    with pytest.raises(DataError, match="question 1: the answer 'me' is not in its paragraph"):
+        read_squad(path)
+    path.write_text('{"data": [{}]}')
+    with pytest.raises(DataError, match="has not SQuAD's layout"):
+        read_squad(path)
+
+
+def test_conll(tmp_path: Path) -> None:
+    path = tmp_path / "c.txt"
+    path.write_text("-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n\n@a\tO\r\n \n")
+    assert [(e.texts, e.gold) for e in read_conll(path)] == [
+        (("EU", "rejects"), ("I-ORG", "O")), (("@a",), ("O",)),
+    ]  # fmt: skip
+    path.write_text("word\n")
+    with pytest.raises(DataError, match="line 1: 'word' is not a word and its tag"):
+        read_conll(path)
+
+
+def test_race(tmp_path: Path) -> None:
+    (tmp_path / "high").mkdir()
+    content = {
+        "article": "A.", "questions": ["It is _ .", "Why?"], "answers": ["B", "A"],
+        "options": [["x", "y", "z", "w"], ["p", "q", "r", "s"]],
+    }  # fmt: skip
+    (tmp_path / "high/7.txt").write_text(json.dumps(content))
+    first, second = read_race(tmp_path)
+    assert (first.id, first.texts[:3], first.gold) == (
+        "high/7-0",
+        ("A.", "It is x .", "It is y ."),
+        "1",
+    )
+    assert (second.texts[1], second.gold) == ("Why? p", "0")
+    (tmp_path / "high/8.txt").write_text("{}")
+    with pytest.raises(DataError, match="has not RACE's layout"):
+        read_race(tmp_path)

@@ -1,0 +1,106 @@
+"""A user's files and GLUE's, and what is wrong with them in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.downstream.reading.examples import Answer
+from pipeline.downstream.reading.tables import (
+    ExampleTable,
+    TableColumns,
+    check_tags,
+    found_answer,
+    read_table,
+)
+from pipeline.errors import DataError
+
+
+def read(path: Path, content: str, kind: str, columns: TableColumns) -> ExampleTable:
+    path.write_text(content, encoding="utf-8")
+    return read_table(path, columns, kind, labelled=True)
+
+
+def test_tabs_keep_quotes_and_byte_order_marks_are_skipped(tmp_path: Path) -> None:
+    columns = TableColumns(texts=("a", "b"), label="l", id="n")
+    content = '\ufeffn\ta\tb\tl\n7\tsays "hi\tx\u2028y\t1\n8\tsecond"\tz\t0\n'
+    found = read(tmp_path / "x.tsv", content, "classification", columns).examples
+    assert [(e.id, e.texts, e.gold) for e in found] == [
+        ("7", ('says "hi', "x\u2028y"), "1"), ("8", ('second"', "z"), "0"),
+    ]  # fmt: skip
+
+
+def test_csv_and_json_lines(tmp_path: Path) -> None:
+    columns = TableColumns(texts=("t",), label="l")
+    (one,) = read(
+        tmp_path / "x.csv", 't,l\n"a, ""b""\nc",yes\n', "classification", columns
+    ).examples
+    assert (one.texts, one.gold) == (('a, "b"\nc',), "yes")
+    (one,) = read(tmp_path / "x.jsonl", '{"t": "a", "l": 2.5}\n', "regression", columns).examples
+    assert one.gold == 2.5
+    (one,) = read(
+        tmp_path / "x.jsonl", '{"t": ["a", "b"], "l": ["O", "X"]}\n', "tags", columns
+    ).examples
+    assert (one.texts, one.gold) == (("a", "b"), ("O", "X"))
+    columns = TableColumns(texts=("c", "q"), label="l", choices=("x", "y"))
+    (one,) = read(tmp_path / "x.csv", "c,q,x,y,l\nC,Q,1,2,b\n", "choices", columns).examples
+    assert (one.texts, one.gold, one.group) == (("C", "Q 1", "Q 2"), "1", "C")
+    columns = TableColumns(texts=("q", "p"), label="a")
+    (one,) = read(tmp_path / "x.tsv", "q\tp\ta\nwho\tit is me\tme\n", "spans", columns).examples
+    assert one.gold == (Answer("me", 6),)
+
+
+def test_short_lines_are_counted_or_refused(tmp_path: Path) -> None:
+    content = "t\tl\na\t1\nshort\nb\t0\n"
+    columns = TableColumns(texts=("t",), label="l", skips_short_lines=True)
+    found = read(tmp_path / "x.tsv", content, "classification", columns)
+    assert (len(found.examples), found.skipped_lines) == (2, 1)
+    with pytest.raises(DataError, match="line 3 has 1 columns, not 2"):
+        read(tmp_path / "x.tsv", content, "classification", TableColumns(texts=("t",), label="l"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "message"),
+    [
+        (
+            "classification",
+            "x.tsv",
+            "t\tother\na\t1\n",
+            "line 2 has no column 'l'; its columns are 't'",
+        ),
+        ("classification", "x.tsv", "t\tl\n", "has no examples"),
+        ("classification", "x.tsv", "", "has no examples"),
+        ("regression", "x.tsv", "t\tl\na\tmuch\n", "'much' is not a number"),
+        ("regression", "x.tsv", "t\tl\na\tnan\n", "'nan' is not a number"),
+        ("classification", "x.jsonl", "{]\n", "line 1 is not JSON"),
+        ("classification", "x.jsonl", "[]\n", "not a JSON object"),
+        ("classification", "x.jsonl", '{"t": 3, "l": 1}\n', "'t' is 3, not text"),
+        ("classification", "x.jsonl", '{"t": "a", "l": null}\n', "neither text nor a whole number"),
+        ("tags", "x.jsonl", '{"t": ["a"], "l": ["O", "O"]}\n', "1 words and 2 tags"),
+    ],
+)
+def test_what_is_wrong(tmp_path: Path, kind: str, name: str, content: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / name, content, kind, TableColumns(texts=("t",), label="l"))
+
+
+def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_bytes(b"t\tl\n\xff\t1\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_table(tmp_path / "x.tsv", TableColumns(texts=("t",)), "classification", labelled=False)
+
+
+def test_an_answer_is_in_its_paragraph() -> None:
+    assert found_answer("a cat, a cat", "cat", 9, "q") == Answer("cat", 9)
+    for start in (None, 1):
+        with pytest.raises(DataError, match="the answer 'dog' is not in its paragraph"):
+            found_answer("a cat", "dog", start, "q")
+    with pytest.raises(DataError, match="2 words and 1 tags"):
+        check_tags(("a", "b"), ["O"], "x")
+
+
+def test_a_choice_is_one_of_them(tmp_path: Path) -> None:
+    columns = TableColumns(texts=("c",), label="l", choices=("x", "y"))
+    with pytest.raises(DataError, match="'2' names none of 2 choices"):
+        read(tmp_path / "x.csv", "c,x,y,l\nC,1,2,2\n", "choices", columns)

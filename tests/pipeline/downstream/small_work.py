@@ -1,0 +1,45 @@
+"""A fine-tuning of a golden export that takes a second."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from model.tasks.task_model import TaskDesign
+from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.jobs import TuningWork
+from pipeline.downstream.protocols import BERT
+from pipeline.downstream.reading.examples import Example
+from pipeline.downstream.starting_weights import load_start
+from pipeline.downstream.tasks import TASKS
+
+EXPORTS = Path(__file__).parents[2] / "golden/exports"
+LABELS = ("0", "1")
+
+
+def small_examples(count: int) -> list[Example]:
+    """Labels that one word decides."""
+    return [
+        Example(str(i), (f"the film is {('bad', 'good')[i % 2]} {i}",), LABELS[i % 2])
+        for i in range(count)
+    ]
+
+
+def small_work(output: Path, **changes: object) -> TuningWork:
+    """Two grid points of a BERT on sst2."""
+    start = load_start(EXPORTS / "bert")
+    encoder = RowEncoder(start.vocabulary, 32, False)
+    train, dev = small_examples(24), small_examples(10)
+    points = [replace(BERT, grid=(), peak_lr=rate, rows=8, epochs=1) for rate in (1e-3, 1e-2)]
+    return TuningWork(
+        task=TASKS["sst2"],
+        design=TaskDesign("classification", LABELS),
+        start=start,
+        points=points,
+        train=encoder.encode(train, "classification", LABELS),
+        dev=[("", dev, encoder.encode(dev, "classification", LABELS))],
+        device=torch.device("cpu"),
+        output=output,
+    )

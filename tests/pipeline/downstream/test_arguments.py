@@ -1,0 +1,89 @@
+"""Options that contradict each other, in one line."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from pipeline.downstream.arguments import (
+    changed,
+    chosen_files,
+    chosen_part,
+    chosen_task,
+    parse_finetune,
+)
+from pipeline.downstream.protocols import BERT, ELECTRA
+from pipeline.errors import ConfigError
+
+
+@pytest.fixture
+def parse(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    def run(*words: str) -> Namespace:
+        monkeypatch.setattr(sys, "argv", ["finetune", "model", "--output", "o", *words])
+        return parse_finetune()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--task", "sst3"], "--task sst3 is unknown; known: cola"),
+        (["--task", "sst2", "--text", "a"], "has columns of its own"),
+        (["--task", "tags", "--text", "a"], "needs --text COLUMN and --target COLUMN"),
+        (["--task", "spans", "--text", "a", "--target", "b"], "spans takes 2"),
+        (["--task", "choices", "--text", "a", "--target", "b"], "goes with --task choices"),
+        (["--task", "sst2"], "give the task's folder with --data"),
+        (["--task", "sst2", "--train", "a"], "give --dev FILE or --dev-share as well"),
+        (["--task", "sst2", "--train", "a", "--dev-share", "2"], "must be from 0 to below 1"),
+        (["--task", "sst2", "--dev", "a", "--dev-share", "0.1"], "exclude each other"),
+        (["--task", "tags", "--text", "a", "--target", "b", "--data", "d"], "needs --train FILE"),
+        (["--task", "sst2", "--part", "6/5"], "--part 6/5 is not I/N"),
+    ],
+)  # fmt: skip
+def test_contradictions(parse, words: list[str], message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ConfigError, match=message):
+        arguments = parse(*words)
+        chosen_part(arguments)
+        chosen_files(arguments, chosen_task(arguments))
+
+
+def test_tasks_of_a_user(parse) -> None:  # type: ignore[no-untyped-def]
+    arguments = parse(
+        "--task",
+        "classification",
+        "--train",
+        "a",
+        "--dev",
+        "b",
+        "--text",
+        "x",
+        "y",
+        "--target",
+        "z",
+    )
+    task = chosen_task(arguments)
+    assert (task.columns.texts, task.columns.label, task.metrics) == (
+        ("x", "y"),
+        "z",
+        ("accuracy", "macro_f1"),
+    )
+    assert chosen_files(arguments, task) == (Path("a"), Path("b"), ())
+    assert chosen_task(parse("--task", "tags", "--train", "a")).layout == "conll"
+
+
+def test_numbers(parse, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    found = changed(BERT, parse("--task", "sst2", "--epochs", "2", "--learning-rate", "1e-3"))
+    assert (found.epochs, found.peak_lr, found.points()) == (2, 1e-3, [found])
+    assert len(changed(BERT, parse("--task", "sst2", "--grid", "published")).points()) == 4
+    with pytest.raises(ConfigError, match="Clark has no grid"):
+        changed(ELECTRA, parse("--task", "sst2", "--grid", "published"))
+    with pytest.raises(ConfigError, match="rows must be positive, got 0"):
+        changed(BERT, parse("--task", "sst2", "--rows", "0"))
+    assert chosen_part(parse("--task", "sst2", "--part", "2/5")) == (1, 5)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert chosen_part(parse("--task", "sst2")) == (1, 2)

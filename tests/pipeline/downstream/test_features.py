@@ -1,0 +1,157 @@
+"""Rows equal those of transformers' tokenizers; windows show every token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabulary
+from pipeline.downstream.features import (
+    RowEncoder,
+    answer_tokens,
+    most_context,
+    token_offsets,
+    window_starts,
+)
+from pipeline.downstream.reading.examples import Answer, Example
+from pipeline.downstream.reading.published import read_squad
+
+EXPORTS = Path(__file__).parents[2] / "golden/exports"
+FAMILIES = ("roberta", "bert", "albert", "electra", "spanbert")
+A, B = "The cats sat, on Washington's mat.", "Where? É  on the mat"
+
+
+def encoder(family: str, length: int = 200) -> RowEncoder:
+    return RowEncoder(read_vocabulary(EXPORTS / family), length, family == "roberta")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_equal_transformers(family: str) -> None:
+    theirs = AutoTokenizer.from_pretrained(EXPORTS / family, add_prefix_space=False)
+    examples = [Example("0", (A, B), "x"), Example("1", (B, A), "y")]
+    one, two = encoder(family).encode(examples, "classification", ("x", "y"))
+    expected = theirs(A, B, return_token_type_ids=True)
+    assert one.rows[0].ids == expected["input_ids"]
+    assert (one.targets, two.targets) == ((0,), (1,))
+    if family != "roberta":
+        types = [int(place >= one.rows[0].second) for place in range(len(one.rows[0].ids))]
+        assert types == expected["token_type_ids"]
+    alone = Example("0", (A,), None)
+    (single,) = encoder(family).encode([alone], "classification", ())
+    assert single.rows[0].ids == theirs(A)["input_ids"] and single.targets == ()
+    assert single.rows[0].second == len(single.rows[0].ids)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_words_equal_transformers(family: str, tmp_path: Path) -> None:
+    words = ("The", "cat", "sat", "on", "Washington", "'s", "mat", "\u200d", ".")
+    copy_for_transformers(EXPORTS / family, tmp_path, encoder(family).vocabulary)
+    theirs = AutoTokenizer.from_pretrained(tmp_path, add_prefix_space=True)
+    expected = theirs(list(words), is_split_into_words=True)
+    tags = tuple("abcdefghi")
+    rows = encoder(family)
+    (feature,) = rows.encode([Example("0", words, tags)], "tags", tags)
+    assert feature.rows[0].ids == expected["input_ids"]
+    numbers = expected.word_ids()
+    firsts = [place for place, word in enumerate(numbers)
+              if word is not None and word != numbers[place - 1]]  # fmt: skip
+    assert feature.rows[0].places == firsts
+    assert (
+        feature.words
+        == tuple(numbers[place] for place in firsts)
+        == tuple(map(int, feature.targets))
+    )
+    assert rows.lost.words == len(words) - len(firsts)
+    (short,) = encoder(family, 6).encode([Example("0", words, tags)], "tags", tags)
+    assert len(short.rows[0].ids) == 6 and max(short.rows[0].places) < 5
+
+
+@pytest.mark.parametrize("space", range(4, 30))
+def test_the_longer_text_is_cut(space: int) -> None:
+    """As google-research/bert's _truncate_seq_pair, one token at a time."""
+    rows = encoder("bert", space + 3)
+    left, right = rows.ids([A, B])
+    (feature,) = rows.encode([Example("0", (A, B), None)], "classification", ())
+    too_long = len(left) + len(right) > space
+    while len(left) + len(right) > space:
+        if len(left) > len(right):
+            left.pop()
+        else:
+            right.pop()
+    v = rows.vocabulary
+    assert feature.rows[0].ids == [v.bos, *left, v.eos, *right, v.eos]
+    assert rows.lost.texts == too_long
+
+
+def test_choices() -> None:
+    (feature,) = encoder("bert").encode([Example("0", (A, "x", "y"), "1")], "choices", ())
+    assert len(feature.rows) == 2 and feature.targets == (1,)
+
+
+def test_windows_cover_a_paragraph() -> None:
+    assert window_starts(10, 10, 3) == [0]
+    assert window_starts(11, 10, 3) == [0, 3]
+    for tokens in range(1, 60):
+        starts = window_starts(tokens, 10, 3)
+        shown = [most_context(starts, number, tokens, 10) for number in range(len(starts))]
+        best = [
+            start + place
+            for start, part in zip(starts, shown)
+            for place in range(len(part))
+            if part[place]
+        ]
+        assert sorted(best) == list(range(tokens))  # one window for each
+
+
+def test_answers_beyond_every_window_are_counted() -> None:
+    paragraph = " ".join(["word"] * 200)
+    rows = encoder("bert", 32)
+    gold = (Answer(paragraph[:600], 0),)
+    features = rows.encode([Example("0", ("who", paragraph), gold)], "spans", ())
+    assert (rows.lost.answers, rows.lost.texts) == (1, 1)
+    assert {feature.targets for feature in features} == {(0, 0)} and len(features) > 10
+    assert max(len(feature.rows[0].ids) for feature in features) == 32
+    features = rows.encode([Example("0", ("who", paragraph), ())], "spans", ())
+    assert rows.lost.answers == 1
+
+
+def test_offsets_are_those_of_the_text() -> None:
+    text = "A café — 東京\u3000costs £5,  right?"
+    for family in FAMILIES:
+        rows = encoder(family)
+        offsets = token_offsets(text, rows.tokenizer.encode(text, add_special_tokens=False))
+        example = Example("0", ("q", text), (Answer("café", 2),))
+        found = answer_tokens(example, offsets)
+        assert found is not None
+        assert text[offsets[found[0]][0] : offsets[found[1]][1]] == "café"
+    assert answer_tokens(Example("0", ("q", text), ()), offsets) is None
+
+
+@pytest.mark.parametrize("name", ["bert/bert-base-cased-vocab.txt", "gpt2", "albert"])
+def test_spans_are_exact_on_real_questions(real_data: Path, name: str) -> None:
+    """The characters of the gold tokens hold the answer, and begin and end in it."""
+    path = EXPORTS / name if name == "albert" else real_data / "tokenizers" / name
+    rows = RowEncoder(read_vocabulary(path), 384, name == "gpt2")
+    examples = read_squad(real_data / "eval/XQuAD/xquad.en.json")
+    assert len(examples) == 1190
+    exact = set()
+    for feature in rows.encode(examples, "spans", ()):
+        first, last = map(int, feature.targets)
+        if (first, last) == (0, 0):
+            continue
+        example, window = examples[feature.example], feature.window
+        assert window is not None and isinstance(example.gold, tuple)
+        answer = example.gold[0]
+        assert isinstance(answer, Answer)
+        begin = window.offsets[first - window.first][0]
+        end = window.offsets[last - window.first][1]
+        shown = example.texts[1][begin:end]
+        assert answer.text.strip() in shown
+        inner = window.offsets[first - window.first][1], window.offsets[last - window.first][0]
+        assert inner[0] > answer.start and inner[1] < answer.start + len(answer.text)
+        if shown == answer.text.strip():
+            exact.add(feature.example)
+    assert rows.lost.answers == 0
+    assert len(exact) > 1100  # others end inside a token, as in $5bn

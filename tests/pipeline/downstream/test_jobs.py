@@ -1,0 +1,41 @@
+"""Which seeds are done, and by whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.downstream.jobs import ARMS, TuningJob, claim_output, is_done, plan_jobs, run_job
+from pipeline.errors import ConfigError
+from tests.pipeline.downstream.small_work import small_work
+
+
+def test_every_job_once() -> None:
+    jobs = plan_jobs(range(3), 2, ARMS)
+    assert len({job.name for job in jobs}) == len(jobs) == 18
+    assert [job.name for job in jobs[:4]] == ["model-0-0", "model-0-1", "model-0-2", "model-1-0"]
+    shares = [jobs[part::4] for part in range(4)]
+    assert sorted(job.name for share in shares for job in share) == sorted(j.name for j in jobs)
+
+
+def test_another_fine_tuning_does_not_continue_it(tmp_path: Path) -> None:
+    claim_output(tmp_path, {"task": "sst2", "examples": (1, 2)})
+    claim_output(tmp_path, {"task": "sst2", "examples": (1, 2)})
+    with pytest.raises(ConfigError, match="was made with task 'sst2', not 'rte'"):
+        claim_output(tmp_path, {"task": "rte", "examples": (1, 2)})
+
+
+def test_a_job_depends_on_its_seed_alone(tmp_path: Path) -> None:
+    results = []
+    for name in ("a", "b"):
+        work = small_work(tmp_path / name)
+        if name == "b":
+            run_job(work, TuningJob("random", 0, 9))  # something else before
+        job = TuningJob("model", 0, 1)
+        assert not is_done(work, job)
+        results.append(run_job(work, job) | {"seconds": 0})
+        assert is_done(work, job)
+        assert (work.folder(job) / "weights.safetensors").exists()
+        assert not (work.folder(TuningJob("random", 0, 9)) / "weights.safetensors").exists()
+    assert results[0] == results[1]

@@ -1,0 +1,95 @@
+"""Logits become predictions, scores and files for submission."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from pipeline.downstream.features import Feature, Row, Window
+from pipeline.downstream.predictions import (
+    Predicted,
+    best_answer,
+    majority,
+    predictions,
+    score,
+    submission,
+)
+from pipeline.downstream.reading.examples import Answer, Example
+from pipeline.downstream.tasks import TASKS
+
+ROW = (Row([2, 3], 2, [0]),)
+
+
+def test_labels_numbers_and_choices() -> None:
+    examples = [Example("7", ("x",), "b"), Example("8", ("y",), "a")]
+    features = [Feature(0, ROW, ()), Feature(1, ROW, ())]
+    logits = [torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 3.0]])]
+    found = predictions(examples, features, logits, TASKS["sst2"], ("a", "b"))
+    assert [part.predicted for part in found] == ["b", "b"]
+    assert found[0].score == pytest.approx(0.7311, abs=1e-4)
+    assert score(found, TASKS["sst2"]) == {"accuracy": 0.5}
+    assert json.loads(found[0].line()) == {
+        "id": "7", "gold": "b", "predicted": "b", "score": found[0].score,
+    }  # fmt: skip
+    numbers = [Example("0", ("x",), 1.0), Example("1", ("x",), 2.0)]
+    same = [torch.tensor([[2.0]]), torch.tensor([[2.0]])]
+    found = predictions(numbers, features, same, TASKS["stsb"], ())
+    assert score(found, TASKS["stsb"]) == {"pearson": 0.0, "spearman": 0.0}
+    (choice,) = predictions(
+        [Example("0", ("c", "x", "y"), "1")], features[:1], [torch.tensor([[1.0], [2.0]])],
+        TASKS["race"], (),
+    )  # fmt: skip
+    assert choice.predicted == "1"
+
+
+def test_words_without_room_are_outside() -> None:
+    example = Example("0", ("a", "b", "c"), ("B-X", "O", "B-X"))
+    feature = Feature(0, ROW, (), words=(0, 1))
+    logits = torch.tensor([[5.0, 0.0], [0.0, 5.0]])
+    (found,) = predictions([example], [feature], [logits], TASKS["wikigold"], ("B-X", "O"))
+    assert found.predicted == ["B-X", "O", "O"]
+    assert score([found], TASKS["wikigold"])["entity_f1"] == pytest.approx(2 / 3)
+
+
+def test_the_best_answer_is_in_the_paragraph_and_ends_after_its_start() -> None:
+    text = "one two three"
+    window = Window(2, [(0, 3), (4, 7), (8, 13)], [True, True, True])
+    feature = Feature(0, (Row([2, 3, 5, 6, 7, 3], 2, list(range(6))),), (), window)
+    logits = torch.tensor([[9.0, 9.0], [9, 9], [0, 9], [3, 1], [1, 2], [9, 9]])
+    assert best_answer(text, feature, logits) == (9.0, "one")
+    hidden = Window(2, window.offsets, [False, True, True])
+    other = Feature(0, feature.rows, (), hidden)
+    assert best_answer(text, other, logits) == (5.0, "two three")
+    answered = Example("a", ("q", text), (Answer("two three", 4),))
+    found = predictions([answered], [other], [logits], TASKS["squad1"], ())
+    assert score(found, TASKS["squad1"]) == {"f1": 1.0, "exact": 1.0}
+    # [CLS] scores 18, 13 more than the answer: no answer where questions may have none
+    both = [answered, Example("b", ("q", text), ())]
+    found = predictions(
+        both, [other, Feature(1, other.rows, (), hidden)], [logits, logits], TASKS["squad2"], ()
+    )
+    assert found[0].null == 13
+    scores = score(found, TASKS["squad2"])
+    assert (scores["answered_f1"], scores["unanswered_f1"], scores["f1"]) == (0, 1, 0.5)
+    assert scores["best_f1"] == 0.5
+
+
+def test_the_majority() -> None:
+    training = [Example("0", ("x",), "a"), Example("1", ("x",), "b"), Example("2", ("x",), "b")]
+    (found,) = majority([Example("9", ("y",), "a")], training, TASKS["sst2"])
+    assert found.predicted == "b"
+    tags = [Example("0", ("x", "y", "z"), ("O", "O", "B-X"))]
+    assert majority(tags, tags, TASKS["wikigold"])[0].predicted == ["O"] * 3
+    numbers = [Example("0", ("x",), 1.0), Example("1", ("x",), 2.0)]
+    assert majority(numbers, numbers, TASKS["stsb"])[0].predicted == 1.5
+    spans = [Example("0", ("q", "p"), ())]
+    assert majority(spans, spans, TASKS["squad2"])[0].predicted == ""
+
+
+def test_files_for_submission() -> None:
+    labels = [Predicted("5", None, "entailment", 1.0), Predicted("6", None, "neutral", 1.0)]
+    assert submission(labels, "RTE.tsv") == b"index\tprediction\n0\tentailment\n1\tneutral\n"
+    assert submission(labels[1:], "AX.tsv") == b"index\tprediction\n6\tneutral\n"
+    assert submission([Predicted("0", None, 5.25, 1.0)], "STS-B.tsv").endswith(b"0\t5.000\n")

@@ -1,0 +1,64 @@
+"""scores.json has a fixed schema, and the kept model gives the kept predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.jobs import ARMS, plan_jobs, run_job
+from pipeline.downstream.scores import assemble, describe_device, publish, report, versions
+from tests.pipeline.downstream.small_work import small_examples, small_work
+
+SCHEMA = {
+    "schema_version", "task", "kind", "metric", "model", "protocol", "grid", "data", "scores",
+    "baselines", "seconds", "runs", "best",
+}  # fmt: skip
+SUMMARY = {"median", "mean", "standard_deviation", "low", "high", "n", "values"}
+RUN = {"point", "arm", "seed", "peak_lr", "rows", "steps", "loss", "seconds", "metrics"}
+
+
+def test_everything_is_in_the_file(tmp_path: Path) -> None:
+    work = small_work(tmp_path / "out")
+    jobs = plan_jobs(range(2), 2, ARMS)
+    results = {job.name: run_job(work, job) for job in jobs}
+    lost = {"texts": 0, "answers": 1, "words": 0}
+    about = {
+        "model": {"origin": "x", "device": describe_device(work.device)} | versions(),
+        "grid": "published",
+        "data": {"lost": lost},
+    }
+    found = assemble(work, jobs, small_examples(24), about)
+    assert found.keys() == SCHEMA and found["schema_version"] == 1
+    assert found["scores"]["accuracy"].keys() == SUMMARY
+    assert all(run.keys() == RUN for run in found["runs"]) and len(found["runs"]) == 12
+    assert found["baselines"].keys() == {"majority", "bag", "random"}
+    assert found["baselines"]["majority"] == {"accuracy": 0.5}
+    best = max(found["grid"]["medians"], key=lambda point: point["median"])
+    assert found["scores"]["accuracy"]["median"] == best["median"]
+    chosen = found["best"]
+    own = [results[f"model-{chosen['point']}-{seed}"]["metrics"]["accuracy"] for seed in (0, 1)]
+    assert found["scores"]["accuracy"]["values"] == own
+    assert own[chosen["seed"]] == max(own)
+    (tmp_path / "test.tsv").write_text("index\tsentence\n0\tthe film is good 1\n")
+    encoder = RowEncoder(work.start.vocabulary, 32, False)
+    names = publish(work, found, tmp_path, encoder)
+    assert names == ["model/", "predictions.jsonl", "submission/SST-2.tsv", "scores.json"]
+    assert json.loads((work.output / "scores.json").read_text()) == json.loads(json.dumps(found))
+    assert not list(work.output.rglob("weights.safetensors"))
+    assert publish(work, found, tmp_path, encoder) == ["scores.json"]  # again, by another part
+    assert "95 %" in report(found) and "1 answers" in report(found)
+    lines = (work.output / "predictions.jsonl").read_text().splitlines()
+    model = AutoModelForSequenceClassification.from_pretrained(work.output / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(work.output / "model")
+    for line, example in zip(lines, small_examples(10), strict=True):
+        record = json.loads(line)
+        with torch.no_grad():
+            shares = model(**tokenizer(example.texts[0], return_tensors="pt")).logits[0].softmax(-1)
+        assert record["id"] == example.id and record["gold"] == example.gold
+        assert model.config.id2label[int(shares.argmax())] == record["predicted"]
+        assert record["score"] == pytest.approx(float(shares.max()), abs=1e-5)

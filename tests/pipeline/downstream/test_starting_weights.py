@@ -1,0 +1,62 @@
+"""Folders of transformers and runs as a start, and folders that are none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from model.tasks.task_model import TaskDesign
+from pipeline.downstream.starting_weights import (
+    load_fine_tuned,
+    load_start,
+    save_folder,
+    save_weights,
+)
+from pipeline.errors import CheckpointError
+
+EXPORTS = Path(__file__).parents[2] / "golden/exports"
+DESIGN = TaskDesign("classification", ("a", "b"))
+
+
+@pytest.mark.parametrize("family", ["roberta", "bert", "albert", "electra", "spanbert"])
+def test_a_folder(family: str, tmp_path: Path) -> None:
+    start = load_start(EXPORTS / family)
+    assert start.family == family
+    model = start.model(DESIGN, 0)
+    save_folder(model, start, tmp_path / "out/model")
+    again = load_fine_tuned(tmp_path / "out", start)
+    assert again.family == family and str(tmp_path / "out") in again.origin
+    other = again.model(DESIGN, 5)
+    for left, right in zip(model.parameters(), other.parameters()):
+        assert torch.equal(left, right)
+    save_weights(model, tmp_path / "w.safetensors")
+    assert load_file(tmp_path / "w.safetensors").keys() <= again.state.keys()
+    changed = start.with_dropout(0.3).model(DESIGN, 0)
+    assert changed.config.dropout == 0.3 and start.with_dropout(None) is start
+    assert not torch.equal(
+        next(start.random_model(DESIGN, 0).parameters()), next(model.parameters())
+    )
+
+
+def test_what_is_no_start(tmp_path: Path) -> None:
+    start = load_start(EXPORTS / "bert")
+    with pytest.raises(CheckpointError, match="finish that fine-tuning first"):
+        load_fine_tuned(tmp_path, start)
+    folder = tmp_path / "gpt"
+    shutil.copytree(EXPORTS / "bert", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "gpt2"}))
+    with pytest.raises(CheckpointError, match="is of family gpt2; supported: bert, albert"):
+        load_start(folder)
+    with pytest.raises(CheckpointError, match="is ELECTRA's generator"):
+        load_start(EXPORTS / "electra/generator")
+    shutil.copytree(EXPORTS / "roberta", tmp_path / "o/model")
+    with pytest.raises(CheckpointError, match="of family roberta, the model is bert"):
+        load_fine_tuned(tmp_path / "o", start)
+    with pytest.raises(CheckpointError):
+        load_start(tmp_path / "nothing")

@@ -1,0 +1,60 @@
+"""Files as published, found by their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.downstream.reading.tables import TableColumns
+from pipeline.downstream.tasks import METRICS, TASKS, find_file, read_split, read_task
+from pipeline.errors import DataError
+
+HEADERS = {
+    "sst2": "sentence\tlabel\n{}\t1\n",
+    "rte": "index\tsentence1\tsentence2\tlabel\n0\ta\t{}\tentailment\n",
+    "qnli": "index\tquestion\tsentence\tlabel\n0\ta\t{}\tentailment\n",
+    "wnli": "index\tsentence1\tsentence2\tlabel\n0\ta\t{}\t1\n",
+    "qqp": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\ta\t{}\t0\nshort\n",
+    "mrpc": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t2\t3\ta\t{}\n",
+    "stsb": "index\tsentence1\tsentence2\tscore\n0\ta\t{}\t3.25\n",
+    "mnli": "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n0\tg\ta\t{}\tx\tneutral\n",
+    "cola": "gj04\t1\t\t{}\n",
+}
+"""A line of each of GLUE's nine training files."""
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_glue(name: str, tmp_path: Path) -> None:
+    task = TASKS[name]
+    for file in (task.train[0], task.dev[0], *task.more_dev):
+        (tmp_path / file).write_text(HEADERS[name].format(f'say "{file}'), encoding="utf-8")
+    more = tuple(tmp_path / file for file in task.more_dev)
+    train = find_file(tmp_path, task.train, task)
+    data = read_task(task, train, find_file(tmp_path, task.dev, task), more, 0)
+    (example,) = data.train.examples
+    assert example.texts[-1] == f'say "{train.name}' and example.gold is not None
+    assert data.train.skipped_lines == (name == "qqp")
+    assert len(data.more_dev) == (name == "mnli")
+    for test in task.tests:
+        header = [*test.columns.texts, test.columns.id]
+        (tmp_path / test.name).write_text(
+            "\t".join(header) + "\n" + "\t".join("ab0"[-len(header) :])
+        )
+        (example,) = read_split(task, tmp_path / test.name, test.columns).examples
+        assert (example.id, example.gold) == ("0", None)
+
+
+def test_a_share_of_the_training_file_is_for_development(tmp_path: Path) -> None:
+    task = TASKS["wikigold"]
+    (tmp_path / "wikigold.conll.txt").write_text("".join(f"w{i} O\n\n" for i in range(10)))
+    data = read_task(task, tmp_path / task.train[0], None, (), task.dev_share)
+    assert [e.texts for e in data.dev.examples] == [("w8",), ("w9",)]
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"has none of train\.tsv, the files of sst2"):
+        find_file(tmp_path, ("train.tsv",), TASKS["sst2"])
+    with pytest.raises(DataError, match="does not exist"):
+        read_split(TASKS["sst2"], tmp_path / "x.tsv", TableColumns(texts=("a",)))
+    assert set(METRICS) == {task.kind for task in TASKS.values()}

@@ -1,0 +1,125 @@
+"""Fine-tuning equals transformers' own classes, and depends on the seed alone."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+import torch
+
+from model.tasks.heads import Kind
+from model.tasks.task_model import read_task_model
+from pipeline.downstream.batches import collate, epoch_order, row_length
+from pipeline.downstream.protocols import BERT, ELECTRA
+from pipeline.downstream.training import (
+    fine_tune,
+    linear,
+    make_optimizer,
+    predict,
+    set_rates,
+    task_loss,
+)
+from pipeline.errors import DataError
+from tests.pipeline.downstream.peers import peer, random_features, their_arguments
+
+CPU = torch.device("cpu")
+FAMILIES = ("bert", "roberta", "albert", "electra", "spanbert")
+FAST = {("bert", "classification"), ("roberta", "spans")}
+CELLS = [
+    pytest.param(family, kind, marks=() if (family, kind) in FAST else pytest.mark.slow)
+    for family in FAMILIES
+    for kind in get_args(Kind)
+]
+
+
+@pytest.mark.parametrize(("family", "kind"), CELLS)
+def test_fifty_steps_have_the_loss_of_transformers(family: str, kind: Kind) -> None:
+    theirs, design = peer(family, kind)
+    config = theirs.config.to_dict() | {"architectures": [type(theirs).__name__]}
+    if design.labels:
+        config["id2label"] = dict(enumerate(design.labels))
+    ours = read_task_model(theirs.state_dict(), config, design, seed=1).train()
+    optimizer = make_optimizer(ours, BERT)
+    decayed = [p for p in theirs.parameters() if p.dim() > 1]
+    plain = [p for p in theirs.parameters() if p.dim() < 2]
+    peers = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}],
+        lr=1e-3, eps=1e-6,
+    )  # fmt: skip
+    features = random_features(kind, 24)
+    lengths = [row_length(feature) for feature in features]
+    segments = ours.config.segment_types > 1
+    losses = []
+    for step in range(50):
+        chosen = epoch_order(lengths, 8, seed=3, epoch=step // 3)[step % 3]
+        pad = theirs.config.pad_token_id
+        batch = collate([features[i] for i in chosen], pad, segments=segments, device=CPU)
+        loss = task_loss(ours(batch.inputs), batch, kind)
+        expected = theirs(**their_arguments(batch, kind)).loss
+        assert loss.item() == pytest.approx(expected.item(), abs=1e-4), step
+        loss.backward()
+        expected.backward()
+        set_rates(optimizer, 1e-3)
+        for one in (optimizer, peers):
+            one.step()
+            one.zero_grad()
+        losses.append(loss.item())
+    assert sum(losses[-3:]) < 0.8 * sum(losses[:3])  # it trained
+
+
+def test_a_seed_gives_the_same_model_and_another_seed_another() -> None:
+    features = random_features("tags", 20)
+    found = []
+    for seed in (4, 4, 5):
+        theirs, design = peer("roberta", "tags")
+        config = theirs.config.to_dict() | {"hidden_dropout_prob": 0.1}
+        config["attention_probs_dropout_prob"] = 0.1
+        model = read_task_model(theirs.state_dict(), config, design, seed=0)
+        before = torch.random.get_rng_state()
+        fit = fine_tune(model, features, "tags", BERT, 1, seed, CPU)
+        assert torch.equal(before, torch.random.get_rng_state())
+        assert fit.steps == 3
+        found.append([fit.loss, *torch.cat(predict(model, features, 1, CPU)).flatten().tolist()])
+    assert found[0] == found[1] != found[2]
+
+
+def test_predictions_do_not_depend_on_the_batch() -> None:
+    theirs, design = peer("bert", "choices")
+    model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
+    features = random_features("choices", 5)
+    together = predict(model, features, 0, CPU)
+    alone = [predict(model, [feature], 0, CPU)[0] for feature in features]
+    for left, right in zip(together, alone):
+        torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
+
+
+def test_rates_fall_by_layer_in_electra() -> None:
+    theirs, design = peer("electra", "classification")
+    model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
+    optimizer = make_optimizer(model, ELECTRA)
+    scale = {id(p): group["scale"] for group in optimizer.param_groups for p in group["params"]}
+    found = {name: scale[id(p)] for name, p in model.named_parameters()}
+    # google-research/electra optimization.py: decay ** (layers + 2 - depth)
+    assert found["head.output.weight"] == 1
+    assert found["encoder.layers.1.attention.output.weight"] == pytest.approx(0.8**2)
+    assert found["encoder.layers.0.attention.output.bias"] == pytest.approx(0.8**3)
+    assert found["encoder.embeddings.words.weight"] == pytest.approx(0.8**4)
+    assert found["encoder.projection.weight"] == pytest.approx(0.8**4)
+
+
+def test_the_rate_rises_and_falls_as_in_transformers() -> None:
+    from transformers import get_linear_schedule_with_warmup
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = get_linear_schedule_with_warmup(optimizer, 4, 40)
+    for step in range(40):
+        assert linear(step, 40, 0.1) == pytest.approx(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+
+
+def test_without_labels_there_is_nothing_to_train_on() -> None:
+    theirs, design = peer("bert", "tags")
+    model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
+    with pytest.raises(DataError, match="no training example has a label"):
+        fine_tune(model, [], "tags", BERT, 0, 0, CPU)

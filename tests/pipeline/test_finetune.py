@@ -1,0 +1,88 @@
+"""The command: continued after a kill, alone or in parts, and its errors in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command
+
+EXPORTS = Path(__file__).parents[1] / "golden/exports"
+
+
+def write_glue(folder: Path, *, rows: int = 48) -> Path:
+    folder.mkdir()
+    for name, count in (("train.tsv", rows), ("dev.tsv", 12)):
+        lines = [f"the film is {('bad', 'good')[i % 2]} {i}\t{i % 2}" for i in range(count)]
+        (folder / name).write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+    return folder
+
+
+def words(data: Path, output: Path, *more: str) -> list[str]:
+    return [
+        str(EXPORTS / "bert"), "--task", "sst2", "--data", str(data), "--output", str(output),
+        "--epochs", "1", "--seeds", "3", "--baselines", "majority", *more,
+    ]  # fmt: skip
+
+
+def results(output: Path) -> dict[str, object]:
+    found = {}
+    for path in sorted(output.glob("jobs/*/result.json")):
+        found[path.parent.name] = json.loads(path.read_text()) | {"seconds": 0}
+    return found
+
+
+def test_killed_and_in_parts_it_gives_what_it_gives_at_once(
+    tmp_path: Path, command: Command
+) -> None:
+    data = write_glue(tmp_path / "glue")
+    whole = command("finetune", *words(data, tmp_path / "whole"))
+    assert whole.returncode == 0, whole.stderr
+    assert "accuracy" in whole.stdout and "n 3" in whole.stdout
+    killed = tmp_path / "killed"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.finetune", *words(data, killed)],
+        env=os.environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (killed / "jobs/model-0-0/result.json").exists():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "scores.json").exists()
+    before = (killed / "jobs/model-0-0/result.json").stat().st_mtime_ns
+    second = command("finetune", *words(data, killed, "--part", "2/2"))
+    assert second.returncode == 0, second.stderr
+    assert not (killed / "scores.json").exists()  # the third seed is the first part's
+    assert command("finetune", *words(data, killed), RANK="0", WORLD_SIZE="2").returncode == 0
+    assert (killed / "jobs/model-0-0/result.json").stat().st_mtime_ns == before
+    left, right = (
+        json.loads((output / "scores.json").read_text()) for output in (tmp_path / "whole", killed)
+    )
+    assert left["scores"] == right["scores"]
+    assert results(tmp_path / "whole") == results(killed)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("dev.tsv", "text\tlabel\na\t1\n", "has no column 'sentence'"),
+        ("dev.tsv", "sentence\tlabel\na\t2\n", "has label '2', which no training example has"),
+        ("train.tsv", "", "has no examples"),
+    ],
+)
+def test_bad_files(tmp_path: Path, command: Command, name: str, content: str, message: str) -> None:
+    data = write_glue(tmp_path / "glue")
+    (data / name).write_text(content)
+    found = command("finetune", *words(data, tmp_path / "o"))
+    assert found.returncode == 2
+    assert found.stderr.startswith("error: ") and found.stderr.count("\n") == 1
+    assert message in found.stderr
