@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pipeline.config.formats import PAIR_FORMATS, SEGMENT_FIELDS, SEPARATORS
-from pipeline.config.schema import CountOrZero, Range, Seed, Share, legacy_values, setting_types
+from pipeline.config.schema import (
+    CountOrZero,
+    Legacy,
+    Range,
+    Seed,
+    Share,
+    legacy_values,
+    setting_types,
+)
 from pipeline.config.settings import flatten, parts_per_million, to_dict
 from pipeline.errors import DataError
 
@@ -35,9 +43,16 @@ class MaskSettings:
     """Span lengths of masking=span: k words, in proportion to span_p x (1 - span_p)**(k - 1)."""
     max_span: Annotated[int, Range("[1, 64]")]
     """Longest span of masking=span, in words; adjacent spans can form a longer one."""
+    random_ids: Annotated[Literal["uniform", "unigram"], Legacy("uniform")]
+    """Distribution of the random tokens: all alike, or by how often they occur in the shards."""
 
     def contradictions(self) -> Iterator[str]:
-        """Shares that add up to more than 1."""
+        """Shares that add up to more than 1, and a distribution that nothing is drawn from."""
+        if self.random_ids == "unigram" and self.random_share == 0:
+            yield (
+                "data.masks.random_ids=unigram has no effect with data.masks.random_share=0; add "
+                "--set data.masks.random_ids=uniform, or --set data.masks.random_share=0.1"
+            )
         if parts_per_million(self.mask_share) + parts_per_million(self.random_share) > 10**6:
             rest_of = (
                 (10**6 - parts_per_million(share)) / 10**6

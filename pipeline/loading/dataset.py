@@ -28,7 +28,7 @@ from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
 from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
 from pipeline.data.shards.manifest import TRAIN, Manifest, Shard, check_size, read_manifest
-from pipeline.data.shards.verify import masking_of
+from pipeline.data.shards.verify import masking_for, masking_of
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import DataError
 from pipeline.loading.record_batches import Columns, Layout
@@ -144,12 +144,12 @@ class Dataset:
     def drawing(self, data: DataSettings) -> Dataset:
         """The same rows with the masks of other settings, for a dataset that stores none.
 
-        Shares files and excluded shards with this one.
+        Shares files and excluded shards with this one. Raises DataError if they need counts of the
+        tokens that it lacks.
         """
         assert self.masking is not None
-        law = Masking.of(data, self.masking.special, self.masking.word_starts)
         other = copy(self)
-        other.masking = replace(law, seed=self.masking.seed)
+        law = other.masking = masking_for(data, self.masking, self.directory)
         other.manifest = replace(
             self.manifest, masking=law.describe(), max_predictions=max_predictions(data)
         )

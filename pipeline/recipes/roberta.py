@@ -128,6 +128,7 @@ def masks() -> MaskSettings:
         max_ngram=3,  # albert create_pretraining_data.py, for masking=ngram
         span_p=0.2,  # spanbert, for masking=span
         max_span=10,  # spanbert, for masking=span
+        random_ids="uniform",  # bert create_pretraining_data.py
     )
 
 

@@ -107,6 +107,10 @@ def _drawn_anew(data: DataSettings) -> DataSettings:
         data,
         mask_mode="per-epoch",  # spanbert no_nsp_span_bert_dataset.py masks in __getitem__
         duplicates=0,  # per-epoch: none are stored
+        masks=replace(
+            data.masks,
+            random_ids="unigram",  # spanbert masking.py: np.random.choice of the corpus' tokens
+        ),
     )
 
 

@@ -39,6 +39,7 @@ from pipeline.data.shards.manifest import (
     stored_masks,
     unknown_share,
 )
+from pipeline.data.shards.token_counts import TOKEN_COUNTS
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.errors import DataError
 from pipeline.files import remove_temporaries, sync_directory, whole_file, write_whole
@@ -54,6 +55,7 @@ class Part:
     """A finished part as its marker describes it."""
 
     stem: str
+    task: int
     corpus: str
     shards: list[dict[str, Any]]
     counts: DocumentCounts
@@ -74,6 +76,7 @@ def read_parts(directory: Path, tasks: list[SplitTask]) -> list[Part]:
             parts.append(
                 Part(
                     marker.name.removesuffix(".json"),
+                    task.number,
                     content.pop("corpus"),
                     content.pop("shards"),
                     DocumentCounts(**content),
@@ -229,6 +232,7 @@ def mismatches(work: Path) -> list[str]:
 def other_files(output: Path) -> dict[str, dict[str, Any]]:
     """Size and hash of the files that are not shards, for the manifest."""
     paths = [output / DOCUMENTS, output / INPUTS, *sorted((output / "tokenizer").iterdir())]
+    paths += output.glob(TOKEN_COUNTS)
     return {
         path.relative_to(output).as_posix(): {
             "bytes": path.stat().st_size,

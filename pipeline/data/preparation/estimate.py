@@ -31,10 +31,12 @@ from pipeline.data.documents.read import TABLES, cut, read, read_whole, rows_of
 from pipeline.data.documents.records import Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
+from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.units import FORMATS, cut_units
 from pipeline.data.preparation.assemble import read_parts
 from pipeline.data.preparation.duration import Work, describe_time
 from pipeline.data.preparation.holdout import MINIMUM_DOCUMENTS
+from pipeline.data.preparation.later_masks import draw_later, need_counts
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts, read_batches
@@ -224,8 +226,10 @@ def _measure(worker: Worker, source: Source, folder: Path) -> Estimate:
     started_at = time.process_time()  # CPU time: disks may be slower, which the user is told
     for task in tasks:
         worker.do(task)
-    seconds = time.process_time() - started_at
     parts = read_parts(worker.job.directory, tasks)
+    if need_counts(worker.job.data):
+        parts = draw_later(worker.job, worker.vocabulary, tasks, parts, local_executor(1))
+    seconds = time.process_time() - started_at
     entries = [entry for part in parts for entry in part.shards]
     files = [file for entry in entries for file in (entry, *entry["masks"])]
     return Estimate(

@@ -53,11 +53,11 @@ from pipeline.data.preparation.inputs import (
     read_spans,
     write_inputs,
 )
+from pipeline.data.preparation.later_masks import draw_later, masking_of_parts, need_counts
 from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.preparation.tokenizer import ChosenTokenizer, read_existing, sample_texts
 from pipeline.data.preparation.transfers import beginnings
 from pipeline.data.preparation.worker import PrepareJob, prepare_stage
-from pipeline.data.rows.masks import Masking
 from pipeline.data.selection.select import Selection
 from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.shards.manifest import (
@@ -69,6 +69,7 @@ from pipeline.data.shards.manifest import (
     describe_unknown,
     read_manifest,
 )
+from pipeline.data.shards.token_counts import write_counts
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.data.tokenizers.encoder import fast_engine
@@ -169,6 +170,7 @@ class FinishedTasks:
 
     job: PrepareJob
     tasks: list[SplitTask]
+    parts: list[Part]
 
 
 @contextmanager
@@ -208,7 +210,13 @@ def run_tasks(
         stage = prepare_stage(parts, job.tokenizer.vocabulary)
         executor.run(stage, share(tasks, *part) if part else tasks)
         is_last = part is None or _is_last(part, work, stage, tasks)
-        yield FinishedTasks(parts, tasks) if is_last else None
+        if not is_last:
+            yield None
+            return
+        made = read_parts(work.path, tasks)
+        if need_counts(job.run.data):
+            made = draw_later(parts, job.tokenizer.vocabulary, tasks, made, executor)
+        yield FinishedTasks(parts, tasks, made)
 
 
 def _is_last(
@@ -236,7 +244,7 @@ def publish(
     allow_unknown: bool,
 ) -> Manifest:
     """Check the finished parts, assemble them, write the manifest and publish the tokenizer."""
-    parts = read_parts(finished.job.directory, finished.tasks)
+    parts = finished.parts
     needed = VALIDATION if job.run.data.validation_fraction == 1 else TRAIN
     check_bad_records(parts, job.sources, max_bad_fraction, needed)
     if not allow_unknown:
@@ -273,7 +281,9 @@ def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
         remove_temporaries(directory)
     make_folders(output, data.duplicates)
     placed = place_train_shards(work, output, parts)
-    masking = Masking.of(data, vocabulary.special, vocabulary.word_starts)
+    masking = masking_of_parts(made, vocabulary, parts)
+    if masking.counts is not None:
+        write_counts(output, masking.counts)
     placed += merge_validation_shards(work, output, parts, made, masking)
     write_documents(work, output, parts)
     save_vocabulary(

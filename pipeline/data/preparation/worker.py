@@ -36,6 +36,7 @@ from pipeline.data.selection.decisions import read_kept
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
 from pipeline.data.shards.manifest import TRAIN, VALIDATION, stored_masks
+from pipeline.data.shards.token_counts import count_ids
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.encoder import CHECKED_SHARE, TextEncoder
@@ -103,12 +104,15 @@ class Worker:
     job: PrepareJob
     vocabulary: Vocabulary
     encoder: TextEncoder
-    masking: Masking
+    masking: Masking | None
+    """None if masks are drawn later, see `later_masks`."""
     inputs: InputWatch
 
     @classmethod
     def create(cls, job: PrepareJob, vocabulary: Vocabulary) -> Worker:
-        masking = Masking.of(job.data, vocabulary.special, vocabulary.word_starts)
+        masking = None
+        if job.data.masks.random_ids == "uniform":
+            masking = Masking.of(job.data, vocabulary.special, vocabulary.word_starts)
         encoder = TextEncoder.create(vocabulary, fast=job.engine == "fast")
         return cls(job, vocabulary, encoder, masking, InputWatch())
 
@@ -228,7 +232,7 @@ class Worker:
     def _write(
         self, side: _Side, corpus: str, base: int, split: str, stem: str
     ) -> tuple[dict[str, Any], pa.Table, dict[str, int]]:
-        """Write the rows of one side, and the masks if it is train.
+        """Write the rows of one side, and the masks if it is train, or the counts that they need.
 
         Returns the manifest's entry, the documents and the counts of packing. Masks of validation
         are drawn when the parts' few rows are merged.
@@ -248,7 +252,10 @@ class Worker:
             arrow_files.encode_rows(rows, corpus, list(self.job.corpora), sequences, compression),
         )
         entry |= {"split": split, "sequences": len(rows), "tokens": len(rows.ids), "masks": []}
-        if split == TRAIN:
+        if self.masking is None:
+            counts = count_ids(rows.ids, vocabulary.special)
+            write_whole(counts_file(self.job.directory, stem), counts.tobytes(), lasting=False)
+        elif split == TRAIN:
             duplicates = range(stored_masks(data.duplicates, split))
             masks = self.masking.draw_duplicates(
                 rows.ids, rows.offsets, corpus, sequences, duplicates
@@ -268,6 +275,11 @@ def prepare_stage(job: PrepareJob, vocabulary: Vocabulary) -> Stage[SplitTask]:
 
 def _start(job: PrepareJob, vocabulary: Vocabulary) -> Callable[[SplitTask], None]:
     return Worker.create(job, vocabulary).do
+
+
+def counts_file(directory: Path, stem: str) -> Path:
+    """The file with the counts of the ids of a part's rows; stem: that of the rows."""
+    return directory / f"{stem}.counts.npy"
 
 
 def part_marker(directory: Path, task: int, part: int) -> Path:

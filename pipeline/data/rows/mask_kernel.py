@@ -36,6 +36,10 @@ class MaskLaw(NamedTuple):
     """... one below this a random id, and any other keeps the token."""
     pool: npt.NDArray[Any]
     """The ids that random ids are drawn from."""
+    limits: npt.NDArray[np.uint64]
+    """Below this, a 32-bit draw takes the id of `pool`, ...; empty if all ids are as likely."""
+    aliases: npt.NDArray[Any]
+    """... and else this one."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -66,6 +70,7 @@ def draw(  # type: ignore[no-untyped-def]
     # views without owners: numba counts references to owned arrays with locked instructions
     thresholds = part(law.thresholds, 0, len(law.thresholds))
     pool = part(law.pool, 0, len(law.pool))
+    limits, aliases = part(law.limits, 0, len(law.limits)), part(law.aliases, 0, len(law.aliases))
     chosen, order = np.zeros(width, np.uint64), np.empty(64 * width, np.uint16)
     drawn = 0
     for row in range(len(counts)):
@@ -99,12 +104,28 @@ def draw(  # type: ignore[no-untyped-def]
             )
         else:
             stream, randoms = _act_by_token(packed, count, mask_threshold, random_threshold, stream)
+        if len(limits) > 0:
+            _draw_by_frequency(random_ids, drawn, randoms, pool, limits, aliases, stream)
+            drawn += randoms
+            random_offsets[row + 1] = drawn
+            continue
         for index in range(max(2, randoms)):  # short rows have 0 to 2: avoids mispredictions
             stream += GOLDEN
             drawn_id = pool[scale(mix(stream) >> np.uint64(32), len(pool))]
             random_ids[_U(drawn + index)] = drawn_id
         drawn += randoms
         random_offsets[row + 1] = drawn
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw_by_frequency(random_ids, begin, count, pool, limits, aliases, stream):  # type: ignore[no-untyped-def]
+    """Draw `count` random ids from position `begin` on; one random word decides each."""
+    for index in range(begin, begin + count):
+        stream += GOLDEN
+        word = mix(stream)
+        item = scale(word >> np.uint64(32), len(pool))
+        stays = (word & np.uint64(0xFFFFFFFF)) < limits[item]
+        random_ids[_U(index)] = pool[item] if stays else aliases[item]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -26,6 +26,7 @@ independently; `span` draws once for a whole span, but its random ids independen
   An n-gram that exceeds the remaining budget is shortened. It is skipped if its first word alone
   does not fit, or if it overlaps a predicted position. So p(n) is the distribution of drawn
   lengths, not of those in masks, and a row of words longer than its budget predicts none.
+- random ids: uniform in BERT; by their frequency in the rows (`counts`) in SpanBERT's code.
 - span: facebookresearch's code of SpanBERT (Joshi et al. 2020, sec. 3.1). The word of a random
   token starts a span; touching or overlapping spans merge; the budget can end the last in a word.
 
@@ -34,11 +35,12 @@ of probability floor(16 x rate) / 16 from a few random words; bits are then adde
 random until the count is right. Given its count, a set of independent bits is uniform, and adding
 or removing uniform members keeps it uniform. Only rounding remains: positions, lengths and ids are
 scaled from 32-bit draws (bias below 1e-4 of a part in 1,000), and 80/10/10 is exact to 1/65,536.
+Frequencies are followed by Walker's alias method in whole numbers, the same on every machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -117,12 +119,23 @@ class Masking:
     """The recipe's data seed."""
     swaps: bool = False
     """Whether masks have coins for sentence order prediction."""
+    counts: npt.NDArray[np.uint64] | None = None
+    """[vocabulary] how often each id occurs, which random ids follow; None: all alike."""
 
     @classmethod
     def of(
-        cls, data: DataSettings, special: npt.NDArray[np.bool_], word_starts: npt.NDArray[np.bool_]
+        cls,
+        data: DataSettings,
+        special: npt.NDArray[np.bool_],
+        word_starts: npt.NDArray[np.bool_],
+        counts: npt.NDArray[np.uint64] | None = None,
     ) -> Masking:
-        """The masking of a data section; special and word_starts: of the vocabulary."""
+        """The masking of a data section; special and word_starts: of the vocabulary.
+
+        counts: of the tokens, which data.masks.random_ids=unigram needs and uniform ignores.
+        """
+        unigram = data.masks.random_ids == "unigram"
+        assert not unigram or counts is not None
         return cls(
             scheme=data.masking,
             rate=data.masks.rate,
@@ -133,6 +146,7 @@ class Masking:
             word_starts=word_starts,
             seed=data.seed,
             swaps=data.segments.label == "order",
+            counts=counts if unigram else None,
         )
 
     @classmethod
@@ -142,8 +156,9 @@ class Masking:
         special: npt.NDArray[np.bool_],
         word_starts: npt.NDArray[np.bool_],
         seed: int,
+        counts: npt.NDArray[np.uint64] | None = None,
     ) -> Masking:
-        """The inverse of `describe`."""
+        """The inverse of `describe`; counts: if it describes random ids by frequency."""
         return cls(
             scheme=description["scheme"],
             rate=description["rate"],
@@ -154,6 +169,7 @@ class Masking:
             word_starts=word_starts,
             seed=seed,
             swaps=description.get("swaps", False),
+            counts=counts,
         )
 
     def describe(self) -> dict[str, Any]:
@@ -168,6 +184,8 @@ class Masking:
             described["lengths"] = list(self.lengths)
         if self.swaps:
             described["swaps"] = True
+        if self.counts is not None:
+            described["random_ids"] = "unigram"
         return described
 
     def draw(
@@ -233,15 +251,42 @@ class Masking:
         flags = Flags(self.special, self.word_starts, np.uint32(first), np.uint32(last))
         shares = np.cumsum(self.lengths or (1.0,))
         mask_threshold = round(self.mask_share * 65536)
+        pool = ordinary.astype(np.uint16 if len(self.special) <= 1 << 16 else np.uint32)
+        limits, others = _alias_table(self.counts[ordinary] if self.counts is not None else [])
         law = MaskLaw(
             choice=_CHOICE[self.scheme],
             sixteenths=parts_per_million(self.rate) * 16 // 1_000_000,
             thresholds=np.round(shares / shares[-1] * 2.0**32).astype(np.uint64),
             mask_threshold=mask_threshold,
             random_threshold=mask_threshold + round(self.random_share * 65536),
-            pool=ordinary.astype(np.uint16 if len(self.special) <= 1 << 16 else np.uint32),
+            pool=pool,
+            limits=limits,
+            aliases=pool[others],
         )
         return flags, law
+
+
+def _alias_table(
+    counts: npt.NDArray[np.uint64] | Sequence[int],
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    """Walker's alias table: limits [n] of a 32-bit draw, and the item [n] that is drawn from it on.
+
+    A uniformly drawn item i stays if the draw is below limits[i]. counts: [n], not all 0. In whole
+    numbers (Vose 1991), so rounding is below 2**-32 of an item's 1/n, and 0 is never drawn.
+    """
+    size = len(counts)
+    limits, others = np.full(size, 1 << 32, np.uint64), np.arange(size)
+    left = [int(count) * size for count in counts]
+    full = sum(left) // max(1, size)
+    small = [index for index, weight in enumerate(left) if weight < full]
+    large = [index for index, weight in enumerate(left) if weight >= full]
+    while small and large:
+        index, donor = small.pop(), large[-1]
+        limits[index], others[index] = (left[index] << 32) // full, donor
+        left[donor] -= full - left[index]
+        if left[donor] < full:
+            small.append(large.pop())
+    return limits, others
 
 
 def corpus_root(seed: int, corpus: str) -> np.uint64:

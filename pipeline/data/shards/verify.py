@@ -6,6 +6,7 @@ schemes, depend on the text that is gone. They must be well formed, and predict 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from tqdm import tqdm
 
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.formats import SEPARATORS
 from pipeline.data.rows.masks import GENERATOR_VERSION, Masking, Masks
 from pipeline.data.rows.predictions import Predictions
@@ -22,6 +24,8 @@ from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import documents_of, verify_documents
 from pipeline.data.shards.manifest import (
     MANIFEST,
+    TRAIN,
+    VALIDATION,
     Manifest,
     Shard,
     check_size,
@@ -29,6 +33,7 @@ from pipeline.data.shards.manifest import (
     stored_masks,
 )
 from pipeline.data.shards.segments import BoolArray, IntArray, taken_tokens
+from pipeline.data.shards.token_counts import TOKEN_COUNTS, count_ids, read_counts
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
@@ -40,6 +45,8 @@ def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
     bar = tqdm(manifest.shards, desc="verifying", unit="shard", disable=None, leave=False)
     for shard in bar:
         verify_shard(directory, manifest, shard, vocabulary)
+    if TOKEN_COUNTS in manifest.files and not manifest.takedowns:
+        _verify_counts(directory, manifest, vocabulary)
 
 
 def verify_files(directory: Path, manifest: Manifest) -> None:
@@ -95,14 +102,45 @@ def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> M
             f"masks of {directory} are from generator {manifest.masking['generator']}, but this "
             f"version has {GENERATOR_VERSION}; use the version that made it, or prepare it again"
         )
+    counts = None
+    if manifest.masking.get("random_ids") == "unigram":
+        counts = read_counts(directory, manifest, vocabulary.size)
     try:
         return Masking.described(
-            manifest.masking, vocabulary.special, vocabulary.word_starts, manifest.seed
+            manifest.masking, vocabulary.special, vocabulary.word_starts, manifest.seed, counts
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{directory / MANIFEST} is damaged: masking cannot be used ({error}); copy it"
         ) from error
+
+
+def _verify_counts(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
+    """Raise DataError unless the stored counts are those of the rows."""
+    counts = np.zeros(vocabulary.size, np.uint64)
+    for shard in manifest.of(TRAIN) or manifest.of(VALIDATION):
+        ids, _ = arrow_files.ragged(arrow_files.read_table(directory / shard.file)["input_ids"])
+        counts += count_ids(ids, vocabulary.special)
+    if not np.array_equal(counts, read_counts(directory, manifest, vocabulary.size)):
+        raise DataError(
+            f"{directory / TOKEN_COUNTS} does not count the tokens of the rows; run "
+            "pipeline.prepare again"
+        )
+
+
+def masking_for(data: DataSettings, prepared: Masking, directory: Path) -> Masking:
+    """A directory's masking with other settings; prepared: its own.
+
+    Raises DataError if they need counts of the tokens that it lacks.
+    """
+    if data.masks.random_ids == "unigram" and prepared.counts is None:
+        raise DataError(
+            f"{directory} was prepared with data.masks.random_ids=uniform, so its tokens were not "
+            "counted; prepare it again with --set data.masks.random_ids=unigram, or train with "
+            "--set data.masks.random_ids=uniform"
+        )
+    law = Masking.of(data, prepared.special, prepared.word_starts, prepared.counts)
+    return replace(law, seed=prepared.seed)
 
 
 def _verify_hash(path: Path, expected: str) -> None:

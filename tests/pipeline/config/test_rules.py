@@ -214,6 +214,7 @@ def refused(recipe_name: str, settings: Sequence[str]) -> list[str]:
     [
         ("roberta_base", "data.masks.random_share=0.3"),
         ("roberta_base", "data.masking=electra"),
+        ("roberta_base", "data.masks.random_ids=unigram data.masks.random_share=0"),
         ("roberta_base", "data.lower_case=true"),
         ("roberta_base", "data.mask_mode=static"),
         ("roberta_base", "data.mask_mode=per-epoch"),

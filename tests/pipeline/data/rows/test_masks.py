@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from pipeline.config.data_settings import prediction_count
-from pipeline.data.rows.masks import KEPT, MASK, RANDOM, Masking, Masks, corpus_root, stream_keys
+from pipeline.data.rows.masks import (
+    KEPT,
+    MASK,
+    RANDOM,
+    Masking,
+    Masks,
+    _alias_table,
+    corpus_root,
+    stream_keys,
+)
 
 VOCABULARY = 1000
 SPECIAL = np.zeros(VOCABULARY, np.bool_)
@@ -261,3 +271,46 @@ def test_golden() -> None:
     assert unpack(draw([66], 3, rate=0.5), [66]) == [
         (positions, actions, [324, 972, 961, 846, 276])
     ]
+
+
+def test_random_ids_follow_the_counts() -> None:
+    """Chi-square of a million draws: within five standard deviations of its mean."""
+    counts = (1e7 / np.arange(1, VOCABULARY + 1) ** 1.1).astype(np.uint64)
+    counts[[7, 500]] = 0
+    described = {"scheme": "token", "rate": 0.9, "split": [0.0, 1.0]}
+    law = Masking.described(described, SPECIAL, WORD_STARTS, 3, counts)
+    ids, offsets = rows([512] * 2200)
+    drawn = law.draw(ids, offsets, "news", np.arange(2200, dtype=np.uint64), 0).random_ids
+    assert len(drawn) > 1_000_000
+    found = np.bincount(drawn, minlength=VOCABULARY)
+    likely = np.where(SPECIAL, 0, counts).astype(np.float64)
+    assert not found[likely == 0].any()
+    expected = (likely / likely.sum() * len(drawn))[likely > 0]
+    assert expected.min() > 5
+    freedom = len(expected) - 1
+    squares = ((found[likely > 0] - expected) ** 2 / expected).sum()
+    assert abs(squares - freedom) < 5 * np.sqrt(2 * freedom)
+    assert law.describe() == described | {"generator": 1, "random_ids": "unigram"}
+
+
+@pytest.mark.parametrize("counts", [[5], [1, 1], [3, 0, 1], [0, 0, 7, 0], [10**11, 1, 0, 12345]])
+def test_an_alias_table_gives_each_item_its_share(counts: list[int]) -> None:
+    """Summed over the table, in exact numbers, to 2**-32 of an item's place."""
+    limits, others = _alias_table(counts)
+    shares = [Fraction(0)] * len(counts)
+    for item, (limit, other) in enumerate(zip(limits.tolist(), others.tolist())):
+        shares[item] += Fraction(limit, 1 << 32) / len(counts)
+        shares[other] += (1 - Fraction(limit, 1 << 32)) / len(counts)
+    for share, count in zip(shares, counts):
+        assert abs(share - Fraction(count, sum(counts))) <= Fraction(1, 1 << 32)
+        assert share == 0 or count > 0
+
+
+def test_random_ids_under_a_seed() -> None:
+    """Exact: the same on every machine, now and later."""
+    counts = np.arange(VOCABULARY, dtype=np.uint64)
+    described = {"scheme": "span", "rate": 0.5, "split": [0.0, 1.0], "lengths": [0.5, 0.5]}
+    law = Masking.described(described, SPECIAL, WORD_STARTS, 0, counts)
+    ids, offsets = rows([20])
+    found = law.draw(ids, offsets, "news", np.zeros(1, np.uint64), 0).random_ids.tolist()
+    assert found == [395, 809, 606, 608, 476, 904, 296, 678, 719]
