@@ -38,7 +38,7 @@ from pipeline.training.weights.folders import CONFIG, load_folder, load_run, pla
 
 ROWS = 32
 """Sequences per micro-batch."""
-PARTS = {"pair": "pairs", "sbo": "span boundaries", "rtd": "detection"}
+PARTS = {"pair": "pairs", "sbo": "span boundaries", "rtd": "detection", "words": "restored words"}
 """Parts of the loss besides masked language modelling, in words."""
 LOSS_OF = "mlm_loss/"
 """Prefix of the fields with each corpus's loss."""
@@ -118,7 +118,8 @@ def score(
 
 def report(name: str, result: dict[str, Any]) -> None:
     """Print the scores."""
-    who = ", by the generator" if "rtd_loss" in result else ""
+    generated = "rtd_loss" in result or "words_loss" in result
+    who = ", by the generator" if generated else ""
     print(f"{name}: {result['predictions']:,} predicted tokens of held-out sequences{who}")
     print(f"  loss                {result['mlm_loss']:.4f} nats")
     print(f"  loss at [MASK]      {result['mask_loss']:.4f} nats")
@@ -138,6 +139,8 @@ def report(name: str, result: dict[str, Any]) -> None:
             f"  replaced tokens     {precision}, {result['rtd_recall']:.2%} recall, "
             f"{result['rtd_auc']:.4f} area under the curve"
         )
+    if "words_recall" in result:
+        print(f"  replaced tokens     {result['words_recall']:.2%} restored")
     if others and "loss" in result:
         print(f"  all parts, weighted {result['loss']:.4f} nats, the loss of the training")
     if "pseudo_perplexity" in result:

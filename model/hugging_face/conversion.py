@@ -35,7 +35,10 @@ from model.objectives.replaced_tokens import ReplacedTokenModel
 Model = MaskedLanguageModel | ReplacedTokenModel
 """Any model that can be converted."""
 
-PADDED = ("encoder.embeddings.words.weight", "head.bias", "boundary_head.bias")
+PADDED = (
+    "encoder.embeddings.words.weight", "generator.embeddings.words.weight", "head.bias",
+    "boundary_head.bias", "restoring.words.bias",
+)  # fmt: skip
 """Our parameters whose first dimension is the padded vocabulary."""
 
 

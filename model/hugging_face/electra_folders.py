@@ -15,8 +15,8 @@ from torch import Tensor
 
 from model.config import EncoderConfig
 from model.hugging_face.conversion import fill, pieces_of
-from model.hugging_face.families import COMMON, ELECTRA, check_numbers
-from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.hugging_face.families import COMMON, COPYING_PREFIX, ELECTRA, check_numbers
+from model.objectives.replaced_tokens import Kind, ReplacedTokenModel
 
 Folder = tuple[dict[str, Tensor], dict[str, Any]]
 """Weights and configuration."""
@@ -35,14 +35,17 @@ def to_folders(model: ReplacedTokenModel) -> tuple[Folder, Folder]:
     """
     state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
     detector = {name: weight for name, weight in state.items() if not name.startswith(OWNED)}
-    common = SHARED if model.generator else ENCODER
+    common = _common(tied=model.generator is None, own=model.own_embeddings)
     filler = {name: weight for name, weight in detector.items() if name.startswith(common)}
     filler |= {
         name.removeprefix(OWNED): weight for name, weight in state.items() if name.startswith(OWNED)
     }
     filler |= {alias: filler[name] for alias, name in ELECTRA.tied.items()}
+    if model.restoring:
+        detector |= {alias: detector[name] for alias, name in ELECTRA.tied.items()}
+    own = "ElectraForMaskedLM" if model.restoring else "ElectraForPreTraining"
     return (
-        (detector, their_electra_config(model.config, "ElectraForPreTraining")),
+        (detector, their_electra_config(model.config, own)),
         (filler, their_electra_config(model.generator_config, "ElectraForMaskedLM")),
     )
 
@@ -53,8 +56,9 @@ def from_folders(
 ) -> ReplacedTokenModel:
     """A model with the weights and configurations of a discriminator and a generator.
 
-    If both encoders are equal, the model has one encoder that does both. Embeddings must be shared.
-    Raises ValueError naming what does not fit.
+    If both encoders are equal, the model has one encoder that does both. If their embeddings
+    differ, each has its own. The encoder judges all tokens, or restores words if its folder has a
+    head for words. Raises ValueError naming what does not fit.
     """
     config, generator = electra_config(detector[1]), electra_config(filler[1])
     tied = config == generator and all(
@@ -62,29 +66,55 @@ def from_folders(
         for name, weight in filler[0].items()
         if name.startswith(ENCODER)
     )
-    state = joined(detector[0], filler[0], tied=tied)
-    model = ReplacedTokenModel(config, None if tied else generator, weight=WEIGHT, seed=0)
+    own = not tied and not all(
+        name in detector[0] and torch.equal(weight, detector[0][name])
+        for name, weight in filler[0].items()
+        if name.startswith(SHARED)
+    )
+    state = joined(detector[0], filler[0], tied=tied, own=own)
+    kind: Kind = "rtd"
+    if any(name.startswith("generator_predictions.") for name in detector[0]):
+        copies = any(name.startswith(COPYING_PREFIX) for name in detector[0])
+        kind = "all_tokens_mlm" if copies else "replace_mlm"
+    model = ReplacedTokenModel(
+        config,
+        None if tied else generator,
+        weight=WEIGHT,
+        seed=0,
+        kind=kind,
+        own_embeddings=own,
+    )
     fill(model, state, ELECTRA.unused, ELECTRA.tied)
     return model
 
 
 def joined(
-    detector: Mapping[str, Tensor], filler: Mapping[str, Tensor], *, tied: bool
+    detector: Mapping[str, Tensor], filler: Mapping[str, Tensor], *, tied: bool, own: bool
 ) -> dict[str, Tensor]:
-    """The weights of both under `families.ELECTRA`'s names; tied: one encoder does both.
+    """The weights of both under `families.ELECTRA`'s names.
 
-    Raises ValueError if weights that must be shared differ.
+    tied: one encoder does both; own: the generator has its own embeddings. Raises ValueError if
+    weights that must be shared differ.
     """
-    common = ENCODER if tied else SHARED
-    shared = [name for name in filler if name.startswith(common)]
+    shared = [name for name in filler if name.startswith(_common(tied=tied, own=own))]
     for name in shared:
         if name not in detector or not torch.equal(filler[name], detector[name]):
-            raise ValueError(f"{name} differs between generator and discriminator; they share it")
+            raise ValueError(
+                f"{name} differs between generator and discriminator, which share it here; for "
+                "embeddings of their own add --set objective.generator.embeddings=own"
+            )
     for alias, name in ELECTRA.tied.items():
         if alias in filler and not torch.equal(filler[alias], filler[name]):
             raise ValueError(f"{alias} differs from {name}; only tied weights can be loaded")
     owned = filler.keys() - ELECTRA.tied.keys() - set(shared)
     return {**detector, **{OWNED + name: filler[name] for name in owned}}
+
+
+def _common(*, tied: bool, own: bool) -> tuple[str, ...]:
+    """Prefixes of the weights that belong to both encoders."""
+    if tied:
+        return (ENCODER,)
+    return () if own else (SHARED,)
 
 
 def their_electra_config(config: EncoderConfig, architecture: str) -> dict[str, Any]:

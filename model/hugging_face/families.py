@@ -187,6 +187,10 @@ ELECTRA = Family(
         "head": ("generator.generator_lm_head",),
         "head.dense": ("generator.generator_predictions.dense",),
         "head.norm": ("generator.generator_predictions.LayerNorm",),
+        "restoring.words": ("generator_lm_head",),
+        "restoring.words.dense": ("generator_predictions.dense",),
+        "restoring.words.norm": ("generator_predictions.LayerNorm",),
+        "restoring.copy": ("copying",),
         "detection.dense": ("discriminator_predictions.dense",),
         "detection.output": ("discriminator_predictions.dense_prediction",),
     },
@@ -196,8 +200,10 @@ ELECTRA = Family(
     after_pad=False,
     factorised=False,
 )
-"""The discriminator and, under names that start with `generator.`, its generator; `electra_folders`
-converts their configurations."""
+"""The encoder and, under names that start with `generator.`, its generator; `electra_folders`
+converts their configurations. An encoder that restores words has the class of a generator, which
+has no copy probability: these names are ours."""
+COPYING_PREFIX = "copying."
 
 BOUNDARY_HEAD = {
     "boundary_head": ("span_boundary",),

@@ -38,6 +38,7 @@ HEADS = {
     "pair_head": "of pairs of segments",
     "boundary_head": "of span boundaries",
     "detection": "of replaced tokens",
+    "restoring": "of restored words",
 }
 """Parts of a model that a folder may lack."""
 GENERATOR_PARTS = ("generator", "head")
@@ -114,7 +115,7 @@ def take_over(
     state = without_mapping(own, model.config, state)
     if generator is not None:
         assert isinstance(model, ReplacedTokenModel)
-        state = joined(state, generator[0], tied=model.generator is None)
+        state = joined(state, generator[0], tied=model.generator is None, own=model.own_embeddings)
     state = _grown(model, state, folder[1], None if generator is None else generator[1])
     aliases = {**own.tied, **_shared(model)}
     _check_tied(state, aliases)

@@ -8,6 +8,7 @@ padding words are not counted.
 from __future__ import annotations
 
 from model.config import EncoderConfig
+from model.objectives.replaced_tokens import PARTS, Kind
 from model.objectives.span_boundary import MOST_TARGETS, PLACE_WIDTH
 
 
@@ -44,20 +45,28 @@ def detection_flops(
     sequences: int,
     sequence_length: int,
     predictions: int,
+    kind: Kind = "rtd",
 ) -> int:
-    """As `step_flops`, for ELECTRA: the generator's step, then the encoder with a head per token.
+    """As `step_flops`, for ELECTRA: the generator's step, then the encoder with a head per token or
+    per prediction.
 
-    generator: `config` itself if one encoder does both.
+    generator: `config` itself if one encoder does both; kind: see `replaced_tokens`.
     """
+    name, per = PARTS[kind]
     tokens = sequences * sequence_length
+    judged = tokens if per == "tokens" else predictions
     encoder = step_flops(
-        config, sequences=sequences, sequence_length=sequence_length, predictions=0
+        config,
+        sequences=sequences,
+        sequence_length=sequence_length,
+        predictions=judged if name == "words" else 0,
     )
     filler = step_flops(
         generator, sequences=sequences, sequence_length=sequence_length, predictions=predictions
     )
-    head = 3 * tokens * 2 * (config.width + 1) * config.width
-    return filler + encoder + head
+    head = (config.width + 1) * config.width if name == "rtd" else 0
+    head += config.width if kind == "all_tokens_mlm" else 0
+    return filler + encoder + 3 * judged * 2 * head
 
 
 def parameter_count(
@@ -90,15 +99,25 @@ def parameter_count(
     return embeddings + projection + stored + head + pair + boundary
 
 
-def detection_parameters(config: EncoderConfig, generator: EncoderConfig, *, tied: bool) -> int:
+def detection_parameters(
+    config: EncoderConfig,
+    generator: EncoderConfig,
+    *,
+    tied: bool,
+    kind: Kind = "rtd",
+    own_embeddings: bool = False,
+) -> int:
     """Parameters of ELECTRA's two encoders and heads; shared ones count once."""
-    detection = (config.width + 1) * config.width + config.width + 1
+    words = (config.width + 3) * config.embedding_width + config.vocab_size
+    copying = config.width + 1 if kind == "all_tokens_mlm" else 0
+    second = (config.width + 1) * config.width + config.width + 1
+    if PARTS[kind][0] == "words":
+        second = words + copying
     if tied:
-        return parameter_count(config) + detection
+        return parameter_count(config) + second
     rows = config.vocab_size + config.positions + config.position_offset + config.segment_types
-    embeddings = (rows + 2) * config.embedding_width
-    head = (config.width + 3) * config.embedding_width + config.vocab_size
-    return parameter_count(config) - head + detection + parameter_count(generator) - embeddings
+    shared = 0 if own_embeddings else (rows + 2) * config.embedding_width
+    return parameter_count(config) - words + second + parameter_count(generator) - shared
 
 
 def _boundary_matrices(config: EncoderConfig) -> int:

@@ -52,8 +52,22 @@ class MaskedLanguageHead(nn.Module):
         """
         transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
         size = self.vocab_size
-        results = _WordLosses.apply(transformed_KE, self.words, self.bias, labels_K, size, draws_K)  # type: ignore[no-untyped-call]
-        return cast(tuple[Tensor, Tensor, Tensor], results)
+        results = _WordLosses.apply(  # type: ignore[no-untyped-call]
+            transformed_KE, self.words, self.bias, labels_K, size, draws_K, None
+        )
+        return cast(tuple[Tensor, Tensor, Tensor], results[:3])
+
+    def beside(
+        self, hidden_KD: Tensor, labels_K: Tensor, shown_K: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `forward`, plus log probabilities [2, K], no gradient: of the likeliest word and of
+        the word `shown_K`."""
+        transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
+        size = self.vocab_size
+        losses_K, found_K, _, log_2K = _WordLosses.apply(  # type: ignore[no-untyped-call]
+            transformed_KE, self.words, self.bias, labels_K, size, None, shown_K
+        )
+        return losses_K, found_K, log_2K
 
 
 class PairHead(nn.Module):
@@ -78,8 +92,8 @@ def word_losses(
     Returns losses [K] in float32 and whether the label has the highest logit [K]. The gradient of
     the padding words is exactly 0.
     """
-    losses_K, found_K, _ = _WordLosses.apply(  # type: ignore[no-untyped-call]
-        hidden_KD, words_WD, bias_W, labels_K, vocab_size, None
+    losses_K, found_K, _, _ = _WordLosses.apply(  # type: ignore[no-untyped-call]
+        hidden_KD, words_WD, bias_W, labels_K, vocab_size, None, None
     )
     return losses_K, found_K
 
@@ -90,12 +104,13 @@ class _WordLosses(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, size: int,
-        draws_K: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        draws_K: Tensor | None, shown_K: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
         logits_KW = torch.addmm(bias_W, hidden_KD, words_WD.T)
         losses_K = torch.empty(len(labels_K), device=logits_KW.device)
         found_K = torch.empty(len(labels_K), dtype=torch.bool, device=logits_KW.device)
         sampled_K = torch.empty_like(labels_K)
+        log_2K = torch.empty(2, 0 if shown_K is None else len(labels_K), device=logits_KW.device)
         chunk = max(1, CHUNK_BYTES[logits_KW.device.type] // (4 * size))
         for start in range(0, len(labels_K), chunk):
             part = slice(start, start + chunk)
@@ -104,7 +119,12 @@ class _WordLosses(torch.autograd.Function):
             found_K[part] = likeliest == labels
             shifted = logits.float() - top.float()[:, None]
             of_label = shifted.gather(1, labels[:, None])[:, 0]
+            if shown_K is not None:
+                log_2K[0, part] = 0  # the likeliest word's, shifted
+                log_2K[1, part] = shifted.gather(1, shown_K[part][:, None])[:, 0]
             total = shifted.exp_().sum(-1)
+            if shown_K is not None:
+                log_2K[:, part] -= total.log()
             if draws_K is not None:
                 sampled_K[part] = sample(shifted, draws_K[part])
             losses_K[part] = total.log() - of_label
@@ -112,8 +132,8 @@ class _WordLosses(torch.autograd.Function):
         logits_KW[:, size:] = 0
         ctx.probabilities = logits_KW
         ctx.save_for_backward(hidden_KD, words_WD, labels_K)
-        ctx.mark_non_differentiable(found_K, sampled_K)
-        return losses_K, found_K, sampled_K
+        ctx.mark_non_differentiable(found_K, sampled_K, log_2K)
+        return losses_K, found_K, sampled_K, log_2K
 
     @staticmethod
     def backward(ctx: Any, grad_K: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
@@ -123,4 +143,4 @@ class _WordLosses(torch.autograd.Function):
         minus_one = torch.full_like(labels_K[:, None], -1, dtype=grad_KW.dtype)
         grad_KW.scatter_add_(1, labels_K[:, None], minus_one)
         grad_KW *= grad_K[:, None].to(grad_KW.dtype)
-        return grad_KW @ words_WD, grad_KW.T @ hidden_KD, grad_KW.sum(0), None, None, None
+        return grad_KW @ words_WD, grad_KW.T @ hidden_KD, grad_KW.sum(0), None, None, None, None

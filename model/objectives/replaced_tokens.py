@@ -9,6 +9,8 @@ Legend: B batch, S sequence, K predicted positions, D width.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,6 +20,7 @@ from model.encoder import Encoder, initialize
 from model.layers import gelu
 from model.objectives.heads import MaskedLanguageHead
 from model.objectives.masked_language import Inputs, LossPart, Sums, word_sums
+from model.objectives.replaced_words import RestoringHead, restored_sums
 
 BINS = 512
 """Bins of the histograms of logits, from -LARGEST to LARGEST, from which ROC AUC is computed."""
@@ -39,8 +42,21 @@ class ReplacedTokenHead(nn.Module):
         return logits
 
 
+Kind = Literal["rtd", "rtd_masked", "replace_mlm", "all_tokens_mlm"]
+"""What the encoder does with a generator's words (Clark et al. 2020, sec. 3.4): judges every token
+(ELECTRA), judges those at the masked positions alone ("ELECTRA 15 %"), or restores the words, see
+`replaced_words`."""
+PARTS: dict[Kind, tuple[str, Literal["predictions", "tokens"]]] = {
+    "rtd": ("rtd", "tokens"),
+    "rtd_masked": ("rtd", "predictions"),
+    "replace_mlm": ("words", "predictions"),
+    "all_tokens_mlm": ("words", "tokens"),
+}
+"""The name of the encoder's part of the loss, and what it is a mean over."""
+
+
 class ReplacedTokenModel(nn.Module):
-    """A generator fills masked positions; the encoder detects the words that changed."""
+    """A generator fills masked positions; the encoder detects or restores the changed words."""
 
     def __init__(
         self,
@@ -50,35 +66,46 @@ class ReplacedTokenModel(nn.Module):
         weight: float,
         seed: int,
         initializer: Initializer = "normal",
+        kind: Kind = "rtd",
+        own_embeddings: bool = False,
     ) -> None:
         """config: the discriminator, which is the encoder that is kept; generator: None if one
-        encoder does both; weight: of rtd relative to mlm; seed, initializer: see
+        encoder does both; weight: of the encoder's part relative to mlm; seed, initializer: see
         `model.encoder.initialize`.
 
         The generator shares the encoder's whole embedding block (words, positions, segments,
-        LayerNorm).
+        LayerNorm), unless it has its `own_embeddings`, and its output words are its input words.
         """
         super().__init__()
+        name, per = PARTS[kind]
         self.parts = (
             LossPart(name="mlm", weight=1.0, per="predictions"),
-            LossPart(name="rtd", weight=weight, per="tokens"),
+            LossPart(name=name, weight=weight, per=per),
         )
-        self.config = config
+        self.config, self.kind = config, kind
         self.generator_config = generator or config
         self.encoder = Encoder(config)
         self.generator = Encoder(generator) if generator else None
-        if self.generator:
+        self.own_embeddings = own_embeddings
+        embeddings = self.encoder.embeddings
+        if self.generator and own_embeddings:
+            embeddings = self.generator.embeddings
+        elif self.generator:
             share_parameters(self.encoder.embeddings, self.generator.embeddings)
-        self.head = MaskedLanguageHead(self.generator_config, self.encoder.embeddings.words)
-        self.detection = ReplacedTokenHead(config)
-        initialize(self, config, seed, initializer, [self.detection.output])
+        self.head = MaskedLanguageHead(self.generator_config, embeddings.words)
+        self.detection = ReplacedTokenHead(config) if name == "rtd" else None
+        words, copies = self.encoder.embeddings.words, kind == "all_tokens_mlm"
+        self.restoring = RestoringHead(config, words, copies=copies) if name == "words" else None
+        outputs = [self.detection.output] if self.detection else []
+        initialize(self, config, seed, initializer, outputs)
 
     def encoders(self) -> list[Encoder]:
         """The discriminator, and the generator if it is a separate encoder."""
         return [self.encoder, *([self.generator] if self.generator else [])]
 
     def forward(self, inputs: Inputs) -> Sums:
-        """The sums of mlm (the generator's) and of rtd; in eval mode also a histogram of logits.
+        """The sums of mlm (the generator's) and of the encoder's part; for rtd in eval mode also a
+        histogram of logits.
 
         Without draws nothing is replaced, and only the sums of mlm are returned.
         """
@@ -89,22 +116,44 @@ class ReplacedTokenModel(nn.Module):
             losses_K, found_K = self.head(hidden_KD, inputs.labels_K)
             return word_sums(losses_K, found_K, inputs)
         losses_K, found_K, words_K = self.head.sample(hidden_KD, inputs.labels_K, inputs.draws_K)
+        sums = word_sums(losses_K, found_K, inputs)
         shown_BS, replaced_BS = replaced(inputs, words_K)
         hidden_BSD = self.encoder(shown_BS, *seen)
-        logits_BS = self.detection(hidden_BSD)
         weights_BS = token_weights(inputs)
-        sums = word_sums(losses_K, found_K, inputs)
-        sums |= detection_sums(logits_BS, replaced_BS, weights_BS)
+        if self.restoring:
+            return sums | restored_sums(self.restoring, hidden_BSD, shown_BS, weights_BS, inputs)
+        return sums | self._judge(hidden_BSD, replaced_BS, weights_BS, inputs)
+
+    def _judge(
+        self, hidden_BSD: Tensor, replaced_BS: Tensor, weights_BS: Tensor, inputs: Inputs
+    ) -> Sums:
+        """The sums of rtd, over all tokens or the predicted positions."""
+        assert self.detection
+        hidden, changed, weights = hidden_BSD, replaced_BS, weights_BS
+        if self.kind == "rtd_masked":
+            hidden = hidden_BSD.flatten(0, 1).index_select(0, inputs.positions_K)
+            changed, weights = replaced_BS.flatten()[inputs.positions_K], inputs.weights_K
+        logits = self.detection(hidden)
+        sums = detection_sums(logits, changed, weights)
         if not self.training:
-            sums["rtd_histogram"] = histograms(logits_BS, replaced_BS, weights_BS)
+            sums["rtd_histogram"] = histograms(logits, changed, weights)
         return sums
 
     def detect(
         self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None = None
     ) -> Tensor:
-        """Logits [B, S] that each token is replaced."""
+        """Logits [B, S] that each token is replaced; only for a model that detects."""
+        assert self.detection
         logits: Tensor = self.detection(self.encoder(input_ids_BS, lengths_B, segment_ids_BS))
         return logits
+
+    def restored(
+        self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None = None
+    ) -> Tensor:
+        """The encoder's logits of words [B, S, V], before any copying; only for a model that
+        restores."""
+        assert self.restoring
+        return self.restoring.words.logits(self.encoder(input_ids_BS, lengths_B, segment_ids_BS))
 
     def logits(
         self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None = None
@@ -160,7 +209,7 @@ def token_weights(inputs: Inputs) -> Tensor:
 def detection_sums(logits_BS: Tensor, replaced_BS: Tensor, weights_BS: Tensor) -> Sums:
     """Sums of rtd: counts of tokens that are replaced, suspected (logit above 0), and both.
 
-    weights_BS: 1 for tokens of sequences, 0 for pads and filling.
+    The shape may be any. weights_BS: 1 for tokens of sequences, 0 for pads and filling.
     """
     logits = logits_BS.float()
     losses = F.binary_cross_entropy_with_logits(logits, replaced_BS, reduction="none")

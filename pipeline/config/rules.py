@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.formats import PAIR_FORMATS
 from pipeline.config.training_settings import (
+    GENERATOR_KINDS,
     BatchSettings,
     EarlierPhase,
     EncoderSettings,
@@ -94,7 +95,7 @@ def generator_fits(
     objective: ObjectiveSettings, encoder: EncoderSettings, data: DataSettings
 ) -> Iterator[str]:
     """The generator can be built, and is the only source of replaced tokens."""
-    if objective.kind != "rtd":
+    if objective.kind not in GENERATOR_KINDS:
         return
     shares = objective.generator
     layers, width, heads = generator_sizes(encoder, shares)
@@ -112,10 +113,16 @@ def generator_fits(
             f"{heads} heads, but there must be a layer and a width divisible by the heads; add "
             f"{_nearest_shares(encoder, shares)}"
         )
+    if shares.tied and shares.embeddings == "own":
+        yield (
+            "objective.generator.tied=true uses the encoder itself, but objective.generator."
+            "embeddings=own; add --set objective.generator.embeddings=shared, or --set "
+            "objective.generator.tied=false"
+        )
     if data.masks.random_share > 0:
         yield (
-            "objective.kind=rtd replaces tokens by a generator's, but data.masks.random_share="
-            f"{data.masks.random_share} replaces them at random; add --set "
+            f"objective.kind={objective.kind} replaces tokens by a generator's, but "
+            f"data.masks.random_share={data.masks.random_share} replaces them at random; add --set "
             "data.masks.random_share=0, or --set objective.kind=mlm"
         )
     if encoder.sharing != "none" or encoder.position_offset or encoder.activation != "gelu":
@@ -127,7 +134,7 @@ def generator_fits(
         }
         changes = " ".join(f"--set {change}" for change, is_needed in needed.items() if is_needed)
         yield (
-            f"objective.kind=rtd has no transformers class for encoder.sharing="
+            f"objective.kind={objective.kind} has no transformers class for encoder.sharing="
             f"{encoder.sharing}, encoder.position_offset={encoder.position_offset} and "
             f"encoder.activation={encoder.activation}; add {changes}, or --set objective.kind=mlm"
         )

@@ -14,6 +14,8 @@ from typing import Annotated, Literal
 from pipeline.config.data_settings import SequenceLength
 from pipeline.config.schema import Count, CountOrZero, Legacy, Range
 
+GENERATOR_KINDS = ("rtd", "rtd_masked", "replace_mlm", "all_tokens_mlm")
+"""Values of objective.kind with a generator."""
 Positive = Annotated[float, Range("(0, inf)")]
 PositiveShare = Annotated[float, Range("(0, 1]")]
 BelowOne = Annotated[float, Range("[0, 1)")]
@@ -96,7 +98,7 @@ class EncoderSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GeneratorSettings:
-    """ELECTRA's generator: shares the encoder's embeddings, heads of 64, feed-forward 4 x width."""
+    """ELECTRA's generator, which has heads of 64 and a feed-forward part of 4 x width."""
 
     layers: PositiveShare
     """Layers of the generator, as a share of the encoder's."""
@@ -104,23 +106,33 @@ class GeneratorSettings:
     """Hidden size of the generator, as a share of the encoder's."""
     tied: bool
     """Use the encoder itself as the generator; needs layers=1 and width=1."""
+    embeddings: Annotated[Literal["shared", "own"], Legacy("shared")]
+    """The encoder's words, positions and segments, or own ones of the generator's width."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObjectiveSettings:
     """What the model predicts."""
 
-    kind: Literal["mlm", "mlm_pair", "mlm_sbo", "rtd"]
+    kind: Literal[
+        "mlm", "mlm_pair", "mlm_sbo", "rtd", "rtd_masked", "replace_mlm", "all_tokens_mlm"
+    ]  # fmt: skip
     """mlm: masked tokens; mlm_pair: also data.segments.label (BERT, ALBERT); mlm_sbo: masked tokens
-    also from the boundary of their span (SpanBERT); rtd: replaced token detection (ELECTRA)."""
+    also from the boundary of their span (SpanBERT); rtd: replaced token detection (ELECTRA), with
+    rtd_masked at the masked positions alone; replace_mlm: masked tokens, shown as a generator's
+    words; all_tokens_mlm: every token of that input (ELECTRA's comparisons)."""
     pair_weight: Positive
     """Weight of the pair loss, relative to the mlm loss; only kind=mlm_pair reads it."""
     boundary_weight: Positive
     """Weight of the span boundary loss, relative to the mlm loss; only kind=mlm_sbo reads it."""
     detection_weight: Positive
-    """Weight of the detection loss, relative to the generator's mlm; only kind=rtd reads it."""
+    """Weight of the detection loss, relative to the generator's mlm; kind=rtd and kind=rtd_masked
+    read it."""
+    words_weight: Annotated[Positive, Legacy(1.0)]
+    """Weight of the loss of restored words, relative to the generator's mlm; kind=replace_mlm and
+    kind=all_tokens_mlm read it."""
     generator: GeneratorSettings
-    """Model that replaces tokens; only kind=rtd reads it."""
+    """Model that replaces tokens, of every kind that has a generator."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -165,6 +165,7 @@ def _objective(run: Run, generator_width: float) -> ObjectiveSettings:
             layers=1.0,  # electra generator_layers
             width=generator_width,
             tied=False,  # electra untied_generator
+            embeddings="shared",  # electra untied_generator_embeddings
         ),
     )
 

@@ -149,11 +149,9 @@ def objective() -> ObjectiveSettings:
         pair_weight=1.0,  # bert: the sum of two losses
         boundary_weight=1.0,  # spanbert --pair-loss-weight
         detection_weight=50.0,  # electra disc_weight
-        generator=GeneratorSettings(
-            layers=1.0,  # electra generator_layers
-            width=0.25,  # electra generator_hidden_size
-            tied=False,  # electra untied_generator
-        ),
+        words_weight=1.0,  # ours: both predict words; the paper names none
+        # electra generator_layers, _hidden_size, untied_generator, untied_generator_embeddings
+        generator=GeneratorSettings(layers=1.0, width=0.25, tied=False, embeddings="shared"),
     )
 
 

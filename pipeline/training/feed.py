@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from model.objectives.span_boundary import MOST_TARGETS
 from pipeline.config.run import Run
+from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import NO_EXTRAS, Extras
@@ -114,7 +115,7 @@ def extras_of(run: Run) -> Extras:
     """What the objective of a run needs from its training loader."""
     return {
         "mlm_sbo": Extras(most_targets=MOST_TARGETS),
-        "rtd": Extras(draws_seed=run.seed),
+        **dict.fromkeys(GENERATOR_KINDS, Extras(draws_seed=run.seed)),
     }.get(run.objective.kind, NO_EXTRAS)
 
 

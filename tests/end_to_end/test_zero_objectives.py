@@ -21,7 +21,9 @@ WORKER = Path(__file__).parents[1] / "pipeline" / "training" / "objectives_worke
 PARTS = {
     "mlm": ["mlm"], "mlm + nsp": ["mlm", "pair"], "mlm + sop, shared": ["mlm", "pair"],
     "mlm + sop, unshared": ["mlm", "pair"], "mlm + rtd": ["mlm", "rtd"],
-    "mlm + rtd, tied": ["mlm", "rtd"], "mlm + sbo": ["mlm", "sbo"],
+    "mlm + rtd, tied": ["mlm", "rtd"], "mlm + rtd, masked, own embeddings": ["mlm", "rtd"],
+    "mlm + words": ["mlm", "words"], "mlm + words, all": ["mlm", "words"],
+    "mlm + sbo": ["mlm", "sbo"],
 }  # fmt: skip
 
 
@@ -52,7 +54,7 @@ def test_every_objective_equals_an_unsharded_run(count: int, what: str) -> None:
 
 def test_what_is_always_trained_has_each_objective_stage_and_optimizer() -> None:
     some, every = settings("some"), settings("all")
-    assert set(some) <= set(every) and len(every) == 60
+    assert set(some) <= set(every) and len(every) == 84
     for place in range(3):
         assert {setting[place] for setting in some} == {setting[place] for setting in every}
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from model.objectives.masked_language import Inputs, MaskedLanguageModel, Sums
-from model.objectives.replaced_tokens import ReplacedTokenModel, area_under_curve
+from model.objectives.replaced_tokens import Kind, ReplacedTokenModel, area_under_curve
 from tests.model.conftest import TOY
 
 CLS, SEP, MASK, FIRST, WORDS = 0, 2, 4, 5, 8
@@ -68,9 +69,10 @@ def train(model: nn.Module, batches: Iterator[Inputs], steps: int) -> None:
     for step in range(steps):
         inputs = next(batches)
         sums = model(inputs)
-        counts = {"mlm": len(inputs.labels_K), "rtd": ROWS * LENGTH, "sbo": len(inputs.labels_K)}
+        counts = {"tokens": ROWS * LENGTH}
         losses = [
-            part.weight * sums[f"{part.name}_loss"] / counts[part.name] for part in model.parts
+            part.weight * sums[f"{part.name}_loss"] / counts.get(part.per, len(inputs.labels_K))
+            for part in model.parts
         ]
         optimizer.param_groups[0]["lr"] = LR * min(1, (step + 1) / 30) * (1 - step / steps)
         optimizer.zero_grad()
@@ -100,3 +102,26 @@ def test_replaced_words_are_detected() -> None:
     sums = scored(model, tokens(1))
     assert sums["mlm_correct"] / sums["mask_count"] > 0.5
     assert area_under_curve(*sums["rtd_histogram"]) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("kind", "weight"), [("rtd_masked", 50.0), ("replace_mlm", 1.0), ("all_tokens_mlm", 20.0)]
+)
+def test_what_electra_is_compared_with_learns(kind: Kind, weight: float) -> None:
+    """The held-out loss falls below half of an untrained model's, or for detection below that of
+    the share of replaced tokens; replaced words are restored."""
+    generator = replace(CONFIG, layers=1)
+    model = ReplacedTokenModel(CONFIG, generator, weight=weight, seed=0, kind=kind)
+    part = model.parts[1]
+    before = scored(model, tokens(1))
+    train(model.train(), tokens(0), 250)
+    after = scored(model, tokens(1))
+    count = after["mask_count"] if part.per == "predictions" else 10 * ROWS * LENGTH
+    if part.name == "rtd":
+        share = after["rtd_replaced"] / count
+        guess = -(share * share.log() + (1 - share) * (1 - share).log())
+        assert after["rtd_loss"] / count < 0.95 * guess
+        assert area_under_curve(*after["rtd_histogram"]) > 0.65
+    else:
+        assert after["words_loss"] < 0.5 * before["words_loss"]
+        assert after["words_restored"] / after["words_replaced"] > 0.3

@@ -22,6 +22,7 @@ RATIOS = {
         "rtd_precision": ("rtd_found", "rtd_suspected"),
         "rtd_recall": ("rtd_found", "rtd_replaced"),
     },
+    "words": {"words_recall": ("words_restored", "words_replaced")},
 }
 """Further metrics of a part: the first sum divided by the second, nan if that is 0."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,9 +24,10 @@ from model.objectives.flops import (
     parameter_count,
     step_flops,
 )
+from model.objectives.replaced_tokens import Kind
 from pipeline.config.rules import generator_sizes
 from pipeline.config.run import Run
-from pipeline.config.training_settings import BatchSettings, CorpusWeight
+from pipeline.config.training_settings import GENERATOR_KINDS, BatchSettings, CorpusWeight
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.line_packing import expected_lines
@@ -210,12 +211,20 @@ def has_pairs(run: Run) -> bool:
     return run.objective.kind == "mlm_pair"
 
 
+def has_generator(run: Run) -> bool:
+    """Whether the model has a generator of words."""
+    return run.objective.kind in GENERATOR_KINDS
+
+
 def parameters_of(run: Run) -> int:
     """Trained parameters of a run's model."""
     config, kind = encoder_config(run), run.objective.kind
-    if kind == "rtd":
-        tied = run.objective.generator.tied
-        return detection_parameters(config, generator_config(run), tied=tied)
+    if has_generator(run):
+        shares = run.objective.generator
+        return detection_parameters(
+            config, generator_config(run),
+            tied=shares.tied, kind=cast(Kind, kind), own_embeddings=shares.embeddings == "own",
+        )  # fmt: skip
     return parameter_count(config, pair_head=has_pairs(run), boundary_head=kind == "mlm_sbo")
 
 
@@ -223,9 +232,9 @@ def flops_of(run: Run, sequences: int, predictions: int, length: int) -> int:
     """Model FLOPs of a step, see `model.objectives.flops`; predictions: summed over its
     sequences, each of `length`."""
     config, kind = encoder_config(run), run.objective.kind
-    if kind == "rtd":
+    if has_generator(run):
         return detection_flops(
-            config, generator_config(run),
+            config, generator_config(run), kind=cast(Kind, kind),
             sequences=sequences, sequence_length=length, predictions=predictions,
         )  # fmt: skip
     return step_flops(
@@ -236,7 +245,7 @@ def flops_of(run: Run, sequences: int, predictions: int, length: int) -> int:
 
 def _check_family(run: Run, dataset: Dataset) -> None:
     """Raises ConfigError if transformers has no class that the model can be exported to."""
-    if run.objective.kind == "rtd":
+    if has_generator(run):
         return  # ELECTRA's class supports every allowed setting
     config, pad = encoder_config(run), dataset.manifest.tokenizer["pad"]
     try:
@@ -316,11 +325,15 @@ def encoder_config(run: Run) -> EncoderConfig:
 
 
 def generator_config(run: Run) -> EncoderConfig:
-    """The model configuration of the generator of a run with objective.kind=rtd."""
+    """The model configuration of a run's generator."""
     layers, width, heads = generator_sizes(run.encoder, run.objective.generator)
+    config = encoder_config(run)
+    own = run.objective.generator.embeddings == "own"
+    size = width if own else config.embedding_width
     return replace(
-        encoder_config(run), layers=layers, width=width, heads=heads, feed_forward=4 * width
-    )
+        config, layers=layers, width=width, heads=heads, feed_forward=4 * width,
+        embedding_width=size,
+    )  # fmt: skip
 
 
 def attention_name(run: Run, device_type: str) -> str:

@@ -10,6 +10,9 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     mlm_loss, pair_loss, sbo_loss, rtd_loss     its parts, each a mean over the global batch's
                             predicted tokens, labelled pairs, words of spans, tokens; a part
                             without any is absent. ELECTRA's mlm is that of its generator
+    words_loss              of the words that the encoder restores, a mean over predicted tokens
+                            (replace_mlm) or tokens (all_tokens_mlm)
+    words_recall            share of replaced tokens that are restored
     mlm_accuracy, ...       share of these that are predicted correctly
     rtd_precision, rtd_recall, rtd_auc      of replaced tokens; ROC AUC on validation only
     mask_loss               mlm_loss at the positions that showed [MASK]
@@ -70,8 +73,10 @@ PEAK_FLOPS = {
     "A100": 312e12, "L40S": 362e12,
 }  # fmt: skip
 """Dense bf16 rates by part of the GPU's name, the first match; from NVIDIA's data sheets."""
+OTHER_PARTS = ("pair_loss", "sbo_loss", "rtd_loss", "words_loss")
+"""Parts of the loss besides masked language modelling."""
 BOARD_GROUPS = {
-    "train": ("loss", "mlm_", "pair_", "sbo_", "rtd_", "mask_loss"),
+    "train": ("loss", "mlm_", "pair_", "sbo_", "rtd_", "words_", "mask_loss"),
     "optimizer": (
         "learning_rate", "grad_norm", "clip_", "trust_ratio", "relative_step", "skipped_updates",
     ),
@@ -308,7 +313,7 @@ def draw_curve(run: Path) -> None:
         "validation_loss": {"color": "#1f4e8c", "marker": "o", "markersize": 3.0},
         "validation_mask_loss": {"color": "#c2571a", "marker": "o", "markersize": 3.0},
     }
-    if any(name in line for line in lines for name in ("pair_loss", "sbo_loss", "rtd_loss")):
+    if any(name in line for line in lines for name in OTHER_PARTS):
         # masked language modelling alone: the other parts have other scales
         styles["mlm_loss"] = styles.pop("loss")
         styles["validation_mlm_loss"] = styles.pop("validation_loss")

@@ -38,6 +38,7 @@ FORK_SETTINGS = (
     "encoder.position_offset", "encoder.segment_types", "encoder.embedding_width",
     "encoder.sharing", "encoder.groups", "objective.kind",
     "objective.generator.layers", "objective.generator.width", "objective.generator.tied",
+    "objective.generator.embeddings",
 )  # fmt: skip
 """Settings that the weights depend on; a fork must have the same ones."""
 PACKAGES = ("tenfold", "torch", "deepspeed", "numpy", "pyarrow")

@@ -103,7 +103,7 @@ def in_words(scores: Mapping[str, float]) -> str:
     found = [
         f"{name.removesuffix('_loss')} {loss:.4f}"
         for name, loss in scores.items()
-        if name in ("pair_loss", "sbo_loss", "rtd_loss")
+        if name in ("pair_loss", "sbo_loss", "rtd_loss", "words_loss")
     ]
     words = "nothing to score"
     if "mlm_loss" in scores:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from model.config import EncoderConfig
 from model.hugging_face.conversion import Model
 from model.objectives.masked_language import MaskedLanguageModel
-from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from pipeline.config.run import Run
+from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.training.planning.plan import encoder_config, generator_config
 
 
@@ -38,13 +39,16 @@ def _masked_language_and_boundaries(
 
 
 def _replaced_tokens(run: Run, config: EncoderConfig, seed: int) -> ReplacedTokenModel:
-    generator = generator_config(run)
+    objective, kind = run.objective, cast(Kind, run.objective.kind)
+    detects = PARTS[kind][0] == "rtd"
     return ReplacedTokenModel(
         config,
-        None if run.objective.generator.tied else generator,
-        weight=run.objective.detection_weight,
+        None if objective.generator.tied else generator_config(run),
+        weight=objective.detection_weight if detects else objective.words_weight,
         seed=seed,
         initializer=run.encoder.initializer,
+        kind=kind,
+        own_embeddings=objective.generator.embeddings == "own",
     )
 
 
@@ -52,7 +56,7 @@ OBJECTIVES: dict[str, Callable[[Run, EncoderConfig, int], Model]] = {
     "mlm": _masked_language,
     "mlm_pair": _masked_language_and_pairs,
     "mlm_sbo": _masked_language_and_boundaries,
-    "rtd": _replaced_tokens,
+    **dict.fromkeys(GENERATOR_KINDS, _replaced_tokens),
 }
 """By `objective.kind`: from a run, the configuration of its encoder, and a seed."""
 

@@ -27,7 +27,7 @@ from model.hugging_face.conversion import (
     to_hugging_face,
 )
 from model.hugging_face.electra_folders import from_folders, to_folders
-from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA, Family
+from model.hugging_face.families import BOUNDARY_PREFIX, COPYING_PREFIX, ELECTRA, Family
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import Run
@@ -44,6 +44,10 @@ from pipeline.typed_json import read_object
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 BOUNDARY_WEIGHTS = "span_boundary.safetensors"
 """Weights of SpanBERT's head, for which transformers has no class: a file of its own."""
+COPYING_WEIGHTS = "copying.safetensors"
+"""Weights of the copy probability of all_tokens_mlm, likewise."""
+BESIDE = {BOUNDARY_PREFIX: BOUNDARY_WEIGHTS, COPYING_PREFIX: COPYING_WEIGHTS}
+"""Prefix of names that transformers has no class for -> their file."""
 GENERATOR = "generator"
 """Folder of ELECTRA's generator inside the discriminator's."""
 PICKLED = "pytorch_model.bin"
@@ -105,12 +109,13 @@ def load_folder(folder: Path) -> Model:
 
 def _check_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> None:
     """Raises CheckpointError if one of ELECTRA's two networks is missing."""
-    if any(name.startswith("generator_predictions.") for name in state):
+    alone = not (folder / GENERATOR / CONFIG).exists()
+    if alone and any(name.startswith("generator_predictions.") for name in state):
         raise CheckpointError(
             f"{folder} is ELECTRA's generator alone; put it at {GENERATOR}/ in the folder of its "
             "discriminator, and give that folder"
         )
-    if not (folder / GENERATOR / CONFIG).exists():
+    if alone:
         raise CheckpointError(
             f"{folder} is ELECTRA's discriminator alone, which detects the words of its generator; "
             f"put the generator's folder at {folder / GENERATOR}"
@@ -120,8 +125,8 @@ def _check_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> None:
 def write_folder(model: Model, tokenizer: Path, folder: Path) -> None:
     """Write a folder that transformers' `AutoTokenizer` and the class of the model's family load.
 
-    tokenizer: the folder of a dataset's tokenizer. GENERATOR or BOUNDARY_WEIGHTS hold what a run
-    needs in addition to continue training from the folder.
+    tokenizer: the folder of a dataset's tokenizer. GENERATOR and the files of BESIDE hold what
+    a run needs in addition to continue training from the folder.
     """
     try:
         if isinstance(model, ReplacedTokenModel):
@@ -157,10 +162,11 @@ def _write(
     folder.mkdir(parents=True)
     copy_for_transformers(tokenizer, folder, vocabulary)
     named = {name: weight for name, weight in weights.items() if name not in own.tied}
-    beside = {name: named.pop(name) for name in list(named) if name.startswith(BOUNDARY_PREFIX)}
+    for prefix, file in BESIDE.items():
+        beside = {name: named.pop(name) for name in list(named) if name.startswith(prefix)}
+        if beside:
+            save_file(beside, folder / file, {"format": "pt"})
     save_file(named, folder / WEIGHTS, {"format": "pt"})
-    if beside:
-        save_file(beside, folder / BOUNDARY_WEIGHTS, {"format": "pt"})
     for path in folder.glob("*.safetensors"):  # written with mode 600 whatever the umask
         shutil.copymode(folder / "tokenizer.json", path)
     write_whole(folder / CONFIG, json.dumps(config | {"dtype": "float32"}, indent=1).encode())
@@ -182,8 +188,9 @@ def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     except ValueError as error:
         raise CheckpointError(f"{folder / CONFIG} is damaged: {error}; copy it again") from error
     state = load_weights(folder / WEIGHTS)
-    if (folder / BOUNDARY_WEIGHTS).exists():
-        state |= load_weights(folder / BOUNDARY_WEIGHTS)
+    for file in BESIDE.values():
+        if (folder / file).exists():
+            state |= load_weights(folder / file)
     return state, config
 
 
@@ -202,7 +209,7 @@ def check_folder(folder: Path, model: Model, loader: Loader) -> float:
     Compares one batch of the loader, at all tokens except pads. Raises CheckpointError if the
     difference exceeds LARGEST_DIFFERENCE, or if the folder's tokenizer is not that of the data.
     """
-    detects = isinstance(model, ReplacedTokenModel)
+    detects = isinstance(model, ReplacedTokenModel) and model.detection is not None
     pairs = isinstance(model, MaskedLanguageModel) and model.pair_head is not None
     tokenizer, theirs = _load_with_transformers(folder, pairs or detects)
     expected = loader.datasets[0].manifest.tokenizer
@@ -219,7 +226,8 @@ def check_folder(folder: Path, model: Model, loader: Loader) -> float:
     found = theirs(input_ids=batch.input_ids, attention_mask=shown_BS.long(), **given)
     inputs = (batch.input_ids, batch.lengths, segments_BS)
     if isinstance(model, ReplacedTokenModel):
-        difference = _difference(model.detect(*inputs)[shown_BS], found.logits[shown_BS])
+        ours = model.detect(*inputs) if detects else model.restored(*inputs)
+        difference = _difference(ours[shown_BS], found.logits[shown_BS])
         _, theirs = _load_with_transformers(folder / GENERATOR, False)
         found = theirs(input_ids=batch.input_ids, attention_mask=shown_BS.long(), **given)
     elif pairs:

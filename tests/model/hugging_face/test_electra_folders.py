@@ -16,9 +16,9 @@ from torch import Tensor
 
 from model.config import EncoderConfig
 from model.hugging_face.conversion import logical_parameters
-from model.hugging_face.electra_folders import from_folders, to_folders
+from model.hugging_face.electra_folders import from_folders, joined, to_folders
 from model.objectives.masked_language import Inputs
-from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from model.objectives.sampling import sample
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
 
@@ -186,11 +186,15 @@ def test_every_number_is_in_one_logical_parameter(name: str) -> None:
         assert count[: len(count) - padding].eq(1).all() and not count[len(count) - padding :].any()
 
 
-def test_embeddings_that_are_not_shared_are_refused() -> None:
+def test_embeddings_that_differ_are_the_generators_own() -> None:
+    """Or refused, where the run shares them."""
     detector, (state, config) = to_folders(toy("smaller"))
     changed = state | {"electra.embeddings.LayerNorm.bias": torch.ones(32)}
-    with pytest.raises(ValueError, match=r"LayerNorm.bias differs between generator and"):
-        from_folders(detector, (changed, config))
+    with pytest.raises(ValueError, match=r"LayerNorm.bias differs between generator and .*=own"):
+        joined(detector[0], changed, tied=False, own=False)
+    model = from_folders(detector, (changed, config))
+    assert model.own_embeddings and model.generator is not None
+    assert model.generator.embeddings.norm.bias.eq(1).all()
 
 
 def test_without_draws_the_generator_alone_is_scored() -> None:
@@ -198,3 +202,36 @@ def test_without_draws_the_generator_alone_is_scored() -> None:
     alone = model(given._replace(draws_K=None))
     assert set(alone) == {"mlm_loss", "mlm_correct", "mask_loss", "mask_count"}
     assert torch.equal(alone["mlm_loss"], model(given)["mlm_loss"])
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("kind", PARTS)
+def test_every_kind_returns_from_its_folders(kind: Kind, own: bool) -> None:
+    """With shared or own embeddings; what restores words is an ElectraForMaskedLM itself, and its
+    logits are transformers'. A folder does not say which tokens were judged."""
+    width = 24 if own else 32
+    generator = replace(CONFIG, width=24, heads=2, feed_forward=72, embedding_width=width)
+    model = ReplacedTokenModel(
+        CONFIG, generator, weight=50.0, seed=1, kind=kind, own_embeddings=own
+    ).eval()
+    folders = to_folders(model)
+    again = from_folders(*folders).eval()
+    assert again.kind == ("rtd" if kind == "rtd_masked" else kind) and again.own_embeddings == own
+    for (name, mine), other in zip(model.named_parameters(), again.parameters(), strict=True):
+        assert torch.equal(mine, other), name
+    theirs = []
+    for (state, config), names in zip(folders, (("copying.weight", "copying.bias"), ())):
+        one = getattr(transformers, config["architectures"][0])(
+            transformers.ElectraConfig(**config)
+        )
+        one.load_state_dict({n: w for n, w in state.items() if n not in names}, strict=True)
+        theirs.append(one.eval())
+    given, mask = inputs("short rows")
+    arguments = {"attention_mask": mask.long(), "token_type_ids": given.segment_ids_BS}
+    seen = given.input_ids_BS, given.lengths_B, given.segment_ids_BS
+    with torch.no_grad():
+        expected = [one(given.input_ids_BS, **arguments).logits[mask] for one in theirs]
+        head = model.restored if model.restoring else model.detect
+        found = [head(*seen)[mask], model.logits(*seen)[mask]]
+    for mine, other in zip(found, expected):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-5)

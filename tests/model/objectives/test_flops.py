@@ -19,7 +19,7 @@ from model.objectives.flops import (
     step_flops,
 )
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
-from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.objectives.replaced_tokens import PARTS, ReplacedTokenModel
 from pipeline.recipes.roberta import roberta_base, roberta_large
 from pipeline.training.planning.plan import encoder_config
 from tests.model.conftest import MASK_ID, TOY, toy_batch, toy_model
@@ -85,10 +85,19 @@ def test_other_heads_are_counted(embedding_width: int) -> None:
     counted = parameter_count(config, boundary_head=True)
     bias = config.padded_vocab_size - config.vocab_size
     assert counted == sum(p.numel() for p in spans.parameters()) - padding - bias
-    for own in (generator, None):
-        model = ReplacedTokenModel(config, own, weight=50.0, seed=0)
-        counted = detection_parameters(config, own or config, tied=own is None)
-        assert counted == sum(p.numel() for p in model.parameters()) - padding
+    for kind in PARTS:
+        words = config.padded_vocab_size - config.vocab_size if "mlm" in kind else 0
+        for own in (generator, None):
+            model = ReplacedTokenModel(config, own, weight=50.0, seed=0, kind=kind)
+            counted = detection_parameters(config, own or config, tied=own is None, kind=kind)
+            assert counted == sum(p.numel() for p in model.parameters()) - padding - words
+        alone = replace(generator, embedding_width=24)
+        model = ReplacedTokenModel(
+            config, alone, weight=1.0, seed=0, kind=kind, own_embeddings=True
+        )
+        counted = detection_parameters(config, alone, tied=False, kind=kind, own_embeddings=True)
+        rows = (config.padded_vocab_size - config.vocab_size) * 24
+        assert counted == sum(p.numel() for p in model.parameters()) - padding - words - rows
 
 
 def test_flops_of_other_heads_are_those_of_their_products() -> None:
@@ -103,3 +112,10 @@ def test_flops_of_other_heads_are_those_of_their_products() -> None:
         config, **sizes, predictions=0
     )
     assert both - parts == 3 * 3 * 40 * 2 * (48 * 48 + 48)
+    masked = detection_flops(config, generator, **sizes, predictions=7, kind="rtd_masked")
+    assert masked - parts == 3 * 7 * 2 * (48 * 48 + 48)
+    word = (48 + 300) * 32
+    replace_mlm = detection_flops(config, generator, **sizes, predictions=7, kind="replace_mlm")
+    assert replace_mlm - parts == 3 * 7 * 2 * word
+    every = detection_flops(config, generator, **sizes, predictions=7, kind="all_tokens_mlm")
+    assert every - parts == 3 * 3 * 40 * 2 * (word + 48)

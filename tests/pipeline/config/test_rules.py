@@ -150,6 +150,19 @@ def test_an_illegal_run_is_refused_in_one_line(settings: str, message: str) -> N
             "objective.generator.tied=false",
         ),
         (
+            "objective.generator.tied=true objective.generator.embeddings=own "
+            "objective.generator.width=1",
+            "objective.generator.tied=true uses the encoder itself, but objective.generator."
+            "embeddings=own; add --set objective.generator.embeddings=shared, or --set "
+            "objective.generator.tied=false",
+        ),
+        (
+            "objective.kind=replace_mlm data.masking=token data.masks.random_share=0.1",
+            "objective.kind=replace_mlm replaces tokens by a generator's, but data.masks."
+            "random_share=0.1 replaces them at random; add --set data.masks.random_share=0, or "
+            "--set objective.kind=mlm",
+        ),
+        (
             "objective.generator.layers=0.01",
             "objective.generator.layers=0.01 of 12 and width=0.333333 of 768 give 0 layers of "
             "width 256 with 4 heads, but there must be a layer and a width divisible by the "

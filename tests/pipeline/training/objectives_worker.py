@@ -63,6 +63,23 @@ CASES: dict[str, tuple[str, list[str]]] = {
             "objective.generator.layers=1", "objective.generator.tied=true",
         ],
     ),
+    "mlm + rtd, masked, own embeddings": (
+        "electra_tiny",
+        [
+            "encoder.embedding_width=16", "objective.generator.width=0.5",
+            "objective.generator.embeddings=own", "objective.kind=rtd_masked",
+        ],
+    ),
+    "mlm + words": (
+        "electra_tiny", ["objective.generator.width=0.5", "objective.kind=replace_mlm"],
+    ),
+    "mlm + words, all": (
+        "electra_tiny",
+        [
+            "encoder.embedding_width=16", "objective.generator.width=0.5",
+            "objective.kind=all_tokens_mlm", "objective.words_weight=10",
+        ],
+    ),
     "mlm + sbo": ("spanbert_tiny", []),
 }  # fmt: skip
 """Objectives: a recipe, and the settings changed in it besides sizes."""
@@ -73,6 +90,8 @@ SOME = [
     ("mlm + sop, shared", "albert", 3), ("mlm + sop, unshared", "lamb", 2),
     ("mlm + rtd", "lamb", 3), ("mlm + rtd", "adamw", 0),
     ("mlm + rtd, tied", "lamb", 1), ("mlm + rtd, tied", "adamw", 2),
+    ("mlm + rtd, masked, own embeddings", "lamb", 2), ("mlm + words", "adamw", 3),
+    ("mlm + words, all", "lamb", 1), ("mlm + words, all", "adamw", 0),
     ("mlm + sbo", "lamb", 3), ("mlm + sbo", "adamw", 1),
 ]  # fmt: skip
 """Case, optimizer and stage that every test run trains: every pair of values occurs."""

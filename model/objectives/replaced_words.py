@@ -1,0 +1,84 @@
+"""Restores the words that a generator replaced: two objectives that ELECTRA is compared with.
+
+Clark et al. 2020, sec. 3.4. "Replace MLM" is masked language modelling whose [MASK] are a
+generator's words, so pretraining shows no [MASK]. "All-Tokens MLM" predicts every token of that
+input, as ELECTRA judges every token. Its distribution is copy x (the word that is shown) +
+(1 - copy) x (softmax over words), where `copy` is a sigmoid of the token's hidden vector.
+
+Legend: B batch, S sequence, K predicted positions, N tokens, D width.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.config import EncoderConfig
+from model.objectives.heads import MaskedLanguageHead
+from model.objectives.masked_language import Inputs, Sums
+
+
+class RestoringHead(nn.Module):
+    """Predicts the original word of a token: BERT's head, and with `copies` a copy probability."""
+
+    def __init__(self, config: EncoderConfig, words: nn.Embedding, *, copies: bool) -> None:
+        """words: the encoder's own word table, whose weight is tied."""
+        super().__init__()
+        self.words = MaskedLanguageHead(config, words)
+        self.copy = nn.Linear(config.width, 1) if copies else None
+
+    def forward(
+        self, hidden_ND: Tensor, labels_N: Tensor, shown_N: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Cross-entropy per token in float32 [N], and whether the likeliest word is right [N].
+
+        shown_N: the words of the input.
+        """
+        if self.copy is None:
+            losses_N, found_N = self.words(hidden_ND, labels_N)
+            return losses_N, found_N
+        losses_N, found_N, (top_N, seen_N) = self.words.beside(hidden_ND, labels_N, shown_N)
+        gate_N = self.copy(hidden_ND)[:, 0].float()
+        copied_N, drawn_N = F.logsigmoid(gate_N), F.logsigmoid(-gate_N)
+        kept_N = shown_N == labels_N
+        drawn_loss_N = losses_N - drawn_N
+        mixed_N = torch.where(kept_N, -torch.logaddexp(copied_N, -drawn_loss_N), drawn_loss_N)
+        with torch.no_grad():
+            shows_N = torch.logaddexp(copied_N, drawn_N + seen_N) >= drawn_N + top_N
+            right_N = torch.where(kept_N, shows_N | found_N, ~shows_N & found_N)
+        return mixed_N, right_N
+
+
+def originals(inputs: Inputs) -> Tensor:
+    """The unmasked words [B, S]."""
+    ids, positions_K = inputs.input_ids_BS.flatten(), inputs.positions_K
+    labels_K = torch.where(inputs.weights_K > 0, inputs.labels_K, ids[positions_K])
+    return ids.scatter(0, positions_K, labels_K).view_as(inputs.input_ids_BS)
+
+
+def restored_sums(
+    head: RestoringHead, hidden_BSD: Tensor, shown_BS: Tensor, weights_BS: Tensor, inputs: Inputs
+) -> Sums:
+    """The sums of words, at the predicted positions, or with a copy probability at all tokens.
+
+    shown_BS: the input with the generator's words; weights_BS: 1 for tokens of sequences. Counts
+    the tokens that are replaced, and those of them that are restored.
+    """
+    hidden_ND, shown_N = hidden_BSD.flatten(0, 1), shown_BS.flatten()
+    labels_N, weights_N = originals(inputs).flatten(), weights_BS.flatten()
+    places, weights = inputs.positions_K, inputs.weights_K
+    if head.copy is not None:
+        places, weights = torch.arange(len(shown_N), device=shown_N.device), weights_N
+        if shown_N.device.type == "cpu":  # a GPU needs the same shapes at every step
+            places = weights_N.nonzero()[:, 0]
+            weights = weights_N[places]
+    shown, labels = shown_N[places], labels_N[places]
+    losses, right = head(hidden_ND.index_select(0, places), labels, shown)
+    replaced = (shown != labels) * weights
+    return {
+        "words_loss": (losses * weights).sum(),
+        "words_correct": (right * weights).sum(),
+        "words_replaced": replaced.sum(),
+        "words_restored": (right * replaced).sum(),
+    }

@@ -1,0 +1,158 @@
+"""What ELECTRA is compared with, beside a plain implementation: losses, counts and gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from model.objectives.masked_language import Inputs
+from model.objectives.replaced_tokens import Kind, ReplacedTokenModel, replaced, token_weights
+from model.objectives.replaced_words import RestoringHead, originals, restored_sums
+from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
+
+CONFIG = replace(TOY, position_offset=0, segment_types=2, embedding_width=32)
+GENERATOR = replace(CONFIG, width=24, heads=2, feed_forward=72, layers=1)
+NAMES: dict[Kind, str] = {"rtd_masked": "rtd", "replace_mlm": "words", "all_tokens_mlm": "words"}
+
+
+def inputs(rows: str) -> Inputs:
+    generator = torch.Generator().manual_seed(3)
+    return Inputs(
+        **toy_batch(LENGTHS[rows]),
+        mask_id=MASK_ID,
+        row_weights_B=torch.ones(3),
+        draws_K=torch.randint(2**62, (8,), generator=generator),
+    )
+
+
+def model_of(kind: Kind) -> ReplacedTokenModel:
+    """In float64, with every vector drawn; the embeddings of encoder and generator are apart."""
+    model = ReplacedTokenModel(
+        CONFIG, GENERATOR, weight=1.0, seed=1, kind=kind, own_embeddings=True
+    ).double()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def plain_loss(
+    model: ReplacedTokenModel, hidden_BSD: Tensor, shown: Tensor, given: Inputs
+) -> Tensor:
+    """The sum of the encoder's part, token by token, as the paper's section 3.4 says it."""
+    real = token_weights(given).flatten() > 0
+    hidden, seen = hidden_BSD.flatten(0, 1), shown.flatten()
+    original, predicted = seen.clone(), set()
+    for slot, position in enumerate(given.positions_K.tolist()):
+        if given.weights_K[slot] > 0:
+            predicted.add(position)
+            original[position] = given.labels_K[slot]
+    total = torch.zeros((), dtype=torch.float64)
+    for place in range(len(seen)):
+        if model.kind != "all_tokens_mlm" and place not in predicted:
+            continue
+        if not real[place]:
+            continue
+        if model.detection is not None:
+            head = model.detection
+            logit = head.output(F.gelu(head.dense(hidden[place])))[0]
+            probability = torch.sigmoid(logit)
+            fake = bool(seen[place] != original[place])
+            total = total - torch.log(probability if fake else 1 - probability)
+            continue
+        assert model.restoring is not None
+        words = model.restoring.words
+        normed = words.norm(F.gelu(words.dense(hidden[place])))
+        table = model.encoder.embeddings.words.weight[: CONFIG.vocab_size]
+        probabilities = torch.softmax(table @ normed + words.bias[: CONFIG.vocab_size], -1)
+        if model.restoring.copy is not None:
+            copy = torch.sigmoid(model.restoring.copy(hidden[place])[0])
+            shown_one = F.one_hot(seen[place], CONFIG.vocab_size)
+            probabilities = copy * shown_one + (1 - copy) * probabilities
+        total = total - torch.log(probabilities[original[place]])
+    return total
+
+
+@pytest.mark.parametrize("rows", LENGTHS)
+@pytest.mark.parametrize("kind", NAMES)
+def test_loss_and_gradients_equal_a_plain_implementation(kind: Kind, rows: str) -> None:
+    """To 1e-6: ours keeps losses and the copy's logarithms in float32."""
+    given, model = inputs(rows), model_of(kind).eval()
+    seen = given.lengths_B, given.segment_ids_BS
+    sums = model(given)
+    assert given.draws_K is not None
+    with torch.no_grad():
+        filler = model._generate(given.input_ids_BS, *seen).flatten(0, 1)
+        words = model.head.sample(filler[given.positions_K], given.labels_K, given.draws_K)[2]
+    shown, changed = replaced(given, words)
+    expected = plain_loss(model, model.encoder(shown, *seen), shown, given)
+    ours = sums[f"{NAMES[kind]}_loss"]
+    assert changed.sum() >= 3 and not expected.isnan()
+    torch.testing.assert_close(ours.double(), expected, rtol=1e-6, atol=1e-6)
+    parameters = [p for n, p in model.named_parameters() if not n.startswith(("generator", "head"))]
+    mine = torch.autograd.grad(ours, parameters, allow_unused=True)
+    theirs = torch.autograd.grad(expected, parameters, allow_unused=True)
+    largest = max(float(grad.abs().max()) for grad in theirs if grad is not None)
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6 * largest)
+
+
+@pytest.mark.parametrize("kind", ["replace_mlm", "all_tokens_mlm"])
+def test_counts_follow_the_likeliest_word(kind: Kind) -> None:
+    given, model = inputs("short rows"), model_of(kind).eval()
+    restoring = model.restoring
+    assert restoring is not None
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        words = torch.randint(5, 300, given.labels_K.shape, generator=generator)
+        words[::2] = given.labels_K[::2]
+        shown, changed = replaced(given, words)
+        hidden = 3 * torch.randn(*shown.shape, 48, generator=generator, dtype=torch.float64)
+        weights = token_weights(given)
+        sums = restored_sums(restoring, hidden, shown, weights, given)
+        mixed = torch.softmax(restoring.words.logits(hidden), -1)
+        if restoring.copy is not None:
+            copy = torch.sigmoid(restoring.copy(hidden))
+            mixed = copy * F.one_hot(shown, CONFIG.vocab_size) + (1 - copy) * mixed
+        right = (mixed.argmax(-1) == originals(given)).float()
+        if kind == "replace_mlm":
+            weights = torch.zeros(weights.numel()).scatter(0, given.positions_K, given.weights_K)
+            weights = weights.view(shown.shape)
+        assert sums["words_correct"] == (right * weights).sum()
+        assert sums["words_replaced"] == changed.sum() > 0
+        assert sums["words_restored"] == (right * changed).sum()
+
+
+def test_originals_are_the_unmasked_words() -> None:
+    given = inputs("short rows")
+    expected = given.input_ids_BS.flatten().clone()
+    for slot, position in enumerate(given.positions_K.tolist()):
+        if given.weights_K[slot] > 0:
+            expected[position] = given.labels_K[slot]
+    assert torch.equal(originals(given).flatten(), expected)
+    assert not torch.equal(originals(given), given.input_ids_BS)
+
+
+def test_a_copied_word_costs_little_and_its_gradient_stays_finite() -> None:
+    """Even where a sigmoid in float32 is 0 or 1."""
+    table = torch.nn.Embedding(CONFIG.padded_vocab_size, 32)
+    head = RestoringHead(CONFIG, table, copies=True)
+    assert head.copy is not None
+    hidden = torch.randn(2, 48, requires_grad=True)
+    for bias, kept in ((200.0, 0.0), (-200.0, None)):
+        torch.nn.init.zeros_(head.copy.weight)
+        torch.nn.init.constant_(head.copy.bias, bias)
+        losses, _ = head(hidden, torch.tensor([7, 8]), torch.tensor([7, 9]))
+        losses.sum().backward()
+        assert losses.isfinite().all() and hidden.grad is not None
+        assert hidden.grad.isfinite().all()
+        if kept is not None:
+            assert losses[0] == kept and losses[1] > 190
