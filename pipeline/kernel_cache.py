@@ -126,16 +126,16 @@ class _Refused(Exception):
 def _make(directory: Path) -> Path:
     """The directory without links, all of its levels checked; levels that are missing are made."""
     waiting = list(reversed(directory.absolute().parts[1:]))
-    level, links = Path("/"), 0
+    level, links, among_others = Path("/"), 0, False
     status = os.lstat(level)
     while waiting:
-        _check_owner(level, status, is_parent=True)
+        _check_owner(level, status, is_parent=not among_others)
         shared = _is_writable_by_others(level, status)
         if shared and not status.st_mode & stat.S_ISVTX:
             raise _Refused(f"{level} is writable by {_by_whom(status)}")
         name = waiting.pop()
         if name == "..":  # `level` has no links, so this is its parent
-            level = level.parent
+            level, among_others = level.parent, True
             status = os.lstat(level)
             continue
         entry = level / name
@@ -145,7 +145,7 @@ def _make(directory: Path) -> Path:
             _make_one(entry)
             status = os.lstat(entry)
         if stat.S_ISLNK(status.st_mode):
-            _check_owner(entry, status)
+            _check_owner(entry, status, is_parent=True)
             links += 1
             if shared:
                 raise _Refused(f"{entry} is a link in a directory that others can write to")
@@ -153,12 +153,13 @@ def _make(directory: Path) -> Path:
                 raise _Refused(f"{entry} is one of too many links")
             target = entry.readlink()
             waiting += reversed(target.parts[1:] if target.is_absolute() else target.parts)
-            level = Path("/") if target.is_absolute() else level
+            if target.is_absolute():
+                level, among_others = Path("/"), False
             status = os.lstat(level)
             continue
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(f"{entry} is not a directory")
-        level = entry
+        level, among_others = entry, shared
     _check_entry(level, status)
     return level
 
@@ -192,7 +193,8 @@ def _check_entry(path: Path, status: os.stat_result) -> None:
 
 
 def _check_owner(path: Path, status: os.stat_result, is_parent: bool = False) -> None:
-    """Raise _Refused if `path` belongs to somebody else."""
+    """Raise _Refused if `path` belongs to somebody else; is_parent: it may be root's in a container
+    that does not know root, as it is above a cache, and not where others can write."""
     if status.st_uid in (0, os.geteuid()) or (is_parent and status.st_uid in _unknown_owners()):
         return
     raise _Refused(f"{path} belongs to {_user(status.st_uid)}")
@@ -227,9 +229,9 @@ def _has_access_list(path: Path) -> bool:
 def _unknown_owners() -> frozenset[int]:
     """The user id that a container's user namespace shows for those it does not know, as root."""
     try:
-        _, _, size = Path("/proc/self/uid_map").read_text().split()
-        whole = int(size) == 0xFFFFFFFF
-        return frozenset(() if whole else (int(Path("/proc/sys/kernel/overflowuid").read_text()),))
+        if str(0xFFFFFFFF) in Path("/proc/self/uid_map").read_text().split():
+            return frozenset()  # every user is known here
+        return frozenset((int(Path("/proc/sys/kernel/overflowuid").read_text()),))
     except (OSError, ValueError):
         return frozenset()
 
