@@ -94,6 +94,20 @@ def one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock on the file `path` now; False if that cannot be told."""
+    if not path.exists():
+        return False
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
 def remove_orphans(directory: Path) -> None:
     """Remove temporary files that `only_once` left in `directory` when its process died."""
     for path in directory.glob(".*.tmp"):

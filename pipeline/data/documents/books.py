@@ -71,6 +71,7 @@ _CHARSET = re.compile(
 _TORN = re.compile(
     r"(?<![\w-])([^\W\d_]+)-[ \t]*\n[ \t]*(?:\n[ \t]*)?([^\W\d_]+)(?!\w|-[^\W\d_])[^\s\w]*"
 )
+_LINE_END = re.compile(r"-[ \t]*\n")
 _SOFT = re.compile(r"\u00ad[ \t]*\n[ \t]*(\S*)")
 _WHOLE, _COMPOUND, _FRAGMENTS = "whole", "compound", "fragments"
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
@@ -147,7 +148,7 @@ def _whole_words(text: str, cut: Counter[str]) -> str:
     """Join words split at line ends; the whole word goes on the first of the two lines."""
     text, soft = _SOFT.subn(r"\1\n", text)
     cut[HYPHENS] += 2 * soft
-    torn = [found for found in _TORN.finditer(text) if _one_case(found)]
+    torn = [found for found in _torn(text) if _one_case(found)]
     if not torn:
         return text
     words = Counter(_WORD.findall(_TORN.sub(" ", text).lower()))
@@ -160,6 +161,18 @@ def _whole_words(text: str, cut: Counter[str]) -> str:
             end = found.end()
             cut[HYPHENS] += 1
     return "".join([*parts, text[end:]])
+
+
+def _torn(text: str) -> Iterator[re.Match[str]]:
+    """What `_TORN.finditer` yields, tried only at words before a hyphen that ends a line."""
+    end = 0
+    for hyphen in _LINE_END.finditer(text):
+        start = hyphen.start()
+        while start > end and text[start - 1].isalnum() and not text[start - 1].isdecimal():
+            start -= 1
+        if found := _TORN.match(text, start):
+            yield found
+            end = found.end()
 
 
 def _one_case(torn: re.Match[str]) -> bool:

@@ -7,6 +7,9 @@ is extracted in units of minutes, which a restart keeps (`units`); then its own 
 from them, and they are removed. A file appears only when it is complete; if several processes need
 the same one (parts of an array), one writes it and the others wait.
 
+A published file that is not here is fetched and extracted by one process, so that few copies take
+disk space at a time. Processes that have nothing else to do help: they take its last units.
+
 Every record has a row, with its text or with the reason why it was dropped, so the counts of
 documents always add up.
 """
@@ -37,9 +40,17 @@ from pipeline.data.extraction.raw_content import (
     unchanged,
 )
 from pipeline.data.extraction.unit_files import SCHEMA, is_unit_of, write_file, write_unit
-from pipeline.data.extraction.units import FORMATS, Unit, cut_units
+from pipeline.data.extraction.units import FORMATS, Unit, cut_units, expected_units
 from pipeline.data.fetching.local_copies import fetched, is_here, remove_copies, remove_copy
-from pipeline.files import lock_of, make_directory, only_once, remove_orphans
+from pipeline.files import (
+    is_locked,
+    lock_of,
+    make_directory,
+    one_at_a_time,
+    only_once,
+    remove_orphans,
+    whole_file,
+)
 
 _GROUP_BYTES = 256 << 30
 
@@ -133,6 +144,33 @@ class UnitTask:
         return self.target.name
 
 
+@dataclass(frozen=True, slots=True)
+class HelpTask:
+    """A unit of a published file that another process fetches and extracts."""
+
+    file: ExtractionTask
+    unit: Unit
+    """As expected: the file is not here yet."""
+
+    @property
+    def weight(self) -> int:
+        """Nothing, as the file's own task counts; so help comes after all files were begun."""
+        return 0
+
+    @property
+    def name(self) -> str:
+        """Its name in logs."""
+        return f"help to {self.file.name}"
+
+    @property
+    def marker(self) -> str:
+        """Name of the unit's own Parquet file."""
+        return self.file.stored(self.unit).name
+
+
+FileWork = ExtractionTask | HelpTask
+
+
 def extract(
     sources: list[Source], directory: Path, executor: Executor, part: tuple[int, int] = (1, 1)
 ) -> list[Source]:
@@ -150,8 +188,8 @@ def extract(
     remove_orphans(directory)
     _remove_used_units(directory)
     tasks = [_task(source, directory) for source in slow]
-    stage = Stage(directory, _start_files)
-    waiting = {task.marker for task in unfinished(stage, tasks)}
+    work: list[FileWork] = [*tasks]
+    waiting = {task.marker for task in unfinished(Stage(directory, _start_files), work)}
     remove_copies([task.source for task in tasks if task.marker not in waiting])
     _identify([task for task in tasks if task.marker not in waiting], directory, executor)
     if part != (1, 1):
@@ -191,7 +229,18 @@ def _extract_files(
         units = [UnitTask(task, unit) for task, cut in shared.items() for unit in cut]
         first = len(units) * (part[0] - 1) // part[1]
         executor.run(Stage(directory, _start_units), units[first:] + units[:first])
-        executor.run(Stage(directory, _start_files), group)
+        work: list[FileWork] = [*group, *_help_with(group)]
+        executor.run(Stage(directory, _start_files), work)
+
+
+def _help_with(tasks: list[ExtractionTask]) -> list[HelpTask]:
+    """Help with the published files that are to be fetched, each from its end."""
+    return [
+        HelpTask(task, unit)
+        for task in tasks
+        if not _is_here(task.source) and not task.target.exists()
+        for unit in reversed(expected_units(task.source))
+    ]
 
 
 def _groups(tasks: list[ExtractionTask]) -> list[list[ExtractionTask]]:
@@ -250,8 +299,35 @@ def _extract_unit(task: UnitTask) -> None:
             write_unit(task.unit, (task.unit.start, 0), temporary)
 
 
-def _start_files() -> Callable[[ExtractionTask], None]:
-    return _extract_file
+def _start_files() -> Callable[[FileWork], None]:
+    return _do_file_or_help
+
+
+def _do_file_or_help(task: FileWork) -> None:
+    if isinstance(task, HelpTask):
+        _help(task)
+        return
+    if is_locked(lock_of(task.target)):  # another part of the array makes it
+        for help in _help_with([task]):
+            _help(help)
+    _extract_file(task)
+
+
+def _help(task: HelpTask) -> None:
+    """Make the file of a unit, unless it or the whole file is made by then."""
+    # The process that makes the file waits for the unit's lock, so its copy stays until then.
+    target, path = task.file.target, task.file.stored(task.unit)
+    if target.exists():
+        return
+    with one_at_a_time(lock_of(path)):
+        if not (path.exists() or target.exists()):
+            source = fetched(task.file.source)
+            unit = replace(task.unit, source=source)
+            if unit in cut_units(source):
+                with whole_file(path) as temporary:
+                    write_unit(unit, (unit.start, 0), temporary)
+    if target.exists() or not path.exists():
+        _remove_unit(path)
 
 
 def _extract_file(task: ExtractionTask) -> None:

@@ -93,11 +93,17 @@ class Unit:
 
 def cut_units(source: Source) -> list[Unit]:
     """The units of a slow file, in order. They can be extracted side by side."""
-    size = UNIT_BYTES if source.compression else PLAIN_UNIT_BYTES
     if source.format == "tar":
-        size = TAR_UNIT_BYTES
-    elif _is_one_unit(source):
-        size = source.size
+        return _cut(source, TAR_UNIT_BYTES)
+    return _cut(source, source.size) if _is_one_unit(source) else expected_units(source)
+
+
+def expected_units(source: Source) -> list[Unit]:
+    """The units of a WARC file or a dump that is not here; it may turn out to be one unit."""
+    return _cut(source, UNIT_BYTES if source.compression else PLAIN_UNIT_BYTES)
+
+
+def _cut(source: Source, size: int) -> list[Unit]:
     starts_here = _starts_anywhere(source)
     return [
         Unit(source, start, min(start + size, source.size), 0 if starts_here else start)

@@ -78,7 +78,13 @@ class Transfer:
         file = waiting[0].published
         assert file
         fetching = to_fetch / speed.fetching
-        seconds = max(fetching / file.connections, (size / speed.extraction + fetching) / workers)
+        extraction = size / speed.extraction
+        largest = max((source.size for source in self.missing), default=0) / speed.fetching
+        seconds = max(
+            fetching / file.connections,
+            (extraction + fetching) / workers,
+            largest + extraction * largest / max(fetching, 1e-9) / workers,  # of this file alone
+        )
         text = (
             f"{self.corpus}: about {in_words(seconds)} to fetch and extract them with {workers:,} "
             f"worker{'s' * (workers != 1)}; {speed.extraction / 1e6:,.2f} MB/s a worker"

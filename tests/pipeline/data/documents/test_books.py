@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents import time_limit
+from pipeline.data.documents import books, time_limit
 from pipeline.data.documents.books import CREDITS, HYPHENS, LICENCE, NOTES, PAGES, trimmed
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Dropped, Record
@@ -200,3 +201,11 @@ def test_a_book_that_takes_too_long_is_dropped(
     path.write_text(NEW.format(book="con-\ntemplate and a-\nnother\n" * 40_000))
     [found] = read(cut(sniff(path, "bookcorpus", "book.txt"), 1 << 20)[0])
     assert found == Dropped("book.txt@0", "over 10 s of CPU")
+
+
+def test_split_words_are_those_that_the_pattern_finds_anywhere() -> None:
+    rng = random.Random(17)
+    for _ in range(20_000):
+        text = "".join(rng.choices("aÀ²½1_-- \t\n\n.“\u0301", k=rng.randint(3, 30)))
+        expected = [found.span() for found in books._TORN.finditer(text)]
+        assert [found.span() for found in books._torn(text)] == expected, repr(text)

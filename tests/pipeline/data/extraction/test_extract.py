@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import bz2
+import functools
 import json
+import os
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.data.corpora.published import Selected
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
@@ -20,8 +26,10 @@ from pipeline.data.extraction import places, unit_files, units
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.raw_content import RawContent
 from pipeline.data.extraction.units import FORMATS, SlowFormat, cut_units
-from pipeline.files import one_at_a_time
+from pipeline.errors import DataError
+from pipeline.files import lock_of, one_at_a_time
 from tests.pipeline.data.dump import large_dump, small_dump
+from tests.pipeline.data.publishers import Publisher, publisher
 from tests.pipeline.data.web_archive import page as web_page
 from tests.pipeline.preparing import FORKED, MPIEXEC, contents, finish, tiny
 
@@ -141,6 +149,108 @@ def test_parts_of_an_array_start_elsewhere(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(extraction, "_GROUP_BYTES", 1000)
     made = extract(sources(*paths), documents, local_executor(1), (2, 2))
     assert [Path(source.path).exists() for source in made] == [True, True]
+
+
+PAGES = 120
+DUMP = "simplewiki/20260101"
+
+
+@pytest.fixture
+def one_file(tmp_path: Path) -> Iterator[Publisher]:
+    """A dump of one file with a bzip2 stream for each page."""
+    pages = large_dump(tmp_path / "pages.xml", PAGES).read_bytes().split(b"  <page>")
+    streams = [
+        bz2.compress(part) for part in (pages[0], *(b"  <page>" + page for page in pages[1:]))
+    ]
+    with publisher() as server:
+        server.put_dump(DUMP, {".xml.bz2": b"".join(streams)})
+        yield server
+
+
+def in_small_units(
+    start: Callable[[], Callable[[AnyTask], None]], log: Path, stop_at: int
+) -> Callable[[AnyTask], None]:
+    """Prepares a worker to log process and place of each unit; it dies when `stop_at` are done."""
+    units.UNIT_BYTES = 3000
+    write = unit_files.write_unit
+
+    def write_and_log(unit: units.Unit, begin: places.Place, path: Path) -> None:
+        if log.read_text().count("\n") >= stop_at:
+            os._exit(1)
+        write(unit, begin, path)
+        time.sleep(0.05)
+        with log.open("a") as file:
+            file.write(f"{os.getpid()} {unit.start}\n")
+
+    unit_files.write_unit = extraction.write_unit = write_and_log
+    return start()
+
+
+def two_workers(log: Path, stop_at: int = 1000) -> Executor:
+    log.touch()
+
+    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+        start = functools.partial(in_small_units, stage.start, log, stop_at)
+        yield from local_executor(2).runner(replace(stage, start=start), tasks)
+
+    return Executor(run)
+
+
+def test_two_workers_share_a_published_file_and_continue_after_a_kill(
+    one_file: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The units are extracted once, by both; the file is fetched once, and no copy stays."""
+    selected = Selected(dump=DUMP, mirrors=[one_file.address])
+    [source] = selected.sources(tmp_path / "downloads")["wikipedia"]
+    [alone] = extract([source], tmp_path / "alone", local_executor(1))
+    asked = len(one_file.gets())
+    monkeypatch.setattr(units, "UNIT_BYTES", 3000)
+    log, documents = tmp_path / "log", tmp_path / "documents"
+    with pytest.raises(DataError, match="workers died"):
+        extract([source], documents, two_workers(log, stop_at=3))
+    killed = log.read_text().count("\n")
+    [made] = extract([source], documents, two_workers(log))
+    lines = [line.split() for line in log.read_text().splitlines()]
+    done = [int(start) for _, start in lines]
+    assert len(cut_units(source)) == len(done) == len(set(done)) >= 8, "each once"
+    assert len({process for process, _ in lines[killed:]}) == 2, "both"
+    assert Path(made.path).read_bytes() == Path(alone.path).read_bytes()
+    assert len(one_file.gets()) == asked + 1
+    assert not [*(tmp_path / "downloads").rglob("*.bz2*.copy")]
+    assert {entry.suffix for entry in documents.iterdir()} == {".parquet", ".lock", ".json"}
+    assert len([*documents.iterdir()]) == 3
+
+
+def test_a_part_helps_with_the_file_that_another_part_makes(
+    one_file: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "UNIT_BYTES", 3000)
+    [source] = Selected(dump=DUMP, mirrors=[one_file.address]).sources(tmp_path)["wikipedia"]
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    target = extraction._task(source, documents).target
+    count = len(cut_units(source))
+    is_made = threading.Event()
+
+    def make_it() -> None:
+        with one_at_a_time(lock_of(target)):
+            is_locked.set()
+            while len([*documents.glob(".*[0-9].parquet")]) < count and not is_over.wait(0.01):
+                pass
+            is_made.set()
+
+    is_locked, is_over = threading.Event(), threading.Event()
+    other = threading.Thread(target=make_it)
+    other.start()
+    is_locked.wait(10)
+    timer = threading.Timer(60, is_over.set)
+    timer.start()
+    [made] = extract([source], documents, local_executor(1), (2, 2))
+    assert is_made.is_set() and not is_over.is_set()
+    timer.cancel()
+    other.join()
+    assert Path(made.path).exists()
+    assert len([*documents.iterdir()]) == 3
 
 
 def test_temporary_files_of_the_dead_are_removed(tmp_path: Path) -> None:
