@@ -151,7 +151,7 @@ def objective() -> ObjectiveSettings:
         detection_weight=50.0,  # electra disc_weight
         words_weight=1.0,  # ours: both predict words; the paper names none
         # electra generator_layers, _hidden_size, untied_generator, untied_generator_embeddings
-        generator=GeneratorSettings(layers=1.0, width=0.25, tied=False, embeddings="shared"),
+        generator=GeneratorSettings(layers=1.0, width=0.25, tied=False, embeddings="shared"),  # electra
     )
 
 
