@@ -153,7 +153,9 @@ choose_container() {
   if [ -z "$runtime" ] && command -v apptainer >/dev/null; then runtime=apptainer; fi
   if [ -z "$runtime" ] && srun --help 2>&1 | grep -q -e --container-image; then runtime=pyxis; fi
   # directories to bind must exist
-  mkdir -p -m 700 "$TENFOLD_LOCAL" && mkdir -p "$TENFOLD_RUN" || exit 2
+  # shellcheck disable=SC2174  # the mode is for the last one
+  mkdir -p -m 700 "$TENFOLD_LOCAL" || exit 2
+  mkdir -p "$TENFOLD_RUN" || exit 2
   mounts=$(IFS=, && echo "$TENFOLD_HOME,$TENFOLD_LOCAL,$TENFOLD_RUN,${data[*]}")
   mounts+=${TENFOLD_MOUNTS:+,$TENFOLD_MOUNTS}
   for directory in ${mounts//,/ }; do twice+=,$directory:$directory; done

@@ -10,6 +10,7 @@ describe() {
   local gpu
   # bash would run commands in what it calculates with
   [[ $SLURM_LOCALID =~ ^[0-9]+$ ]] || fail "SLURM_LOCALID=$SLURM_LOCALID is not a number"
+  # shellcheck disable=SC2174  # the mode is for the last one
   mkdir -p -m 700 "$TENFOLD_LOCAL" # if others can change it, each rank refuses it
   [ -z "${visible[*]}" ] || [ "$SLURM_LOCALID" -lt ${#visible[@]} ] ||
     fail "task $SLURM_LOCALID of $(hostname) sees only GPUs ${visible[*]}; a rank must see the GPUs" \
