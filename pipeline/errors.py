@@ -72,13 +72,19 @@ def run_command(main: Callable[[], None], *, at_once: bool = False) -> None:
     os._exit(code)
 
 
+def one_line(message: str) -> str:
+    """A message as one line; characters of a damaged file that are not printable are escaped."""
+    line = " ".join(message.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+
+
 def _run(main: Callable[[], None]) -> None:
     try:
         main()
     except PipelineError as error:
         problems = error.problems if isinstance(error, ConfigError) else ()
         lines = str(error).split("\n  ") if problems else [str(error)]
-        print("error:", "\n  ".join(" ".join(line.split()) for line in lines), file=sys.stderr)
+        print("error:", "\n  ".join(map(one_line, lines)), file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
     except BrokenPipeError:
         # The reader of our output (`| head`) closed the pipe; this is not an error.

@@ -28,6 +28,17 @@ def test_a_user_error_is_one_line_and_exit_code_two(
     assert out.out == ""
 
 
+def test_what_is_not_printable_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    """A message can quote a damaged file, whose bytes must not command the terminal."""
+
+    def main() -> None:
+        raise DataError("type \x0e \x1b[2J\u202e is unknown, unlike é")
+
+    with pytest.raises(SystemExit):
+        run_command(main)
+    assert capsys.readouterr().err == "error: type \\x0e \\x1b[2J\\u202e is unknown, unlike é\n"
+
+
 def test_several_problems_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     """Also if the error was pickled in another process."""
 

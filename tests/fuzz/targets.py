@@ -1,0 +1,226 @@
+"""What is mutated and how it is read, one entry a kind of input."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+import zstandard
+
+from pipeline.data.documents.read import cut
+from pipeline.data.documents.sniff import sniff
+from pipeline.data.execution.workers import local_executor
+from pipeline.data.extraction.extract import extract
+from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
+from pipeline.data.tokenizers.trainers import train
+from pipeline.recipes import recipe
+from pipeline.training.checkpoints.fragment_files import describe, seal
+from pipeline.training.checkpoints.read import STATE, open_checkpoint, step_name
+from pipeline.training.weights.build import build_model
+from pipeline.training.weights.folders import CONFIG, load_folder, write_folder
+from tests.fuzz.mutations import as_json, bytes_mutated, json_mutated, value_mutated
+from tests.pipeline.data.dump import small_dump
+from tests.pipeline.data.web_archive import articles, conversion, members
+from tests.pipeline.training.toy_checkpoints import save
+
+Read = Callable[[Random, Path], Iterator[str]]
+"""Writes a case into a folder and reads it; yields the reasons to count."""
+
+TEXTS = [f"Document {n} begins. " + f"It says {n} again, the {n}th time. " * n for n in range(40)]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One kind of input."""
+
+    name: str
+    build: Callable[[Path], object]
+    """Makes good input in a new folder."""
+    open: Callable[[Path], Read]
+    """Given the good input."""
+
+
+# --- Corpora
+
+
+def _lines() -> list[bytes]:
+    text = "".join(json.dumps({"text": t, "url": f"u{n}"}) + "\n" for n, t in enumerate(TEXTS[:12]))
+    array = json.dumps([{"text": t} for t in TEXTS[:9]], indent=1)
+    return [text.encode(), array.encode()]
+
+
+def _parquet() -> list[bytes]:
+    found = []
+    for options in ({}, {"compression": "zstd"}, {"use_dictionary": False, "version": "1.0"}):
+        stream = io.BytesIO()
+        table = pa.table({"text": TEXTS, "id": range(len(TEXTS)), "more": [[1], None] * 20})
+        pq.write_table(table, stream, row_group_size=16, **options)
+        found.append(stream.getvalue())
+    return found
+
+
+def _tar() -> list[bytes]:
+    found = []
+    for kind in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w", format=kind) as archive:
+            for name, content in {
+                "a.txt": TEXTS[9].encode(), "b.jsonl": _lines()[0], "é" * 40: b"A text.",
+                "c.gz": gzip.compress(b"More text."), "d.parquet": _parquet()[0],
+            }.items():  # fmt: skip
+                header = tarfile.TarInfo(name)
+                header.size = len(content)
+                archive.addfile(header, io.BytesIO(content))
+        found.append(stream.getvalue())
+    return found
+
+
+def _warc() -> list[bytes]:
+    pages = [*articles(3), conversion("A text of a page. " * 20)]
+    return [b"".join(pages), members(pages), gzip.compress(b"".join(pages))]
+
+
+PACK: tuple[Callable[[bytes], bytes], ...] = (
+    gzip.compress, bz2.compress, zstandard.ZstdCompressor().compress,
+)  # fmt: skip
+CORPORA: dict[str, tuple[Callable[[], list[bytes]], tuple[bytes, ...]]] = {
+    "json-lines": (_lines, (b"{", b'"', b"\n", b"\\ud800", b"[", b"\0", b"\xff", b"9" * 5000)),
+    "parquet": (_parquet, (b"PAR1", b"\0\0\0\0", b"\xff\xff\xff\xff\x0f")),
+    "tar": (_tar, (bytes(512), b"ustar", b"9" * 11, b"30 path=" + b"x" * 600)),
+    "warc": (
+        _warc,
+        (b"WARC/1.0\r\n", b"\r\n\r\n", b"Content-Length: ", b"<div>", b"&#x110000;", b"<!--"),
+    ),
+    "mediawiki": (
+        lambda: [small_dump()],
+        (b"<page>", b"</text>", b"{{", b"[[", b"<ref>", b"&#0;", b"<![CDATA[", b"{|", b"'''"),
+    ),
+}
+
+
+def _open_corpus(name: str, good: Path) -> Read:
+    contents, words = CORPORA[name][0](), CORPORA[name][1]
+
+    def read(random: Random, place: Path) -> Iterator[str]:
+        content = random.choice(contents)
+        packed = name != "parquet" and random.random() < 0.3
+        mutate_first = not packed or random.random() < 0.5
+        if mutate_first:
+            content = bytes_mutated(content, random, words, same_size=random.random() < 0.3)
+        if packed:
+            content = random.choice(PACK)(content)
+        if not mutate_first:
+            content = bytes_mutated(content, random)
+        path = place / "file"
+        path.write_bytes(content)
+        sources = extract([sniff(path, "own", "file")], place / "documents", local_executor(1))
+        counts = DocumentCounts()
+        pieces = tuple(piece for source in sources for piece in cut(source, 4096))
+        for _ in read_batches(pieces, 0, counts):
+            yield "documents"
+        yield from (f"dropped: {reason}" for reason in (*counts.dropped, *counts.bad))
+
+    return read
+
+
+# --- Tokenizers and model folders
+
+KINDS = ("byte-bpe", "wordpiece", "unigram")
+
+
+def _build_tokenizers(good: Path) -> None:
+    for kind in KINDS:
+        found = train(kind, lambda: iter(TEXTS), 320, lower_case=kind != "byte-bpe")
+        save_vocabulary(found, good / kind, 64)
+
+
+def _build_models(good: Path) -> None:
+    torch.set_num_threads(1)
+    _build_tokenizers(good)
+    for name, kind in zip(("roberta_tiny", "bert_tiny", "albert_tiny"), KINDS):
+        vocabulary = read_vocabulary(good / kind)
+        model = build_model(recipe(name), seed=0)
+        assert vocabulary.size <= model.config.vocab_size
+        write_folder(model, good / kind, good / name)
+
+
+def _open_models(good: Path) -> Read:
+    torch.set_num_threads(1)
+    folders = [good / name for name in ("roberta_tiny", "bert_tiny", "albert_tiny")]
+
+    def read(random: Random, place: Path) -> Iterator[str]:
+        folder = random.choice(folders)
+        _link(folder, place)
+        (place / CONFIG).unlink()
+        (place / CONFIG).write_bytes(json_mutated((folder / CONFIG).read_bytes(), random))
+        load_folder(place)
+        yield "model"
+
+    return read
+
+
+# --- Checkpoints
+
+
+def _open_checkpoint(good: Path) -> Read:
+    directory = good / "checkpoints" / step_name(3)
+
+    def read(random: Random, place: Path) -> Iterator[str]:
+        _link(directory, place)
+        name = random.choice((STATE, "index-00000.json", "index-00001.json"))
+        values = json.loads((place / name).read_bytes())
+        values.pop("xxh3_64")
+        changed = value_mutated(values, random)
+        sealed = isinstance(changed, dict) and random.random() < 0.9
+        try:
+            content = seal(changed) if sealed else json_mutated(as_json(values), random)
+        except ValueError:  # a NaN cannot be sealed
+            content = as_json(changed)
+        (place / name).unlink()
+        (place / name).write_bytes(content)
+        if name != STATE:
+            state = json.loads((directory / STATE).read_bytes())
+            state.pop("xxh3_64")
+            found = describe(place / name)
+            for file in state["files"]:
+                if file["file"] == name:
+                    file.update(bytes=found.bytes, xxh3_64=found.xxh3_64)
+            (place / STATE).unlink()
+            (place / STATE).write_bytes(seal(state))
+        checkpoint = open_checkpoint(place)
+        for parameter, weight in checkpoint.weights():
+            checkpoint.read(parameter, 0, weight.numel())
+        yield "state"
+
+    return read
+
+
+def _link(source: Path, place: Path) -> None:
+    shutil.copytree(source, place, dirs_exist_ok=True)
+
+
+def _nothing(good: Path) -> None:
+    good.mkdir()
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("checkpoint", lambda good: save(good, 3, 2), _open_checkpoint),
+        Target("config", _build_models, _open_models),
+        *(Target(name, _nothing, partial(_open_corpus, name)) for name in CORPORA),
+    )
+}
