@@ -150,8 +150,12 @@ def objective() -> ObjectiveSettings:
         boundary_weight=1.0,  # spanbert --pair-loss-weight
         detection_weight=50.0,  # electra disc_weight
         words_weight=1.0,  # ours: both predict words; the paper names none
-        # electra generator_layers, _hidden_size, untied_generator, untied_generator_embeddings
-        generator=GeneratorSettings(layers=1.0, width=0.25, tied=False, embeddings="shared"),  # electra
+        generator=GeneratorSettings(
+            layers=1.0,
+            width=0.25,
+            tied=False,
+            embeddings="shared",  # electra's defaults
+        ),
     )
 
 
