@@ -36,7 +36,8 @@ def test_parameters_are_exact(size: str, encoder: int, boundary: int) -> None:
 def test_published_is_the_command_s() -> None:
     for size in ("base", "large"):
         ours, published = recipe(f"spanbert_{size}"), recipe(f"spanbert_{size}_published")
-        drawn = replace(ours.data, mask_mode="per-epoch", duplicates=0)
+        masks = replace(ours.data.masks, random_ids="unigram")
+        drawn = replace(ours.data, mask_mode="per-epoch", duplicates=0, masks=masks)
         assert published.data == drawn and published.encoder == ours.encoder
         optimizer = published.optimizer
         assert (optimizer.kind, optimizer.peak_lr, optimizer.eps) == ("adamw", 1e-4, 1e-8)
