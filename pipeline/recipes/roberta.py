@@ -144,16 +144,14 @@ def segments() -> SegmentSettings:
 
 def objective() -> ObjectiveSettings:
     """Masked words alone; the other values are for `--set objective.kind`."""
-    generator = GeneratorSettings(
-        layers=1.0, width=0.25, tied=False, embeddings="shared"
-    )  # electra
+    filler = GeneratorSettings(layers=1.0, width=0.25, tied=False, embeddings="shared")  # electra
     return ObjectiveSettings(
         kind="mlm",
         pair_weight=1.0,  # bert: the sum of two losses
         boundary_weight=1.0,  # spanbert --pair-loss-weight
         detection_weight=50.0,  # electra disc_weight
         words_weight=1.0,  # ours: both predict words; the paper names none
-        generator=generator,
+        generator=filler,
     )
 
 
