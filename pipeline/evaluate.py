@@ -1,4 +1,4 @@
-"""Evaluation of a model: `python -m pipeline.evaluate RUN --data SHARDS`.
+"""Evaluation of a model: `python -m pipeline.evaluate RUN --data SHARDS`, `--grammar PAIRS`.
 
 Scores a run, or a folder in Hugging Face's format, on held-out sequences with their first masks.
 Masked language modelling is scored for every family, and first, so that models with and without a
@@ -10,9 +10,15 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from tqdm import tqdm
 
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.model_folder import check_imports
@@ -25,11 +31,24 @@ from model.hugging_face.conversion import Model
 from pipeline.config.formats import Attention
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.downstream.zero_shot.cloze import fill_masks, read_lines, report_cloze
+from pipeline.downstream.zero_shot.grammar import report_grammar, score_grammar
+from pipeline.downstream.zero_shot.grammar_pairs import read_paradigms
+from pipeline.downstream.zero_shot.pseudo_likelihood import (
+    MaskableSequence,
+    encode_sentences,
+    log_probabilities,
+    maskable_sequence,
+    pseudo_perplexity,
+)
+from pipeline.downstream.zero_shot.word_frequencies import count_tokens
 from pipeline.loading.dataset import Dataset, check_datasets
+from pipeline.training.checkpoints.read import choose_from
+from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.validation.evaluate import (
     corpus_fields,
     evaluate_corpora,
-    pseudo_perplexity,
     unmasked,
     validation_loader,
     validation_loaders,
@@ -46,21 +65,104 @@ LOSS_OF = "mlm_loss/"
 
 def main() -> None:
     arguments = parse_evaluate()
-    if arguments.pseudo_perplexity < 0:
-        raise ConfigError(
-            f"--pseudo-perplexity must not be negative, got {arguments.pseudo_perplexity}"
-        )
+    sequences, text = split_amount(arguments.pseudo_perplexity)
+    if sequences and not arguments.data:
+        raise ConfigError(f"--pseudo-perplexity {sequences} reads held-out sequences; give --data")
+    if not (arguments.data or arguments.grammar or arguments.cloze or text):
+        raise ConfigError("nothing to score; give --data, --grammar, --cloze or a text")
     model, name, sha256, attention = load_model(arguments.model)
     datasets = [Dataset.open(path, VALIDATION, False) for path in arguments.data]
-    check_datasets(datasets, {}, sha256)
-    check_lengths(model, datasets)
-    result = score(model, datasets, arguments.pseudo_perplexity, attention)
+    result: dict[str, Any] = {}
+    if datasets:
+        check_datasets(datasets, {}, sha256)
+        check_lengths(model, datasets)
+        result |= score(model, datasets, sequences, attention)
+    tables = []
+    if arguments.grammar or arguments.cloze or text:
+        vocabulary = find_vocabulary(arguments.model, arguments.data, model)
+        if text:
+            result |= score_lines(model, vocabulary, text)
+        if arguments.grammar:
+            paradigms = read_paradigms(arguments.grammar)
+            counts = count_tokens(datasets, vocabulary.size) if datasets else None
+            with progress() as on_batch:
+                scores = score_grammar(model, vocabulary, paradigms, place(model), counts, on_batch)
+            result["grammar"] = scores.fields()
+            tables.append(report_grammar(scores))
+        if arguments.cloze:
+            filled = fill_masks(model, vocabulary, read_lines(arguments.cloze), place(model))
+            result["cloze"] = [asdict(line) for line in filled]
+            tables.append(report_cloze(filled))
     if arguments.json:
         # JSON has no NaN
-        unknown = [key for key, value in result.items() if math.isnan(value)]
+        unknown = [k for k, found in result.items() if isinstance(found, float) and found != found]
         print(json.dumps({"model": name} | result | dict.fromkeys(unknown)))
     else:
         report(name, result)
+        print("\n".join(tables), end="\n" if tables else "")
+
+
+def split_amount(given: str) -> tuple[int, Path | None]:
+    """The N or the FILE of --pseudo-perplexity."""
+    try:
+        sequences = int(given or 0)
+    except ValueError:
+        return 0, Path(given)
+    if sequences < 0:
+        raise ConfigError(f"--pseudo-perplexity must not be negative, got {sequences}")
+    return sequences, None
+
+
+def find_vocabulary(path: Path, data: list[Path], model: Model) -> Vocabulary:
+    """The tokenizer of a folder, or of a run's shards, which may have moved to `data`.
+
+    Raises DataError if there is none, or it is not the model's.
+    """
+    folder = path
+    if not (path / CONFIG).exists():
+        directory, _ = choose_from(path)
+        folder = data[0] if data else read_record(directory.parent.parent).directories[0]
+        folder = folder / "tokenizer"
+        if not folder.is_dir():
+            raise DataError(
+                f"the tokenizer of {path} is no longer at {folder}; export the run and evaluate "
+                "the export, or give the shards with --data"
+            )
+    vocabulary = read_vocabulary(folder)
+    if vocabulary.size > model.config.vocab_size:
+        raise DataError(
+            f"the tokenizer in {folder} has {vocabulary.size:,} ids, the model "
+            f"{model.config.vocab_size:,}; give the model its own tokenizer"
+        )
+    return vocabulary
+
+
+def score_lines(model: Model, vocabulary: Vocabulary, text: Path) -> dict[str, Any]:
+    """Pseudo-perplexity of the lines of a text."""
+    lines = read_lines(text)
+    sequences = encode_sentences(lines, vocabulary, model.config.positions, within_word=False)
+    return _pseudo_perplexity(model, sequences, vocabulary.mask)
+
+
+def _pseudo_perplexity(
+    model: Model, sequences: Sequence[MaskableSequence], mask_id: int
+) -> dict[str, Any]:
+    with progress() as on_batch:
+        found = log_probabilities(model, sequences, mask_id, place(model), on_batch)
+    value, tokens = pseudo_perplexity(found)
+    return {
+        "pseudo_perplexity": value,
+        "pseudo_perplexity_tokens": tokens,
+        "pseudo_perplexity_sequences": len(sequences),
+    }
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, else a line a minute, of the masked copies that are scored."""
+    interval = 0.1 if sys.stderr.isatty() else 60.0
+    with tqdm(unit=" copies", mininterval=interval, delay=interval) as bar:
+        yield lambda copies: cast(None, bar.update(copies))
 
 
 def load_model(path: Path) -> tuple[Model, str, str, Attention]:
@@ -106,18 +208,28 @@ def score(
     if sequences:
         tokenizer = datasets[0].manifest.tokenizer
         special = {int(tokenizer[name]) for name in ("bos", "pad", "eos", "unk", "mask")}
-        found = unmasked(validation_loader(datasets, ROWS), sequences)
-        value, tokens = pseudo_perplexity(model, found, special, tokenizer["mask"], ROWS, device)
-        result |= {
-            "pseudo_perplexity": value,
-            "pseudo_perplexity_tokens": tokens,
-            "pseudo_perplexity_sequences": len(found),
-        }
+        rows = unmasked(validation_loader(datasets, ROWS), sequences)
+        maskable = [maskable_sequence(row.numpy(), special) for row in rows]
+        result |= _pseudo_perplexity(model, maskable, tokenizer["mask"])
     return result
 
 
 def report(name: str, result: dict[str, Any]) -> None:
     """Print the scores."""
+    if "predictions" in result:
+        report_held_out(name, result)
+    else:
+        print(name)
+    if "pseudo_perplexity" in result:
+        print(
+            f"  pseudo-perplexity   {result['pseudo_perplexity']:,.2f} "
+            f"({result['pseudo_perplexity_sequences']:,} sequences, "
+            f"{result['pseudo_perplexity_tokens']:,} tokens masked one at a time)"
+        )
+
+
+def report_held_out(name: str, result: dict[str, Any]) -> None:
+    """Print the scores on held-out sequences."""
     generated = "rtd_loss" in result or "words_loss" in result
     who = ", by the generator" if generated else ""
     print(f"{name}: {result['predictions']:,} predicted tokens of held-out sequences{who}")
@@ -143,12 +255,6 @@ def report(name: str, result: dict[str, Any]) -> None:
         print(f"  replaced tokens     {result['words_recall']:.2%} restored")
     if others and "loss" in result:
         print(f"  all parts, weighted {result['loss']:.4f} nats, the loss of the training")
-    if "pseudo_perplexity" in result:
-        print(
-            f"  pseudo-perplexity   {result['pseudo_perplexity']:,.2f} "
-            f"({result['pseudo_perplexity_sequences']:,} sequences, "
-            f"{result['pseudo_perplexity_tokens']:,} tokens masked one at a time)"
-        )
 
 
 if __name__ == "__main__":

@@ -164,12 +164,14 @@ def parse_evaluate() -> argparse.Namespace:
     """The command line of pipeline.evaluate."""
     parser = Parser(
         prog="python -m pipeline.evaluate",
-        description="Score a model on held-out sequences: loss, accuracy, perplexity.",
+        description="Score a model without training it: loss, accuracy and perplexity on held-out "
+        "sequences, grammar by minimal pairs, and words filled into sentences.",
         epilog=example_text(
             "python -m pipeline.evaluate runs/tiny --data data/shards/sample-roberta_tiny-*",
             "python -m pipeline.evaluate runs/tiny/2400 --data data/shards/sample-* --json",
             "python -m pipeline.evaluate my-model --data data/shards/news-* "
             "--pseudo-perplexity 100",
+            "python -m pipeline.evaluate my-model --grammar BLiMP.zip",
         ),
     )
     parser.add_argument(
@@ -182,16 +184,30 @@ def parse_evaluate() -> argparse.Namespace:
         "--data",
         type=Path,
         nargs="+",
-        required=True,
+        default=[],
         metavar="DIR",
-        help="shards made by pipeline.prepare with the model's tokenizer",
+        help="shards made by pipeline.prepare with the model's tokenizer; needed unless one of the "
+        "next three reads something else",
+    )
+    parser.add_argument(
+        "--grammar",
+        type=Path,
+        metavar="DIR",
+        help="minimal pairs: a folder, file or zip of .jsonl as in BLiMP, or of .txt as in Zorro; "
+        "with --data, word frequencies are scored beside the model",
+    )
+    parser.add_argument(
+        "--cloze",
+        type=Path,
+        metavar="FILE",
+        help="one sentence per line with [MASK], or the model's own mask token, in it: prints the "
+        "five most probable tokens of each mask",
     )
     parser.add_argument(
         "--pseudo-perplexity",
-        type=int,
-        default=0,
-        metavar="N",
-        help="also mask each token of N sequences in turn (default: 0)",
+        default="",
+        metavar="N|FILE",
+        help="mask each token in turn, of N held-out sequences or of each line of a text",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()

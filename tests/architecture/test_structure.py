@@ -40,6 +40,7 @@ FLOW = (
     "pipeline/training/planning", "pipeline/training/optimizer", "pipeline/training/cluster",
     "pipeline/training/checkpoints", "pipeline/training/weights",
     "pipeline/training/run_directory", "pipeline/training/forward",
+    "pipeline/downstream/zero_shot",
     "pipeline/training/validation", "pipeline/training",
     "pipeline/downstream/reading", "pipeline/downstream/scoring", "pipeline/downstream",
 )  # fmt: skip

@@ -3,7 +3,8 @@
     python tests/end_to_end/demo.py [--output demo-out]
 
 prepare -> train (2 ranks, ZeRO-1, LAMB), stopped halfway by SIGTERM -> the same command resumes
--> export -> evaluate -> fill masks in held-out text. Prints each step and its results.
+-> export -> evaluate -> fill masks in held-out text -> a score for grammar. Prints each step and its
+results.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 
 RECIPE = "roberta_tiny"
 RANKS = 2
+PAIRS = Path("pipeline", "downstream", "zero_shot", "zorro")
+"""Pairs of sentences that come with Tenfold; 50 % is guessing."""
 
 
 def say(text: str) -> None:
@@ -108,19 +111,21 @@ def main() -> None:
 
     steps = recipe(RECIPE).steps
     root = {"TENFOLD_ROOT": str(output)}
-    say("1 of 6: raw text to shards with ten masks per sequence")
+    say("1 of 7: raw text to shards with ten masks per sequence")
     run(["python", "-m", "pipeline.prepare", "--corpus", "sample", "--recipe", RECIPE,
          "--output", output / "shards"], **root)  # fmt: skip
-    say(f"2 of 6: train {RECIPE} on {RANKS} ranks with ZeRO-1 and LAMB, {steps} steps")
+    say(f"2 of 7: train {RECIPE} on {RANKS} ranks with ZeRO-1 and LAMB, {steps} steps")
     interrupted_training(output, steps // 2)
-    say("3 of 6: the same command resumes at the step where it stopped")
+    say("3 of 7: the same command resumes at the step where it stopped")
     run(list(train_command(output)), OMP_NUM_THREADS="1")
-    say("4 of 6: export for transformers, logits compared")
+    say("4 of 7: export for transformers, logits compared")
     run(["python", "-m", "pipeline.export", output / "run", "--output", output / "export"])
-    say("5 of 6: score it on held-out documents")
+    say("5 of 7: score it on held-out documents")
     run(["python", "-m", "pipeline.evaluate", output / "export", "--data", output / "shards"])
-    say("6 of 6: fill masks in held-out text (a toy: two layers, minutes of training)")
+    say("6 of 7: fill masks in held-out text (a toy: two layers, minutes of training)")
     fill_masks(output, 4)
+    say("7 of 7: grammar: is the right sentence of each pair more probable than the wrong one?")
+    run(["python", "-m", "pipeline.evaluate", output / "export", "--grammar", PAIRS])
     seconds = time.monotonic() - started
     say(f"done in {seconds:.0f} s: {output}/shards, {output}/run, {output}/export")
 

@@ -11,7 +11,7 @@ import pytest
 
 from model.objectives.masked_language import MaskedLanguageModel
 from pipeline import evaluate
-from pipeline.errors import CheckpointError, DataError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
@@ -52,6 +52,38 @@ def test_pseudo_perplexity_is_near_perplexity_for_a_model_that_ignores_context(
     assert found["pseudo_perplexity_sequences"] == 4
     assert found["pseudo_perplexity_tokens"] > 100
     assert 1 < found["pseudo_perplexity"] < 2048
+
+
+def test_grammar_cloze_and_a_text_need_no_shards(
+    trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run, text = trained / "1x16", tmp_path / "text"
+    write_folder(load_run(run)[0].model, lesson / "tokenizer", tmp_path / "model")
+    (tmp_path / "verbs-run.txt").write_text("he run .\nhe runs .\nwe runs .\nwe run .\n")
+    text.write_text("He runs to the [MASK].\n")
+    asked = ["--grammar", tmp_path, "--cloze", text, "--pseudo-perplexity", text]
+    found = scores(monkeypatch, capsys, run, *asked)
+    assert found["grammar"]["paradigms"]["verbs-run"]["pairs"] == 2
+    assert found["grammar"]["phenomena"].keys() == {"verbs"}
+    assert found["pseudo_perplexity_sequences"] == 1 and len(found["cloze"][0]["guesses"][0]) == 5
+    of_folder = scores(monkeypatch, capsys, tmp_path / "model", *asked)
+    for name in ("grammar", "cloze", "pseudo_perplexity"):
+        assert of_folder[name] == found[name]
+    with_data = scores(monkeypatch, capsys, run, "--grammar", tmp_path, "--data", lesson)
+    assert with_data["grammar"]["overall"]["frequency_accuracy"] is not None
+    assert with_data["mlm_loss"] > 0
+    monkeypatch.setattr(sys, "argv", ["evaluate", str(run), *map(str, asked)])
+    evaluate.main()
+    said = capsys.readouterr().out
+    assert "all paradigms" in said and "He runs to the [MASK]." in said
+    for arguments, message in (
+        ((), "nothing to score; give --data"),
+        (("--pseudo-perplexity", 3), "--pseudo-perplexity 3 reads held-out sequences"),
+        (("--pseudo-perplexity", -1), "--pseudo-perplexity must not be negative, got -1"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            scores(monkeypatch, capsys, run, *arguments)
 
 
 def test_the_printed_report(
@@ -95,8 +127,9 @@ def test_precision_is_undefined_without_detections(
     for name in ("load_model", "check_datasets", "check_lengths", "score"):
         monkeypatch.setattr(evaluate, name, lambda *_: (None, "model", "", "row"))
     monkeypatch.setattr(evaluate, "score", lambda *_: found)
+    monkeypatch.setattr(evaluate.Dataset, "open", lambda *_: None)
     monkeypatch.setattr(evaluate, "parse_evaluate", lambda: Namespace(
-        model=tmp_path, data=[], pseudo_perplexity=0, json=True
+        model=tmp_path, data=[tmp_path], grammar=None, cloze=None, pseudo_perplexity="", json=True
     ))  # fmt: skip
     evaluate.main()
     assert json.loads(capsys.readouterr().out)["rtd_precision"] is None

@@ -3,9 +3,8 @@
 Sums over all sequences are divided once, so that neither ranks nor rows of a micro-batch change a
 score. Corpora are scored separately and together. Every objective has masked language modelling as
 a part of its own, `mlm`, so models with and without a second part compare by it, on the same
-sequences. ELECTRA's is its generator's. There are two perplexities: that of the stored
-masks is exp(loss) at the predicted positions; pseudo-perplexity (Salazar et al. 2020) masks each
-token of a sequence in turn, one at a time.
+sequences. ELECTRA's is its generator's. Perplexity is exp(loss) at the stored masks; for
+pseudo-perplexity see `pipeline.downstream.zero_shot`.
 
 Legend: B rows, S sequence length, K predicted positions.
 """
@@ -22,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from model.hugging_face.conversion import Model
 from model.objectives.masked_language import Inputs, LossPart, Sums
 from model.objectives.span_boundary import MOST_TARGETS
 from pipeline.config.formats import Attention
@@ -187,35 +185,6 @@ def evaluating(module: nn.Module) -> Iterator[None]:
         yield
     finally:
         module.train()
-
-
-def pseudo_perplexity(
-    model: Model, sequences: Sequence[Tensor], special: set[int], mask_id: int,
-    rows: int, device: torch.device,
-) -> tuple[float, int]:  # fmt: skip
-    """exp of the mean loss of every token masked in turn, and the number of these tokens.
-
-    sequences: ids and segment ids [2, length] of each, unmasked; special: ids that are not text;
-    rows: copies of a sequence in one forward pass, each with another token masked.
-    """
-    loss, count = 0.0, 0
-    with torch.no_grad():
-        for ids, segments in sequences:
-            places = torch.tensor(
-                [i for i, token in enumerate(ids.tolist()) if token not in special]
-            )
-            for places_B in torch.split(places, rows):
-                copies_BS = ids.repeat(len(places_B), 1)
-                labels_B = ids[places_B]
-                copies_BS[torch.arange(len(places_B)), places_B] = mask_id
-                positions_B = torch.arange(len(places_B)) * len(ids) + places_B
-                given = (copies_BS, positions_B, labels_B, torch.ones(len(places_B)))
-                ids_BS, positions_K, labels_K, weights_K = (part.to(device) for part in given)
-                segments_BS = segments.repeat(len(places_B), 1).to(device)
-                shown = Inputs(ids_BS, None, positions_K, labels_K, weights_K, mask_id, segments_BS)
-                loss += float(model(shown)["mlm_loss"])
-                count += len(places_B)
-    return math.exp(loss / count), count
 
 
 def unmasked(loader: Loader, count: int) -> list[Tensor]:

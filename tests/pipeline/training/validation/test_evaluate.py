@@ -21,7 +21,6 @@ from pipeline.training.validation.evaluate import (
     evaluate,
     evaluate_corpora,
     evaluating,
-    pseudo_perplexity,
     unmasked,
     validation_loader,
     validation_loaders,
@@ -164,18 +163,3 @@ def test_unmasked_gives_back_what_was_prepared(dataset: Dataset) -> None:
         assert not segments.any()
         assert ids[0] == specials["bos"] and ids[-1] == specials["eos"]
         assert not (ids == specials["mask"]).any() and not (ids == specials["pad"]).any()
-
-
-def test_pseudo_perplexity_masks_every_token_in_turn(model: MaskedLanguageModel) -> None:
-    sequence, segments = torch.tensor([0, 700, 800, 900, 2]), torch.zeros(5, dtype=torch.int64)
-    row = torch.stack([sequence, segments])
-    value, tokens = pseudo_perplexity(model, [row], {0, 1, 2, 3, 4}, 4, 2, CPU)
-    losses = []
-    for place in (1, 2, 3):
-        shown = sequence.clone()
-        shown[place] = 4
-        with torch.no_grad():
-            logits = model.logits(shown[None], None)[0, place]
-        losses.append(-logits.log_softmax(-1)[sequence[place]].item())
-    assert tokens == 3
-    assert value == pytest.approx(math.exp(sum(losses) / 3), rel=1e-5)
