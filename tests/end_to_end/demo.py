@@ -3,7 +3,7 @@
     python tests/end_to_end/demo.py [--output demo-out]
 
 prepare -> train (2 ranks, ZeRO-1, LAMB), stopped halfway by SIGTERM -> the same command resumes
--> export -> evaluate -> fill masks in held-out text -> a score for grammar. Prints each step and its
+-> export -> evaluate -> fill masks in held-out text -> score grammar. Prints each step and its
 results.
 """
 
