@@ -194,7 +194,7 @@ class RowEncoder:
         found = []
         for index, (example, question) in enumerate(zip(examples, questions)):
             ids, offsets = located[example.texts[1]]
-            question = question[:QUESTION]
+            question = question[: min(QUESTION, self.length // 2)]
             space = self.length - len(question) - 3 - self.doubled
             starts = window_starts(len(ids), space, min(STRIDE, self.length // 3))
             wanted = answer_tokens(example, offsets)

@@ -61,10 +61,13 @@ def check_labels(examples: Iterable[Example], labels: Sequence[str], path: Path)
 def divide(examples: Sequence[Example], share: float) -> tuple[list[Example], list[Example]]:
     """The first examples, and about the last `share` of them; no group is in both.
 
-    A group that began before the cut stays with the first part.
+    A group that began before the cut stays with the first part, unless it is the last group.
     """
     cut = len(examples) - round(share * len(examples))
     before = {example.group for example in examples[:cut] if example.group}
+    if len(before) > 1 and {example.group for example in examples[cut:]} <= before:
+        before.discard(examples[-1].group)
+        cut = next(i for i, example in enumerate(examples) if example.group not in before)
     first = [
         example
         for index, example in enumerate(examples)

@@ -35,5 +35,7 @@ def test_groups_stay_together() -> None:
     assert [e.id for e in last] == ["6", "7", "8", "9", "10", "11"]
     first, last = divide(examples, 5 / 12)  # the cut is inside c
     assert len(first) == 9 and {e.group for e in last} == {"d"}
+    first, last = divide(examples, 1 / 12)  # inside the last group, which moves as a whole
+    assert len(first) == 9 and {e.group for e in last} == {"d"}
     plain = [example(index) for index in range(10)]
     assert [e.id for e in divide(plain, 0.2)[1]] == ["8", "9"]
