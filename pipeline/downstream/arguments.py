@@ -134,13 +134,15 @@ def _add_protocol(parser: Parser) -> None:
         help="all also fine-tunes a bag of words and random weights with the same seeds; bag "
         "leaves out random weights (default: all)",
     )
-    for name, kind, meaning in (
-        ("epochs", float, "epochs instead of the published number"),
-        ("learning-rate", float, "peak learning rate"),
-        ("rows", int, "examples per step"),
-        ("length", int, "longest row in tokens"),
+    for option, kind, meaning in (
+        ("--epochs", float, "passes over the training examples"),
+        ("--learning-rate", float, "peak learning rate"),
+        ("--rows", int, "examples per step"),
+        ("--length", int, "longest row in tokens"),
     ):
-        parser.add_argument(f"--{name}", type=kind, metavar="N", help=f"{meaning}")
+        parser.add_argument(
+            option, type=kind, metavar="N", help=f"{meaning} (default: as published)"
+        )
 
 
 def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
