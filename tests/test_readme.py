@@ -131,6 +131,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
         "CC-NEWS-20260101.warc.gz": members(articles(20)),
         "glue/dev.tsv": f"1\t{numbers}\n".encode(),
         "squad/dev-v2.0.json": json.dumps({"data": [{"context": numbers}]}).encode(),
+        "pairs/determiners.txt": b"look at this things .\nlook at this thing .\n",
+        "sentences.txt": b"The dog [MASK] in the garden.\n",
         "shards/0.jsonl.zst": zstandard.compress("\n".join(lines).encode()),
         **{
             f"books/{n}.txt": f"Chapter {n}. It was a dark and stormy night.\n\nThe end.".encode()

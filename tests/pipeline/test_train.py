@@ -300,7 +300,7 @@ def test_fewer_sequences_than_ranks_end_all_ranks_with_one_line(
     errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert errors == [
         "error: batch.sequences=1 is smaller than the 2 ranks, so some would have nothing to do; "
-        "raise it or start fewer ranks"
+        "add --set batch.sequences=2, or start fewer ranks"
     ]
     assert "Traceback" not in result.stderr.split("torch/distributed")[0]
 
