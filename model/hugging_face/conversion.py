@@ -29,6 +29,7 @@ from model.hugging_face.families import (
     our_config,
     their_config,
 )
+from model.hugging_face.sizes import check_sizes, named
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 
@@ -121,6 +122,7 @@ def from_hugging_face(
     """
     own, own_config = our_config(config)
     state = {todays_name(name): weight for name, weight in state.items()}
+    check_sizes(own, own_config, config, state)
     pair_names = [names[0] for module, names in own.modules.items() if "pair_head" in module]
     pairs = any(name.startswith(f"{pair_names[-1]}.") for name in state) if pair_names else False
     unused = own.unused if pairs else (*own.unused, *(f"{name}." for name in pair_names))
@@ -145,7 +147,7 @@ def fill(
     unknown = sorted(name for name in state if name not in known and not name.startswith(unused))
     missing = sorted(pieces.keys() - state.keys())
     if unknown or missing:
-        raise ValueError(f"weights do not fit: missing {missing}, unknown {unknown}")
+        raise ValueError(f"weights do not fit: missing {named(missing)}, unknown {named(unknown)}")
     for alias, name in tied.items():
         if alias in state and not torch.equal(state[alias], state[name]):
             raise ValueError(f"{alias} differs from {name}; only tied weights can be loaded")

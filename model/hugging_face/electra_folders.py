@@ -16,6 +16,7 @@ from torch import Tensor
 from model.config import EncoderConfig
 from model.hugging_face.conversion import fill, pieces_of
 from model.hugging_face.families import COMMON, COPYING_PREFIX, ELECTRA, check_numbers
+from model.hugging_face.sizes import check_sizes
 from model.objectives.replaced_tokens import Kind, ReplacedTokenModel
 
 Folder = tuple[dict[str, Tensor], dict[str, Any]]
@@ -61,6 +62,8 @@ def from_folders(
     head for words. Raises ValueError naming what does not fit.
     """
     config, generator = electra_config(detector[1]), electra_config(filler[1])
+    check_sizes(ELECTRA, config, detector[1], detector[0])
+    check_sizes(ELECTRA, generator, filler[1], filler[0])
     tied = config == generator and all(
         torch.equal(weight, detector[0][name])
         for name, weight in filler[0].items()

@@ -311,6 +311,10 @@ def their_config(config: EncoderConfig, pairs: bool) -> dict[str, Any]:
     return theirs
 
 
+MOST_LAYERS = 10_000
+"""Layers of a configuration: shared weights can be used any number of times."""
+
+
 def check_numbers(theirs: Mapping[str, Any]) -> None:
     """Raise ValueError unless sizes are whole numbers above 0, and shares numbers."""
     sizes = ("embedding_size", "num_hidden_groups", "max_position_embeddings")
@@ -323,6 +327,16 @@ def check_numbers(theirs: Mapping[str, Any]) -> None:
                 f"{name}={value!r} cannot be loaded; it must be "
                 f"{'a number from 0' if share else 'a whole number above 0'}"
             )
+    if theirs.get("num_hidden_layers", 1) > MOST_LAYERS:
+        raise ValueError(
+            f"num_hidden_layers={theirs['num_hidden_layers']} cannot be loaded; it must be at most "
+            f"{MOST_LAYERS:,}"
+        )
+    if theirs.get("hidden_size", 1) % theirs.get("num_attention_heads", 1):
+        raise ValueError(
+            f"num_attention_heads={theirs['num_attention_heads']} cannot be loaded; it must divide "
+            f"hidden_size={theirs['hidden_size']}"
+        )
     pad = theirs.get("pad_token_id", 0)
     if not isinstance(pad, int) or pad < 0:
         raise ValueError(f"pad_token_id={pad!r} cannot be loaded; it must be a whole number")
@@ -357,6 +371,12 @@ def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
             f"{' or '.join(activations)}"
         )
     offset = theirs["pad_token_id"] + 1 if family.after_pad else 0
+    if theirs["max_position_embeddings"] <= offset:
+        raise ValueError(
+            f"pad_token_id={theirs['pad_token_id']} cannot be loaded: the position table has "
+            f"max_position_embeddings={theirs['max_position_embeddings']} rows, and positions "
+            "start after the pad id"
+        )
     layers = theirs["num_hidden_layers"]
     groups = theirs["num_hidden_groups"] if family.factorised else layers
     if layers % groups:

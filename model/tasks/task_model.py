@@ -30,6 +30,7 @@ from model.hugging_face.families import (
     our_config,
     their_config,
 )
+from model.hugging_face.sizes import check_sizes, named
 from model.tasks.heads import HEADS, HeadDesign, Kind, TaskHead, WordBag
 
 SUMMARY_DROPOUT = 0.1
@@ -94,14 +95,16 @@ def read_task_model(
     the folder has it for the same kind and labels. Raises ValueError for weights that are
     missing or of another shape, and for settings that we do not support.
     """
-    model = random_task_model(config, task, seed)
     state = {todays_name(name): weight for name, weight in state.items()}
+    own, encoder = _encoder_of(config)
+    check_sizes(own, encoder, config, state)
+    model = random_task_model(config, task, seed)
     state = without_mapping(model.family, model.config, state)
     pieces = views(model, model.logical_parameters())
     design = HEADS[model.family.model_type][task.kind]
     missing = sorted(name for name in pieces.keys() - state.keys() if not _is_of_head(name, design))
     if missing:
-        raise ValueError(f"weights do not fit: missing {missing}")
+        raise ValueError(f"weights do not fit: missing {named(missing)}")
     names = tuple(dict(config.get("id2label") or {}).values())
     same_head = design.architecture in (config.get("architectures") or []) and (
         not task.labels or names == task.labels

@@ -70,22 +70,28 @@ def main() -> None:
     target = TARGETS[given.target]
     with tempfile.TemporaryDirectory(prefix="fuzz") as name:
         folder = Path(name)
-        began = time.monotonic()
         if _in_child(lambda: target.build(folder / "good")):
             sys.exit("the good input cannot be made")
+        began, before = time.monotonic(), _cpu_seconds()
         if given.case is not None:
             sys.exit(_in_child(lambda: _one(target, given.case, folder, given.keep)))
         report = fuzz(target, range(given.first, given.first + given.cases), folder)
-        seconds = time.monotonic() - began
+        seconds, cpu = time.monotonic() - began, _cpu_seconds() - before
     for answer, count in report.answers.most_common():
         print(f"{count:7,}  {answer}")
     print(
         f"{given.target}: {given.cases:,} cases, {len(report.findings)} findings, {seconds:.0f} s, "
-        f"slowest {report.slowest:.1f} s, peak {report.peak_bytes / 1e6:.0f} MB"
+        f"{cpu:.0f} s of CPU, slowest {report.slowest:.1f} s, peak {report.peak_bytes / 1e6:.0f} MB"
     )
     for case, what in report.findings.items():
         print(f"--- {given.target} --case {case}\n{what}")
     sys.exit(1 if report.findings else 0)
+
+
+def _cpu_seconds() -> float:
+    """What the processes that ended have taken."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def fuzz(target: Target, cases: range, folder: Path) -> Report:

@@ -1,0 +1,59 @@
+"""A configuration's sizes against the shapes of the weights beside it, before a model is built.
+
+A model takes the memory that its configuration asks for, which may be more than any machine has;
+the weights of a folder are no larger than their files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from model.config import EncoderConfig
+from model.hugging_face.families import Family
+
+NAMED = 3
+"""Weights that a message names."""
+
+
+def check_sizes(
+    own: Family, config: EncoderConfig, theirs: Mapping[str, Any], state: Mapping[str, Tensor]
+) -> None:
+    """Raise ValueError unless the encoder's tables and layers have the configured sizes.
+
+    config: that of `theirs`, a configuration of transformers; state: weights under today's names.
+    """
+    embedding = "embedding_size" if "embedding_size" in theirs else "hidden_size"
+    for ours, settings in {
+        "embeddings.words": ("vocab_size", embedding),
+        "embeddings.positions": ("max_position_embeddings", embedding),
+        "embeddings.segments": ("type_vocab_size", embedding),
+        "layers.{}.feed_forward.inner": ("intermediate_size", "hidden_size"),
+    }.items():
+        name = own.modules[f"encoder.{ours}"][0].format(0) + ".weight"
+        if name not in state:
+            raise ValueError(f"weights do not fit: missing {name}")
+        shape = tuple(state[name].shape)
+        for setting, size in zip(settings, (*shape, 0, 0), strict=False):
+            if theirs[setting] != size or len(shape) != 2:
+                raise ValueError(
+                    f"{name} has shape {shape}, the configuration has {setting}={theirs[setting]}"
+                )
+    layers = config.layers if config.sharing == "none" else config.groups
+    pattern = own.modules["encoder.layers.{}.feed_forward.inner"][0] + ".weight"
+    before, after = pattern.split("{}")
+    stored = sum(name.startswith(before) and name.endswith(after) for name in state)
+    if layers != stored:
+        setting = "num_hidden_layers" if config.sharing == "none" else "num_hidden_groups"
+        raise ValueError(
+            f"{pattern.format('N')} occurs {stored} times, the configuration has {setting}={layers}"
+        )
+
+
+def named(names: Iterable[str]) -> str:
+    """The first names of many, and how many more there are."""
+    found = list(names)
+    more = f" and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
+    return f"{found[:NAMED]}{more}"
