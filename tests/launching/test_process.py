@@ -77,7 +77,10 @@ def test_a_process_is_polled_signalled_and_waited_for() -> None:
             process.wait(timeout=0.05)
         process.send_signal(signal.SIGUSR1)  # SIGINT is ignored where a shell started us with &
         assert process.wait(timeout=60) == -signal.SIGUSR1
-    with start([sys.executable, "-c", waits], start_new_session=True) as process:
+    with start(
+        [sys.executable, "-c", waits], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout and process.stdout.readline() == "here\n"
         assert os.getpgid(process.pid) == process.pid
         os.killpg(process.pid, signal.SIGKILL)
         assert process.wait(timeout=60) == -signal.SIGKILL == process.poll()

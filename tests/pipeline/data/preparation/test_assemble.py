@@ -62,7 +62,7 @@ def test_merged_shards_are_those_of_all_rows_at_once(
             "file": path.name, "split": "validation", "sequences": count,
             "tokens": len(rows.ids), "masks": [],
         }  # fmt: skip
-        parts.append(Part(str(number), corpus, [entry], DocumentCounts()))
+        parts.append(Part(str(number), number, corpus, [entry], DocumentCounts()))
         tables.append(arrow_files.read_table(path))
     job = PrepareJob(work, data, ("a", "b"), {}, 1 << 20, compression, "fast")
     merged = merge_validation_shards(work, output, parts, job, masking)
@@ -95,7 +95,7 @@ def test_unknown_text_of_over_a_tenth_of_a_corpus_is_an_error() -> None:
 
     def part(corpus: str, characters: int, hidden: int) -> Part:
         unknown = {"tokens": 2, "characters": hidden}
-        return Part("", corpus, [], DocumentCounts(characters=characters, unknown=unknown))
+        return Part("", 0, corpus, [], DocumentCounts(characters=characters, unknown=unknown))
 
     allowed = [part("a", 100, 12), part("a", 100, 8), part("b", 1000, 1)]
     check_unknown(allowed, "[UNK]")
