@@ -2,10 +2,12 @@
 
 A Wikipedia dump takes core-hours to become text, so `prepare` and `train_tokenizer` first write
 `$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` for each slow file, and read that from then
-on. The fingerprint covers the file, whatever its folder, and the code that reads it. A large file
-is extracted in units of minutes, which a restart keeps (`units`); then its own file is put together
-from them, and they are removed. A file appears only when it is complete; if several processes need
-the same one (parts of an array), one writes it and the others wait.
+on. The fingerprint covers the file, whatever its folder, and the code that reads it. Inside the
+Parquet file is the fingerprint that shards depend on; it covers the code for markup only if an
+archive was found to hold some. A large file is extracted in units of minutes, which a restart keeps
+(`units`); then its own file is put together from them, and they are removed. A file appears only
+when it is complete; if several processes need the same one (parts of an array), one writes it and
+the others wait.
 
 A published file that is not here is fetched and extracted by one process, so that few copies take
 disk space at a time. Processes that have nothing else to do help: they take its last units.
@@ -19,7 +21,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -39,8 +41,21 @@ from pipeline.data.extraction.raw_content import (
     must_be_hashed,
     unchanged,
 )
+from pipeline.data.extraction.tasks import (
+    ExtractionTask,
+    FileWork,
+    HelpTask,
+    IdentificationTask,
+    UnitTask,
+)
 from pipeline.data.extraction.unit_files import SCHEMA, is_unit_of, write_file, write_unit
-from pipeline.data.extraction.units import FORMATS, Unit, cut_units, expected_units
+from pipeline.data.extraction.units import (
+    FORMATS,
+    MarkupInArchives,
+    Unit,
+    cut_units,
+    expected_units,
+)
 from pipeline.data.fetching.local_copies import fetched, is_here, remove_copies, remove_copy
 from pipeline.files import (
     is_locked,
@@ -53,122 +68,6 @@ from pipeline.files import (
 )
 
 _GROUP_BYTES = 256 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractionTask:
-    """One raw file to extract to one Parquet file, from its units."""
-
-    source: Source
-    mark: str
-    """Fingerprint of the file and of the code that reads it."""
-    directory: Path
-
-    @property
-    def target(self) -> Path:
-        """The Parquet file."""
-        return self.directory / f"{self.source.name}-{self.mark}.parquet"
-
-    @property
-    def weight(self) -> int:
-        """Bytes of the file."""
-        return self.source.size
-
-    @property
-    def name(self) -> str:
-        """Its name in logs."""
-        return f"extract {self.source.name}"
-
-    @property
-    def marker(self) -> str:
-        """Name of the Parquet file."""
-        return self.target.name
-
-    @property
-    def can_share(self) -> bool:
-        """Whether several processes can extract it: it is to be done, and no copy that passes."""
-        return _is_here(self.source) and not self.target.exists()
-
-    def stored(self, unit: Unit) -> Path:
-        """Where the unit waits for the others."""
-        return self.directory / f".{self.target.stem}.{unit.start}-{unit.stop}.parquet"
-
-
-@dataclass(frozen=True, slots=True)
-class IdentificationTask:
-    """A raw file whose content is to be hashed, and compared if it was extracted before."""
-
-    file: ExtractionTask
-
-    @property
-    def weight(self) -> int:
-        """Bytes of the file."""
-        return self.file.weight
-
-    @property
-    def name(self) -> str:
-        """Its name in logs."""
-        return f"identify {self.file.source.name}"
-
-    @property
-    def marker(self) -> str:
-        """No file's name: only files in a new state become tasks."""
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class UnitTask:
-    """One unit of a file to extract."""
-
-    file: ExtractionTask
-    unit: Unit
-
-    @property
-    def target(self) -> Path:
-        """The unit's own Parquet file."""
-        return self.file.stored(self.unit)
-
-    @property
-    def weight(self) -> int:
-        """Bytes of the unit."""
-        return self.unit.stop - self.unit.start
-
-    @property
-    def name(self) -> str:
-        """Its name in logs."""
-        return f"{self.file.name} from {self.unit.start}"
-
-    @property
-    def marker(self) -> str:
-        """Name of the unit's own Parquet file."""
-        return self.target.name
-
-
-@dataclass(frozen=True, slots=True)
-class HelpTask:
-    """A unit of a published file that another process fetches and extracts."""
-
-    file: ExtractionTask
-    unit: Unit
-    """As expected: the file is not here yet."""
-
-    @property
-    def weight(self) -> int:
-        """Nothing, as the file's own task counts; so help comes after all files were begun."""
-        return 0
-
-    @property
-    def name(self) -> str:
-        """Its name in logs."""
-        return f"help to {self.file.name}"
-
-    @property
-    def marker(self) -> str:
-        """Name of the unit's own Parquet file."""
-        return self.file.stored(self.unit).name
-
-
-FileWork = ExtractionTask | HelpTask
 
 
 def extract(
@@ -202,7 +101,7 @@ def extract(
 def _task(source: Source, directory: Path) -> ExtractionTask:
     # By base name: the folders are the user's path to the file, not part of its identity.
     bare = replace(source, name=Path(source.name).name)
-    return ExtractionTask(bare, _mark(bare), directory)
+    return ExtractionTask(bare, _mark(bare, has_markup=True), directory)
 
 
 def _remove_used_units(directory: Path) -> None:
@@ -238,7 +137,7 @@ def _help_with(tasks: list[ExtractionTask]) -> list[HelpTask]:
     return [
         HelpTask(task, unit)
         for task in tasks
-        if not _is_here(task.source) and not task.target.exists()
+        if not task.is_here and not task.target.exists()
         for unit in reversed(expected_units(task.source))
     ]
 
@@ -262,14 +161,10 @@ def _identify(tasks: list[ExtractionTask], directory: Path, executor: Executor) 
     new = [
         IdentificationTask(task)
         for task in dict.fromkeys(tasks)
-        if _is_here(task.source) and must_be_hashed(task.source, task.target)
+        if task.is_here and must_be_hashed(task.source, task.target)
     ]
     if new:
         executor.run(Stage(directory, _start_identification), new)
-
-
-def _is_here(source: Source) -> bool:
-    return source.published is None or is_here(source)
 
 
 def _start_identification() -> Callable[[IdentificationTask], None]:
@@ -338,18 +233,28 @@ def _extract_file(task: ExtractionTask) -> None:
             source = fetched(task.source)
             with unchanged(source):
                 content = identify(source, task.target)
-                if _mark(source) != task.mark:
+                if _mark(source, has_markup=True) != task.mark:
                     raise change_error(source.path)
                 units = cut_units(source)
                 _remove_other_units(task, units, content)
-                marks = {EXTRACTION_MARK: task.mark, CONTENT_MARK: " ".join(content.hashes)}
-                write_file(source, units, task.stored, marks, temporary)
+                metadata = functools.partial(_metadata, source, content)
+                write_file(source, units, task.stored, metadata, temporary)
     for unit in units:
         _remove_unit(task.stored(unit))
     remove_copy(task.source)
 
 
-def _mark(source: Source) -> str:
+def _metadata(source: Source, content: RawContent, has_markup: bool) -> dict[bytes, str]:
+    """What the file says of its source, which identifies it in the fingerprints of shards."""
+    mark = _mark(source, has_markup=has_markup)
+    return {EXTRACTION_MARK: mark, CONTENT_MARK: " ".join(content.hashes)}
+
+
+def _mark(source: Source, *, has_markup: bool) -> str:
+    """The fingerprint of a file and of the code that reads it.
+
+    has_markup: an archive of texts holds markup, or may hold some.
+    """
     format = FORMATS[source.format]
     return fingerprint(
         {
@@ -363,6 +268,7 @@ def _mark(source: Source) -> str:
         | ({"language": source.language} if source.language else {})
         | ({"pages": pages_identity(source)} if source.pages else {})
         | ({"members": _reading(source)} if source.format == "zip" else {})
+        | ({"markup": _reading_markup(format.markup)} if format.markup and has_markup else {})
     )
 
 
@@ -372,6 +278,10 @@ _version = functools.cache(version)  # there may be thousands of files
 def _reading(source: Source) -> list[Any]:
     """How the files in an archive are read."""
     return [source.text_field, source.plain_text, READING_VERSION, READERS]
+
+
+def _reading_markup(markup: MarkupInArchives) -> list[Any]:
+    return [*markup.codes, {name: _version(name) for name in markup.packages}]
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:

@@ -2,7 +2,10 @@
 
 `openwebtext.tar.xz` holds .tar.xz files with one text file per page. Everything is read as a
 stream: nothing is unpacked, so names and links are harmless, and memory holds one document. A
-member's content decides whether it is an archive, compressed or not, or a document.
+member's content decides whether it is an archive, compressed or not, HTML, TEI or a text.
+
+HTML is read as a page of its site, the first folder in its name; TEI as a file of it is. Other XML
+is counted as bad: as text it would keep its tags.
 
 NUL bytes between members, as in concatenated archives, are skipped. An invalid header or a
 truncated archive raises a DataError. (tarfile with ignore_zeros also skips damaged headers
@@ -13,8 +16,10 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import BinaryIO, cast
 
 from pipeline.data.documents.byte_blocks import (
@@ -24,19 +29,26 @@ from pipeline.data.documents.byte_blocks import (
     decompressed,
     naming,
 )
+from pipeline.data.documents.markup import markup_format
 from pipeline.data.documents.records import (
+    FORMAT_NAMES,
     MAX_DOCUMENT_BYTES,
     BadRecord,
     Extract,
     Source,
     parts_of,
 )
-from pipeline.data.documents.sniff import _BLOCK, is_tar
+from pipeline.data.documents.sniff import _BLOCK, HEAD_BYTES, is_tar
+from pipeline.data.extraction.html_files import extract_html
 from pipeline.data.extraction.places import START, Place, blocks_from
+from pipeline.data.extraction.web_pages import without_repeats
+from pipeline.data.extraction.zip_archives import member_documents
 from pipeline.errors import DataError
 
 TAR_VERSION = 1
 """Increase it when the same archive gives different documents."""
+MARKUP_VERSION = 1
+"""Increase it when only archives with HTML or XML give different documents."""
 
 _MOST_NAME_BYTES = 1 << 20  # of a long name or a pax header
 _DEPTH = 4
@@ -45,13 +57,15 @@ _PAX_LENGTH = re.compile(rb"([0-9]{1,9}) ")
 _EDGES = b"\0 \t\r\n\f\v"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RawMember:
     """A member of the outer archive; its content can be read until the next one is asked for."""
 
     header: tarfile.TarInfo
     content: _Member
     stream: _ArchiveStream
+    has_markup: bool = False
+    """Whether it was found to be or to hold HTML or XML."""
 
 
 def read_tar(source: Source) -> Iterator[Extract | BadRecord]:
@@ -90,20 +104,40 @@ def _counted(source: Source, blocks: list[tuple[int, int]]) -> Iterator[bytes]:
 def extract_member(source: Source, member: RawMember) -> Iterator[Extract | BadRecord]:
     """The documents of a member: itself, or the files in it if it is an archive."""
     for found in _content(member.header, member.content, source, "", 1):
-        if isinstance(found, BadRecord):
-            yield found
-            continue
-        yield Extract(
-            id=found.path,
-            url="",
-            title="",
-            text=found.text,
-            dropped=found.dropped,
-            revised="",
-            language="",
-            domain="",
-            position=member.stream.position,
-        )
+        record: Extract | BadRecord
+        if isinstance(found, _Markup):
+            member.has_markup = True
+            record = found.record
+        elif isinstance(found, _File):
+            record = _extract(found)
+        else:
+            record = found
+        if isinstance(record, Extract):
+            record = replace(record, position=member.stream.position)
+        yield record
+
+
+def _extract(file: _File) -> Extract:
+    return Extract(
+        id=file.path, url="", title="", text=file.text, dropped=file.dropped,
+        revised="", language="", domain="", position=0,
+    )  # fmt: skip
+
+
+def finish_pages(
+    source: Source, documents: Callable[[], Iterator[Extract | BadRecord]]
+) -> Iterator[Extract | BadRecord]:
+    """The documents of a whole archive, its HTML pages without lines that their sites repeat.
+
+    documents: yields them, each time it is called.
+    """
+    pages = without_repeats(source, lambda: filter(_is_page, documents()))
+    for document in documents():
+        yield next(pages) if _is_page(document) else document
+
+
+def _is_page(document: Extract | BadRecord) -> bool:
+    return isinstance(document, Extract) and bool(document.domain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +145,14 @@ class _File:
     path: str
     text: str
     dropped: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Markup:
+    record: Extract | BadRecord
+
+
+_Found = _File | _Markup | BadRecord
 
 
 class _ArchiveStream:
@@ -168,7 +210,7 @@ class _Member:
 
 def _documents(
     stream: _ArchiveStream, source: Source, folder: str, name: str, depth: int
-) -> Iterator[_File | BadRecord]:
+) -> Iterator[_Found]:
     """Files of an archive; folder: its path in the outer archives, name: for messages."""
     if depth > _DEPTH:
         raise DataError(f"{name} is an archive in {_DEPTH} archives; unpack the outer ones")
@@ -179,7 +221,7 @@ def _documents(
 
 def _content(
     header: tarfile.TarInfo, member: _Member, source: Source, folder: str, depth: int
-) -> Iterator[_File | BadRecord]:
+) -> Iterator[_Found]:
     path = f"{folder}{_printable(header.name)}"
     if header.isreg():
         yield from _document(member, source, path, depth)
@@ -187,10 +229,8 @@ def _content(
         yield _File(path, "", "link or device in an archive")
 
 
-def _document(
-    member: _Member, source: Source, path: str, depth: int
-) -> Iterator[_File | BadRecord]:
-    """A member's text, or its files if it is an archive."""
+def _document(member: _Member, source: Source, path: str, depth: int) -> Iterator[_Found]:
+    """A member's documents, or its files if it is an archive."""
     name = f"{source.path}: {path}"
     with naming(name):
         raw = _ArchiveStream(member.blocks())
@@ -210,15 +250,53 @@ def _document(
     else:
         content = b"".join(parts)
         parts.clear()
-        yield from _decoded(content, f"{source.name}/{path}", path)
+        yield from _read(content, source, path)
+
+
+def _read(content: bytes, source: Source, path: str) -> Iterator[_Found]:
+    """The documents of a member that is not an archive."""
+    text, where = content.removeprefix(BOM).strip(_EDGES), f"{source.name}/{path}"
+    if path.rpartition("/")[2].startswith("._"):
+        yield _File(path, "", "attributes of a file, from a Mac")
+        return
+    try:
+        format = markup_format(Path(path), path, text[: HEAD_BYTES + 1], False)
+    except DataError:
+        yield _Markup(BadRecord(where, "XML of an unknown kind"))
+        return
+    if format == "html":
+        yield from map(_Markup, extract_html(source, (path, content)))
+    elif format == "tei":
+        yield from map(_Markup, _books(content, source, path, where))
+    elif format:
+        yield _Markup(BadRecord(where, f"{FORMAT_NAMES[format]} in an archive"))
+    else:
+        yield from _decoded(text, where, path)
+
+
+def _books(content: bytes, source: Source, path: str, where: str) -> Iterator[Extract | BadRecord]:
+    """The books of a TEI file; if it is damaged, those before the damage, and a bad record."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        book = replace(
+            source, path=file.name, name=path, size=len(content), format="tei", compression=""
+        )
+        books = 0
+        try:
+            for record in member_documents(book, path, where):
+                books += 1
+                yield record
+        except DataError:
+            yield BadRecord(where, "damaged TEI")
+            return
+    if not books:
+        yield BadRecord(where, "TEI without a book")
 
 
 def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecord]:
     """The document of a text file; several of a giant one, whose ids end in where they start."""
-    content = content.removeprefix(BOM).strip(_EDGES)
-    if path.rpartition("/")[2].startswith("._"):
-        yield _File(path, "", "attributes of a file, from a Mac")
-    elif content.count(b"\0") > _NULS_IN_TEXT * len(content):
+    if content.count(b"\0") > _NULS_IN_TEXT * len(content):
         yield BadRecord(where, "binary")
     elif not content:
         yield _File(path, "", "empty")

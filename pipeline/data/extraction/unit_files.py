@@ -74,29 +74,38 @@ def write_file(
     source: Source,
     units: list[Unit],
     stored: Callable[[Unit], Path],
-    metadata: dict[bytes, str],
+    metadata: Callable[[bool], dict[bytes, str]],
     path: Path,
 ) -> None:
-    """Write the documents of all units of a file; stored: where a unit is if it was written."""
-    finish = FORMATS[source.format].finish
-    if len(units) == 1 and not finish:
+    """Write the documents of all units of a file.
+
+    stored: where a unit is if it was written. metadata: of the file, given whether an archive holds
+    markup.
+    """
+    format = FORMATS[source.format]
+    finish, has_markup = format.finish, False
+    if len(units) == 1 and not (finish or format.markup):
         tables = _tables(unit_records(units[0], START, Span()))
     else:
         files = _in_order(units, stored)
+        has_markup = any(span.has_markup for _, span in files)
+        if format.markup and has_markup:
+            finish = format.markup.finish
         if finish:
-            tables = _tables(finish(source, lambda: _records(files)))
+            tables = _tables(finish(source, lambda: _records(files, format.numbers_records)))
         else:
             tables = (table for file, _ in files for table in _groups(file))
-    with pq.ParquetWriter(path, SCHEMA.with_metadata(metadata), compression="zstd") as writer:
+    schema = SCHEMA.with_metadata(metadata(has_markup))
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for table in _regrouped(tables):
             writer.write_table(table)
 
 
-def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[Path, int]]:
-    """The units' files and the number of raw records before each; writes those that are missing,
-    or begin elsewhere than the one before ends."""
-    files: list[tuple[Path, int]] = []
-    place, before = START, 0
+def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[Path, Span]]:
+    """The units' files and spans; writes those that are missing, or begin elsewhere than the one
+    before ends."""
+    files: list[tuple[Path, Span]] = []
+    place = START
     for unit in units:
         path = stored(unit)
         with one_at_a_time(lock_of(path)):  # as `only_once`: another process keeps what is locked
@@ -107,8 +116,8 @@ def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[P
                 span = _span(path)
         if span is None or (files and span.begin != place):
             raise DataError(f"{unit.source.path} changed while it was read; run again")
-        files.append((path, before))
-        place, before = span.end, before + span.records
+        files.append((path, span))
+        place = span.end
     return files
 
 
@@ -117,7 +126,8 @@ def _span(path: Path) -> Span | None:
         return None
     with pq.ParquetFile(path) as file:
         fields = json.loads((file.metadata.metadata or {})[_SPAN.encode()])
-    return Span(tuple(fields["begin"]), tuple(fields["end"]), fields["records"])
+    has_markup = fields.get("has_markup", False)  # units that an older version wrote do not say
+    return Span(tuple(fields["begin"]), tuple(fields["end"]), fields["records"], has_markup)
 
 
 def _groups(path: Path) -> Iterator[pa.Table]:
@@ -173,17 +183,22 @@ def _row(record: Extract | BadRecord) -> Row:
     }
 
 
-def _records(files: list[tuple[Path, int]]) -> Records:
-    """The documents of units; unusable records are numbered in the whole file."""
-    for path, before in files:
+def _records(files: list[tuple[Path, Span]], are_numbered: bool) -> Records:
+    """The documents of units; numbers of unusable records become those in the whole file."""
+    before = 0
+    for path, span in files:
         for table in _groups(path):
             for row in table.to_pylist():
-                yield _record(row, before)
+                yield _record(row, before if are_numbered else 0)
+        before += span.records
 
 
 def _record(row: Row, before: int) -> Extract | BadRecord:
     bad = row.pop("bad")
     if bad is not None:
-        name, _, number = (row["id"] or "").rpartition(":")
-        return BadRecord(f"{name}:{int(number) + before}", bad)
+        where = row["id"] or ""
+        if before:
+            name, _, number = where.rpartition(":")
+            where = f"{name}:{int(number) + before}"
+        return BadRecord(where, bad)
     return Extract(**{name: value or "" for name, value in row.items()}, position=0)

@@ -20,11 +20,18 @@ from typing import Any
 
 from pipeline.data.documents.content import State, state_now
 from pipeline.data.documents.records import BadRecord, Extract, Format, Source
+from pipeline.data.documents.tei import TEI_VERSION
 from pipeline.data.extraction.arc import find_arc_records
 from pipeline.data.extraction.html_files import extract_html, find_html
 from pipeline.data.extraction.mediawiki import extract_page, find_pages
 from pipeline.data.extraction.places import END, START, Place, starts_anywhere
-from pipeline.data.extraction.tar_archives import TAR_VERSION, extract_member, find_members
+from pipeline.data.extraction.tar_archives import (
+    MARKUP_VERSION,
+    TAR_VERSION,
+    extract_member,
+    find_members,
+    finish_pages,
+)
 from pipeline.data.extraction.warc import find_records, starts_with_members
 from pipeline.data.extraction.web_pages import WEB_VERSION, extract_record, without_repeats
 from pipeline.data.extraction.wikitext import WIKITEXT_VERSION
@@ -43,6 +50,20 @@ Records = Iterator[Extract | BadRecord]
 
 
 @dataclass(frozen=True, slots=True)
+class MarkupInArchives:
+    """How HTML and XML among the texts of an archive are read. Archives without them do not depend
+    on it."""
+
+    is_in: Callable[[Any], bool]
+    """Whether a raw record held some, after it was extracted."""
+    codes: tuple[int, ...]
+    """Versions of our code, as `SlowFormat.code`."""
+    packages: tuple[str, ...]
+    finish: Callable[[Source, Callable[[], Records]], Records]
+    """As `SlowFormat.finish`."""
+
+
+@dataclass(frozen=True, slots=True)
 class SlowFormat:
     """How files of a format are read, and the versions that determine the output."""
 
@@ -56,6 +77,10 @@ class SlowFormat:
     """Packages whose versions affect the output."""
     finish: Callable[[Source, Callable[[], Records]], Records] | None = None
     """What is done with the documents of a whole file; it may read them several times."""
+    markup: MarkupInArchives | None = None
+    """Of archives of texts."""
+    numbers_records: bool = True
+    """Whether unusable records end in their number in the unit; else in their path."""
 
     def begin(self, source: Source) -> Records:
         """The documents in one pass; for estimates."""
@@ -71,7 +96,19 @@ FORMATS: dict[Format, SlowFormat] = {
     "html": SlowFormat(
         find_html, extract_html, WEB_VERSION, ("fastwarc", "resiliparse"), without_repeats
     ),
-    "tar": SlowFormat(find_members, extract_member, TAR_VERSION, ()),
+    "tar": SlowFormat(
+        find_members,
+        extract_member,
+        TAR_VERSION,
+        (),
+        markup=MarkupInArchives(
+            lambda member: bool(member.has_markup),
+            (MARKUP_VERSION, WEB_VERSION, TEI_VERSION),
+            ("resiliparse",),
+            finish_pages,
+        ),
+        numbers_records=False,
+    ),
     "zip": SlowFormat(find_zip_members, extract_zip_member, ZIP_VERSION, ("resiliparse",)),
     "warc": SlowFormat(
         find_records, extract_record, WEB_VERSION, ("fastwarc", "resiliparse"), without_repeats
@@ -134,13 +171,15 @@ class Span:
     """Of the first record after the unit."""
     records: int = 0
     """Raw records in it."""
+    has_markup: bool = False
+    """Whether it is of an archive and holds HTML or XML."""
 
 
 def unit_records(unit: Unit, start: Place, span: Span) -> Records:
     """Yield the documents of a unit from `start` on; fills `span`, which is right at the end."""
     format = FORMATS[unit.source.format]
     stop = (unit.stop, 0) if unit.stop < unit.source.size else END
-    span.begin, span.end, span.records = END, END, 0
+    span.begin, span.end, span.records, span.has_markup = END, END, 0, False
     found = _found(unit.source, start)
     for place, raw in found:
         if span.begin == END:
@@ -151,6 +190,8 @@ def unit_records(unit: Unit, start: Place, span: Span) -> Records:
             return
         span.records += 1
         yield from format.extract(unit.source, raw)
+        if format.markup and format.markup.is_in(raw):
+            span.has_markup = True
 
 
 _Found = Iterator[tuple[Place, Any]]

@@ -94,7 +94,7 @@ def extract_zip_member(source: Source, member: zipfile.ZipInfo) -> Iterator[Extr
                 plain_text=source.plain_text if is_alone else "file",
             )  # fmt: skip
             read_to = 0
-            for item in _documents(found, name, where):
+            for item in member_documents(found, name, where):
                 if isinstance(item, Extract):
                     read_to = _end(item, found, read_to)
                     share = min(1.0, read_to / member.file_size)
@@ -106,7 +106,9 @@ def extract_zip_member(source: Source, member: zipfile.ZipInfo) -> Iterator[Extr
             raise DataError(str(error).replace(str(path), f"{source.path}: {name}")) from error
 
 
-def _documents(found: Source, name: str, where: str) -> Iterator[Extract | BadRecord]:
+def member_documents(found: Source, name: str, where: str) -> Iterator[Extract | BadRecord]:
+    """The documents of an unpacked member; where: it, in messages. Raises DataError if it is an
+    archive or damaged."""
     if found.format == "html":
         for _, page in find_html(found, (0, 0)):
             yield from extract_html(found, page)

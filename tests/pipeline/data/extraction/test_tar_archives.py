@@ -11,38 +11,35 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from fastwarc.stream_io import Lz4Writer
 
+from pipeline.config.settings import fingerprint
+from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents import byte_blocks
+from pipeline.data.documents.file_identity import file_identity
+from pipeline.data.documents.parquet import CONTENT_MARK, EXTRACTION_MARK, extraction_mark
 from pipeline.data.documents.read import cut, read
-from pipeline.data.documents.records import BadRecord, Extract, Record
+from pipeline.data.documents.records import BadRecord, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.workers import local_executor
-from pipeline.data.extraction import tar_archives
+from pipeline.data.extraction import tar_archives, unit_files, units
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.tar_archives import read_tar
+from pipeline.data.extraction.unit_files import SCHEMA
 from pipeline.errors import DataError
+from tests.pipeline.data.dump import small_dump
+from tests.pipeline.data.tars import PAGES, Content, extracted, tar
+from tests.pipeline.data.web_archive import page
 
-Content = dict[str, bytes]
-
-PAGES = {f"{number:07}-{number * 7:x}.txt": f"Page {number}.\n".encode() for number in range(300)}
 LONG = "directory/" * 30 + "page.txt"
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes, "gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress,
     "zst": zstandard.compress,
 }  # fmt: skip
-
-
-def tar(content: Content, kind: int = tarfile.GNU_FORMAT) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=kind) as archive:
-        for name, text in content.items():
-            header = tarfile.TarInfo(name)
-            header.size = len(text)
-            archive.addfile(header, io.BytesIO(text))
-    return buffer.getvalue()
 
 
 def published(subsets: Iterable[Content]) -> bytes:
@@ -262,3 +259,110 @@ def test_a_large_member_comes_in_parts(tmp_path: Path, monkeypatch: pytest.Monke
     found = texts(write(tmp_path, tar({"a": text.encode(), "b": b"Two."})))
     assert found.pop("b") == "Two." and "".join(found.values()) == text
     assert [*found][:3] == ["a", "a:62", "a:123"]
+
+
+EVERY = "This line is on every page of the paper and belongs to the site, not to it."
+SITE = {
+    f"paper.org/{n:03d}.html": page(
+        f"Story {n}", [f"On day {n} the ferry went {n} times, said the mayor of the town."] * 4
+        + [EVERY],
+    ).encode()
+    for n in range(7)
+} | {
+    "paper.org/latin.htm": page("Stra\u00dfe").replace(
+        "<head>", '<head><meta charset="latin-1">'
+    ).encode("latin-1"),
+    "paper.org/xhtml": b'<?xml version="1.0"?>\n' + page("Strict").encode(),
+    "paper.org/bare.html": page("Bare").encode().removeprefix(b"<!DOCTYPE html>"),
+    "empty.html": b"<html></html>",
+}  # fmt: skip
+
+
+def test_pages_are_read_as_in_a_folder(tmp_path: Path) -> None:
+    def rows(source: Source) -> dict[str, dict[str, str | None]]:
+        return {row["id"]: row for row in pq.read_table(source.path).to_pylist()}
+
+    for name, content in SITE.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(content)
+    _, sources = corpus_sources("x", [str(tmp_path / "in")])
+    pages = rows(*extract(sources, tmp_path / "out", local_executor(1)))
+    text = {"notes.txt": f"{EVERY}\n5 < 6".encode(), "odd:9": b"\xff"}
+    found = rows(extracted(write(tmp_path, lzma.compress(tar(SITE | text))), tmp_path / "out"))
+    assert found.pop("notes.txt")["text"] == f"{EVERY}\n5 < 6", "no page"
+    assert found.pop("pages.tar/odd:9")["bad"] == "invalid UTF-8"
+    assert found == pages and len(pages) == len(SITE)
+    assert [name for name, row in found.items() if row["dropped"]] == ["empty.html"]
+    texts = [row["text"] for row in found.values()]
+    assert not any(EVERY in text or "<p" in text for text in texts if text)
+    nested = tar({"a.tar.xz": lzma.compress(tar(SITE))})
+    found = rows(extracted(write(tmp_path, nested), tmp_path / "out"))
+    assert [row["text"] for row in found.values()] == texts
+    assert [*found] == [f"a.tar.xz/{name}" for name in SITE]
+
+
+TEI = b"""<?xml version="1.0"?><TEI xmlns="http://www.tei-c.org/ns/1.0"><teiHeader>No.</teiHeader>
+<text><body><p>It was a dark<lb/>night.</p></body></text></TEI>"""
+
+
+def test_xml_is_read_or_counted_as_bad(tmp_path: Path) -> None:
+    members = {
+        "book.xml": TEI, "torn.xml": TEI[:-20], "none.xml": b"<teiCorpus></teiCorpus>",
+        "wiki.xml": small_dump(), "feed": b'<?xml version="1.0"?><rss><item>A</item></rss>',
+        "sgml": b"<!DOCTYPE DOC><DOC>A</DOC>", "a.txt": b"<p>No declaration: a text.</p>",
+        "._b.xml": TEI,
+    }  # fmt: skip
+    found = records(write(tmp_path, tar(members)))
+    assert [
+        (item.where, item.reason) if isinstance(item, BadRecord)
+        else (item.id, item.text or item.dropped)
+        for item in found
+    ] == [
+        ("book.xml@21", "It was a dark night."), ("pages.tar/torn.xml", "damaged TEI"),
+        ("pages.tar/none.xml", "TEI without a book"),
+        ("pages.tar/wiki.xml", "MediaWiki dump in an archive"),
+        ("pages.tar/feed", "XML of an unknown kind"), ("pages.tar/sgml", "XML of an unknown kind"),
+        ("a.txt", "<p>No declaration: a text.</p>"),
+        ("._b.xml", "attributes of a file, from a Mac"),
+    ]  # fmt: skip
+
+
+PLAIN = PAGES | {
+    "a.txt": b"\xff\xfe\xfd", "b": b" \n", "c:5": b"\xff", "d": b'{"text": 1}',
+    "e": b"< 5 is <b>not</b> markup", "f": b"<p>A paragraph.</p>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", [20_000, 1 << 20])
+def test_texts_alone_keep_their_mark_and_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: int
+) -> None:
+    """Both hashes are what shards were made with before markup was read in archives."""
+    monkeypatch.setattr(units, "TAR_UNIT_BYTES", unit)
+    (tmp_path / "plain.tar").write_bytes(tar(PLAIN))
+    made = extracted(tmp_path / "plain.tar", tmp_path / "out")
+    assert extraction_mark(made.path) == "c75fcbf16d8da4a1"
+    assert fingerprint({"f": file_identity(made)}) == "1f5954f199b6b866"
+    assert "c75fcbf16d8da4a1" not in made.path, "is extracted again"
+    rows = [unit_files._row(record) for record in records(tmp_path / "plain.tar")]
+    content = str(pq.read_schema(made.path).metadata[CONTENT_MARK].decode())
+    schema = SCHEMA.with_metadata({EXTRACTION_MARK: "c75fcbf16d8da4a1", CONTENT_MARK: content})
+    with pq.ParquetWriter(tmp_path / "expected", schema, compression="zstd") as writer:
+        writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+    assert Path(made.path).read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+def test_packages_of_the_web_reader_mark_archives_with_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "texts.tar").write_bytes(tar({"a.txt": b"One."}))
+    (tmp_path / "pages.tar").write_bytes(tar({"a.html": page("One").encode()}))
+
+    def marks() -> list[str]:
+        paths = (tmp_path / "texts.tar", tmp_path / "pages.tar")
+        return [extraction_mark(extracted(path, tmp_path / "out").path) for path in paths]
+
+    before = marks()
+    monkeypatch.setattr("pipeline.data.extraction.extract._version", lambda name: "another")
+    after = marks()
+    assert after[0] == before[0] and after[1] != before[1]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.data.documents.parquet import extraction_mark
 from pipeline.data.documents.records import Extract
 from pipeline.data.documents.sniff import sniff
+from pipeline.data.execution.workers import AnyTask, Executor, Stage, local_executor
 from pipeline.data.extraction import places, unit_files, units
 from pipeline.data.extraction.places import START
 from pipeline.data.extraction.unit_files import SCHEMA, write_file, write_unit
 from pipeline.data.extraction.units import Unit, cut_units
 from pipeline.errors import DataError
 from tests.pipeline.data.dump import dump, page
+from tests.pipeline.data.tars import PAGES, extracted, tar
 from tests.pipeline.data.web_archive import articles, members, record
+from tests.pipeline.data.web_archive import page as web_page
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +42,7 @@ def written(path: Path, given: Path, before: list[Unit], cut: list[Unit]) -> byt
 
     for unit in before:
         write_unit(unit, (unit.start, 0), stored(unit))
-    write_file(cut[0].source, cut, stored, {b"key": "value"}, path)
+    write_file(cut[0].source, cut, stored, lambda _: {b"key": "value"}, path)
     return path.read_bytes()
 
 
@@ -122,3 +129,31 @@ def test_a_lone_surrogate_ends_no_dump(tmp_path: Path) -> None:
     source = sniff(tmp_path / "x.xml", "x", "x.xml")
     write_unit(Unit(source, 0, source.size, 0), START, tmp_path / "unit")
     assert pq.read_table(tmp_path / "unit")["text"].to_pylist() == ["A\n\nOne ? two."]
+
+
+def start_in_small_units(
+    start: Callable[[], Callable[[AnyTask], None]],
+) -> Callable[[AnyTask], None]:
+    units.TAR_UNIT_BYTES = 40_000
+    return start()
+
+
+def two_workers() -> Executor:
+    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+        start = functools.partial(start_in_small_units, stage.start)
+        yield from local_executor(2).runner(replace(stage, start=start), tasks)
+
+    return Executor(run)
+
+
+def test_one_unit_with_markup_marks_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pages.tar"
+    path.write_bytes(tar(PAGES | {"site.org/a.html": web_page("A").encode()}))
+    alone = extracted(path, tmp_path / "alone")
+    monkeypatch.setattr(units, "TAR_UNIT_BYTES", 40_000)
+    assert len(units.cut_units(sniff(path, "x", path.name))) > 3
+    made = extracted(path, tmp_path / "two", two_workers())
+    assert extraction_mark(made.path) == extraction_mark(alone.path) in made.path
+    assert Path(made.path).read_bytes() == Path(alone.path).read_bytes()
