@@ -38,6 +38,10 @@ def as_object(content: bytes | str) -> dict[str, Any]:
         raise ValueError("it is not text") from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:  # half of a pair: it could not be printed
+        raise ValueError("it holds text that is not Unicode") from error
     if not isinstance(found, dict):
         raise ValueError(f"it holds {WORDS[type(found)]}, not an object")
     return found

@@ -210,9 +210,16 @@ def extract_page(source: Source, page: RawPage) -> Iterator[Extract]:
         dropped=dropped,
         revised=page.revision.get("timestamp", ""),
         language=page.language,
-        domain=urlsplit(page.base).netloc,
+        domain=_domain(page.base),
         position=page.position,
     )
+
+
+def _domain(base: str) -> str:
+    try:
+        return urlsplit(base).netloc
+    except ValueError:  # a dump may hold any text there
+        return ""
 
 
 def _why_not(page: RawPage, title: str, wikitext: str) -> str:

@@ -152,6 +152,14 @@ def masks_schema(dtype: np.dtype[Any], swaps: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
+@functools.cache
+def _schemas() -> list[pa.Schema]:
+    """Those of all shard files. To compare them decodes no name, which may be any bytes."""
+    kinds: list[np.dtype[Any]] = [np.dtype(np.uint16), np.dtype(np.uint32)]
+    masks = [masks_schema(kind, swaps) for kind in kinds for swaps in (False, True)]
+    return [*map(rows_schema, kinds), *masks]
+
+
 def regroup(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The rows in order, in tables of a multiple of 1,024 rows, and one with the remainder.
 
@@ -173,7 +181,10 @@ def read_table(path: Path) -> pa.Table:
     """A shard file, memory-mapped. Raises DataError if it is not a complete, valid Arrow file."""
     check_is_file(path)
     try:
-        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        if not any(reader.schema.equals(known) for known in _schemas()):
+            raise DataError(f"{path} is damaged: its columns are not a shard's; copy it again")
+        table = reader.read_all()
         table.validate(full=True)  # offsets, and the codes of corpora
         return table
     except (pa.ArrowException, OSError) as error:
@@ -187,7 +198,7 @@ def corpus_of(path: Path) -> str:
         corpora = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0).column("corpus")
         corpora.validate(full=True)
         return str(corpora[0])
-    except (pa.ArrowException, OSError, KeyError, IndexError) as error:
+    except (pa.ArrowException, OSError, KeyError, IndexError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is damaged: {error}; copy it again", path) from error
 
 

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 import xxhash
 
+from pipeline.config.data_settings import DataSettings
 from pipeline.errors import DataError
 from pipeline.files import is_plain_name
 from pipeline.typed_json import build, read_object, require
@@ -55,6 +57,10 @@ _NEEDED_OF_EACH: dict[str, dict[str, type]] = {
 }  # fmt: skip
 """The same for each entry of these sections."""
 _PACKED = {"text_tokens": int, "repeated_tokens": int, "dropped_tokens": int}
+
+SCHEMES = get_args(get_type_hints(DataSettings)["masking"])
+LONGEST_ROW = 65_535
+"""Positions are stored in 16 bits."""
 
 MUCH_UNKNOWN = 0.01
 """Share of a corpus's characters behind unknown tokens above which users are warned."""
@@ -98,7 +104,10 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class _Masking:
+    rate: float
     split: tuple[float, float]
+    lengths: tuple[float, ...] = ()
+    swaps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +181,7 @@ def read_manifest(directory: Path) -> Manifest:
                 f"{path}: schema version {version}, but this version reads {SCHEMA_VERSION}; use "
                 "the version of Tenfold that wrote it"
             )
+        _check_numbers(content, "")
         manifest = build(Manifest, content)
         _check_sections(manifest)
     except ValueError as error:
@@ -185,7 +195,7 @@ def _check_sections(manifest: Manifest) -> None:
     """Raise ValueError unless the sections have the entries that readers take for granted."""
     for name, needed in _NEEDED.items():
         require(getattr(manifest, name), needed, name)
-    build(_Masking, {"split": manifest.masking["split"]})
+    _check_sizes(manifest)
     for name in ("bos", "pad", "eos", "unk", "mask"):
         if not 0 <= manifest.tokenizer[name] < manifest.tokenizer["size"]:
             raise ValueError(f"tokenizer.{name} is {manifest.tokenizer[name]}, which is not an id")
@@ -197,6 +207,7 @@ def _check_sections(manifest: Manifest) -> None:
         for section in sections.values():
             for key in ("unknown", "cut", "held_out_copies"):  # absent in older manifests
                 require({key: section.get(key, {})}, {key: dict}, name)
+            _check_shares(section, name)
     for number, shard in enumerate(manifest.shards):
         if len(shard.masks) != stored_masks(manifest.duplicates, shard.split):
             raise ValueError(f"shards[{number}] has {len(shard.masks)} masks")
@@ -211,6 +222,52 @@ def _check_sections(manifest: Manifest) -> None:
             raise ValueError(f"{file!r} is no NAME or tokenizer/NAME")
     for number, takedown in enumerate(manifest.takedowns):
         require(takedown, _NEEDED_OF_EACH["takedowns"], f"takedowns[{number}]")
+
+
+def _check_numbers(value: object, where: str) -> None:
+    """Raise ValueError for a number that 64 bits cannot hold."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            _check_numbers(item, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{where} is beyond 64 bits")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where} is {value}, not a number")
+
+
+def _check_sizes(manifest: Manifest) -> None:
+    """Raise ValueError for sizes that no rows or masks have; readers make room for them."""
+    names = {field.name for field in dataclasses.fields(_Masking)}
+    given = {name: value for name, value in manifest.masking.items() if name in names}
+    masking = build(_Masking, given)
+    shares = (masking.rate, *masking.split, sum(masking.split), *masking.lengths)
+    if not all(0 <= share <= 1.000_001 for share in shares):
+        raise ValueError(f"masking has shares {given}, not from 0 to 1")
+    if manifest.masking["scheme"] not in SCHEMES:
+        raise ValueError(f"masking.scheme is {manifest.masking['scheme']!r}")
+    length, most = manifest.sequence_length, manifest.max_predictions
+    if not 3 <= length <= LONGEST_ROW or not 0 <= most <= length:
+        raise ValueError(f"sequence_length is {length} and max_predictions is {most}")
+    for number, shard in enumerate(manifest.shards):
+        if not 0 <= 3 * shard.sequences <= shard.tokens <= length * shard.sequences:
+            raise ValueError(
+                f"shards[{number}] has {shard.sequences} sequences and {shard.tokens} tokens"
+            )
+        if manifest.compression == "none" and 2 * shard.tokens > shard.bytes:
+            raise ValueError(f"shards[{number}] has {shard.tokens} tokens in {shard.bytes} bytes")
+
+
+def _check_shares(corpus: dict[str, Any], where: str) -> None:
+    """Raise ValueError for counts that `unknown_share` or `describe_copies` cannot divide."""
+    for key, part, whole in (
+        ("unknown", "characters", corpus.get("characters")),
+        ("held_out_copies", "in_train", corpus.get("held_out_copies", {}).get("checked")),
+    ):
+        count = corpus.get(key, {}).get(part, 0)
+        numbers = all(type(value) is int for value in (*corpus.get(key, {}).values(), whole))
+        if count and (not numbers or not whole or whole < 0):
+            raise ValueError(f"{where} has {key}.{part} {count!r} of {whole!r}")
 
 
 def unknown_share(corpus: dict[str, Any]) -> float:

@@ -74,7 +74,7 @@ class WordEngine:
     def __post_init__(self) -> None:
         self.kinds = np.full(0x110000, UNSEEN, np.uint8)
         self.matcher = _matcher(self.vocabulary, self.reference)
-        normalizer = json.loads(self.vocabulary.tokenizer_json)["normalizer"]
+        normalizer = json.loads(self.vocabulary.tokenizer_json).get("normalizer")
         steps = (normalizer or {}).get("normalizers", [normalizer])
         self.plain = all(step is None or step["type"] in _PLAIN_STEPS for step in steps)
         self._learn(list(range(1, _ASCII)))

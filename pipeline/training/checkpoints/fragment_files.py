@@ -313,6 +313,10 @@ def _read_checked(
     trusted: set[tuple[str, int]],
 ) -> None:
     """Fill `window` with a fragment's bytes from `skip` on."""
+    if not 0 <= tensor.byte < 1 << 62:  # beyond what a file can hold
+        raise CheckpointError(
+            f"{file.name} is damaged: {tensor.kind} of {tensor.name} is at byte {tensor.byte}"
+        )
     whole = len(window) == tensor.numel * ITEM_BYTES
     found = tensor.xxh3_64
     if not whole and (tensor.file, tensor.byte) not in trusted:

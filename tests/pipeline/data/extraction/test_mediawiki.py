@@ -108,3 +108,10 @@ def test_a_page_that_is_longer_than_any_is_dropped(
     long = [page(1, "A", "So it says. " * 500), page(2, "B", "Some text.")]
     found = articles(tmp_path / "dump.xml", dump(long))
     assert [one.dropped for one in found] == ["over 0 million characters", ""]
+
+
+def test_an_address_that_is_none_gives_no_domain(tmp_path: Path) -> None:
+    content = small_dump().replace(b"https://en.wikipedia.org", b"https://[en.wikipedia.org")
+    assert content != small_dump()
+    found = articles(tmp_path / "dump.xml", content)
+    assert {article.domain for article in found} == {""} and found[0].text

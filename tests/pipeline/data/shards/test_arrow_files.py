@@ -12,6 +12,7 @@ import xxhash
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
+from pipeline.errors import DataError
 
 SPECIAL = np.zeros(50_265, np.bool_)
 SPECIAL[[0, 1, 2, 3, 50_264]] = True
@@ -103,3 +104,16 @@ def test_tables_of_any_length_make_batches_of_1024(counts: tuple[int, ...], tmp_
     assert entry == {
         "file": "all", "bytes": len(content), "xxh3_64": xxhash.xxh3_64_hexdigest(content),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [b"\xffnput_ids", b"input_idz"])
+def test_a_file_with_other_columns_is_damaged(name: bytes, tmp_path: Path) -> None:
+    """Also where a name is no text."""
+    path = tmp_path / "rows.arrow"
+    numbers = np.arange(3, dtype=np.uint64)
+    content = arrow_files.encode_rows(make_rows(3, 9), "news", ["news"], numbers, "none")
+    path.write_bytes(content.to_pybytes())
+    arrow_files.read_table(path)
+    path.write_bytes(path.read_bytes().replace(b"input_ids", name))
+    with pytest.raises(DataError, match=rf"{path} is damaged: its columns are not a shard's"):
+        arrow_files.read_table(path)

@@ -126,3 +126,31 @@ def test_paths_stay_in_the_directory(prepared: Path, tmp_path: Path) -> None:
         (copy / MANIFEST).write_text(text.replace(old, new))
         with pytest.raises(DataError, match=r"manifest\.json is damaged \(.*no.* (.*/NAME|'mask-)"):
             read_manifest(copy)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("masking.rate", float("nan"), "masking.rate is nan"),
+        ("masking.rate", 1e6, "masking has shares"),
+        ("masking.scheme", "token\0", "masking.scheme is 'token"),
+        ("sequence_length", 2**33, "sequence_length is 8589934592"),
+        ("max_predictions", 10**30, "max_predictions is beyond 64 bits"),
+        ("max_predictions", 2**31, "max_predictions is 2147483648"),
+        ("corpora.news.held_out_copies", {"in_train": [1], "checked": 1}, r"in_train \[1\] of 1"),
+        ("corpora.news.unknown", {"characters": 3, "tokens": "x"}, "unknown.characters 3 of"),
+        ("engine.recipe", "\ud800", "text that is not Unicode"),
+        ("shards.0.sequences", 2**40, r"shards\[0\] has 1099511627776 sequences"),
+    ],
+)
+def test_numbers_that_no_shards_have(
+    path: str, value: object, said: str, prepared: Path, tmp_path: Path
+) -> None:
+    content = json.loads((prepared / MANIFEST).read_bytes())
+    owner, names = content, path.split(".")
+    for name in names[:-1]:
+        owner = owner[int(name)] if isinstance(owner, list) else owner[name]
+    owner[names[-1]] = value
+    (tmp_path / MANIFEST).write_text(json.dumps(content))
+    with pytest.raises(DataError, match=rf"manifest\.json is damaged \(.*{said}"):
+        read_manifest(tmp_path)

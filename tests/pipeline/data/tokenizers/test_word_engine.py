@@ -203,3 +203,15 @@ def test_a_precompiled_normalizer(
     same(encoder, [*sample_text[:30], *AWKWARD, *pairs])
     found = [column.tolist() for column in (same(encoder, [word]).ids for word in pairs[0].split())]
     assert found[0] == found[1]
+
+
+def test_a_file_may_lack_its_normalizer(word_vocabularies: dict[str, Vocabulary]) -> None:
+    values = json.loads(word_vocabularies["unigram"].tokenizer_json)
+    found = []
+    for change in ({"normalizer": None}, {}):
+        del values["normalizer"]
+        values |= change
+        found.append(TextEncoder.create(vocabulary(json.dumps(values), "here")))
+        values.setdefault("normalizer", None)
+    texts = ["Some text.", "more  TEXT"]
+    assert columns(same(found[0], texts)) == columns(same(found[1], texts))

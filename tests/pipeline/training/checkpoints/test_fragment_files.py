@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,11 @@ def test_no_path_leaves_a_checkpoint(file: str, tmp_path: Path) -> None:
         (tmp_path / "index-00001.json").write_bytes(seal(content))
         with pytest.raises(CheckpointError, match=r"00001\.json is damaged: .* is not the name"):
             read_index(tmp_path, 1)
+
+
+@pytest.mark.parametrize("byte", [-1, 2**63, 10**30])
+def test_a_place_that_no_file_has(byte: int, tmp_path: Path) -> None:
+    write_fragments(tmp_path, 0, [fragment("a", 0, [1.0, 2.0])])
+    tensor = replace(read_index(tmp_path, 0).tensors[0], byte=byte)
+    with pytest.raises(CheckpointError, match=rf"safetensors is damaged: .* at byte {byte}$"):
+        read_range(tmp_path, [tensor], 0, 2, set())
