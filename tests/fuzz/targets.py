@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import shutil
+import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,13 +20,21 @@ import pyarrow.parquet as pq
 import torch
 import zstandard
 
+from pipeline import inspect, prepare
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
+from pipeline.data.shards.manifest import MANIFEST, hash_file
+from pipeline.data.text.clean import clean
 from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.data.text.sentences import sentence_starts
+from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.trainers import train
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.fragment_files import describe, seal
 from pipeline.training.checkpoints.read import STATE, open_checkpoint, step_name
@@ -147,6 +156,23 @@ def _build_tokenizers(good: Path) -> None:
         save_vocabulary(found, good / kind, 64)
 
 
+def _open_tokenizer(good: Path) -> Read:
+    contents = [(good / kind / "tokenizer.json").read_bytes() for kind in KINDS]
+
+    def read(random: Random, place: Path) -> Iterator[str]:
+        (place / "tokenizer.json").write_bytes(json_mutated(random.choice(contents), random))
+        vocabulary = read_vocabulary(place)
+        encoder = TextEncoder.create(vocabulary)
+        text = clean(TEXTS[5:9])
+        sentences = sentence_starts(text.buffer, text.offsets)
+        tokens, _ = encoder.encode(text.buffer, text.offsets, sentences, text.offsets[1:] > 0)
+        assert not len(tokens.ids) or tokens.ids.max() < vocabulary.size
+        save_vocabulary(vocabulary, place / "saved", 64)
+        yield "ids"
+
+    return read
+
+
 def _build_models(good: Path) -> None:
     torch.set_num_threads(1)
     _build_tokenizers(good)
@@ -208,6 +234,81 @@ def _open_checkpoint(good: Path) -> Read:
     return read
 
 
+# --- Shards
+
+
+def _run(main: Callable[[], None], *arguments: object) -> None:
+    before = sys.argv
+    sys.argv = ["fuzz", *map(str, arguments)]
+    try:
+        main()
+    finally:
+        sys.argv = before
+
+
+def _build_shards(good: Path) -> None:
+    vocabulary = train("byte-bpe", lambda: iter(TEXTS), 320, lower_case=False)
+    save_vocabulary(vocabulary, good / "tokenizer", 64)
+    good.mkdir(exist_ok=True)
+    (good / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    _run(
+        prepare.main, "--corpus", "own", "--input", good / "in.jsonl", "--recipe", "roberta_tiny",
+        "--set", "data.duplicates=2", "--tokenizer", good / "tokenizer", "--output",
+        good / "shards", "--workers", 1,
+    )  # fmt: skip
+
+
+def _read_shards(place: Path) -> Iterator[str]:
+    _run(inspect.main, place, "--verify")
+    yield "verified"
+    dataset = Dataset.open(place)
+    order = Order(kind="sequential", seed=3, shard_rows=(dataset.shard_rows,))
+    loader = Loader([dataset], order, Share(sequences=64, per_device=16))
+    for batch in loader.micro_batches():
+        assert int(batch.input_ids.max()) < 1 << 17
+    yield "batches"
+
+
+def _open_manifest(good: Path) -> Read:
+    directory = good / "shards"
+
+    def read(random: Random, place: Path) -> Iterator[str]:
+        _link(directory, place)
+        (place / MANIFEST).unlink()
+        content = json_mutated((directory / MANIFEST).read_bytes(), random)
+        (place / MANIFEST).write_bytes(content)
+        yield from _read_shards(place)
+
+    return read
+
+
+def _open_shards(good: Path) -> Read:
+    directory = good / "shards"
+
+    def read(random: Random, place: Path) -> Iterator[str]:
+        _link(directory, place)
+        manifest = json.loads((directory / MANIFEST).read_bytes())
+        shard = random.choice(manifest["shards"])
+        entry = random.choice((shard, shard, *shard["masks"]))
+        path = place / entry["file"]
+        content = path.read_bytes()
+        footer = int.from_bytes(content[-10:-6], "little") + 10
+        body, end = content[8:-footer], content[-footer:]
+        kind = random.choice(("body", "body", "body", "body", "shifted", "footer"))
+        if kind == "footer":
+            end = bytes_mutated(end[:-10], random, same_size=True) + end[-10:]
+        else:
+            body = bytes_mutated(body, random, same_size=kind == "body")
+        path.unlink()
+        path.write_bytes(content[:8] + body + end)
+        entry |= {"bytes": path.stat().st_size, "xxh3_64": hash_file(path)}
+        (place / MANIFEST).unlink()
+        (place / MANIFEST).write_bytes(as_json(manifest))
+        yield from _read_shards(place)
+
+    return read
+
+
 def _link(source: Path, place: Path) -> None:
     shutil.copytree(source, place, dirs_exist_ok=True)
 
@@ -219,7 +320,10 @@ def _nothing(good: Path) -> None:
 TARGETS = {
     target.name: target
     for target in (
+        Target("shards", _build_shards, _open_shards),
+        Target("manifest", _build_shards, _open_manifest),
         Target("checkpoint", lambda good: save(good, 3, 2), _open_checkpoint),
+        Target("tokenizer", _build_tokenizers, _open_tokenizer),
         Target("config", _build_models, _open_models),
         *(Target(name, _nothing, partial(_open_corpus, name)) for name in CORPORA),
     )

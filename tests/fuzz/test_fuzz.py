@@ -24,7 +24,7 @@ def findings(target: str, cases: int) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", sorted(TARGETS.keys() - {"manifest", "shards"}))
 def test_a_few_cases(target: str) -> None:
     assert not (found := findings(target, 25)), found
 
