@@ -56,7 +56,7 @@ def test_a_contradictory_command_line_is_refused(
         ("optimizer.peak_lr=-1e-3", "optimizer.peak_lr=-0.001 is out of range"),
         ("optimizer.peak_lr=nan", "optimizer.peak_lr=nan has the wrong type; give a finite number"),
         ("schedule.end_lr=-1", "schedule.end_lr=-1.0 is out of range; choose one in [0, inf)"),
-        ("schedule.end_lr=1", "schedule.end_lr=1.0 is above optimizer.peak_lr=0.02; lower it"),
+        ("schedule.end_lr=1", "schedule.end_lr=1.0 is above optimizer.peak_lr=0.02; add --set"),
         ("optimizer.beta1=-0.1", "optimizer.beta1=-0.1 is out of range; choose one in [0, 1)"),
         ("optimizer.beta1=1", "optimizer.beta1=1.0 is out of range; choose one in [0, 1)"),
         ("optimizer.beta2=1.5", "optimizer.beta2=1.5 is out of range; choose one in [0, 1)"),
