@@ -303,5 +303,5 @@ def naming_tables(path: str) -> Iterator[None]:
         yield
     except pa.ArrowNotImplementedError as error:
         raise DataError(f"{path} cannot be read by pyarrow ({error}); convert it") from error
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:  # names, too
         raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from error

@@ -15,6 +15,7 @@ from pipeline.data.documents.parquet import (
     table_format,
     text_column,
 )
+from pipeline.errors import DataError
 
 
 def test_rows_of_some_groups(tmp_path: Path) -> None:
@@ -60,3 +61,12 @@ def test_strings_of_all_columns(tmp_path: Path) -> None:
     assert table_format(content) == "Parquet" and table_format(b"text") == ""
     assert [*read_strings(path)] == ["b", "d", "c", "e", "f"]
     assert [*read_strings("not there", content)] == ["b", "d", "c", "e", "f"]
+
+
+def test_a_column_whose_name_is_not_utf_8_is_one_line(tmp_path: Path) -> None:
+    """pyarrow decodes names and metadata only when they are asked for."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"text": ["One."], "names": ["x"]}), path)
+    path.write_bytes(path.read_bytes().replace(b"names", b"\xaa\xaa\xaa\xaa\xaa"))
+    with pytest.raises(DataError, match=r"x\.parquet is truncated or damaged \('utf-8' codec"):
+        text_column(str(path), ("text",))
