@@ -7,6 +7,7 @@ import json
 import multiprocessing.spawn
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -307,10 +308,13 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     def said(main: Callable[[], None], *arguments: object) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["command", *map(str, arguments)])
         code = 0
+        interrupt = signal.getsignal(signal.SIGINT)
         try:
             run_command(main)
         except SystemExit as stop:
             code = int(stop.code or 0)
+        finally:  # a command that was interrupted ignores Ctrl-C while it ends
+            signal.signal(signal.SIGINT, interrupt)
         out = capsys.readouterr()
         return code, out.err if code else out.out
 
