@@ -30,10 +30,13 @@ READ_AT_IMPORT = (
     "KMP_", "MKL_", "OPENBLAS_", "ARROW_", "MPI", "MATPLOTLIB", "MPL",
 )  # fmt: skip
 """How names of variables start that libraries read during imports."""
+SET_AT_IMPORT = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
+"""Variables that scikit-learn, which transformers imports, sets to these defaults of its own."""
 
 
 def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: environment[name] for name in environment if name.startswith(READ_AT_IMPORT)}
+    names = [name for name in environment if name.startswith(READ_AT_IMPORT)]
+    return {name: environment[name] for name in names if name not in SET_AT_IMPORT}
 
 
 _SERVERS = _read_at_import(os.environ)
