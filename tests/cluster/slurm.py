@@ -35,6 +35,7 @@ ONE_HOST = {"MPIR_CVAR_NOLOCAL": "1"}
 POLL_SECONDS = 0.2
 UNFINISHED = {
     "PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "REQUEUED",
+    "PREEMPTED",  # for a moment, until it is back in the queue
 }  # fmt: skip
 Result = subprocess.CompletedProcess[str]
 
