@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 from pipeline.errors import DataError
 
@@ -94,18 +95,26 @@ def one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
+def try_lock(file: IO[Any]) -> bool | None:
+    """Take the exclusive lock on an open file, or False if another process holds it.
+
+    None on a file system without locks. The lock ends when the file is closed.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock on the file `path` now; False if that cannot be told."""
     if not path.exists():
         return False
     with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-    return False
+        return try_lock(lock) is False
 
 
 def remove_orphans(directory: Path) -> None:
@@ -113,11 +122,8 @@ def remove_orphans(directory: Path) -> None:
     for path in directory.glob(".*.tmp"):
         target = path.with_name(path.name.removeprefix(".").rsplit(".", 2)[0])
         with lock_of(target).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:  # someone is writing it, or there are no locks to tell
-                continue
-            path.unlink(missing_ok=True)
+            if try_lock(lock):  # else someone is writing it, or there are no locks to tell
+                path.unlink(missing_ok=True)
 
 
 def lock_of(target: Path) -> Path:

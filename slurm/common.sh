@@ -264,7 +264,7 @@ seconds() {
 
 # Compiled kernels are kept on each node's own disk, see TENFOLD_LOCAL, and reused by the next job.
 # The name in /tmp can be guessed: the commands refuse directories that others can change, see
-# pipeline/kernel_cache.py.
+# pipeline/private_directories.py.
 set_caches() {
   export TENFOLD_LOCAL
   export TORCH_EXTENSIONS_DIR=$TENFOLD_LOCAL/torch_extensions

@@ -9,7 +9,6 @@ restarted run keeps those that are there.
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -22,8 +21,8 @@ import xxhash
 
 from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size
 from pipeline.errors import DataError
-from pipeline.files import remove_temporaries, whole_file
-from pipeline.kernel_cache import own_directory
+from pipeline.files import remove_temporaries, try_lock, whole_file
+from pipeline.private_directories import own_directory
 
 RESERVE = 1 << 30
 """Bytes of the disk that are left free for others."""
@@ -102,13 +101,13 @@ class Staging:
             self._tell(f"{self.copies} cannot be written ({error}); reading {self.shared} instead")
 
     def _locks(self, lock: IO[str]) -> bool:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        locked = try_lock(lock)
+        if locked is None:
+            raise DataError("its file system has no locks")
+        if not locked:
             self._tell(f"another run copies to {self.copies}; this one reads its copies")
-            return False
-        self.is_copying = True
-        return True
+        self.is_copying = locked
+        return locked
 
     def _copy_until_closed(self) -> None:
         done: tuple[int, ...] | None = None

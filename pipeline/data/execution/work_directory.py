@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pipeline.errors import DataError
-from pipeline.files import one_at_a_time, write_whole
+from pipeline.files import one_at_a_time, try_lock, write_whole
 from pipeline.typed_json import read_object
 
 WORK = ".work"
@@ -39,13 +39,7 @@ class WorkDirectory:
         The kernel releases a lock before it upgrades it, so if several processes ask at the same
         time, one of them gets it.
         """
-        if not self.has_locks:
-            return False
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        return bool(try_lock(self.lock))
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from pipeline.config.settings import fingerprint
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.shown_urls import shown_text, shown_url
 from pipeline.errors import DataError
-from pipeline.files import make_directory, sync_directory
+from pipeline.files import make_directory, sync_directory, try_lock
 
 _SILENCE_SECONDS = 60
 """Timeout for a server that sends nothing."""
@@ -177,14 +177,9 @@ def connection(directory: Path, url: str, most: int) -> Iterator[None]:
     while True:
         for number in range(most):
             with (places / str(number)).open("w") as place:
-                try:
-                    fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    pass
-                yield
-                return
+                if try_lock(place) is not False:
+                    yield
+                    return
         sleep(_POLL_SECONDS)
 
 

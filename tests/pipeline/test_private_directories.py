@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.kernel_cache import own_directory, own_temporary_directory
+from pipeline.private_directories import own_directory, own_temporary_directory
 
 CODE = Path(__file__).parents[2]
 SOMEBODY, GROUP = 4242, 4243
