@@ -47,6 +47,7 @@ FLOW = (
     "pipeline/downstream/zero_shot",
     "pipeline/training/validation", "pipeline/training",
     "pipeline/downstream/reading", "pipeline/downstream/scoring", "pipeline/downstream",
+    "pipeline/experiments",
 )  # fmt: skip
 """Folders and shared files; each may import from those before it. Commands come after all."""
 

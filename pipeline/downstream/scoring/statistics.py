@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from statistics import fmean, median, stdev
 
 CONFIDENCE = 0.95
-_STEPS = 2000
 
 
 def summary(values: Sequence[float]) -> dict[str, object]:
@@ -29,19 +28,20 @@ def summary(values: Sequence[float]) -> dict[str, object]:
 def t_quantile(freedom: int) -> float:
     """The two-sided 95 % quantile of Student's t: P(|t| <= q) = 0.95."""
     low, high = 1.0, 13.0  # 12.71 at one degree of freedom
-    while high - low > 1e-9:
+    while high - low > 1e-12:
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < CONFIDENCE else (low, middle)
+        low, high = (middle, high) if t_within(middle, freedom) < CONFIDENCE else (low, middle)
     return low
 
 
-def _within(bound: float, freedom: int) -> float:
-    """P(|t| <= bound), by Simpson's rule."""
-    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
-    scale /= math.sqrt(freedom * math.pi)
-    width = bound / _STEPS
-    total = 0.0
-    for index in range(_STEPS + 1):
-        weight = 1 if index in (0, _STEPS) else 4 if index % 2 else 2
-        total += weight * (1 + (index * width) ** 2 / freedom) ** (-(freedom + 1) / 2)
-    return 2 * scale * total * width / 3
+def t_within(bound: float, freedom: int) -> float:
+    """P(|t| <= bound) for Student's t, a finite sum (Abramowitz and Stegun 1964, 26.7.3-4)."""
+    angle = math.atan(bound / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term = cosine if odd else 1.0
+    total = term if freedom > 1 else 0.0
+    for power in range(2 + odd, freedom - 1, 2):
+        term *= cosine * cosine * (power - 1) / power
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total

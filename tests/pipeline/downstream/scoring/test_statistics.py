@@ -10,8 +10,8 @@ from pipeline.downstream.scoring.statistics import summary, t_quantile
 
 
 def test_quantiles() -> None:
-    for freedom in (1, 2, 4, 9, 30, 200):
-        assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-6)
+    for freedom in (1, 2, 3, 4, 9, 30, 200):
+        assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
 
 
 def test_summary() -> None:

@@ -1,0 +1,129 @@
+"""Equal to scipy and to plain loops; errors as rare, and effects found as often, as is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from pipeline.experiments.statistics import (
+    POWER,
+    holm,
+    interval,
+    multi_bootstrap,
+    paired_difference,
+    visible_effect,
+)
+
+TABLES, SEEDS, ROWS = 2_000, 5, 4
+
+
+def test_the_paired_difference_equals_scipys() -> None:
+    rng = np.random.default_rng(0)
+    for seeds in (2, 3, 5, 10, 25):
+        baseline, arm = rng.normal(size=(2, seeds)).tolist()
+        found = paired_difference(baseline, arm)
+        expected = stats.ttest_rel(arm, baseline)
+        assert found.p == pytest.approx(expected.pvalue, abs=1e-12)
+        assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()))
+        assert found.mean == pytest.approx(np.mean(arm) - np.mean(baseline))
+
+
+def test_equal_differences_have_no_spread() -> None:
+    assert paired_difference([1.0, 2.0], [1.0, 2.0]).p == 1
+    assert paired_difference([1.0, 2.0], [1.5, 2.5]).p == 0
+
+
+def test_one_seed_has_no_interval() -> None:
+    with pytest.raises(ValueError, match="two seeds or more, not 1"):
+        paired_difference([1.0], [2.0])
+    with pytest.raises(ValueError):
+        paired_difference([1.0, 2.0], [2.0])
+
+
+def test_holm() -> None:
+    """The example of the procedure: 4 x .005, 3 x .01, 2 x .03, and never less than one before."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.6]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10, 25])
+def test_the_visible_effect_has_the_power_that_scipy_computes(seeds: int) -> None:
+    effect = visible_effect(seeds) * np.sqrt(seeds)
+    quantile = stats.t.ppf(0.975, seeds - 1)
+    power = stats.nct.sf(quantile, seeds - 1, effect) + stats.nct.cdf(-quantile, seeds - 1, effect)
+    assert power == pytest.approx(POWER, abs=1e-4)
+
+
+def adjusted(scores: npt.NDArray[np.float64]) -> list[float]:
+    """Adjusted p-values of all rows of a table; scores [arms, seeds], the baseline first."""
+    baseline, *arms = scores.tolist()
+    return holm([paired_difference(baseline, arm).p for arm in arms])
+
+
+def test_without_an_effect_one_table_of_twenty_shows_one() -> None:
+    rng = np.random.default_rng(1)
+    tables = rng.normal(size=(TABLES, 1 + ROWS, SEEDS)) + rng.normal(size=(TABLES, 1, SEEDS))
+    wrong = np.mean([min(adjusted(table)) <= 0.05 for table in tables])
+    assert wrong <= 0.065  # 0.05, and three standard errors
+    assert wrong > 0.015  # not so careful that it would find nothing; Holm's bound is not reached
+
+
+def test_an_effect_of_the_visible_size_is_found_in_four_of_five() -> None:
+    rng = np.random.default_rng(2)
+    size = visible_effect(SEEDS) * np.sqrt(2)  # a difference of two draws of deviation 1
+    scores = rng.normal(size=(TABLES, 2, SEEDS)) + rng.normal(size=(TABLES, 1, SEEDS))
+    scores[:, 1] += size
+    quantile = stats.t.ppf(0.975, SEEDS - 1)
+    found = 0
+    for baseline, arm in scores:
+        difference = arm - baseline
+        t = difference.mean() / (difference.std(ddof=1) / np.sqrt(SEEDS))
+        found += abs(t) > quantile
+    assert found / TABLES == pytest.approx(POWER, abs=0.04)
+    first = paired_difference(*scores[0].tolist())
+    spread = (scores[0, 1] - scores[0, 0]).std(ddof=1)
+    assert first.visible == pytest.approx(visible_effect(SEEDS) * spread)
+
+
+def plain_loops(
+    baseline: npt.NDArray[np.float64],
+    arm: npt.NDArray[np.float64],
+    rng: np.random.RandomState,
+    resamples: int,
+) -> list[float]:
+    """The paired multi-bootstrap as the paper describes it: mean over seeds of scores of each."""
+    found = []
+    for _ in range(resamples):
+        seeds = rng.choice(list(range(len(baseline))), size=len(baseline), replace=True)
+        chosen = rng.choice(baseline.shape[1], size=baseline.shape[1], replace=True)
+        scores = [np.mean([row[seed, chosen].mean() for seed in seeds]) for row in (baseline, arm)]
+        found.append(scores[1] - scores[0])
+    return found
+
+
+def test_the_multi_bootstrap_equals_plain_loops() -> None:
+    rng = np.random.default_rng(3)
+    baseline = (rng.random((10, 50)) < 0.6).astype(float)
+    arm = (rng.random((10, 50)) < 0.7).astype(float)
+    found = multi_bootstrap(baseline, arm, np.random.RandomState(4), 150)
+    expected = plain_loops(baseline, arm, np.random.RandomState(4), 150)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert interval(found) == pytest.approx(np.quantile(expected, [0.025, 0.975]))
+    with pytest.raises(ValueError, match="shapes"):
+        multi_bootstrap(baseline, arm[:, 1:], np.random.RandomState(0))
+
+
+def test_the_multi_bootstraps_interval_covers_the_difference() -> None:
+    """Ten seeds and 100 examples, both random: within 95 % by the bootstrap's usual shortfall."""
+    rng = np.random.default_rng(5)
+    covered = 0
+    for _ in range(200):
+        seed, example = rng.normal(size=(10, 1)), rng.normal(size=(1, 100))
+        baseline = rng.normal(size=(10, 100))
+        arm = baseline + 0.3 + 0.5 * seed + 0.5 * example
+        low, high = interval(multi_bootstrap(baseline, arm, np.random.RandomState(0), 200))
+        covered += low <= 0.3 <= high
+    assert 0.86 <= covered / 200 <= 0.98  # percentiles of ten seeds cover about 92 %
