@@ -43,7 +43,8 @@ from pipeline.downstream.zero_shot.pseudo_likelihood import (
     pseudo_perplexity,
 )
 from pipeline.downstream.zero_shot.word_frequencies import count_tokens
-from pipeline.loading.dataset import Dataset, check_datasets
+from pipeline.loading.compatibility import check_datasets
+from pipeline.loading.dataset import Dataset
 from pipeline.training.checkpoints.read import choose_from
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.validation.evaluate import (

@@ -18,8 +18,8 @@ if __name__ == "__main__":
     run_command(partial(check_imports, parse_export))  # before torch and `model` are imported
 
 from pipeline.data.shards.manifest import VALIDATION
+from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
-from pipeline.training.planning.phases import check_shards
 from pipeline.training.run_directory.run_json import RunRecord, read_record
 from pipeline.training.validation.evaluate import validation_loader
 from pipeline.training.weights.folders import SavedRun, check_folder, load_run, write_folder

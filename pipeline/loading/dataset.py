@@ -14,7 +14,7 @@ the same masks that a stored duplicate of that number would hold.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.config.data_settings import DataSettings, max_predictions, prepared_settings
+from pipeline.config.data_settings import DataSettings, max_predictions
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
 from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
@@ -358,42 +358,4 @@ def exclude(datasets: Sequence[Dataset], shards: ExcludedShards) -> None:
             raise DataError(
                 f"every shard of {', '.join(str(dataset.directory) for dataset in own)} is "
                 "damaged or missing; copy them again"
-            )
-
-
-def check_datasets(
-    datasets: Sequence[Dataset], settings: Mapping[str, object], tokenizer_sha256: str = ""
-) -> None:
-    """Raise DataError unless all datasets were prepared with the run's settings and tokenizer.
-
-    settings: `config.data_settings.all_shard_settings`; tokenizer_sha256: of the
-    tokenizer that the run started with, "" for a new run, which takes the first dataset's.
-    """
-    expected = tokenizer_sha256 or datasets[0].manifest.tokenizer["sha256"]
-    whose, where = "the run's", "the one in a directory that the run started with"
-    if not tokenizer_sha256:
-        whose, where = f"that of {datasets[0].directory}", str(datasets[0].directory / "tokenizer")
-    for dataset in datasets:
-        prepared = prepared_settings(dataset.manifest.data, dataset.directory)
-        kind, wanted = prepared.get("tokenizer"), settings.get("tokenizer")
-        if wanted is not None and kind != wanted:
-            raise DataError(
-                f"{dataset.directory} was prepared with a tokenizer of another family, "
-                f"data.tokenizer={kind}, the run's recipe has {wanted}; run pipeline.prepare with "
-                f"this recipe, or give --set data.tokenizer={kind} if that is what you want"
-            )
-        for name, value in settings.items():
-            if prepared.get(name) != value:
-                here = f"without data.{name}"
-                if name in prepared:
-                    here = f"with data.{name}={prepared[name]}"
-                raise DataError(
-                    f"{dataset.directory} was prepared {here}, the run asks for {value}; run "
-                    "pipeline.prepare with the run's settings or change them"
-                )
-        found = dataset.manifest.tokenizer["sha256"]
-        if found != expected:
-            raise DataError(
-                f"{dataset.directory} was prepared with tokenizer sha256 {found[:16]}, {whose} is "
-                f"{expected[:16]}; prepare it again with that tokenizer, --tokenizer {where}"
             )

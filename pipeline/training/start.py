@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pipeline.data.shards.held_out import check_held_out
 from pipeline.data.shards.manifest import TRAIN, VALIDATION
 from pipeline.errors import CheckpointError
+from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.sigbus import announce_bus_errors
 from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
@@ -19,7 +20,6 @@ from pipeline.training.planning.phases import (
     Phase,
     check_lengths,
     check_phases,
-    check_shards,
     make_phases,
 )
 from pipeline.training.planning.plan import Plan, attention_name

@@ -48,6 +48,7 @@ FLOW = (
     "pipeline/training/validation", "pipeline/training",
     "pipeline/downstream/reading", "pipeline/downstream/scoring", "pipeline/downstream",
     "pipeline/experiments",
+    "pipeline/diagnosis",
 )  # fmt: skip
 """Folders and shared files; each may import from those before it. Commands come after all."""
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.config.data_settings import all_shard_settings, prepared_settings
-from pipeline.config.phases import in_phase
+from pipeline.config.data_settings import prepared_settings
 from pipeline.config.run import Run
-from pipeline.config.training_settings import EarlierPhase
 from pipeline.errors import ConfigError
-from pipeline.loading.dataset import Dataset, check_datasets
+from pipeline.loading.compatibility import is_masked_for, mask_settings, runs_of
+from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import quotas
 from pipeline.training.planning.plan import Plan, make_plan, mixture_weights
 
@@ -72,22 +71,6 @@ class Phase:
         return [*self.plan.lines(), *([f"mixture: {', '.join(parts)}"] if parts else [])]
 
 
-def runs_of(run: Run) -> list[tuple[int, int, Run]]:
-    """(begin, end, settings) of each phase, see `Phase`."""
-    left = run.steps - sum(phase.steps for phase in run.phases)
-    last = EarlierPhase(
-        steps=left,
-        sequence_length=run.data.sequence_length,
-        sequences=run.batch.sequences,
-        settings=(),
-    )
-    found, begin = [], 0
-    for phase in (*run.phases, last):
-        found.append((begin, begin + phase.steps, in_phase(run, phase, begin == 0)))
-        begin += phase.steps
-    return found
-
-
 def make_phases(
     run: Run,
     world_size: int,
@@ -140,46 +123,13 @@ def _read_in(run: Run, part: Run, train: Sequence[Dataset]) -> list[tuple[int, D
     if run.phases:
         length = part.data.sequence_length
         alike = [own for own in found if own[1].manifest.sequence_length == length]
-        found = [own for own in alike if _is_masked_for(part, own[1])] or [
+        found = [own for own in alike if is_masked_for(part, own[1])] or [
             (place, dataset.drawing(part.data))
             for place, dataset in alike
             if part.data.mask_mode == "per-epoch" and dataset.masking is not None
         ]
     named = {entry.corpus for entry in part.batch.mixture}
     return [own for own in found if not named or not named.isdisjoint(own[1].manifest.corpora)]
-
-
-def _is_masked_for(part: Run, dataset: Dataset) -> bool:
-    """Whether a dataset was prepared with the masks of a phase."""
-    prepared = prepared_settings(dataset.manifest.data, dataset.directory)
-    return all(prepared.get(path) == value for path, value in _mask_settings(part).items())
-
-
-def _mask_settings(part: Run) -> dict[str, object]:
-    """The settings of shards that may differ between phases of a length, by path inside `data`."""
-    return {
-        path: value
-        for path, value in all_shard_settings(part.data).items()
-        if path in ("masking", "mask_mode", "duplicates") or path.startswith("masks.")
-    }
-
-
-def as_read(run: Run, dataset: Dataset) -> Run:
-    """The settings in the phase that a dataset was prepared for: of the phases of its length the
-    last that has its masks, else the last; `run` itself if no phase has its length."""
-    length = dataset.manifest.sequence_length
-    alike = [part for *_, part in runs_of(run) if part.data.sequence_length == length]
-    masked = [part for part in alike if _is_masked_for(part, dataset)]
-    return [run, *alike, *masked][-1]
-
-
-def check_shards(run: Run, datasets: Sequence[Dataset], tokenizer_sha256: str) -> None:
-    """Raises DataError unless all shards match the settings of the phases of their length and share
-    one tokenizer, see `check_datasets`."""
-    for dataset in datasets:
-        settings = all_shard_settings(as_read(run, dataset).data)
-        check_datasets([dataset], settings, tokenizer_sha256)
-    check_datasets(datasets, {}, tokenizer_sha256)
 
 
 def check_lengths(run: Run, datasets: Sequence[Dataset]) -> None:
@@ -226,7 +176,7 @@ def check_phases(run: Run, train: Sequence[Dataset]) -> None:
 
 
 def _without_masks(owner: str, part: Run, train: Sequence[Dataset]) -> str:
-    wanted = _mask_settings(part)
+    wanted = mask_settings(part)
     length = part.data.sequence_length
     nearest = next(dataset for dataset in train if dataset.manifest.sequence_length == length)
     prepared = prepared_settings(nearest.manifest.data, nearest.directory)

@@ -18,7 +18,7 @@ from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.errors import DataError
-from pipeline.loading.dataset import Dataset, check_datasets, exclude
+from pipeline.loading.dataset import Dataset, exclude
 from pipeline.recipes import recipe
 from tests.pipeline.loading.conftest import LENGTH, TOKEN_MASKS
 from tests.pipeline.preparing import rewrite
@@ -37,19 +37,6 @@ def test_a_missing_or_cut_file_is_named(random_shards: Path, tmp_path: Path) -> 
         Dataset.open(directory, check_sizes=False)
     with pytest.raises(DataError, match="no validation rows"):
         Dataset.open(random_shards, split="validation")
-
-
-def test_datasets_must_match_the_run(prepare: Prepare, random_shards: Path, tmp_path: Path) -> None:
-    other = prepare(tmp_path / "books", (20,), tokenizer="bb" * 32)
-    datasets = [Dataset.open(random_shards), Dataset.open(other)]
-    settings = {"duplicates": 10, "sequence_length": LENGTH}
-    check_datasets(datasets[:1], settings)
-    with pytest.raises(DataError, match=r"data\.duplicates=10, the run asks for 5"):
-        check_datasets(datasets[:1], settings | {"duplicates": 5})
-    with pytest.raises(DataError, match=r"tokenizer sha256 bbbbbbbbbbbbbbbb, .* aaaaaaaaaaaaaaaa"):
-        check_datasets(datasets, settings)
-    with pytest.raises(DataError, match="the run's is cccc"):
-        check_datasets(datasets[:1], settings, "cc" * 32)
 
 
 def test_mapped_and_read_rows_are_the_same(random_shards: Path, compressed: Path) -> None:

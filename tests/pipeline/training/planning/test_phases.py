@@ -16,17 +16,15 @@ from pipeline.config.run import Run
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.errors import ConfigError, DataError
+from pipeline.loading.compatibility import as_read, check_shards, runs_of
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.planning.phases import (
     LATER_ORDER,
     Phase,
-    as_read,
     check_lengths,
     check_phases,
-    check_shards,
     make_phases,
-    runs_of,
 )
 from tests.pipeline.phase_data import drawn_anew, of_corpus, of_rate
 

@@ -1,0 +1,142 @@
+"""The GPU of a rank as NVIDIA's management library (nvidia-ml-py) describes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, skip
+
+NAME = "GPU"
+_HARMLESS = 0x1 | 0x2 | 0x4 | 0x100
+"""Clock event reasons: idle, applications' clocks, power cap, display clocks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One GPU; empty strings without one."""
+
+    uuid: str = ""
+    name: str = ""
+    bus: str = ""
+    numa: str = ""
+    driver: str = ""
+
+
+def find_device(local_rank: int, local_size: int) -> tuple[Device, list[Check]]:
+    """The GPU that a rank of this node uses, with its checks; skipped without a GPU."""
+    try:
+        nvml: Any = import_module("pynvml")
+        nvml.nvmlInit()
+        count = int(nvml.nvmlDeviceGetCount())
+    except ImportError:
+        driver = Path("/proc/driver/nvidia/version").exists()
+        return Device(), [skip(NAME, "install nvidia-ml-py" if driver else "no GPU")]
+    except Exception as error:  # the library's own class, which only it has
+        return Device(), [skip(NAME, f"no GPU ({error})")]
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = (
+        [str(i) for i in range(count)] if given is None else list(filter(None, given.split(",")))
+    )
+    if len(visible) < local_size:
+        return Device(), [
+            judge(
+                NAME,
+                f"{len(visible)} visible for {local_size} ranks",
+                FAIL,
+                "one per rank",
+                "request --gres=gpu:RANKS, and leave CUDA_VISIBLE_DEVICES to Slurm",
+            )
+        ]
+    try:
+        return _describe(nvml, visible[local_rank])
+    except Exception as error:
+        return Device(), [
+            judge(NAME, f"{visible[local_rank]}: {error}", FAIL, "answers", "exclude this node")
+        ]
+
+
+def _describe(nvml: Any, place: str) -> tuple[Device, list[Check]]:
+    if place.isdecimal():
+        handle = nvml.nvmlDeviceGetHandleByIndex(int(place))
+    else:
+        handle = nvml.nvmlDeviceGetHandleByUUID(place)
+    bus = _text(nvml.nvmlDeviceGetPciInfo(handle).busId)
+    device = Device(
+        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        bus=bus,
+        numa=_numa_node(bus),
+        driver=_text(nvml.nvmlSystemGetDriverVersion()),
+    )
+    return device, [judge(NAME, device.name, ""), *_check_health(nvml, handle)]
+
+
+def _check_health(nvml: Any, handle: Any) -> list[Check]:
+    found = []
+    try:
+        errors = nvml.nvmlDeviceGetTotalEccErrors(
+            handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+        )
+        found.append(
+            judge("GPU memory errors", f"{errors} uncorrected", WARN if errors else "", "none",
+                  "let the site reset the GPU")
+        )  # fmt: skip
+    except Exception as error:  # GPUs without ECC
+        found.append(skip("GPU memory errors", str(error)))
+    try:
+        pending = nvml.nvmlDeviceGetRemappedRows(handle)[2]
+        found.append(
+            judge("GPU row remaps", "pending" if pending else "none pending",
+                  WARN if pending else "", "none pending", "let the site reset the GPU")
+        )  # fmt: skip
+    except Exception as error:
+        found.append(skip("GPU row remaps", str(error)))
+    try:
+        reasons = int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)) & ~_HARMLESS
+        found.append(
+            judge("GPU clocks", f"slowed, reasons {reasons:#x}" if reasons else "not slowed",
+                  WARN if reasons else "", "not slowed", "check power and cooling of the node")
+        )  # fmt: skip
+    except Exception as error:
+        found.append(skip("GPU clocks", str(error)))
+    return found
+
+
+def compare_devices(found: Sequence[Mapping[str, str]]) -> list[Check]:
+    """Whether each rank has a GPU of its own; found: the row of each rank in the rank table."""
+    owners: dict[str, list[int]] = {}
+    for rank, row in enumerate(found):
+        if row["uuid"]:
+            owners.setdefault(row["uuid"], []).append(rank)
+    if not owners:
+        return []
+    shared = {uuid: ranks for uuid, ranks in owners.items() if len(ranks) > 1}
+    missing = [rank for rank, row in enumerate(found) if not row["uuid"]]
+    value, wrong = f"{len(owners)} for {len(found)} ranks", ""
+    if shared:
+        uuid, ranks = next(iter(shared.items()))
+        value = f"ranks {' and '.join(map(str, ranks))} both have {uuid}"
+    elif missing:
+        value = f"rank {missing[0]} has none, others have one"
+    wrong = FAIL if shared or missing else ""
+    return [
+        judge("one GPU per rank", value, wrong, "one per rank",
+              "request --gres=gpu:RANKS; do not set CUDA_VISIBLE_DEVICES by hand")
+    ]  # fmt: skip
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _numa_node(bus: str) -> str:
+    short = bus.lower()[-12:]
+    try:
+        return Path(f"/sys/bus/pci/devices/{short}/numa_node").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,143 @@
+"""Limits of a rank's own node: files, locked memory, shared memory, memory, cores."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from pathlib import Path
+
+from pipeline.command_line import cores
+from pipeline.diagnosis.checks import FAIL, WARN, Check, at_least, judge, skip
+from pipeline.errors import ConfigError
+from pipeline.private_directories import own_directory
+
+GB = 1e9
+_FEW_FILES, _SOME_FILES = 256, 4096
+_LITTLE_MEMORY, _SOME_MEMORY = 0.5 * GB, 2 * GB
+"""Per rank; Python with torch takes about 0.5 GB."""
+_LOCKED = 64 << 20
+_SHARED = 512 << 20
+_FILE = 1 << 30
+_LITTLE_ROOM = 100e6
+_CGROUPS = (
+    ("/sys/fs/cgroup", "memory.max"),
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+)
+
+
+def check_host(local_size: int, local: Path | None = None) -> list[Check]:
+    """The checks of this node; local_size: ranks on it; local: its directory for compiled code."""
+    found = [
+        _check_open_files(),
+        _check_file_size(),
+        _check_locked_memory(),
+        _check_shared_memory(Path("/dev/shm")),
+        _check_memory(local_size),
+        _check_cores(local_size),
+    ]
+    return found + ([_check_local(local)] if local else [])
+
+
+def _limit(kind: int) -> float:
+    soft, _ = resource.getrlimit(kind)
+    return float("inf") if soft == resource.RLIM_INFINITY else float(soft)
+
+
+def _check_open_files() -> Check:
+    found = _limit(resource.RLIMIT_NOFILE)
+    return at_least(
+        "open files", found, _FEW_FILES, _SOME_FILES, f"{found:,.0f}", "",
+        "raise ulimit -n in TENFOLD_SITE_ENV or ask the site",
+    )  # fmt: skip
+
+
+def _check_file_size() -> Check:
+    found = _limit(resource.RLIMIT_FSIZE)
+    shown = "unlimited" if found == float("inf") else f"{found / GB:.3g} GB"
+    wrong = FAIL if found < _FILE / 16 else WARN if found < float("inf") else ""
+    return judge("file size", shown, wrong, "unlimited", "set ulimit -f unlimited")
+
+
+def _check_locked_memory(infiniband: Path = Path("/sys/class/infiniband")) -> Check:
+    if not (infiniband.is_dir() and any(infiniband.iterdir())):
+        return skip("locked memory", "no InfiniBand or RoCE here")
+    found = _limit(resource.RLIMIT_MEMLOCK)
+    shown = "unlimited" if found == float("inf") else f"{found / 2**20:.0f} MiB"
+    wrong = FAIL if found < _LOCKED else WARN if found < float("inf") else ""
+    return judge(
+        "locked memory", shown, wrong, "unlimited",
+        "set ulimit -l unlimited (Slurm: PropagateResourceLimitsExcept=MEMLOCK)",
+    )  # fmt: skip
+
+
+def _check_shared_memory(directory: Path) -> Check:
+    try:
+        free = shutil.disk_usage(directory).free
+    except OSError as error:
+        return judge("shared memory", str(error), WARN, "512 MB", f"mount {directory}")
+    return at_least(
+        "shared memory", free, 0, _SHARED, f"{free / GB:.3g} GB free", " bytes",
+        f"enlarge {directory} (containers: --shm-size), or clean it up",
+    )  # fmt: skip
+
+
+def _check_memory(local_size: int) -> Check:
+    limit, where = _memory_limit()
+    each = limit / max(1, local_size)
+    return at_least(
+        "memory per rank", each / GB, _LITTLE_MEMORY / GB, _SOME_MEMORY / GB,
+        f"{each / GB:.3g} GB ({where})", " GB", "request more with --mem, or fewer ranks per node",
+    )  # fmt: skip
+
+
+def _memory_limit() -> tuple[float, str]:
+    """Bytes that the processes of this node may use, and what says so."""
+    total = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    limit, where = total, "the node's"
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    own = [line.split(":", 2) for line in lines]
+    for root, name in _CGROUPS:
+        for _, controllers, path in own:
+            if ("memory" in controllers.split(",")) != (name != "memory.max"):
+                continue
+            folder = Path(root + path)
+            for level in (folder, *folder.parents):
+                try:
+                    value = float((level / name).read_text())
+                except (OSError, ValueError):  # "max", or another place
+                    continue
+                if value < limit:
+                    limit, where = value, "the cgroup's"
+    return limit, where
+
+
+def _check_cores(local_size: int) -> Check:
+    """Ranks that are bound to cores have them alone; unbound ones share the node's."""
+    mine, all_cores = cores(), os.cpu_count() or 1
+    each = mine / local_size if mine == all_cores else mine
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    wrong = WARN if each < 1 else ""
+    if threads.isdecimal() and int(threads) > max(1, each):
+        wrong = WARN
+    return judge(
+        "cores per rank", f"{each:.3g}, OMP_NUM_THREADS={threads or 'unset'}", wrong,
+        "at least 1, and one per thread", "request more with --cpus-per-task",
+    )  # fmt: skip
+
+
+def _check_local(local: Path) -> Check:
+    """The directory of compiled code: nobody else can change it, and it has room."""
+    try:
+        free = shutil.disk_usage(own_directory(local, "TENFOLD_LOCAL")).free
+    except ConfigError as error:
+        return judge("local directory", str(error), FAIL, "", "see above")
+    except OSError as error:
+        return judge("local directory", str(error), FAIL, "", "set TENFOLD_LOCAL to another")
+    return at_least(
+        "local directory", free, _LITTLE_ROOM, GB, f"{local}: {free / GB:.3g} GB free", " bytes",
+        "free some space there, or set TENFOLD_LOCAL to another directory",
+    )  # fmt: skip

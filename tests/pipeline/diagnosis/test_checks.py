@@ -1,0 +1,35 @@
+"""Checks of several ranks become one, the worst."""
+
+from __future__ import annotations
+
+from pipeline.diagnosis.checks import (
+    FAIL,
+    OK,
+    SKIPPED,
+    WARN,
+    at_least,
+    judge,
+    merge,
+    skip,
+    worst_status,
+)
+
+
+def test_the_worst_rank_is_shown_with_its_number() -> None:
+    good, bad = judge("disk", "9 GB", ""), judge("disk", "0 GB", FAIL, "1 GB", "free some")
+    (merged,) = merge([[good], [bad], [good]])
+    assert (merged.value, merged.ranks, merged.remedy) == ("0 GB", (1,), "free some")
+    assert merge([[good], [good]]) == [good]
+
+
+def test_amounts_fail_below_one_limit_and_warn_below_another() -> None:
+    found = [at_least("x", amount, 2, 5, "", " GB", "more") for amount in (1, 3, 5)]
+    assert [check.status for check in found] == [FAIL, WARN, OK]
+    assert [check.threshold for check in found[:2]] == ["at least 2 GB", "at least 5 GB"]
+    assert not found[2].remedy
+
+
+def test_a_skipped_check_is_no_problem() -> None:
+    assert worst_status([skip("GPU", "none"), judge("disk", "", "")]) == OK
+    assert worst_status([skip("GPU", "none")]) == OK and SKIPPED != OK
+    assert worst_status([judge("disk", "", WARN), skip("GPU", "none")]) == WARN

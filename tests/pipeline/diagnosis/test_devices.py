@@ -1,0 +1,64 @@
+"""GPUs through a stand-in that answers like nvidia-ml-py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.diagnosis.checks import FAIL, OK, SKIPPED, WARN
+from pipeline.diagnosis.devices import compare_devices, find_device
+
+STAND_IN = """
+NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
+NVML_VOLATILE_ECC = 0
+class Pci:
+    def __init__(self, number): self.busId = f"00000000:{number:02X}:00.0"
+def nvmlInit(): pass
+def nvmlDeviceGetCount(): return 2
+def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceGetHandleByUUID(uuid): return int(uuid[-1])
+def nvmlDeviceGetPciInfo(handle): return Pci(handle)
+def nvmlDeviceGetUUID(handle): return f"GPU-{handle}"
+def nvmlDeviceGetName(handle): return "NVIDIA H100"
+def nvmlSystemGetDriverVersion(): return "580.1"
+def nvmlDeviceGetTotalEccErrors(handle, kind, since): return 3 * handle
+def nvmlDeviceGetRemappedRows(handle): return (0, 0, handle, 0)
+def nvmlDeviceGetCurrentClocksEventReasons(handle): return 0x40 * handle
+"""
+"""The second device has errors, pending remaps, and is slowed by heat."""
+
+
+@pytest.fixture
+def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pynvml.py").write_text(STAND_IN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "pynvml", raising=False)
+
+
+def test_no_gpu_is_skipped() -> None:
+    device, (check,) = find_device(0, 1)
+    assert check.status == SKIPPED and not device.uuid
+
+
+@pytest.mark.usefixtures("nvml")
+def test_a_device_and_its_health(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    device, checks = find_device(0, 2)
+    assert (device.uuid, device.bus, device.driver) == ("GPU-0", "00000000:00:00.0", "580.1")
+    assert {check.status for check in checks} == {OK}
+    _, checks = find_device(1, 2)
+    assert [check.status for check in checks] == [OK, WARN, WARN, WARN]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-0")
+    assert find_device(0, 2)[0].uuid == "GPU-1"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert [check.status for check in find_device(0, 2)[1]] == [FAIL]
+
+
+def test_two_ranks_on_one_device() -> None:
+    rows = [{"uuid": "GPU-0"}, {"uuid": "GPU-1"}, {"uuid": "GPU-0"}]
+    assert compare_devices(rows)[0].value == "ranks 0 and 2 both have GPU-0"
+    assert compare_devices(rows)[0].status == FAIL
+    assert compare_devices(rows[:2])[0].status == OK
+    assert compare_devices([{"uuid": ""}]) == []
+    assert compare_devices([rows[0], {"uuid": ""}])[0].status == FAIL

@@ -1,0 +1,76 @@
+"""Ranks meet through sockets; those that do not come are named, strangers are not let in."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from uuid import uuid4
+
+import pytest
+
+from pipeline.diagnosis import exchange
+from pipeline.diagnosis.exchange import Exchange, LostRanks
+from pipeline.diagnosis.placement import LaunchPlace
+from tests.pipeline.diagnosis.conftest import Together
+
+
+def test_values_reach_rank_0_and_come_back(together: Together) -> None:
+    def talk(ranks: Exchange) -> tuple[list[int], int]:
+        found = ranks.gather(ranks.placement.rank**2)
+        ranks.barrier()
+        return found, ranks.broadcast(sum(found))
+
+    assert together(talk, ranks=4) == [([0, 1, 4, 9], 14), ([], 14), ([], 14), ([], 14)]
+
+
+def test_one_clock_has_no_offset(together: Together) -> None:
+    offsets, other = together(Exchange.clock_offsets)
+    assert offsets[0] == 0 and abs(offsets[1]) < 0.5 and other == []
+
+
+def test_a_missing_rank_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "JOIN_SECONDS", 0.3)
+    place = LaunchPlace(rank=0, world_size=3, address="127.0.0.1", token=uuid4().hex)
+    with pytest.raises(LostRanks, match=r"ranks 1, 2 did not answer"):
+        Exchange(place)
+    other = LaunchPlace(rank=1, world_size=3, address="127.0.0.1", token=uuid4().hex)
+    with pytest.raises(LostRanks, match=r"rank 1 on .* cannot reach rank 0 at 127\.0\.0\.1"):
+        Exchange(other)
+
+
+def test_who_does_not_know_the_token_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "JOIN_SECONDS", 2.0)
+    token = uuid4().hex
+    place = LaunchPlace(rank=0, world_size=2, address="127.0.0.1", token=token)
+    errors: list[str] = []
+
+    def wait() -> None:
+        try:
+            Exchange(place)
+        except LostRanks as error:
+            errors.append(str(error))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    answers = []
+    for port in exchange._ports(token):
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=3) as stranger:
+                content = b'["guess", 1]'
+                stranger.sendall(len(content).to_bytes(4, "big") + content)
+                answers.append(stranger.recv(10))
+        except OSError:
+            continue
+    waiting.join()
+    assert errors and "rank 1 did not answer" in errors[0] and not any(answers)
+
+
+def test_a_rank_that_ends_is_named(together: Together) -> None:
+    def leave(ranks: Exchange) -> str:
+        if ranks.placement.rank == 1:
+            return "left"
+        with pytest.raises(LostRanks, match="rank 1 ended"):
+            ranks.gather(0)
+        return "named"
+
+    assert together(leave) == ["named", "left"]

@@ -1,0 +1,87 @@
+"""The tests of a shared directory pass on a disk, and find what is wrong elsewhere."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.diagnosis import shared_directory
+from pipeline.diagnosis.checks import FAIL, OK, WARN, Check, merge
+from pipeline.diagnosis.exchange import Exchange
+from pipeline.diagnosis.placement import LaunchPlace
+from pipeline.diagnosis.shared_directory import check_output
+from tests.pipeline.diagnosis.conftest import Together
+
+TESTS = {
+    "shared directory", "mmap after replace", "exclusive creation", "locks", "renames",
+    "synced files", "room for the run", "inodes",
+}  # fmt: skip
+
+
+def by_name(found: list[list[Check]]) -> dict[str, Check]:
+    return {check.name: check for check in merge(found)}
+
+
+def test_a_disk_is_fine_and_nothing_is_left(together: Together, tmp_path: Path) -> None:
+    found = by_name(together(lambda ranks: check_output(ranks, tmp_path / "a" / "run"), ranks=3))
+    assert found.keys() == TESTS
+    wrong = {name: check for name, check in found.items() if check.status not in (OK, "skipped")}
+    assert not wrong.keys() - {"room for the run", "synced files", "inodes"}, wrong
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_process_makes_the_same_tests(tmp_path: Path) -> None:
+    assert by_name([check_output(Exchange(LaunchPlace()), tmp_path)]).keys() == TESTS
+
+
+def test_a_directory_that_another_node_does_not_see(
+    together: Together, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_directory, "_PATIENCE_SECONDS", 0.2)
+    mine = [tmp_path / "a", tmp_path / "b"]
+    for place in mine:
+        place.mkdir()
+
+    def look(ranks: Exchange) -> list[Check]:
+        if ranks.placement.rank == 1:  # this node has another file system at the same path
+            broadcast = ranks.broadcast
+            ranks.broadcast = lambda value: _moved(broadcast(value), *mine)  # type: ignore[method-assign]
+        return check_output(ranks, mine[0])
+
+    found = by_name(together(look))
+    assert found["shared directory"].status == FAIL and found["shared directory"].ranks == ()
+    assert "locks" not in found
+
+
+def _moved(value: Any, place: Path, other: Path) -> Any:
+    return value.replace(str(place), str(other)) if isinstance(value, str) else value
+
+
+def test_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: object, kind: int) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    found = by_name([check_output(Exchange(LaunchPlace()), tmp_path)])
+    assert found["locks"].status == WARN and "no locks" in found["locks"].value
+
+
+def test_room_is_compared_with_a_checkpoint(tmp_path: Path) -> None:
+    found = by_name([check_output(Exchange(LaunchPlace()), tmp_path, needed=1e18)])
+    assert found["room for the run"].status == FAIL
+    assert found["room for the run"].threshold == "at least 1e+09 GB"
+
+
+def test_a_directory_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    (check,) = check_output(Exchange(LaunchPlace()), tmp_path)
+    assert check.status == FAIL and "cannot be written" in check.value
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,28 @@
+"""Shards are compared with the settings of a run, and with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import DataError
+from pipeline.loading.compatibility import check_datasets
+from pipeline.loading.dataset import Dataset
+from tests.pipeline.loading.conftest import LENGTH
+
+Prepare = Callable[..., Path]
+
+
+def test_datasets_must_match_the_run(prepare: Prepare, random_shards: Path, tmp_path: Path) -> None:
+    other = prepare(tmp_path / "books", (20,), tokenizer="bb" * 32)
+    datasets = [Dataset.open(random_shards), Dataset.open(other)]
+    settings = {"duplicates": 10, "sequence_length": LENGTH}
+    check_datasets(datasets[:1], settings)
+    with pytest.raises(DataError, match=r"data\.duplicates=10, the run asks for 5"):
+        check_datasets(datasets[:1], settings | {"duplicates": 5})
+    with pytest.raises(DataError, match=r"tokenizer sha256 bbbbbbbbbbbbbbbb, .* aaaaaaaaaaaaaaaa"):
+        check_datasets(datasets, settings)
+    with pytest.raises(DataError, match="the run's is cccc"):
+        check_datasets(datasets[:1], settings, "cc" * 32)

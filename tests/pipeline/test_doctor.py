@@ -1,0 +1,55 @@
+"""`tenfold doctor`: exit code, report and JSON, alone and as several ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+from tests.launching.process import ROOT
+
+
+def doctor(ranks: int, *arguments: object, **environment: str) -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of each rank, started as torchrun does."""
+    shared = {
+        "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+        "TORCHELASTIC_RUN_ID": uuid4().hex, "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    started = []
+    for rank in range(ranks):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {}
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "pipeline.doctor", *map(str, arguments)], cwd=ROOT,
+                env=os.environ | (shared if ranks > 1 else {}) | own | environment, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
+        )  # fmt: skip
+    answers = [process.communicate(timeout=120) for process in started]
+    return [(process.returncode, *answer) for process, answer in zip(started, answers)]
+
+
+def test_two_ranks_print_one_report(prepared: Path, tmp_path: Path) -> None:
+    arguments = ("--recipe", "roberta_tiny", "--data", prepared, "--output", tmp_path / "run")
+    (code, output, errors), other = doctor(2, *arguments, "--json")
+    assert (code, errors) == (0, "") and other == (0, "", "")
+    report = json.loads(output)
+    assert report["status"] in ("ok", "warn") and report["seconds"] < 60
+    assert [row["rank"] for row in report["ranks"]] == [0, 1]
+    found = {check["name"]: check["status"] for check in report["checks"]}
+    assert found["versions"] == found["clocks"] == found["USR1"] == "ok"
+    assert found["shards fit the recipe"] == "ok" and found["GPU"] == "skipped"
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_would_stop_a_run_is_exit_code_2(prepared: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(prepared, tmp_path / "copy"))
+    (copy / "rows" / "train-00000.arrow").unlink()
+    ((code, output, errors),) = doctor(1, "--data", copy, "--brief")
+    assert code == 2 and not errors
+    assert "train-00000.arrow is missing" in output
+    assert output.splitlines()[-1].startswith("doctor: would stop, or be wrong: 1 fail")
