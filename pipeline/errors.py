@@ -17,6 +17,8 @@ EXIT_BY_USER = 130
 EXIT_INTERRUPTED = 75
 """Stopped on request after saving; EX_TEMPFAIL, so batch systems can start the run again."""
 
+LONGEST_MESSAGE = 4000
+"""Characters of one line of a message."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors without a file name that the user can fix."""
 
@@ -73,9 +75,15 @@ def run_command(main: Callable[[], None], *, at_once: bool = False) -> None:
 
 
 def one_line(message: str) -> str:
-    """A message as one line; characters of a damaged file that are not printable are escaped."""
+    """A message as one line; characters of a damaged file that are not printable are escaped.
+
+    The middle of a long message is dropped: names in a damaged file have any length.
+    """
     line = " ".join(message.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    return f"{line[: LONGEST_MESSAGE // 2]} ... {line[-LONGEST_MESSAGE // 2 :]}"
 
 
 def _run(main: Callable[[], None]) -> None:

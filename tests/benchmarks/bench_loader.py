@@ -124,10 +124,14 @@ def random_shards(directory: Path) -> None:
         duplicates=2,
         seed=0,
         compression="none",
-        engine={"recipe": "none", "ids": "none"},
+        engine={"recipe": "none", "ids": "none", "mismatches": []},
         tokenizer={"sha256": "", "kind": "byte-bpe", "size": VOCABULARY, **special},
         corpora={},
-        totals=dict.fromkeys(("documents", "sequences", "tokens"), 0),
+        totals={
+            "documents": 0,
+            "sequences": sum(shard.sequences for shard in described),
+            "tokens": sum(shard.tokens for shard in described),
+        },
         files={},
         shards=tuple(described),
     )

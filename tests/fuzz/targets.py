@@ -34,12 +34,14 @@ from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.trainers import train
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import Extras
 from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.fragment_files import describe, seal
 from pipeline.training.checkpoints.read import STATE, open_checkpoint, step_name
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import CONFIG, load_folder, write_folder
+from tests.fuzz.formats import column_mutated, footer_mutated, headers_mutated
 from tests.fuzz.mutations import as_json, bytes_mutated, json_mutated, value_mutated
 from tests.pipeline.data.dump import small_dump
 from tests.pipeline.data.web_archive import articles, conversion, members
@@ -118,6 +120,8 @@ CORPORA: dict[str, tuple[Callable[[], list[bytes]], tuple[bytes, ...]]] = {
         (b"<page>", b"</text>", b"{{", b"[[", b"<ref>", b"&#0;", b"<![CDATA[", b"{|", b"'''"),
     ),
 }
+INSIDE = {"parquet": footer_mutated, "tar": headers_mutated}
+"""Mutations that the outer checks of a format let pass."""
 
 
 def _open_corpus(name: str, good: Path) -> Read:
@@ -127,7 +131,9 @@ def _open_corpus(name: str, good: Path) -> Read:
         content = random.choice(contents)
         packed = name != "parquet" and random.random() < 0.3
         mutate_first = not packed or random.random() < 0.5
-        if mutate_first:
+        if mutate_first and name in INSIDE and random.random() < 0.5:
+            content = INSIDE[name](content, random)
+        elif mutate_first:
             content = bytes_mutated(content, random, words, same_size=random.random() < 0.3)
         if packed:
             content = random.choice(PACK)(content)
@@ -154,6 +160,7 @@ def _build_tokenizers(good: Path) -> None:
     for kind in KINDS:
         found = train(kind, lambda: iter(TEXTS), 320, lower_case=kind != "byte-bpe")
         save_vocabulary(found, good / kind, 64)
+        TextEncoder.create(found)  # compiles what every case runs
 
 
 def _open_tokenizer(good: Path) -> Read:
@@ -246,46 +253,69 @@ def _run(main: Callable[[], None], *arguments: object) -> None:
         sys.argv = before
 
 
+PREPARED = {
+    "rows": ("roberta_tiny", "data.duplicates=2"),
+    "pairs": ("bert_tiny", "data.duplicates=2"),
+    "order": ("albert_tiny", "data.duplicates=2", "--compression", "zstd"),
+    "drawn": ("roberta_tiny", "data.duplicates=0", "--set", "data.mask_mode=per-epoch"),
+}
+"""Name of a prepared directory -> recipe, a setting, arguments: every column occurs."""
+
+
 def _build_shards(good: Path) -> None:
-    vocabulary = train("byte-bpe", lambda: iter(TEXTS), 320, lower_case=False)
-    save_vocabulary(vocabulary, good / "tokenizer", 64)
-    good.mkdir(exist_ok=True)
+    good.mkdir()
     (good / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-    _run(
-        prepare.main, "--corpus", "own", "--input", good / "in.jsonl", "--recipe", "roberta_tiny",
-        "--set", "data.duplicates=2", "--tokenizer", good / "tokenizer", "--output",
-        good / "shards", "--workers", 1,
-    )  # fmt: skip
+    for name, (of, *arguments) in PREPARED.items():
+        data = recipe(of).data
+        tokenizer = good / f"{name}-tokenizer"
+        found = train(data.tokenizer, lambda: iter(TEXTS), 320, lower_case=data.lower_case)
+        save_vocabulary(found, tokenizer, 64)
+        _run(
+            prepare.main, "--corpus", "own", "--input", good / "in.jsonl", "--recipe", of,
+            "--tokenizer", tokenizer, "--output", good / name, "--workers", 1, "--set", *arguments,
+        )  # fmt: skip
 
 
-def _read_shards(place: Path) -> Iterator[str]:
-    _run(inspect.main, place, "--verify")
-    yield "verified"
+def _read_shards(place: Path, random: Random) -> Iterator[str]:
+    """Verify all of a directory, or else only load it, so that the loader's own checks answer."""
+    if random.random() < 0.4:
+        _run(inspect.main, place, "--verify")
+        yield "verified"
     dataset = Dataset.open(place)
-    order = Order(kind="sequential", seed=3, shard_rows=(dataset.shard_rows,))
-    loader = Loader([dataset], order, Share(sequences=64, per_device=16))
+    manifest = dataset.manifest
+    loader = Loader(
+        [dataset],
+        Order(kind="sequential", seed=3, shard_rows=(dataset.shard_rows,)),
+        Share(sequences=64, per_device=16),
+        reader="mmap" if manifest.compression == "none" and random.random() < 0.5 else "read",
+        packing=random.choice(("none", "rows")),
+        attention=random.choice(("row", "document")),
+        extras=Extras(most_targets=random.choice((0, 20))),
+    )
+    size = manifest.tokenizer["size"]
     for batch in loader.micro_batches():
-        assert int(batch.input_ids.max()) < 1 << 17
+        assert int(batch.input_ids.min()) >= 0 and int(batch.input_ids.max()) < size
+        assert int(batch.labels.min()) >= 0 and int(batch.labels.max()) < size
+        assert int(batch.positions.max()) < batch.input_ids.numel()
+        assert batch.pair_labels is None or set(batch.pair_labels.tolist()) <= {-1, 0, 1}
     yield "batches"
 
 
 def _open_manifest(good: Path) -> Read:
-    directory = good / "shards"
-
     def read(random: Random, place: Path) -> Iterator[str]:
+        directory = good / random.choice(list(PREPARED))
         _link(directory, place)
         (place / MANIFEST).unlink()
         content = json_mutated((directory / MANIFEST).read_bytes(), random)
         (place / MANIFEST).write_bytes(content)
-        yield from _read_shards(place)
+        yield from _read_shards(place, random)
 
     return read
 
 
 def _open_shards(good: Path) -> Read:
-    directory = good / "shards"
-
     def read(random: Random, place: Path) -> Iterator[str]:
+        directory = good / random.choice(list(PREPARED))
         _link(directory, place)
         manifest = json.loads((directory / MANIFEST).read_bytes())
         shard = random.choice(manifest["shards"])
@@ -294,17 +324,20 @@ def _open_shards(good: Path) -> Read:
         content = path.read_bytes()
         footer = int.from_bytes(content[-10:-6], "little") + 10
         body, end = content[8:-footer], content[-footer:]
-        kind = random.choice(("body", "body", "body", "body", "shifted", "footer"))
-        if kind == "footer":
-            end = bytes_mutated(end[:-10], random, same_size=True) + end[-10:]
+        kind = random.choice(("column", "column", "column", "body", "body", "shifted", "footer"))
+        if kind == "column" and manifest["compression"] == "none":
+            content = column_mutated(directory / entry["file"], random)
+        elif kind == "footer":
+            content = content[:-footer] + bytes_mutated(end[:-10], random, same_size=True)
+            content += end[-10:]
         else:
-            body = bytes_mutated(body, random, same_size=kind == "body")
+            content = content[:8] + bytes_mutated(body, random, same_size=kind != "shifted") + end
         path.unlink()
-        path.write_bytes(content[:8] + body + end)
+        path.write_bytes(content)
         entry |= {"bytes": path.stat().st_size, "xxh3_64": hash_file(path)}
         (place / MANIFEST).unlink()
         (place / MANIFEST).write_bytes(as_json(manifest))
-        yield from _read_shards(place)
+        yield from _read_shards(place, random)
 
     return read
 

@@ -39,6 +39,19 @@ def test_what_is_not_printable_is_escaped(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "error: type \\x0e \\x1b[2J\\u202e is unknown, unlike é\n"
 
 
+def test_the_middle_of_a_long_message_is_dropped(capsys: pytest.CaptureFixture[str]) -> None:
+    """A damaged file can have names of any length; what is wrong and the remedy stay."""
+
+    def main() -> None:
+        raise DataError(f"a.json is damaged: {'9' * 10**6} is unknown; copy it again")
+
+    with pytest.raises(SystemExit):
+        run_command(main)
+    error = capsys.readouterr().err
+    assert len(error) < 4100 and error.startswith("error: a.json is damaged: 999")
+    assert "999 ... 999" in error and error.endswith("999 is unknown; copy it again\n")
+
+
 def test_several_problems_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     """Also if the error was pickled in another process."""
 

@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args, get_type_hints
 import xxhash
 
 from pipeline.config.data_settings import DataSettings
+from pipeline.config.formats import SEPARATORS
 from pipeline.errors import DataError
 from pipeline.files import is_plain_name
 from pipeline.typed_json import build, read_object, require
@@ -39,7 +40,7 @@ MANY_COPIES = 0.01
 
 _NEEDED: dict[str, dict[str, type]] = {
     "masking": {"scheme": str, "rate": float, "generator": int, "split": list},
-    "engine": {"recipe": str, "ids": str},
+    "engine": {"recipe": str, "ids": str, "mismatches": list[str]},
     "tokenizer": {
         "sha256": str, "kind": str, "size": int,
         "bos": int, "pad": int, "eos": int, "unk": int, "mask": int,
@@ -50,10 +51,12 @@ _NEEDED: dict[str, dict[str, type]] = {
 _NEEDED_OF_EACH: dict[str, dict[str, type]] = {
     "corpora": {
         "documents": int, "sequences": int, "validation_sequences": int, "tokens": int,
-        "dropped": dict, "bad": dict, "packed": dict,
+        "bytes": int, "dropped": dict[str, int], "bad": dict[str, int], "packed": dict[str, int],
     },
     "files": {"bytes": int, "xxh3_64": str},
-    "takedowns": {"parent": str, "documents": dict, "sequences": int, "tokens": int},
+    "takedowns": {
+        "parent": str, "documents": dict[str, int], "sequences": int, "tokens": int,
+    },
 }  # fmt: skip
 """The same for each entry of these sections."""
 _PACKED = {"text_tokens": int, "repeated_tokens": int, "dropped_tokens": int}
@@ -196,6 +199,11 @@ def _check_sections(manifest: Manifest) -> None:
     for name, needed in _NEEDED.items():
         require(getattr(manifest, name), needed, name)
     _check_sizes(manifest)
+    for name in ("sequences", "tokens"):
+        if manifest.totals[name] < 1:
+            raise ValueError(f"totals.{name} is {manifest.totals[name]}")
+    if manifest.tokenizer["kind"] not in SEPARATORS:
+        raise ValueError(f"tokenizer.kind is {manifest.tokenizer['kind']!r}")
     for name in ("bos", "pad", "eos", "unk", "mask"):
         if not 0 <= manifest.tokenizer[name] < manifest.tokenizer["size"]:
             raise ValueError(f"tokenizer.{name} is {manifest.tokenizer[name]}, which is not an id")
@@ -204,10 +212,10 @@ def _check_sections(manifest: Manifest) -> None:
             require(section, _NEEDED_OF_EACH[name], f"{name}.{key}")
             if name == "corpora":
                 require(section["packed"], _PACKED, f"{name}.{key}.packed")
-        for section in sections.values():
-            for key in ("unknown", "cut", "held_out_copies"):  # absent in older manifests
-                require({key: section.get(key, {})}, {key: dict}, name)
-            _check_shares(section, name)
+            for counts in ("unknown", "cut", "held_out_copies"):  # absent in older manifests
+                found = {counts: section.get(counts, {})}
+                require(found, {counts: dict[str, int]}, f"{name}.{key}")
+            _check_shares(section, f"{name}.{key}")
     for number, shard in enumerate(manifest.shards):
         if len(shard.masks) != stored_masks(manifest.duplicates, shard.split):
             raise ValueError(f"shards[{number}] has {len(shard.masks)} masks")
@@ -265,8 +273,7 @@ def _check_shares(corpus: dict[str, Any], where: str) -> None:
         ("held_out_copies", "in_train", corpus.get("held_out_copies", {}).get("checked")),
     ):
         count = corpus.get(key, {}).get(part, 0)
-        numbers = all(type(value) is int for value in (*corpus.get(key, {}).values(), whole))
-        if count and (not numbers or not whole or whole < 0):
+        if count and (type(whole) is not int or whole <= 0):
             raise ValueError(f"{where} has {key}.{part} {count!r} of {whole!r}")
 
 

@@ -112,7 +112,7 @@ def prepare_directory(
         duplicates=duplicates,
         seed=seed,
         compression=compression,
-        engine={"recipe": "none", "ids": "none"},
+        engine={"recipe": "none", "ids": "none", "mismatches": []},
         tokenizer={
             "sha256": tokenizer,
             "kind": "byte-bpe",
@@ -124,7 +124,11 @@ def prepare_directory(
             "mask": MASK,
         },
         corpora={},
-        totals=dict.fromkeys(("documents", "sequences", "tokens"), 0),
+        totals={
+            "documents": 0,
+            "sequences": sum(shard_rows),
+            "tokens": sum(shard.tokens for shard in described),
+        },
         files={},
         shards=tuple(described),
     )
