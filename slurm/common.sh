@@ -10,6 +10,7 @@
 set -uo pipefail
 
 SITE_VERSION=1
+among=()
 
 # shellcheck source=slurm/restarts.sh
 . "$TENFOLD_HOME/slurm/restarts.sh"
@@ -48,6 +49,8 @@ train() {
   set_network
   set_caches
   begin_life
+  examine --recipe "$TENFOLD_RECIPE" --data "${data[@]}" --output "$TENFOLD_RUN" \
+    "${settings[@]}"
   run_ranks
   end_life
 }
@@ -205,6 +208,32 @@ choose_launch() {
     ;;
   *) fail "TENFOLD_LAUNCHER=$TENFOLD_LAUNCHER is unknown; choose srun or torchrun" ;;
   esac
+  choose_settings
+}
+
+# Sets settings=(what the doctor needs to know of TENFOLD_ARGS).
+choose_settings() {
+  local words number
+  settings=()
+  # shellcheck disable=SC2206  # one string with several arguments
+  words=(${TENFOLD_ARGS:-})
+  for ((number = 0; number < ${#words[@]}; number++)); do
+    case ${words[number]} in
+    --set | --stage) settings+=("${words[number]}" "${words[number + 1]:-}") ;;
+    --set=* | --stage=*) settings+=("${words[number]}") ;;
+    esac
+  done
+}
+
+# ---- before the work --------------------------------------------------------------------------
+
+# examine ARGUMENTS...: a few seconds in which every task of the step looks at its node. Ends the job
+# if it would fail; srun's options in among=(...) place the tasks, by default as the ranks.
+examine() {
+  [ "${TENFOLD_DOCTOR:-on}" != off ] || return 0
+  srun --mpi=none "${container[@]}" "${among[@]}" "$TENFOLD_HOME/slurm/rank.sh" rank \
+    "${python[@]}" -m pipeline.doctor --brief "$@" ||
+    fail "the doctor's checks above failed; fix this, or set TENFOLD_DOCTOR=off to skip them"
 }
 
 # ---- how ranks meet ---------------------------------------------------------------------------

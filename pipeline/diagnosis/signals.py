@@ -35,9 +35,9 @@ class SignalWatch:
         able = ranks.gather(bool(step) and name(os.getppid()).startswith("slurmstepd"))
         through_slurm = ranks.broadcast(all(able))
         ranks.barrier()
-        sent = ranks.placement.rank == 0 and through_slurm and _send_to_step(step)
-        if through_slurm and not ranks.broadcast(sent):
-            return skip(NAME, "scancel cannot send signals from here")
+        error = _send_to_step(step) if ranks.placement.rank == 0 and through_slurm else ""
+        if error := ranks.broadcast(error):
+            return skip(NAME, f"scancel cannot send signals from here: {error}")
         if self._blocked:
             return judge(NAME, "blocked by what started Python", FAIL, "arrives", _REMEDY)
         if not through_slurm:
@@ -62,9 +62,19 @@ def _own_step() -> str:
     return f"{job}.{step}" if usable else ""
 
 
-def _send_to_step(step: str) -> bool:
+def _send_to_step(step: str) -> str:
+    """Why the signal could not be sent; "" if it was."""
+    command = ["scancel", "--signal=USR1", step]
     try:
-        command = ["scancel", "--signal=USR1", step]
-        return subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0
-    except (OSError, subprocess.SubprocessError):
-        return False
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=False,
+            preexec_fn=_ignore_signal,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return ended.stderr.strip() or f"exit code {ended.returncode}" if ended.returncode else ""
+
+
+def _ignore_signal() -> None:
+    """scancel is a process of the step, too."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
