@@ -1,22 +1,17 @@
 # Every target works on a bare machine with Python 3.10 or newer and a C compiler.
 PYTHON ?= python3
 BIN := .venv/bin
-# Known to work; the shards do not depend on it, only the loader's tensors and the tests do.
+# For `make lock`. The shards do not depend on it, only the loader's tensors and the tests do.
 TORCH := torch==2.13.0
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-DEPENDENCIES := --constraint .ci/constraints.txt --editable '.[dev]'
+LOCKS := $(wildcard .ci/*.lock)
 
 .PHONY: venv demo check test pytest test-all test-cluster bench clean test-image lock
 
 venv: .venv/installed
 
-# uv takes a fifth of pip's time; where only pip's configuration names the index, pip does it.
-.venv/installed: pyproject.toml .ci/constraints.txt
+.venv/installed: pyproject.toml .ci/install.py $(LOCKS)
 	$(PYTHON) -m venv .venv
-	$(PIP) uv $(TORCH)
-	# DeepSpeed's compiled operators are not used, so none is built
-	export DS_BUILD_OPS=0; $(BIN)/python -m uv pip install --quiet --system-certs --compile-bytecode \
-		$(DEPENDENCIES) || $(PIP) $(DEPENDENCIES)
+	$(BIN)/python .ci/install.py
 	$(BIN)/python -m pipeline.tenfold compile
 	touch $@
 

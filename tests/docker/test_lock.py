@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from tests.scripts import load_script
 
 try:
     import tomllib
@@ -18,19 +18,14 @@ except ModuleNotFoundError:  # Python 3.10; pytest depends on tomli
     import tomli as tomllib  # type: ignore[no-redef]
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 MACHINE = {"python_version": "3.11", "sys_platform": "linux", "platform_system": "Linux"}
 
 
-def load_lock() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("lock", ROOT / "docker" / "lock.py")
-    assert specification and specification.loader
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-lock = load_lock()
+lock = load_script(ROOT / "docker" / "lock.py")
+LOCKS = sorted([*lock.FOLDER.glob("*.lock"), *lock.CI.glob("*.lock")])
+VENV = ("build", "packages", "torch-cuda")
 
 
 def locked(flavour: str) -> dict[str, str]:
@@ -62,12 +57,14 @@ def test_holds_what_the_project_asks_for(flavour: str) -> None:
         )
 
 
-@pytest.mark.parametrize("flavour", ["cuda", "cpu"])
-def test_every_version_is_exact_and_hashed(flavour: str) -> None:
-    for name, block in locked(flavour).items():
-        version(block)
-        assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", block), f"{name} has no hash"
-        assert "://" not in block, f"{name} names a host"
+@pytest.mark.parametrize("file", LOCKS, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_every_version_is_exact_and_hashed(file: Path) -> None:
+    assert lock.blocks(file.read_text())
+    for name, text in lock.blocks(file.read_text()).items():
+        for block in re.split(rf"^(?={name}==)", text, flags=re.M)[1:]:
+            version(block)
+            assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", block), f"{name} has no hash"
+            assert "://" not in block, f"{name} names a host"
 
 
 def test_flavours_differ_in_torch_and_cuda_alone() -> None:
@@ -77,23 +74,56 @@ def test_flavours_differ_in_torch_and_cuda_alone() -> None:
     assert all(re.match("torch|triton|cuda-|nvidia-", name) for name in cuda.keys() - cpu.keys())
 
 
-def test_what_make_venv_installs_is_constrained() -> None:
-    """All except torch, which the Makefile pins, have the versions that the tests passed with."""
-    lines = (ROOT / ".ci" / "constraints.txt").read_text().splitlines()
-    constrained: dict[str, list[Version]] = {}
-    for requirement in (Requirement(line) for line in lines if not line.startswith("#")):
-        (exact,) = requirement.specifier
-        assert exact.operator == "=="
-        constrained.setdefault(canonicalize_name(requirement.name), []).append(
-            Version(exact.version)
-        )
+def installed(python: str) -> dict[str, Version]:
+    """What `make venv` installs with this Python on Linux, with the torch of the package index."""
+    machine = MACHINE | {"python_version": python, "python_full_version": f"{python}.1"}
+    machine |= {"platform_machine": "x86_64", "implementation_name": "cpython"}
+    machine["platform_python_implementation"] = "CPython"
+    found: dict[str, Version] = {}
+    for file in VENV:
+        text = (lock.CI / f"{file}.lock").read_text()
+        for line in re.findall(r"^([A-Za-z0-9][^\\\n]*)", text, re.M):
+            requirement = Requirement(line)
+            if requirement.marker and not requirement.marker.evaluate(machine):
+                continue
+            assert requirement.name not in found, f"{requirement.name} twice for Python {python}"
+            found[requirement.name] = version(line)
+    return found
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_make_venv_installs_what_the_project_asks_for(python: str) -> None:
+    """For every Python, also what builds us; the wanted extras are all there are."""
+    found = installed(python)
     extras = PROJECT["optional-dependencies"].values()
-    for wanted in map(Requirement, [*PROJECT["dependencies"], *(r for e in extras for r in e)]):
-        if wanted.name not in ("tenfold", "torch"):
-            found = constrained.get(canonicalize_name(wanted.name))
-            assert found, f".ci/constraints.txt lacks {wanted}: make lock"
-            assert all(map(wanted.specifier.contains, found)), f"{wanted}, not {found}: make lock"
-    assert not any(re.match("torch$|triton|cuda-|nvidia-", name) for name in constrained)
+    wanted = [
+        *PROJECT["dependencies"], *(text for extra in extras for text in extra),
+        *PYPROJECT["build-system"]["requires"], *lock.BUILD,
+    ]  # fmt: skip
+    for requirement in map(Requirement, wanted):
+        name = canonicalize_name(requirement.name)
+        if name == PROJECT["name"]:
+            continue
+        assert name in found, f"no lock in .ci has {requirement} for Python {python}: make lock"
+        assert requirement.specifier.contains(found[name], prereleases=True), (
+            f".ci has {name} {found[name]} for Python {python}, not {requirement}: make lock"
+        )
+
+
+def test_make_venv_serves_every_python_that_the_project_supports() -> None:
+    assert PROJECT["requires-python"] == f">={lock.OLDEST_PYTHON}"
+
+
+def test_a_package_has_one_lock_of_make_venv() -> None:
+    """torch alone has two: the build without CUDA is of the same version, and has no packages."""
+    packages = [lock.blocks((lock.CI / f"{name}.lock").read_text()) for name in VENV]
+    names = [name for found in packages for name in found]
+    assert len(names) == len(set(names))
+    assert all(name == "torch" or lock.CUDA.match(name) for name in packages[2])
+    without = lock.blocks((lock.CI / "torch-cpu.lock").read_text())
+    assert list(without) == ["torch"]
+    assert version(without["torch"]) == Version(f"{version(packages[2]['torch'])}+cpu")
+    assert without["torch"] == locked("cpu")["torch"]
 
 
 def test_torch_is_the_one_of_make_venv() -> None:
@@ -103,20 +133,36 @@ def test_torch_is_the_one_of_make_venv() -> None:
         assert version(locked(flavour)["torch"]).public == pinned[1]
 
 
-def test_reads_hashes_of_this_python_on_linux(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that is the page of torch's wheels."""
+    file = tmp_path / "page.html"
+    monkeypatch.setenv("TORCH_WHEELS", file.as_uri())
+    return file
+
+
+def test_reads_the_hashes_of_this_torch_for_every_machine(page: Path) -> None:
     digests = {
         "torch-9.1.0%2Bcpu-cp311-cp311-manylinux_2_28_x86_64.whl": "a" * 64,
-        "torch-9.1.0%2Bcpu-cp311-cp311-manylinux_2_28_aarch64.whl": "b" * 64,
+        "torch-9.1.0%2Bcpu-cp313-cp313t-manylinux_2_28_aarch64.whl": "b" * 64,
         "torch-9.1.0%2Bcpu-cp311-cp311-win_amd64.whl": "c" * 64,
-        "torch-9.1.0%2Bcpu-cp312-cp312-manylinux_2_28_x86_64.whl": "d" * 64,
+        "torch-9.1.0-cp312-none-macosx_11_0_arm64.whl": "d" * 64,
         "torch-9.1.01%2Bcpu-cp311-cp311-manylinux_2_28_x86_64.whl": "e" * 64,
     }
-    page = "".join(f'<a href="{name}#sha256={digest}">x</a>' for name, digest in digests.items())
-    (tmp_path / "page.html").write_text(page)
-    monkeypatch.setenv("TORCH_WHEELS", (tmp_path / "page.html").as_uri())
-    block = lock.torch_hashes("torch==9.1.0+cpu")
-    assert re.findall(r"sha256:(\w)", block) == ["a", "b"]
-    with pytest.raises(SystemExit, match=r"has no wheel torch==9\.2"):
-        lock.torch_hashes("torch==9.2+cpu")
+    page.write_text(
+        "".join(f'<a href="{name}#sha256={digest}">x</a>' for name, digest in digests.items())
+    )
+    block = lock.torch_without_cuda("torch==9.1.0+cpu", "")
+    assert re.findall(r"sha256:(\w)", block) == ["a", "b", "c"]
+    with pytest.raises(SystemExit, match=r"has no wheel of torch==9\.2"):
+        lock.torch_without_cuda("torch==9.2+cpu", "")
+
+
+def test_hashes_of_the_same_torch_stay_if_its_page_does_not_answer(
+    page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = f"torch==9.1.0+cpu \\\n    --hash=sha256:{'a' * 64}\n"
+    assert lock.torch_without_cuda("torch==9.1.0+cpu", kept) == kept
+    assert "the hashes of torch==9.1.0+cpu stay" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match=r"no lock has hashes of torch==9\.1\+cpu"):
+        lock.torch_without_cuda("torch==9.1+cpu", kept)
