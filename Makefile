@@ -5,7 +5,7 @@ BIN := .venv/bin
 TORCH := torch==2.13.0
 LOCKS := $(wildcard .ci/*.lock)
 
-.PHONY: venv demo check test pytest test-all test-cluster bench clean test-image lock
+.PHONY: venv demo check test pytest test-all test-browser test-cluster bench clean test-image lock
 
 venv: .venv/installed
 
@@ -32,7 +32,7 @@ pytest: venv
 
 # With the tests that take minutes each: an hour or two on two cores.
 test-all: check
-	$(BIN)/python -m pytest -m "not cluster"
+	$(BIN)/python -m pytest -m "not cluster and not browser"
 
 # Builds the container image on this machine: as root, on Debian, needs neither Docker nor a GPU.
 test-image: venv
@@ -41,6 +41,10 @@ test-image: venv
 # After a change of dependencies in pyproject.toml; UPGRADE=--upgrade takes new versions of all.
 lock: venv
 	$(BIN)/python docker/lock.py $(TORCH) $(UPGRADE)
+
+# Pages as Chromium shows them at three widths, light and dark; screenshots go to build/browser.
+test-browser: venv
+	$(BIN)/python -m pytest -m browser tests/browser
 
 # A Slurm of two nodes on this machine: installs Debian packages, so it needs root. Both nodes are one
 # host to MPICH, so MPI_Init can fail: a test that fails there, and no other, is run again.

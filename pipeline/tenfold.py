@@ -25,6 +25,7 @@ COMMANDS = {
     "doctor": "check whether these machines can run a job, before it waits in a queue",
     "train": "shards -> a trained model; resumes by itself",
     "status": "show how far runs are, whether they live, and why they ended",
+    "report": "what runs did, on one page: curves, time, data, scores",
     "export": "a trained model -> a folder that transformers loads",
     "evaluate": "score a model on held-out sequences",
     "finetune": "score a model on labelled tasks, fine-tuned with several seeds",

@@ -1,13 +1,7 @@
-"""The report as one self-contained HTML page: no scripts, fonts or pictures.
-
-All text comes from documents, which strangers wrote: it is escaped, and the page's policy allows a
-browser nothing but the style sheet of this file.
-"""
+"""The report as a self-contained HTML page. Its text comes from documents and is escaped."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from html import escape
@@ -21,17 +15,9 @@ from pipeline.data.inspection.text_report import (
     reasons_in_order,
 )
 from pipeline.data.selection.decision_summary import DecisionSummary, Pair
+from pipeline.html_page import whole_page
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c1f24; --soft: #667; --paper: #fff; --line: #dde;
-  --bar: #3b6fb6; --out: #c8772e; --box: #f5f6f9 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e6ea; --soft: #99a; --paper: #16181d;
-  --line: #333842; --bar: #6c9be0; --out: #e09a55; --box: #1f222a } }
-body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; background: var(--paper);
-  color: var(--ink); font: 15px/1.5 system-ui, sans-serif }
-h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere }
-h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
-.soft { color: var(--soft) }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.2rem, 1fr));
   gap: .75rem; margin: 1rem 0 }
 .tile { background: var(--box); border-radius: 8px; padding: .6rem 1rem }
@@ -49,9 +35,6 @@ article { background: var(--box); border-radius: 8px; padding: .6rem 1rem; margi
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.5 Georgia, serif;
   margin: .4rem 0 0; max-height: 18rem; overflow-y: auto }
 """
-_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'"
-"""The content security policy: no element may load, run, style or send anything else."""
 
 
 def page(
@@ -83,14 +66,7 @@ def page(
         *(_samples(reason, count, statistics) for reason, count in reasons_in_order(statistics)),
         _copies(decided, statistics) if decided else "",
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(part for part in parts if part)
-        + "\n</body></html>\n"
-    )
+    return whole_page(title, "\n".join(part for part in parts if part), _STYLE)
 
 
 def _several(counts: Counter[str]) -> list[tuple[str, int]]:

@@ -1,0 +1,81 @@
+"""What runs did, on one page: `tenfold report RUN... --output page.html`.
+
+Reads the files that runs wrote, which may be training meanwhile. Needs no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pipeline.command_line import Parser, example_text
+from pipeline.data.inspection.places import describe_place
+from pipeline.errors import ConfigError, run_command
+from pipeline.files import write_whole
+from pipeline.reporting.renderings import as_page, as_text
+from pipeline.reporting.run_summary import read_run
+from pipeline.reporting.score_files import read_scores
+from pipeline.reporting.sections import make_report, report_command
+from pipeline.training.run_directory.status import is_run
+
+MOST_RUNS = 8
+"""More curves in one frame cannot be told apart."""
+
+
+def main() -> None:
+    arguments = _parse()
+    for path in arguments.runs:
+        if not is_run(path):
+            lines = describe_place(path)
+            kind = lines[0].removeprefix(f"{path}: ") if lines else "something else"
+            raise ConfigError(
+                f"{path} is not a run but {kind}; give the --output of pipeline.train"
+            )
+    if len(arguments.runs) > MOST_RUNS:
+        raise ConfigError(f"{len(arguments.runs)} runs; a report shows at most {MOST_RUNS}")
+    if arguments.output and not arguments.output.parent.is_dir():
+        raise ConfigError(f"--output {arguments.output}: no such directory; create it first")
+    scores = [score for path in arguments.scores for score in read_scores(path)]
+    runs = [read_run(path) for path in arguments.runs]
+    again = report_command(arguments.runs, arguments.scores, arguments.output)
+    report = make_report(runs, scores, again)
+    if arguments.output:
+        page = as_page(report).encode(errors="replace")
+        write_whole(arguments.output, page)
+        print("\n".join(report.verdicts))
+        print(f"{arguments.output}: {len(page) / 1e3:,.0f} kB; open it in a browser")
+    else:
+        print(as_text(report))
+
+
+def _parse() -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m pipeline.report",
+        description="Report what runs did: verdict, settings that differ from the recipe, curves, "
+        "time and restarts, data and licences, scores. One HTML page without scripts that opens "
+        "offline, or text. Several runs are shown in the same frames, with a table of their "
+        "differences. Reads files only, so it works on a login node and needs no torch.",
+        epilog=example_text(
+            "python -m pipeline.report data/runs/roberta_large --output page.html",
+            "python -m pipeline.report data/runs/* --scores sst2/scores.json --text",
+        ),
+    )
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directories")
+    parser.add_argument(
+        "--scores",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="scores.json of pipeline.finetune, or what pipeline.evaluate --json printed",
+    )
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--output", type=Path, metavar="PAGE", help="the HTML page to write")
+    wanted.add_argument("--text", action="store_true", help="print the report instead")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run_command(main)
+    sys.exit(0)

@@ -1,0 +1,1 @@
+"""Reports of runs, from the files that they wrote."""

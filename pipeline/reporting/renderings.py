@@ -1,0 +1,94 @@
+"""A report as one HTML page, and as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from pipeline.html_page import whole_page
+from pipeline.reporting.sections import Report, Section, TextTable, made_by
+from pipeline.reporting.svg_plots import STYLE, Plot, draw, short_number
+
+_STYLE = (
+    STYLE
+    + """
+.verdict { background: var(--box); border-left: 4px solid var(--bar); border-radius: 4px;
+  padding: .6rem 1rem; margin: .8rem 0; overflow-wrap: anywhere }
+.table { overflow-x: auto; margin: .6rem 0 }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .15rem 1rem .15rem 0; text-align: left; vertical-align: top;
+  overflow-wrap: anywhere; min-width: 5rem }
+th { color: var(--soft); font-weight: 600; border-bottom: 1px solid var(--line) }
+pre { background: var(--box); padding: .6rem 1rem; border-radius: 4px; white-space: pre-wrap;
+  overflow-wrap: anywhere }
+p { overflow-wrap: anywhere }
+@media print { body { margin: 0; max-width: none } h2 { break-after: avoid } }
+"""
+)
+_MOST_COLUMN = 60
+
+
+def as_page(report: Report) -> str:
+    """One self-contained page; all text is escaped."""
+    parts = [f"<h1>{escape(report.title)}</h1>"]
+    parts += [f'<p class="verdict">{escape(line)}</p>' for line in report.verdicts]
+    parts += [_html(section) for section in report.sections]
+    parts.append(f'<p class="soft">{escape(made_by())}</p>')
+    return whole_page(f"{report.title} · Tenfold", "\n".join(parts), _STYLE)
+
+
+def as_text(report: Report) -> str:
+    """The same for a terminal; a curve is its first, lowest, highest and last value."""
+    lines = [*report.verdicts]
+    for section in report.sections:
+        lines += ["", section.title, *(f"  {line}" for line in section.lines)]
+        for table in section.tables:
+            lines += [f"  {line}" for line in _aligned(table)]
+        if section.plots:
+            lines += [f"  {line}" for line in _aligned(_values(section.plots))]
+        lines += [f"  {command}" for command in section.commands]
+    # without the codes that a terminal would obey
+    return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
+
+
+def _html(section: Section) -> str:
+    parts = [f"<h2>{escape(section.title)}</h2>"]
+    parts += [f"<p>{escape(line)}</p>" for line in section.lines]
+    parts += [_table(table) for table in section.tables]
+    if section.plots:
+        parts.append(f'<div class="plots">{"".join(map(draw, section.plots))}</div>')
+    parts += [f"<pre>{escape(command)}</pre>" for command in section.commands]
+    return "\n".join(parts)
+
+
+def _table(table: TextTable) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.head)
+    head = f"<tr>{head}</tr>" if any(table.head) else ""
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows
+    )
+    return f'<div class="table"><table>{head}{rows}</table></div>'
+
+
+def _values(plots: Sequence[Plot]) -> TextTable:
+    rows = []
+    for plot in plots:
+        for name, points in plot.series:
+            if points:
+                values = [value for _, value in points]
+                ends = (values[0], min(values), max(values), values[-1])
+                rows.append((plot.title, name, *map(short_number, ends)))
+    return TextTable(("curve", "", "first", "lowest", "highest", "last"), rows)
+
+
+def _aligned(table: TextTable) -> list[str]:
+    rows = [table.head, *table.rows] if any(table.head) else [*table.rows]
+    if not rows:
+        return []
+    widths = [
+        min(_MOST_COLUMN, max(len(row[column]) for row in rows)) for column in range(len(rows[0]))
+    ]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,86 @@
+"""Scores that other commands wrote: OUTPUT/scores.json of finetune, and evaluate's --json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import DataError
+from pipeline.typed_json import read_object
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One number of a table; None where it is unknown."""
+
+    model: str
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    note: str
+    """Its protocol: what it began from, seeds, what it is beside."""
+
+
+def read_scores(path: Path) -> list[Score]:
+    """The scores in a file. Raises DataError if it is neither of the two."""
+    try:
+        content = read_object(path)
+    except (ValueError, OSError) as error:
+        raise DataError(f"--scores {path} cannot be read: {error}") from error
+    try:
+        if "schema_version" in content and "task" in content:
+            return _fine_tuned(content)
+        if "model" in content:
+            return _zero_shot(content)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"--scores {path} is damaged: {error!r}") from error
+    raise DataError(
+        f"--scores {path} holds no scores; give scores.json of pipeline.finetune, or the output of "
+        "pipeline.evaluate --json"
+    )
+
+
+def _fine_tuned(content: Mapping[str, Any]) -> list[Score]:
+    model = str(content["model"].get("origin", ""))
+    found = []
+    for metric, score in content["scores"].items():
+        name = f"{content['task']}: {metric}"
+        note = f"fine-tuned, median of {score['n']} seeds"
+        if points := content["grid"].get("points"):
+            note += f", grid of {points}"
+        found.append(Score(model, name, float(score["median"]), score["low"], score["high"], note))
+    main = content["metric"]
+    for kind, baseline in content["baselines"].items():
+        value = baseline.get(main)
+        score = value if isinstance(value, Mapping) else {"median": value}
+        if score.get("median") is not None:
+            words = {"majority": "the commonest class", "bag": "a bag of word embeddings",
+                     "random": "the same encoder from random weights"}  # fmt: skip
+            found.append(
+                Score(words.get(kind, kind), f"{content['task']}: {main}", float(score["median"]),
+                      score.get("low"), score.get("high"), "baseline")
+            )  # fmt: skip
+    return found
+
+
+def _zero_shot(content: Mapping[str, Any]) -> list[Score]:
+    model, found = str(content["model"]), []
+    for name in ("validation_mask_loss", "validation_mlm_loss", "perplexity", "pseudo_perplexity"):
+        if isinstance(content.get(name), int | float):
+            found.append(Score(model, name.replace("_", " "), content[name], None, None, ""))
+    grammar = content.get("grammar")
+    if grammar:
+        parts = {"all paradigms": grammar["overall"]} | dict(grammar["phenomena"])
+        for name, score in parts.items():
+            value, error = float(score["accuracy"]), score["standard_error"]
+            half = 1.96 * float(error) if error is not None else None
+            frequency = score["frequency_accuracy"]
+            note = f"{score['pairs']:,} pairs, without training"
+            if frequency is not None:
+                note += f"; word frequencies alone {float(frequency):.1%}"
+            low, high = (None, None) if half is None else (value - half, value + half)
+            found.append(Score(model, f"grammar: {name}", value, low, high, note))
+    return found

@@ -1,0 +1,371 @@
+"""What a report says, as sections of tables, lines and plots; pages and text are made of these."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline import __version__
+from pipeline.data.shards.manifest import Manifest
+from pipeline.reporting.curves import Curve, Point
+from pipeline.reporting.run_summary import RunSummary, changes
+from pipeline.reporting.score_files import Score
+from pipeline.reporting.svg_plots import Plot
+
+LOSSES = {
+    "loss": "training", "validation_loss": "held-out",
+    "mask_loss": "training, at [MASK]", "validation_mask_loss": "held-out, at [MASK]",
+}  # fmt: skip
+PARTS = {
+    "mlm_loss": "words", "pair_loss": "pairs", "sbo_loss": "span boundaries",
+    "rtd_loss": "detection", "words_loss": "restored words",
+}  # fmt: skip
+PLOTS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("Loss", "nats", LOSSES),
+    ("Parts of the loss", "nats", PARTS),
+    ("Parts of the held-out loss", "nats", {f"validation_{k}": v for k, v in PARTS.items()}),
+    ("Accuracy", "share", {
+        "mlm_accuracy": "words", "validation_mlm_accuracy": "held-out words",
+        "validation_pair_accuracy": "held-out pairs", "validation_rtd_auc": "detection, area",
+        "validation_rtd_recall": "detection, recall",
+    }),
+    ("Grammar", "share of pairs", {"validation_grammar": "all paradigms"}),
+    ("Gradient norm", "before clipping", {"grad_norm": "all weights"}),
+    ("Learning rate", "", {"learning_rate": "rate"}),
+    ("Speed", "tokens per second", {"tokens_per_second": "all ranks"}),
+    ("Slowest rank", "times the median", {"slowest_ratio": "forward passes"}),
+    ("Memory", "GB, peak", {"memory_gb": "first rank"}),
+)  # fmt: skip
+"""Title, unit, and fields of metrics with their names."""
+FAMILIES = (
+    ("Held-out loss by corpus", "nats", "validation_loss/"),
+    ("Held-out loss at [MASK] by corpus", "nats", "validation_mask_loss/"),
+    ("Grammar by phenomenon", "share of pairs", "validation_grammar/"),
+    ("Trust ratios, median", "LAMB", "trust_ratio_median_"),
+    ("Trust ratios, highest", "LAMB", "trust_ratio_max_"),
+    ("Relative steps", "LAMB", "relative_step_"),
+)
+"""Title, unit, and how the names of the fields begin."""
+COMPARED = (
+    ("validation_mask_loss", "held-out loss at [MASK]"), ("validation_mlm_loss", "of words"),
+    ("validation_loss", "held-out loss"), ("validation_perplexity", "perplexity"),
+    ("validation_mlm_accuracy", "accuracy"), ("loss", "last training loss"), ("tokens", "tokens"),
+    ("tokens_per_second", "tokens per second"), ("grad_norm", "last gradient norm"),
+)  # fmt: skip
+REST = "The rest: validation, checkpoints, starts, and steps done twice after a restart."
+MOST_DROPS, MOST_RESTARTS = 8, 20
+"""Rows that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """Rows of text; the first column names the row."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what is below it, in this order."""
+
+    title: str
+    lines: Sequence[str] = ()
+    tables: Sequence[TextTable] = ()
+    plots: Sequence[Plot] = ()
+    commands: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything, in order."""
+
+    title: str
+    verdicts: list[str] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
+
+
+def make_report(runs: Sequence[RunSummary], scores: Sequence[Score], again: str) -> Report:
+    """The report of runs; again: the command that makes it once more."""
+    report = Report(", ".join(run.name for run in runs))
+    report.verdicts = [verdict(run) for run in runs]
+    if len(runs) > 1:
+        report.sections.append(_compared(runs))
+    report.sections += [_identity(run, len(runs) > 1) for run in runs]
+    if plots := [plot for plot in _plots(runs) if any(part for _, part in plot.series)]:
+        report.sections.append(Section("Curves", plots=plots))
+    report.sections += [_time(run, len(runs) > 1) for run in runs]
+    report.sections += [_plan(run, len(runs) > 1) for run in runs if run.plan]
+    report.sections += _data(runs)
+    if scores:
+        report.sections.append(_scores(scores))
+    commands = [_command(run) for run in runs if run.record] + [again]
+    report.sections.append(Section("Made again by", commands=commands))
+    if problems := [problem for run in runs for problem in run.problems]:
+        report.sections.append(Section("Not readable", problems))
+    return report
+
+
+def verdict(run: RunSummary) -> str:
+    """One sentence: state, progress, the loss that counts, and what went wrong."""
+    last, status = run.curves.last, run.status
+    steps = status.progress.steps
+    words = [f"{run.name}: {status.state}, step {status.progress.step:,}"]
+    words[0] += f" of {steps:,}" if steps else ""
+    for name, called in COMPARED[:3]:
+        if name in last:
+            words.append(f"{called} {last[name]:.4f}")
+            break
+    if curve := run.curves.curves.get("validation_loss"):
+        step, value = curve.lowest
+        if value < curve.last * 0.995:
+            words.append(f"it was lower, {value:.4f}, at step {step:,}")
+    for name, called in (
+        ("skipped_updates", "steps without an update"), ("loss_spikes", "loss spikes"),
+        ("rollbacks", "rollbacks"),
+    ):  # fmt: skip
+        if last.get(name):
+            words.append(f"{last[name]:,.0f} {called}")
+    count = len(status.restarts)
+    words.append(f"{count} restart{'s' * (count != 1)}")
+    if status.reason:
+        words.append(status.reason)
+    return "; ".join(words)
+
+
+def _identity(run: RunSummary, several: bool) -> Section:
+    record, rows = run.record, []
+    versions = record.get("versions", {})
+    rows.append(("recipe", run.recipe or "unknown"))
+    rows.append(("versions", ", ".join(f"{k} {v}" for k, v in versions.items()) or "unknown"))
+    for directory, manifest in run.data:
+        fingerprint = manifest.fingerprint if manifest else "not there any more"
+        rows.append(("data", f"{directory} ({fingerprint})"))
+    for name, called in (("begun_from", "forked from"), ("attention", "attention")):
+        if record.get(name):
+            rows.append((called, str(record[name])))
+    if initial := record.get("initial_weights"):
+        rows.append(("initial weights", ", ".join(f"{k} {v}" for k, v in initial.items())))
+    for number, plan in enumerate(record.get("plans", []), 1):
+        what = f"phase {number}" if len(record["plans"]) > 1 else "plan"
+        named = ("world_size", "zero_stage", "sequences", "accumulation", "parameters")
+        rows.append((what, ", ".join(f"{k} {plan[k]:,}" for k in named if k in plan)))
+    tables = [TextTable(("", ""), rows)]
+    differences = changes(run.settings, run.recipe)
+    lines = []
+    if differences:
+        head = ("differs from the recipe", run.recipe, "this run")
+        tables.append(TextTable(head, [(p, _shown(a), _shown(b)) for p, a, b in differences]))
+    elif run.settings:
+        lines.append("All settings are the recipe's.")
+    return Section(_titled("Identity", run, several), lines, tables)
+
+
+def _compared(runs: Sequence[RunSummary]) -> Section:
+    """Tables of results and of the settings that differ."""
+    names = [run.name for run in runs]
+    results = []
+    for name, called in COMPARED:
+        values = [run.curves.last.get(name) for run in runs]
+        if any(value is not None for value in values):
+            results.append((called, *map(_number, values)))
+    paths = sorted({path for run in runs for path in run.settings})
+    settings = []
+    for path in paths:
+        values = [run.settings.get(path) for run in runs]
+        if any(value != values[0] for value in values):
+            settings.append((path, *map(_shown, values)))
+    prints = [" + ".join(m.fingerprint if m else "gone" for _, m in run.data) for run in runs]
+    if len(set(prints)) > 1:
+        settings.append(("data", *prints))
+    tables = [TextTable(("last values", *names), results)] if results else []
+    if settings:
+        tables.append(TextTable(("differing settings", *names), settings))
+    line = "One run each: a difference may be the seed's."
+    return Section("Side by side", [line], tables)
+
+
+def _plots(runs: Sequence[RunSummary]) -> Iterable[Plot]:
+    parts = {name for run in runs for name in PARTS if name in run.curves.curves}
+    for title, unit, fields in PLOTS:
+        if len(parts) < 2 and title.startswith("Parts"):
+            continue  # the loss has one part, which is shown as such
+        if len(runs) == 1:
+            yield _one(runs[0], title, unit, fields)
+        else:
+            for name, called in fields.items():
+                yield _several(runs, f"{title}: {called}" if len(fields) > 1 else title, unit, name)
+    for title, unit, prefix in FAMILIES:
+        names = sorted({n for run in runs for n in run.curves.curves if n.startswith(prefix)})
+        fields = {name: name.removeprefix(prefix) for name in names}
+        if len(runs) == 1:
+            yield _one(runs[0], title, unit, fields)
+        else:
+            for name, called in fields.items():
+                yield _several(runs, f"{title}: {called}", unit, name)
+
+
+def _one(run: RunSummary, title: str, unit: str, fields: dict[str, str]) -> Plot:
+    curves = run.curves.curves
+    series = [(called, _columns(curves.get(name))) for name, called in fields.items()]
+    series = [part for part in series if part[1]]
+    return Plot(title, unit, series, run.curves.phases, run.starts)
+
+
+def _several(runs: Sequence[RunSummary], title: str, unit: str, name: str) -> Plot:
+    return Plot(title, unit, [(run.name, _columns(run.curves.curves.get(name))) for run in runs])
+
+
+def _columns(curve: Curve | None) -> list[Point]:
+    return curve.columns() if curve else []
+
+
+def _time(run: RunSummary, several: bool) -> Section:
+    """Speed, and where the time went."""
+    curves, status, rows, lines = run.curves, run.status, [], []
+    last = curves.last
+    if "tokens_per_second" in last:
+        rows.append(("speed", f"{last['tokens_per_second']:,.0f} tokens per second at the end"))
+    if last.get("step_seconds"):
+        waited = last.get("data_seconds", 0.0) / last["step_seconds"]
+        rows.append(("step", f"{last['step_seconds']:.3g} s, {waited:.1%} of it waiting for data"))
+    if "model_flops_utilization" in last:
+        rows.append(("of the GPUs' peak", f"{last['model_flops_utilization']:.1%}"))
+    if len(curves.times) > 1:
+        whole = curves.times[-1][1] - curves.times[0][1]
+        steps = min(curves.step_seconds, whole)
+        rows.append(("first to last line", _hours(whole)))
+        if whole:
+            rows.append(("in steps", f"{_hours(steps)} ({steps / whole:.1%})"))
+            rows.append(("in the rest", f"{_hours(whole - steps)} ({1 - steps / whole:.1%})"))
+            lines.append(REST)
+    if curves.slowest:
+        host, count = max(curves.slowest.items(), key=lambda part: part[1])
+        rows.append(("most often slowest", f"{host}, in {count:,} of {curves.lines:,} lines"))
+    tables = [TextTable(("", ""), rows)] if rows else []
+    if status.restarts:
+        lives = [
+            (life.at or "unknown time", f"job {life.job}" * bool(life.job), life.reason)
+            for life in status.restarts[-MOST_RESTARTS:]
+        ]
+        tables.append(TextTable(("a life ended", "", "because it"), lives))
+    return Section(_titled("Time", run, several), lines, tables)
+
+
+def _plan(run: RunSummary, several: bool) -> Section:
+    """Predicted beside measured, as the run wrote them."""
+    rows = []
+    for name, value in run.plan.items():
+        if isinstance(value, dict) and {"predicted", "measured"} <= value.keys():
+            a, b = value["predicted"], value["measured"]
+            ratio = f"{a / b:.2f}" if _is_number(a) and _is_number(b) and b else ""
+            rows.append((name.replace("_", " "), _number(a), _number(b), ratio))
+    table = TextTable(("", "predicted", "measured", "ratio"), rows)
+    return Section(_titled("Plan", run, several), (), [table] if rows else [])
+
+
+def _data(runs: Sequence[RunSummary]) -> list[Section]:
+    seen: dict[str, tuple[str, Manifest]] = {}
+    for run in runs:
+        for directory, manifest in run.data:
+            if manifest:
+                seen.setdefault(manifest.fingerprint, (directory, manifest))
+    return [_data_card(directory, manifest) for directory, manifest in seen.values()]
+
+
+def _data_card(directory: str, manifest: Manifest) -> Section:
+    rows, drops = [], []
+    for name, corpus in manifest.corpora.items():
+        characters = max(1, corpus.get("characters", 1))
+        unknown = corpus.get("unknown", {}).get("characters", 0) / characters
+        rows.append(
+            (name, str(corpus.get("licence", "unknown")), f"{corpus['documents']:,}",
+             f"{corpus['tokens'] / 1e6:,.1f} M", f"{unknown:.3%}")
+        )  # fmt: skip
+        for kind in ("dropped", "bad"):
+            drops += [(name, reason, f"{count:,}") for reason, count in corpus[kind].items()]
+    drops.sort(key=lambda row: -int(row[2].replace(",", "")))
+    head = ("corpus", "licence", "documents", "tokens", "behind unknown tokens")
+    tables = [TextTable(head, rows)]
+    if drops:
+        tables.append(TextTable(("corpus", "left out because", "documents"), drops[:MOST_DROPS]))
+    scheme = ", ".join(f"{k} {v}" for k, v in manifest.masking.items())
+    lines = [f"{directory}, fingerprint {manifest.fingerprint}", f"masking: {scheme}"]
+    if shares := _predicted_shares(manifest):
+        lines.append(
+            f"{len(shares)} stored masks per row; the one with the fewest predicts "
+            f"{min(shares):.2%} of the training tokens, the one with the most {max(shares):.2%}"
+        )
+    lines += [f"documents taken down: {sum(t['documents'].values()):,}" for t in manifest.takedowns]
+    return Section("Data", lines, tables)
+
+
+def _predicted_shares(manifest: Manifest) -> list[float]:
+    """The share of training tokens that each stored duplicate of the masks predicts."""
+    shards = manifest.of("train")
+    tokens = max(1, sum(shard.tokens for shard in shards))
+    return [
+        sum(shard.masks[number].predictions for shard in shards) / tokens
+        for number in range(manifest.duplicates)
+    ]
+
+
+def _scores(scores: Sequence[Score]) -> Section:
+    rows = [
+        (s.model, s.name, _number(s.value),
+         f"{_number(s.low)} to {_number(s.high)}" if s.low is not None else "", s.note)
+        for s in scores
+    ]  # fmt: skip
+    return Section(
+        "Scores", (), [TextTable(("model", "score", "", "95 % interval", "protocol"), rows)]
+    )
+
+
+def _command(run: RunSummary) -> str:
+    data = " ".join(shlex.quote(directory) for directory, _ in run.data)
+    settings = shlex.quote(str(run.path / "run.json"))
+    output = shlex.quote(f"{run.path}-again")
+    return f"python -m pipeline.train --run {settings} --data {data} --output {output}"
+
+
+def report_command(runs: Sequence[Path], scores: Sequence[Path], output: Path | None) -> str:
+    """The command that makes a report."""
+    parts = ["python", "-m", "pipeline.report", *map(str, runs)]
+    if scores:
+        parts += ["--scores", *map(str, scores)]
+    return shlex.join([*parts, *(["--output", str(output)] if output else ["--text"])])
+
+
+def made_by() -> str:
+    """The last line of a report."""
+    return f"Made by Tenfold {__version__} from files of the runs alone."
+
+
+def _titled(title: str, run: RunSummary, several: bool) -> str:
+    return f"{title}: {run.name}" if several else title
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> str:
+    if not _is_number(value):
+        return "" if value is None else str(value)
+    if isinstance(value, int) or abs(value) >= 1_000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) < 1e-3 else f"{value:.4f}"
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _hours(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,73 @@
+"""Curves stay small and keep their spikes; damage is counted."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from pipeline.reporting.curves import COLUMNS, MOST_POINTS, Curve, read_curves, seconds_of, thinned
+
+
+def test_spikes_ends_and_order_stay_in_a_long_curve() -> None:
+    curve = Curve()
+    spikes = {77_777: 900.0, 150_001: -5.0}
+    for step in range(1, 200_001):
+        curve.add(step, spikes.get(step, 2 + math.sin(step)))
+    for points, most in ((curve.points, MOST_POINTS + 1), (curve.columns(), 2 * COLUMNS + 2)):
+        assert len(points) <= most
+        assert points == sorted(points)
+        assert points[0][0] == 1 and points[-1][0] == 200_000
+        assert set(spikes.items()) <= set(points)
+    assert (curve.highest, curve.lowest) == ((77_777, 900.0), (150_001, -5.0))
+    assert curve.last == 2 + math.sin(200_000)
+
+
+def test_a_short_curve_is_kept_whole() -> None:
+    curve = Curve()
+    for step in range(10):
+        curve.add(step, step % 3)
+    assert curve.columns() == [(step, float(step % 3)) for step in range(10)]
+
+
+def test_thinned_keeps_the_lowest_and_highest_of_each_stretch() -> None:
+    points = [(0, 1.0), (1, 3.0), (2, 2.0), (3, 0.0), (4, 5.0), (5, 1.0)]
+    assert thinned(points, [points[:3], points[3:], []]) == [
+        (0, 1.0), (1, 3.0), (3, 0.0), (4, 5.0), (5, 1.0),
+    ]  # fmt: skip
+
+
+def line(step: int, **values: object) -> str:
+    time = f"2026-01-01T00:{step // 60:02d}:{step % 60:02d}Z"
+    return json.dumps({"step": step, "time": time, "loss": 2.0, "step_seconds": 0.5} | values)
+
+
+def test_phases_times_hosts_and_damage(tmp_path: Path) -> None:
+    lines = [
+        line(10, phase=1, sequence_length=128, slowest_host="a"),
+        "{damaged",
+        '{"step": -4}', '["step"]', '{"loss": 3}', '{"step": true}',
+        line(20, phase=1, sequence_length=128, slowest_host="b", grad_norm=1e300),
+        line(30, phase=2, sequence_length=512, slowest_host="b", grad_norm=None),
+        line(40, phase=3, sequence_length=512, loss=True),
+    ]  # fmt: skip
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("\n".join(lines) + "\n" + line(50)[:20])
+    found = read_curves(path)
+    assert (found.lines, found.damaged) == (4, 5)  # the last one is being written
+    assert found.phases == [(20, "length 512"), (30, "phase 3")]
+    assert found.slowest == {"a": 1, "b": 2}
+    assert found.curves["loss"].points == [(10, 2.0), (20, 2.0), (30, 2.0)]
+    assert "grad_norm" not in found.curves and "step" not in found.curves
+    assert found.step_seconds == 15.0
+    start = found.times[0][1] - 10
+    assert [found.step_at(start + second) for second in (5, 10, 35, 99)] == [None, 10, 30, 40]
+
+
+def test_no_file_has_no_curves(tmp_path: Path) -> None:
+    assert read_curves(tmp_path / "metrics.jsonl").lines == 0
+
+
+def test_times() -> None:
+    assert seconds_of("1970-01-02T00:00:00Z") == 86400
+    assert seconds_of(None) is None and seconds_of("<b>") is None

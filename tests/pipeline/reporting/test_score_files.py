@@ -1,0 +1,62 @@
+"""Scores of finetune and of evaluate are read; other files are refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import DataError
+from pipeline.reporting.score_files import read_scores
+
+FINE_TUNED: dict[str, Any] = {
+    "schema_version": 1, "task": "sst2", "metric": "accuracy", "model": {"origin": "runs/a"},
+    "grid": {"name": "none", "points": 0},
+    "scores": {"accuracy": {"median": 0.8, "n": 5, "low": 0.78, "high": 0.82}},
+    "baselines": {"majority": {"accuracy": 0.51}, "bag": {"accuracy": {"median": 0.7}}},
+}  # fmt: skip
+PAIR = {"accuracy": 0.7, "standard_error": 0.01, "frequency_accuracy": 0.5, "pairs": 2000}
+ZERO_SHOT: dict[str, Any] = {
+    "model": "runs/a", "validation_mask_loss": 3.2,
+    "grammar": {"overall": PAIR, "phenomena": {"case": PAIR | {"frequency_accuracy": None}}},
+}  # fmt: skip
+
+
+def read(path: Path, content: object) -> list[Any]:
+    path.write_text(json.dumps(content))
+    return read_scores(path)
+
+
+def test_fine_tuned_scores_and_their_baselines(tmp_path: Path) -> None:
+    found = read(tmp_path / "scores.json", FINE_TUNED)
+    assert [(s.model, s.name, s.value) for s in found] == [
+        ("runs/a", "sst2: accuracy", 0.8), ("the commonest class", "sst2: accuracy", 0.51),
+        ("a bag of word embeddings", "sst2: accuracy", 0.7),
+    ]  # fmt: skip
+    assert (found[0].low, found[0].high, found[0].note) == (
+        0.78, 0.82, "fine-tuned, median of 5 seeds",
+    )  # fmt: skip
+
+
+def test_grammar(tmp_path: Path) -> None:
+    found = read(tmp_path / "a.json", ZERO_SHOT)
+    names = ["validation mask loss", "grammar: all paradigms", "grammar: case"]
+    assert [score.name for score in found] == names
+    assert found[1].low == pytest.approx(0.7 - 0.0196)
+    assert "word frequencies alone 50.0%" in found[1].note
+    assert "frequencies" not in found[2].note
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [([], "not an object"), ({}, "holds no scores"), (FINE_TUNED | {"scores": 3}, "is damaged"),
+     ({"model": "a", "grammar": {}}, ""), ({"model": "a", "grammar": {"overall": 1}}, "damaged")],
+)  # fmt: skip
+def test_other_files_are_refused(content: object, message: str, tmp_path: Path) -> None:
+    if not message:
+        assert read(tmp_path / "a", content) == []
+        return
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "a", content)

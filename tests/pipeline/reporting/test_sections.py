@@ -1,0 +1,81 @@
+"""Sections say what the files say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.reporting.run_summary import RunSummary, read_run
+from pipeline.reporting.score_files import Score
+from pipeline.reporting.sections import Section, made_by, make_report, report_command, verdict
+from tests.pipeline.reporting.small_runs import write_run
+
+
+def section(runs: list[RunSummary], title: str) -> Section:
+    sections = make_report(runs, [Score("m", "sst2", 0.8, 0.7, 0.9, "note")], "again").sections
+    (found,) = [part for part in sections if part.title == title]
+    return found
+
+
+def test_the_verdict(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run"))
+    assert verdict(run).startswith(
+        "run: stopped, step 100 of 100; held-out loss at [MASK] 3.1000; 1 restart; "
+    )
+    run.curves.curves["validation_loss"].add(100, 4.0)
+    run.curves.last["skipped_updates"] = 3
+    assert "it was lower, 3.0000, at step 20; 3 steps without an update" in verdict(run)
+
+
+def test_one_run(tmp_path: Path, prepared: Path) -> None:
+    runs = [read_run(write_run(tmp_path / "run", data=prepared))]
+    changed = section(runs, "Identity").tables[1]
+    assert list(changed.rows) == [("steps", "2400", "100")]
+    titles = [plot.title for plot in section(runs, "Curves").plots]
+    assert "Parts of the loss" not in titles  # there is one
+    by_corpus = next(p for p in section(runs, "Curves").plots if p.title.endswith("by corpus"))
+    assert [name for name, _ in by_corpus.series] == ["books", "news"]
+    assert all(plot.lives == [50] for plot in section(runs, "Curves").plots)
+    time = section(runs, "Time")
+    assert ("in steps", "79 s (80.0%)") in list(time.tables[0].rows)
+    assert ("most often slowest", "node<2>, in 100 of 100 lines") in list(time.tables[0].rows)
+    assert list(time.tables[1].rows) == [
+        ("2026-01-01T00:00:50Z", "job 7", "a node <b>died</b>"),
+    ]  # fmt: skip
+    data = section(runs, "Data")
+    assert data.tables[0].rows[0][0] == "articles" and "stored masks per row" in data.lines[2]
+    assert section(runs, "Scores").tables[0].rows[0][3] == "0.7000 to 0.9000"
+    again = section(runs, "Made again by").commands
+    assert again[0].startswith(f"python -m pipeline.train --run {tmp_path}/run/run.json --data ")
+    assert again[1] == "again"
+
+
+def test_predicted_beside_measured(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    (path / "plan.json").write_text(
+        '{"step_seconds": {"predicted": 1.5, "measured": 2.0}, "other": 3}'
+    )
+    (table,) = section([read_run(path)], "Plan").tables
+    assert list(table.rows) == [("step seconds", "1.5000", "2.0000", "0.75")]
+
+
+def test_several_runs_are_laid_over_one_another(tmp_path: Path) -> None:
+    runs = [read_run(write_run(tmp_path / name, seed=seed)) for seed, name in enumerate("ab")]
+    values, settings = section(runs, "Side by side").tables
+    assert list(settings.rows) == [("seed", "0", "1")]
+    assert values.rows[0] == ("held-out loss at [MASK]", "3.1000", "3.1000")
+    plots = section(runs, "Curves").plots
+    assert {tuple(name for name, _ in plot.series) for plot in plots} == {("a", "b")}
+    assert "Loss: held-out" in [plot.title for plot in plots]
+
+
+def test_problems_come_last(tmp_path: Path) -> None:
+    report = make_report([read_run(write_run(tmp_path / "run"))], [], "again")
+    assert report.sections[-1].title == "Not readable"
+
+
+def test_the_command_can_be_pasted() -> None:
+    assert report_command([Path("a b")], [Path("s")], Path("c.html")) == (
+        "python -m pipeline.report 'a b' --scores s --output c.html"
+    )
+    assert report_command([Path("a")], [], None).endswith(" a --text")
+    assert "Tenfold" in made_by()

@@ -1,0 +1,65 @@
+"""`tenfold report` writes one page, or text; what is not a run is said in one line."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline import report
+from tests.pipeline.preparing import Call
+from tests.pipeline.reporting.small_runs import write_run
+from tests.pipeline.reporting.test_score_files import FINE_TUNED
+
+Show = Callable[..., str]
+
+
+@pytest.fixture
+def show(call: Call) -> Show:
+    return functools.partial(call, report.main)
+
+
+def test_a_page_and_its_scores(tmp_path: Path, prepared: Path, show: Show) -> None:
+    run, page = write_run(tmp_path / "run", data=prepared), tmp_path / "page.html"
+    (tmp_path / "scores.json").write_text(json.dumps(FINE_TUNED))
+    said = show(run, "--scores", tmp_path / "scores.json", "--output", page)
+    assert said.startswith("run: stopped, step 100 of 100") and str(page) in said
+    content = page.read_text()
+    assert content.startswith("<!doctype html>") and "sst2: accuracy" in content
+    text = show(run, "--text")
+    assert "Curves" in text and "<svg" not in text
+
+
+def test_what_cannot_be_reported_is_said(tmp_path: Path, prepared: Path, show: Show) -> None:
+    run = write_run(tmp_path / "run")
+    for arguments, message in {
+        (tmp_path / "none", "--text"): "no such directory",
+        (prepared, "--text"): "is not a run but",
+        (run, "--output", tmp_path / "no" / "a.html"): "no such directory; create it first",
+        (run, "--scores", run / "run.json", "--text"): "holds no scores",
+        (*[run] * 9, "--text"): "at most 8",
+        (run,): "--output",
+    }.items():
+        error = show(*arguments, code=2)
+        assert error.startswith("error: ") and message in error, error
+        assert error.count("\n") == 1
+
+
+def test_it_needs_no_torch(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(['torch', 'deepspeed', 'safetensors'])\n"
+        "from pipeline.report import main\n"
+        f"sys.argv = ['report', {str(run)!r}, '--text']; main()"
+    )
+    root = str(Path(__file__).parents[2])
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": root, "PATH": ""},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
