@@ -44,6 +44,20 @@ class Engine(Protocol):
         """As `TextEncoder.encode`; also returns which documents `tokenizers` has to encode."""
 
 
+def _fast_engine(vocabulary: Vocabulary, reference: Reference) -> Engine:
+    """The fast engine of a vocabulary. Raises DataError if it refuses the vocabulary."""
+    if vocabulary.kind != BYTE_BPE:
+        return WordEngine(vocabulary, reference)
+    try:
+        return GigatokenEngine(vocabulary)
+    except RuntimeError as error:
+        reason, *_ = str(error).splitlines() or [""]
+        raise DataError(
+            f"{fast_engine(vocabulary.kind)} cannot read this vocabulary ({reason}); run with "
+            "--engine tokenizers"
+        ) from error
+
+
 @dataclass(slots=True)
 class TextEncoder:
     """Both engines for one vocabulary; reuse it, because a fast engine caches words."""
@@ -58,11 +72,7 @@ class TextEncoder:
         """Create the engines. Raises DataError if they differ, or lose text, on a probe text."""
         encoder = cls(vocabulary, Reference(vocabulary), None)
         if fast and vocabulary.has_fast_engine:
-            encoder.fast = (
-                GigatokenEngine(vocabulary)
-                if vocabulary.kind == BYTE_BPE
-                else WordEngine(vocabulary, encoder.reference)
-            )
+            encoder.fast = _fast_engine(vocabulary, encoder.reference)
         probe = clean(list(_PROBE))
         sentences = sentence_starts(probe.buffer, probe.offsets)
         checked = np.ones(len(_PROBE), np.bool_)

@@ -35,6 +35,8 @@ from pipeline.typed_json import read_object
 
 ROBERTA_SIZE = 50_265
 CONFIG = "tokenizer_config.json"
+PANIC = "PanicException"
+"""Name of the class, which `tokenizers` does not export."""
 LAYOUTS = (
     "tokenizer.json; vocab.txt; vocab.json + merges.txt; encoder.json + vocab.bpe (+ dict.txt); or "
     "a SentencePiece .model"
@@ -57,7 +59,11 @@ def read_vocabulary(path: Path) -> Vocabulary:
         return vocabulary(text, str(path))
     except DataError:
         raise
-    except Exception as error:  # `tokenizers` raises bare Exception for unreadable files
+    except BaseException as error:
+        # `tokenizers` raises bare Exception for unreadable files, and for some of them its Rust
+        # code panics, which is no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+            raise
         what = str(error) if not isinstance(error, KeyError) else f"no entry {error}"
         raise DataError(
             f"tokenizer {path} cannot be read: {what}; replace the folder, or remove it if it "
@@ -115,7 +121,7 @@ def save_vocabulary(
         config["do_lower_case"] = vocabulary.lower_case
         if vocabulary.kind == WORDPIECE:
             normalizer = json.loads(vocabulary.tokenizer_json)["normalizer"]
-            config["strip_accents"] = normalizer["strip_accents"]
+            config["strip_accents"] = normalizer.get("strip_accents")
             config["tokenize_chinese_chars"] = normalizer["handle_chinese_chars"]
         else:
             config["keep_accents"] = not vocabulary.lower_case

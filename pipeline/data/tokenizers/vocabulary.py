@@ -268,10 +268,12 @@ def _check_byte_bpe(
             "removes text), so documents "
             "could not be recovered from their ids; use one that does not"
         )
-    for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+    for key in (
+        "dropout", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix",
+    ):  # fmt: skip
         if model.get(key):
             raise DataError(f"tokenizer {name} sets model.{key}={model[key]}; use one without")
-    lacking = set(pre_tokenizers.ByteLevel.alphabet()) - ids.keys()
+    lacking = set(pre_tokenizers.ByteLevel.alphabet()) - model["vocab"].keys()
     if lacking:
         raise DataError(
             f"tokenizer {name} lacks {len(lacking)} of the 256 byte symbols, so text would be "
@@ -292,6 +294,11 @@ def _check_wordpiece(
     prefix = content["model"]["continuing_subword_prefix"]
     if prefix != CONTINUATION or content["model"]["unk_token"] != SPECIALS[WORDPIECE]["unk"]:
         raise DataError(f"tokenizer {name} marks continuations with {prefix!r}; use one with '##'")
+    if content["model"]["unk_token"] not in content["model"]["vocab"]:
+        raise DataError(
+            f"tokenizer {name} has no {content['model']['unk_token']} in its model, so words could "
+            "not be encoded; use a complete vocabulary"
+        )
 
 
 def _check_unigram(

@@ -53,9 +53,9 @@ MOST_BYTES = 16 << 20
 The content of the table never changes an id."""
 _UNK_PENALTY = 10.0  # below the least likely piece; sentencepiece kUnkPenalty
 _ASCII = 128
-_PLAIN_STEPS = {
+_PLAIN_STEPS = (
     "BertNormalizer", "Replace", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase",
-}  # fmt: skip
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class WordEngine:
         self.matcher = _matcher(self.vocabulary, self.reference)
         normalizer = json.loads(self.vocabulary.tokenizer_json).get("normalizer")
         steps = (normalizer or {}).get("normalizers", [normalizer])
-        self.plain = all(step is None or step["type"] in _PLAIN_STEPS for step in steps)
+        self.plain = all(step is None or step.get("type") in _PLAIN_STEPS for step in steps)
         self._learn(list(range(1, _ASCII)))
         self.table = Table.empty()
 

@@ -110,6 +110,17 @@ def test_an_engine_that_fails_the_probe_is_refused(
         TextEncoder.create(tiny_vocabulary)
 
 
+def test_what_the_fast_engine_refuses_is_said(
+    tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*given: object) -> None:
+        raise RuntimeError("no entry\nLocation:\n    src/mod.rs:88:24")
+
+    monkeypatch.setattr("pipeline.data.tokenizers.encoder.GigatokenEngine", refuses)
+    with pytest.raises(DataError, match=r"vocabulary \(no entry\); run with --engine tokenizers"):
+        TextEncoder.create(tiny_vocabulary)
+
+
 TORTURE = [
     "The cat's 2024 mats aren't 12,345.67; IT'S naïve café 日本 한국어 العربية",
     "emoji 👩‍🔬🏳️‍🌈 math ∑∞ ½ ② ʰ zero\u200dwidth ﬁ ＡＢＣ",

@@ -309,3 +309,34 @@ def test_special_tokens_of_another_name_are_saved(tmp_path: Path) -> None:
     again = read_vocabulary(tmp_path)
     for text in TEXTS[:3]:
         assert loaded.encode(text, add_special_tokens=False) == ids(again, text)
+
+
+def test_a_panic_of_the_library_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rust code that panics raises a class that is no Exception."""
+
+    def panics(text: str, name: str) -> None:
+        raise type("PanicException", (BaseException,), {})("index out of bounds")
+
+    (tmp_path / "tokenizer.json").write_text("{}")
+    monkeypatch.setattr("pipeline.data.tokenizers.folders.vocabulary", panics)
+    with pytest.raises(DataError, match="cannot be read: index out of bounds"):
+        read_vocabulary(tmp_path)
+    monkeypatch.setattr("pipeline.data.tokenizers.folders.vocabulary", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read_vocabulary(tmp_path)
+
+
+def interrupted(text: str, name: str) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_normalizer_that_does_not_mention_accents(
+    word_vocabularies: dict[str, Vocabulary], tmp_path: Path
+) -> None:
+    content = json.loads(word_vocabularies["wordpiece"].tokenizer_json)
+    del content["normalizer"]["strip_accents"]
+    found = vocabulary(json.dumps(content), "x")
+    save_vocabulary(found, tmp_path, 128)
+    assert read_vocabulary(tmp_path).tokenizer_json == found.tokenizer_json

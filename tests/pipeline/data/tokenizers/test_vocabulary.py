@@ -130,6 +130,7 @@ BROKEN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
         "unigram",
         lambda c: c["pre_tokenizer"]["pretokenizers"][1].update(prepend_scheme="never"),
     ),
+    r"no \[UNK\] in its model": ("wordpiece", lambda c: c["model"]["vocab"].pop("[UNK]")),
     "byte_fallback": ("unigram", lambda c: c["model"].update(byte_fallback=True)),
     "unknown id": ("unigram", lambda c: c["model"].update(unk_id=2)),
 }
@@ -166,6 +167,19 @@ def test_byte_bpe_that_loses_text_is_refused(
     ):
         with pytest.raises(DataError, match="changes the text"):
             vocabulary(json.dumps(content | changes), "broken")
+
+
+def test_byte_bpe_that_the_fast_engine_cannot_hold_is_refused() -> None:
+    content = json.loads(byte_bpe(SPLITS["gpt-2"]))
+    content["model"]["byte_fallback"] = True
+    with pytest.raises(DataError, match=r"model\.byte_fallback=True"):
+        vocabulary(json.dumps(content), "broken")
+    content = json.loads(byte_bpe(SPLITS["gpt-2"]))
+    symbol = "Ŀ"  # of byte 0x9d, here a token of its own and none of the model's
+    place = content["model"]["vocab"].pop(symbol)
+    content["added_tokens"].append(content["added_tokens"][0] | {"id": place, "content": symbol})
+    with pytest.raises(DataError, match="lacks 1 of the 256 byte symbols"):
+        vocabulary(json.dumps(content), "broken")
 
 
 def test_byte_bpe_with_special_tokens_of_bert() -> None:

@@ -215,3 +215,11 @@ def test_a_file_may_lack_its_normalizer(word_vocabularies: dict[str, Vocabulary]
         values.setdefault("normalizer", None)
     texts = ["Some text.", "more  TEXT"]
     assert columns(same(found[0], texts)) == columns(same(found[1], texts))
+
+
+def test_a_step_may_lack_its_type(word_vocabularies: dict[str, Vocabulary]) -> None:
+    """`tokenizers` knows it by its entries; we leave the compositions around it to `tokenizers`."""
+    values = json.loads(word_vocabularies["unigram"].tokenizer_json)
+    step = {"pattern": {"String": "q"}, "content": "k"}
+    values["normalizer"] = {"type": "Sequence", "normalizers": [step]}
+    same(TextEncoder.create(vocabulary(json.dumps(values), "here")), ["quite quick", "e\u0301q"])
