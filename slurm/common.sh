@@ -228,12 +228,18 @@ choose_settings() {
 # ---- before the work --------------------------------------------------------------------------
 
 # examine ARGUMENTS...: a few seconds in which every task of the step looks at its node. Ends the job
-# if it would fail; srun's options in among=(...) place the tasks, by default as the ranks.
+# if it would fail; srun's options in among=(...) place the tasks, by default as the ranks. A doctor
+# that dies itself ends nothing: what killed it meets the ranks, too, and they can start again.
 examine() {
   [ "${TENFOLD_DOCTOR:-on}" != off ] || return 0
+  local status=0
   srun --mpi=none "${container[@]}" "${among[@]}" "$TENFOLD_HOME/slurm/rank.sh" rank \
-    "${python[@]}" -m pipeline.doctor --brief "$@" ||
-    fail "the doctor's checks above failed; fix this, or set TENFOLD_DOCTOR=off to skip them"
+    "${python[@]}" -m pipeline.doctor --brief "$@" || status=$?
+  case $status in
+    0) ;;
+    2) fail "the doctor's checks above failed; fix this, or set TENFOLD_DOCTOR=off to skip them" ;;
+    *) say "the doctor ended with $status before its last check; going on without it" ;;
+  esac
 }
 
 # ---- how ranks meet ---------------------------------------------------------------------------

@@ -38,6 +38,10 @@ def test_slow_and_failed_nodes_are_excluded(cluster: Cluster, runs: Runs, tmp_pa
 FAULTS = """#!/bin/sh
 # Python whose rank on node02 has a fault in every life of the job; the other rank lives on.
 [ -n "$RANK" ] || exec {python} "$@"
+case "${{SLURM_RESTART_COUNT:-0}} $*" in
+1*pipeline.doctor*) exit 70 ;;
+*pipeline.doctor*) exec {python} "$@" ;;
+esac
 case ${{SLURM_RESTART_COUNT:-0}}/$RANK in
 0/1) echo 'torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered' >&2; exit 1 ;;
 0/0) exec sleep 60 ;;
@@ -63,6 +67,7 @@ def test_faults_restart_the_job_thrice_without_a_new_checkpoint(
     assert "srun: error: node01: task 0: Killed" in log.partition("slurm: requeued")[0]
     assert log.count("not excluding node02: 1 other nodes are up, 2 are needed") == 2
     assert "not excluding node01" not in log
+    assert log.count("slurm: the doctor ended with 70 before its last check; going on") == 1
     last = log.splitlines()[-1]
     assert last.startswith("error: 3 restarts in a row without a new checkpoint (newest: none in")
     status = read_status(tmp_path / "run")
