@@ -28,6 +28,7 @@ if __name__ == "__main__":
     run_command(partial(check_imports, parse_evaluate))  # before torch and `model` are imported
 
 from model.hugging_face.conversion import Model
+from model.hugging_face.loss_record import ENTRY, loss_entry
 from pipeline.config.formats import Attention
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary
@@ -206,6 +207,7 @@ def score(
     if not predictions:
         raise DataError("the held-out sequences have no predicted tokens; prepare more documents")
     result: dict[str, Any] = corpus_fields(scores, "") | {"predictions": predictions}
+    result |= loss_entry(model.parts)
     if sequences:
         tokenizer = datasets[0].manifest.tokenizer
         special = {int(tokenizer[name]) for name in ("bos", "pad", "eos", "unk", "mask")}
@@ -244,7 +246,9 @@ def report_held_out(name: str, result: dict[str, Any]) -> None:
     others = [part for part in PARTS if f"{part}_loss" in result]
     for part in others:
         loss, accuracy = result[f"{part}_loss"], result[f"{part}_accuracy"]
-        print(f"  {PARTS[part]:<19} {loss:.4f} nats, {accuracy:.2%} accuracy")
+        per = result[ENTRY][part]["per"]
+        where = " at predicted tokens" if per == "predictions" else ""
+        print(f"  {PARTS[part]:<19} {loss:.4f} nats, {accuracy:.2%} accuracy{where}")
     if "rtd_auc" in result:
         suspected = not math.isnan(result["rtd_precision"])
         precision = f"{result['rtd_precision']:.2%} precision" if suspected else "none suspected"
@@ -255,7 +259,8 @@ def report_held_out(name: str, result: dict[str, Any]) -> None:
     if "words_recall" in result:
         print(f"  replaced tokens     {result['words_recall']:.2%} restored")
     if others and "loss" in result:
-        print(f"  all parts, weighted {result['loss']:.4f} nats, the loss of the training")
+        weighted = [f"{result[ENTRY][part]['weight']:g} x {PARTS[part]}" for part in others]
+        print(f"  all parts           {result['loss']:.4f} nats = loss + {' + '.join(weighted)}")
 
 
 if __name__ == "__main__":

@@ -29,8 +29,9 @@ from model.hugging_face.families import (
     our_config,
     their_config,
 )
+from model.hugging_face.loss_record import loss_entry, recorded_part
 from model.hugging_face.sizes import check_sizes, named
-from model.objectives.masked_language import MaskedLanguageModel
+from model.objectives.masked_language import LossPart, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 
 Model = MaskedLanguageModel | ReplacedTokenModel
@@ -109,7 +110,8 @@ def to_hugging_face(model: MaskedLanguageModel) -> tuple[dict[str, Tensor], dict
     state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
     aliases = {**family(model).tied, **copies_of(model.config, family(model))}
     state |= identity_mapping(model.config, family(model))
-    return state | {alias: state[name].clone() for alias, name in aliases.items()}, config
+    state |= {alias: state[name].clone() for alias, name in aliases.items()}
+    return state, config | loss_entry(model.parts)
 
 
 def from_hugging_face(
@@ -128,8 +130,13 @@ def from_hugging_face(
     unused = own.unused if pairs else (*own.unused, *(f"{name}." for name in pair_names))
     state = without_mapping(own, own_config, state)
     boundaries = any(name.startswith(BOUNDARY_PREFIX) for name in state)
+    pair_part = recorded_part(config, LossPart(name="pair", weight=1.0, per="pairs"))
+    boundary_part = recorded_part(config, LossPart(name="sbo", weight=1.0, per="boundaries"))
     model = MaskedLanguageModel(
-        own_config, seed=0, pair_weight=float(pairs), boundary_weight=float(boundaries)
+        own_config,
+        seed=0,
+        pair_weight=pair_part.weight if pairs else 0.0,
+        boundary_weight=boundary_part.weight if boundaries else 0.0,
     )
     fill(model, state, unused, own.tied)
     return model

@@ -15,15 +15,24 @@ from torch import Tensor
 
 from model.config import EncoderConfig
 from model.hugging_face.conversion import fill, pieces_of
-from model.hugging_face.families import COMMON, COPYING_PREFIX, ELECTRA, check_numbers
+from model.hugging_face.families import (
+    COMMON,
+    COPYING_PREFIX,
+    ELECTRA,
+    RESTORING_PREFIX,
+    check_numbers,
+)
+from model.hugging_face.loss_record import ENTRY, loss_entry, recorded_part
 from model.hugging_face.sizes import check_sizes
-from model.objectives.replaced_tokens import Kind, ReplacedTokenModel
+from model.objectives.masked_language import LossPart
+from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 
 Folder = tuple[dict[str, Tensor], dict[str, Any]]
 """Weights and configuration."""
 
-WEIGHT = 50.0
-"""Weight of the detector's loss relative to the generator's (Clark et al. 2020); not in folders."""
+WEIGHTS = {"rtd": 50.0, "words": 1.0}
+"""Weight of the encoder's part of the loss if the folder has no entry for it, see `loss_record`:
+that of Clark et al. 2020, who name none for restored words."""
 OWNED = "generator."
 SHARED = "electra.embeddings."
 ENCODER = "electra."
@@ -46,7 +55,7 @@ def to_folders(model: ReplacedTokenModel) -> tuple[Folder, Folder]:
         detector |= {alias: detector[name] for alias, name in ELECTRA.tied.items()}
     own = "ElectraForMaskedLM" if model.restoring else "ElectraForPreTraining"
     return (
-        (detector, their_electra_config(model.config, own)),
+        (detector, their_electra_config(model.config, own) | loss_entry(model.parts)),
         (filler, their_electra_config(model.generator_config, "ElectraForMaskedLM")),
     )
 
@@ -58,8 +67,9 @@ def from_folders(
     """A model with the weights and configurations of a discriminator and a generator.
 
     If both encoders are equal, the model has one encoder that does both. If their embeddings
-    differ, each has its own. The encoder judges all tokens, or restores words if its folder has a
-    head for words. Raises ValueError naming what does not fit.
+    differ, each has its own. The encoder restores words if its folder has a head for them, and else
+    judges tokens: all, unless the folder's loss is a mean over predictions. Raises ValueError that
+    names what does not fit.
     """
     config, generator = electra_config(detector[1]), electra_config(filler[1])
     check_sizes(ELECTRA, config, detector[1], detector[0])
@@ -75,20 +85,33 @@ def from_folders(
         if name.startswith(SHARED)
     )
     state = joined(detector[0], filler[0], tied=tied, own=own)
-    kind: Kind = "rtd"
-    if any(name.startswith("generator_predictions.") for name in detector[0]):
-        copies = any(name.startswith(COPYING_PREFIX) for name in detector[0])
-        kind = "all_tokens_mlm" if copies else "replace_mlm"
+    kind, weight = _objective(*detector)
     model = ReplacedTokenModel(
         config,
         None if tied else generator,
-        weight=WEIGHT,
+        weight=weight,
         seed=0,
         kind=kind,
         own_embeddings=own,
     )
     fill(model, state, ELECTRA.unused, ELECTRA.tied)
     return model
+
+
+def _objective(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> tuple[Kind, float]:
+    """What the encoder of a folder does, and the weight of its part of the loss."""
+    restores = any(name.startswith(RESTORING_PREFIX) for name in state)
+    copies = any(name.startswith(COPYING_PREFIX) for name in state)
+    kind: Kind = "rtd"
+    if restores:
+        kind = "all_tokens_mlm" if copies else "replace_mlm"
+    name, per = PARTS[kind]
+    part = recorded_part(config, LossPart(name=name, weight=WEIGHTS[name], per=per))
+    if kind == "rtd" and part.per == "predictions":
+        kind = "rtd_masked"
+    if PARTS[kind] != (name, part.per):
+        raise ValueError(f"{ENTRY} has {name} per {part.per}, which no objective has")
+    return kind, part.weight
 
 
 def joined(

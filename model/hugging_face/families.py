@@ -204,6 +204,8 @@ ELECTRA = Family(
 converts their configurations. An encoder that restores words has the class of a generator, which
 has no copy probability: these names are ours."""
 COPYING_PREFIX = "copying."
+RESTORING_PREFIX = "generator_predictions."
+"""Of an encoder that restores words, and of any generator in its own folder."""
 
 BOUNDARY_HEAD = {
     "boundary_head": ("span_boundary",),

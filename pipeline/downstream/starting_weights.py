@@ -30,11 +30,10 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
 from pipeline.training.run_directory.run_json import read_record
-from pipeline.training.weights.folders import CONFIG, WEIGHTS, load_run, read_folder
+from pipeline.training.weights.folders import CONFIG, WEIGHTS, is_generator, load_run, read_folder
 
 FINE_TUNED = "model"
 """Folder of the best weights inside an output of fine-tuning."""
-GENERATOR_HEAD = "generator_predictions."
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,7 @@ def _from_folder(path: Path, origin: str) -> StartingWeights:
         state, config = read_folder(path)
     except OSError as error:
         raise CheckpointError(f"{path} holds no model that can be loaded: {error}") from error
-    if any(name.startswith(GENERATOR_HEAD) for name in state):
+    if is_generator(path, state):
         raise CheckpointError(
             f"{path} is ELECTRA's generator, which nobody fine-tunes; give its discriminator"
         )

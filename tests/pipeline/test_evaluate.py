@@ -11,11 +11,13 @@ import pytest
 
 from model.objectives.masked_language import MaskedLanguageModel
 from pipeline import evaluate
+from pipeline.config.settings import override
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.run_directory.metrics import read_metrics
+from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_run, write_folder
 
 
@@ -40,6 +42,40 @@ def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
     write_folder(load_run(run)[0].model, lesson / "tokenizer", tmp_path / "model")
     of_folder = scores(monkeypatch, capsys, tmp_path / "model", "--data", lesson)
     assert of_folder | {"model": ""} == found | {"model": ""}
+
+
+@pytest.mark.parametrize(
+    "name, settings",
+    [
+        ("bert_tiny", ["objective.pair_weight=0.5"]),
+        ("electra_tiny", ["objective.kind=rtd_masked"]),
+        ("electra_tiny", ["objective.kind=replace_mlm", "objective.words_weight=3"]),
+        ("electra_tiny", ["objective.kind=all_tokens_mlm", "objective.words_weight=0.1"]),
+    ],
+)
+def test_a_folder_scores_as_its_run_with_every_part_of_the_loss(
+    name: str, settings: list[str], lesson: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    vocabulary = Dataset.open(lesson, "validation").manifest.tokenizer["size"]
+    sizes = ["encoder.layers=2", f"data.vocab_size={vocabulary}"]
+    model = build_model(override(recipe(name), [*sizes, *settings]), seed=0).eval()
+    write_folder(model, lesson / "tokenizer", tmp_path / "model")
+    datasets = [Dataset.open(lesson, "validation")]
+    ours = evaluate.score(model, datasets, 0, "row")
+    folder, *_ = evaluate.load_model(tmp_path / "model")
+    found = evaluate.score(folder, datasets, 0, "row")
+    assert json.dumps(found) == json.dumps(ours)  # NaN, where all judged tokens are replaced, too
+    part = model.parts[1]
+    assert part == folder.parts[1]
+    if part.name == "pair":
+        return  # the lesson has no pairs
+    weighted = ours["mlm_loss"] + part.weight * ours[f"{part.name}_loss"]
+    assert ours["loss"] == pytest.approx(weighted)
+    evaluate.report("model", ours)
+    said = capsys.readouterr().out
+    assert f" nats = loss + {part.weight:g} x {evaluate.PARTS[part.name]}\n" in said
+    assert ("accuracy at predicted tokens\n" in said) == (part.per == "predictions")
 
 
 def test_pseudo_perplexity_is_near_perplexity_for_a_model_that_ignores_context(
@@ -114,15 +150,22 @@ def test_models_and_data_that_cannot_be_scored(
 def test_precision_is_undefined_without_detections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = {"mlm_loss": 1.0, "mask_loss": 1.0, "accuracy": 0.5, "perplexity": 2.7, "loss": 26.0}
+    found: dict[str, Any] = {
+        "mlm_loss": 1.0,
+        "mask_loss": 1.0,
+        "accuracy": 0.5,
+        "perplexity": 2.7,
+        "loss": 26.0,
+    }
     found |= {"rtd_loss": 0.5, "rtd_accuracy": 0.75, "predictions": 9}
     found |= {"rtd_precision": float("nan"), "rtd_recall": 0.0, "rtd_auc": 0.5}
+    found |= {"loss_parts": {"rtd": {"weight": 50.0, "per": "tokens"}}}
     evaluate.report("model", found)
     said = capsys.readouterr().out
     assert "model: 9 predicted tokens of held-out sequences, by the generator" in said
     assert "  loss                1.0000 nats\n" in said
     assert "  detection           0.5000 nats, 75.00% accuracy\n" in said
-    assert "  all parts, weighted 26.0000 nats, the loss of the training\n" in said
+    assert "  all parts           26.0000 nats = loss + 50 x detection\n" in said
     assert "replaced tokens     none suspected, 0.00% recall, 0.5000 area under the curve" in said
     for name in ("load_model", "check_datasets", "check_lengths", "score"):
         monkeypatch.setattr(evaluate, name, lambda *_: (None, "model", "", "row"))

@@ -27,7 +27,13 @@ from model.hugging_face.conversion import (
     to_hugging_face,
 )
 from model.hugging_face.electra_folders import from_folders, to_folders
-from model.hugging_face.families import BOUNDARY_PREFIX, COPYING_PREFIX, ELECTRA, Family
+from model.hugging_face.families import (
+    BOUNDARY_PREFIX,
+    COPYING_PREFIX,
+    ELECTRA,
+    RESTORING_PREFIX,
+    Family,
+)
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from pipeline.config.run import Run
@@ -107,15 +113,23 @@ def load_folder(folder: Path) -> Model:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
 
 
+def is_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> bool:
+    """Whether a folder holds ELECTRA's generator alone.
+
+    An encoder that restores words has the same head, and its generator's folder inside its own.
+    """
+    head = any(name.startswith(RESTORING_PREFIX) for name in state)
+    return head and not (folder / GENERATOR / CONFIG).exists()
+
+
 def _check_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> None:
     """Raises CheckpointError if one of ELECTRA's two networks is missing."""
-    alone = not (folder / GENERATOR / CONFIG).exists()
-    if alone and any(name.startswith("generator_predictions.") for name in state):
+    if is_generator(folder, state):
         raise CheckpointError(
             f"{folder} is ELECTRA's generator alone; put it at {GENERATOR}/ in the folder of its "
             "discriminator, and give that folder"
         )
-    if alone:
+    if not (folder / GENERATOR / CONFIG).exists():
         raise CheckpointError(
             f"{folder} is ELECTRA's discriminator alone, which detects the words of its generator; "
             f"put the generator's folder at {folder / GENERATOR}"

@@ -30,6 +30,7 @@ from model.hugging_face.families import (
     our_config,
     their_config,
 )
+from model.hugging_face.loss_record import loss_entry
 from model.objectives import heads
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
@@ -181,8 +182,9 @@ def test_their_folders_survive_a_round_trip(name: str) -> None:
         transformers.AutoConfig.for_model(**config)
     )
     given = theirs.state_dict()
-    state, again = to_hugging_face(from_hugging_face(given, theirs.config.to_dict()))
-    assert again == config and state.keys() == given.keys()
+    model = from_hugging_face(given, theirs.config.to_dict())
+    state, again = to_hugging_face(model)
+    assert again == config | loss_entry(model.parts) and state.keys() == given.keys()
     assert all(torch.equal(state[name], given[name]) for name in given)
 
 

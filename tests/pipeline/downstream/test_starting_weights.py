@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from model.hugging_face.electra_folders import electra_config
+from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from model.tasks.task_model import TaskDesign
 from pipeline.downstream.starting_weights import (
     load_fine_tuned,
@@ -18,6 +21,7 @@ from pipeline.downstream.starting_weights import (
     save_weights,
 )
 from pipeline.errors import CheckpointError
+from pipeline.training.weights.folders import write_folder
 
 EXPORTS = Path(__file__).parents[2] / "golden/exports"
 DESIGN = TaskDesign("classification", ("a", "b"))
@@ -41,6 +45,23 @@ def test_a_folder(family: str, tmp_path: Path) -> None:
     assert not torch.equal(
         next(start.random_model(DESIGN, 0).parameters()), next(model.parameters())
     )
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_an_export_of_every_kind_with_a_generator(kind: Kind, tmp_path: Path) -> None:
+    config = electra_config(json.loads((EXPORTS / "electra/config.json").read_text()))
+    model = ReplacedTokenModel(config, replace(config, layers=1), weight=1.0, seed=3, kind=kind)
+    write_folder(model, EXPORTS / "electra", tmp_path / "export")
+    start = load_start(tmp_path / "export")
+    assert start.family == "electra"
+    tuned = start.model(DESIGN, 0)
+    ours = dict(model.encoder.named_parameters())
+    for name, weight in tuned.encoder.named_parameters():
+        assert torch.equal(weight, ours[name]), name
+    save_folder(tuned, start, tmp_path / "out/model")
+    assert load_fine_tuned(tmp_path / "out", start).family == "electra"
+    with pytest.raises(CheckpointError, match="is ELECTRA's generator"):
+        load_start(tmp_path / "export/generator")
 
 
 def test_what_is_no_start(tmp_path: Path) -> None:
