@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pipeline.config.data_settings import all_shard_settings, prepared_settings
-from pipeline.config.phases import in_phase
-from pipeline.config.run import Run
+from pipeline.config.run import Run, in_phase
 from pipeline.config.training_settings import EarlierPhase
 from pipeline.data.shards.manifest import Manifest
 from pipeline.errors import DataError

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from pipeline.config.phases import in_phase
-from pipeline.config.run import Run
+from pipeline.config.run import Run, in_phase
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.config.training_settings import CorpusWeight
 from pipeline.errors import ConfigError
