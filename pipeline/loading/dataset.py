@@ -27,7 +27,14 @@ from pipeline.config.data_settings import DataSettings, max_predictions
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
 from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
-from pipeline.data.shards.manifest import TRAIN, Manifest, Shard, check_size, read_manifest
+from pipeline.data.shards.manifest import (
+    MANIFEST,
+    TRAIN,
+    Manifest,
+    Shard,
+    check_size,
+    read_manifest,
+)
 from pipeline.data.shards.verify import masking_for, masking_of
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import DataError
@@ -273,6 +280,12 @@ class Dataset:
         memory = Memory(fields["ids"].copy(), tokens, wide)
         keys = stream_keys(self._roots_of(blocks), fields["sequence"].view(np.uint64))
         masks = next(self.masking.draw_in_memory(memory, keys, (duplicate,)))
+        most = self.manifest.max_predictions
+        if (bad := masks.counts > most).any():  # micro-batches have room for `most` of a row
+            raise DataError(
+                f"{self.directory / MANIFEST} allows {most} predictions in a sequence, but its "
+                f"masking draws {masks.counts[bad][0]} in one; copy the directory again"
+            )
         for field, column, offsets in (
             ("bitmap", masks.positions, masks.position_offsets),
             ("actions", masks.actions, masks.action_offsets),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
@@ -34,6 +35,8 @@ MANIFEST = "manifest.json"
 TRAIN: Literal["train"] = "train"
 
 VALIDATION: Literal["validation"] = "validation"
+
+_CONTROL = re.compile("[\0-\x1f\x7f-\x9f]")
 
 MANY_COPIES = 0.01
 """Share of held-out documents with a near-copy in train above which users are warned."""
@@ -184,7 +187,7 @@ def read_manifest(directory: Path) -> Manifest:
                 f"{path}: schema version {version}, but this version reads {SCHEMA_VERSION}; use "
                 "the version of Tenfold that wrote it"
             )
-        _check_numbers(content, "")
+        _check_values(content, "")
         manifest = build(Manifest, content)
         _check_sections(manifest)
     except ValueError as error:
@@ -232,12 +235,14 @@ def _check_sections(manifest: Manifest) -> None:
         require(takedown, _NEEDED_OF_EACH["takedowns"], f"takedowns[{number}]")
 
 
-def _check_numbers(value: object, where: str) -> None:
-    """Raise ValueError for a number that 64 bits cannot hold."""
+def _check_values(value: object, where: str) -> None:
+    """Raise ValueError for numbers beyond 64 bits and for text that a terminal would obey."""
+    if _CONTROL.search(where) or (isinstance(value, str) and _CONTROL.search(value)):
+        raise ValueError(f"{where!r} has control characters: {value!r}")
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
-            _check_numbers(item, f"{where}.{key}" if where else str(key))
+            _check_values(item, f"{where}.{key}" if where else str(key))
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError(f"{where} is beyond 64 bits")
     elif isinstance(value, float) and not math.isfinite(value):

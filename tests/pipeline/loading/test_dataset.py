@@ -139,6 +139,20 @@ def test_drawn_masks_are_never_drawn_for_impossible_ids(prepare: Prepare, tmp_pa
         assert dataset.mean_predictions
 
 
+def test_drawn_masks_have_no_more_predictions_than_the_manifest_allows(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    """Micro-batches have room for that many; more were written beyond their memory."""
+    directory = prepare(tmp_path / "news", duplicates=0)
+    manifest, special = read_manifest(directory), np.arange(1000) < 5
+    assert manifest.max_predictions == 10
+    masking = Masking.described(manifest.masking, special, special, 0)
+    low = replace(manifest, max_predictions=9)
+    dataset = Dataset(directory, low, manifest.of("train"), masking)
+    with pytest.raises(DataError, match=r"allows 9 predictions in a sequence, .* draws 10 in one"):
+        dataset.records(np.arange(1500), 0)
+
+
 def test_predictions_of_compressed_rows_are_those_of_plain_ones(
     prepare: Prepare, tmp_path: Path
 ) -> None:

@@ -133,7 +133,9 @@ def test_paths_stay_in_the_directory(prepared: Path, tmp_path: Path) -> None:
     [
         ("masking.rate", float("nan"), "masking.rate is nan"),
         ("masking.rate", 1e6, "masking has shares"),
-        ("masking.scheme", "token\0", "masking.scheme is 'token"),
+        ("masking.scheme", "token\0", "masking.scheme' has control characters: 'token"),
+        ("engine.recipe", "\x1b]0;title\x07", "recipe' has control characters"),
+        ("corpora.news.dropped.\x1b[2J", 3, "J' has control characters: 3"),
         ("sequence_length", 2**33, "sequence_length is 8589934592"),
         ("max_predictions", 10**30, "max_predictions is beyond 64 bits"),
         ("max_predictions", 2**31, "max_predictions is 2147483648"),
