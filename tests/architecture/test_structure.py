@@ -43,6 +43,7 @@ FLOW = (
     "pipeline/loading",
     "pipeline/training/planning", "pipeline/training/optimizer", "pipeline/training/cluster",
     "pipeline/training/checkpoints", "pipeline/training/weights",
+    "pipeline/costs",
     "pipeline/training/run_directory", "pipeline/training/forward",
     "pipeline/downstream/zero_shot",
     "pipeline/training/validation", "pipeline/training",
@@ -178,7 +179,10 @@ def test_layers(path: Path) -> None:
         commands = {f"pipeline.{p.stem}" for p in (ROOT / "pipeline").glob("*.py")}
         shared = {f"pipeline.{name}" for name in SHARED}
         assert not any(uses(path, command) for command in commands - shared)
-    with_torch = ("model/", "pipeline/loading/", "pipeline/training/", "pipeline/downstream/")
+    with_torch = (
+        "model/", "pipeline/loading/", "pipeline/training/", "pipeline/costs/",
+        "pipeline/downstream/",
+    )  # fmt: skip
     may_use_torch = module.startswith(with_torch)
     assert may_use_torch or not uses(path, "torch"), f"{module} imports torch"
 

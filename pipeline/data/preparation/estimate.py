@@ -56,7 +56,7 @@ _ENOUGH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class CorpusEstimate:
     """What a corpus, or several, will come to."""
 
     documents: float
@@ -75,7 +75,7 @@ class Estimate:
     units: tuple[Work, ...] = ()
     """The same by unit of work, and the choice of held-out documents."""
 
-    def times(self, factor: float) -> Estimate:
+    def times(self, factor: float) -> CorpusEstimate:
         """Every number multiplied by `factor`, with as many times the units.
 
         Held-out documents are chosen from the first few thousand, of however many.
@@ -88,13 +88,15 @@ class Estimate:
         )
         return replace(self, **scaled, units=units)
 
-    def plus(self, other: Estimate) -> Estimate:
+    def plus(self, other: CorpusEstimate) -> CorpusEstimate:
         """The sum of two estimates, with the units of both."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in self.__slots__}
         return replace(self, **sums)
 
 
-def estimate(sources: list[Source], job: PrepareJob, vocabulary: Vocabulary) -> dict[str, Estimate]:
+def estimate(
+    sources: list[Source], job: PrepareJob, vocabulary: Vocabulary
+) -> dict[str, CorpusEstimate]:
     """An estimate for each corpus; nothing is written to the job's directory.
 
     Files of each kind are sampled separately, as a byte of a compressed file holds more text.
@@ -102,7 +104,7 @@ def estimate(sources: list[Source], job: PrepareJob, vocabulary: Vocabulary) -> 
     kinds: dict[tuple[str, str, str], list[Source]] = {}
     for source in sources:
         kinds.setdefault((source.corpus, source.format, source.compression), []).append(source)
-    found: dict[str, Estimate] = {}
+    found: dict[str, CorpusEstimate] = {}
     worker = Worker.create(replace(job, thresholds=dict.fromkeys(job.corpora, 0)), vocabulary)
     for (corpus, *_), alike in kinds.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -117,12 +119,12 @@ def estimate(sources: list[Source], job: PrepareJob, vocabulary: Vocabulary) -> 
     return found
 
 
-def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -> Estimate:
+def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -> CorpusEstimate:
     """Prepare a sample of `sources` in `folder`, and scale the result."""
     sample = folder / "sample.jsonl"
     share, reading = _write_sample(sources, sample)
     if not sample.stat().st_size:
-        return Estimate(documents=0, text=0, tokens=0, sequences=0, disk=0, seconds=0)
+        return CorpusEstimate(documents=0, text=0, tokens=0, sequences=0, disk=0, seconds=0)
     short = folder / "short.jsonl"
     with sample.open() as lines:
         text = json.loads(next(lines))["text"][:_SHORT_CHARACTERS]
@@ -156,15 +158,15 @@ def _time_to_clean(piece: Piece) -> float:
     return time.process_time() - started_at
 
 
-def _quickest(worker: Worker, source: Source, folder: Path) -> Estimate:
+def _quickest(worker: Worker, source: Source, folder: Path) -> CorpusEstimate:
     """The quickest of a few passes: in others the encoder starts again, or the machine is busy."""
-    passes: list[Estimate] = []
+    passes: list[CorpusEstimate] = []
     while len(passes) < _PASSES and sum(each.seconds for each in passes) < _ENOUGH_SECONDS:
         passes.append(_measure(worker, source, folder))
     return min(passes, key=lambda each: each.seconds)
 
 
-def _with_units(about: Estimate, reading: float, sources: list[Source]) -> Estimate:
+def _with_units(about: CorpusEstimate, reading: float, sources: list[Source]) -> CorpusEstimate:
     """The estimate with its units of work.
 
     Slow formats are extracted in units of their own, and then cut again. Others are read in the
@@ -195,9 +197,9 @@ def _is_plain_jsonl(source: Source) -> bool:
     return source.format == "jsonl" and not source.compression
 
 
-def describe(found: dict[str, Estimate], output: Path, workers: int) -> list[str]:
+def describe(found: dict[str, CorpusEstimate], output: Path, workers: int) -> list[str]:
     """Lines for the user: results, disk space at `output`, time with this many workers."""
-    total = functools.reduce(Estimate.plus, found.values())
+    total = functools.reduce(CorpusEstimate.plus, found.values())
     named = [*found.items(), ("total", total)] if len(found) > 1 else [*found.items()]
     lines = [
         f"{name}: about {about.documents:,.0f} documents, {about.text / 1e6:,.1f} MB of text, "
@@ -219,7 +221,7 @@ def describe(found: dict[str, Estimate], output: Path, workers: int) -> list[str
     return lines
 
 
-def _measure(worker: Worker, source: Source, folder: Path) -> Estimate:
+def _measure(worker: Worker, source: Source, folder: Path) -> CorpusEstimate:
     """One pass over `source`; its parts are made in a new directory in `folder`."""
     worker.job = replace(worker.job, directory=Path(tempfile.mkdtemp(dir=folder)))
     tasks = cut_tasks([source])
@@ -232,7 +234,7 @@ def _measure(worker: Worker, source: Source, folder: Path) -> Estimate:
     seconds = time.process_time() - started_at
     entries = [entry for part in parts for entry in part.shards]
     files = [file for entry in entries for file in (entry, *entry["masks"])]
-    return Estimate(
+    return CorpusEstimate(
         documents=sum(part.counts.documents for part in parts),
         text=sum(part.counts.bytes for part in parts),
         tokens=sum(entry["tokens"] for entry in entries),

@@ -37,7 +37,7 @@ from pipeline.data.preparation.assemble import (
     write_documents,
     write_manifest,
 )
-from pipeline.data.preparation.estimate import Estimate, describe, estimate
+from pipeline.data.preparation.estimate import CorpusEstimate, describe, estimate
 from pipeline.data.preparation.fingerprint import (
     Identities,
     engine_versions,
@@ -370,7 +370,7 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: Data
 
 def _estimate(
     arguments: argparse.Namespace, found: FoundCorpus, files: list[Source], data: DataSettings
-) -> dict[str, Estimate]:
+) -> dict[str, CorpusEstimate]:
     """An estimate of `files` for each corpus, with the tokenizer of `found` or one like it."""
     vocabulary = read_existing(arguments.tokenizer, found, data)
     if vocabulary is None:

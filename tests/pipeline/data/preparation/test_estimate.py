@@ -21,7 +21,7 @@ from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
 from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask
 from pipeline.data.preparation import estimate as module
 from pipeline.data.preparation.duration import Work, cpu_seconds
-from pipeline.data.preparation.estimate import Estimate, describe, estimate
+from pipeline.data.preparation.estimate import CorpusEstimate, describe, estimate
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts
@@ -257,7 +257,7 @@ def test_without_a_tokenizer_a_small_one_is_trained(command: Command, tmp_path: 
 
 def test_disk_space_and_time(tmp_path: Path) -> None:
     units = (Work("prepare", "a split", 72.0),) * 100
-    about = Estimate(
+    about = CorpusEstimate(
         documents=1e6, text=4e9, tokens=1e9, sequences=2e6, disk=1e18, seconds=7200.0, units=units
     )
     lines = describe({"news": about}, tmp_path / "not" / "there", 4)

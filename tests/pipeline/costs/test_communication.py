@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from pipeline.costs.communication import bytes_sent, wire_bytes
+from pipeline.recipes import recipe
+
+
+def test_a_rank_alone_sends_nothing() -> None:
+    assert bytes_sent(recipe("roberta_tiny"), 1) == []
+
+
+def test_a_ring_sends_twice_the_gradients_and_once_the_weights() -> None:
+    sent = bytes_sent(recipe("roberta_base"), 64, 1)
+    gradients, weights, *small = (part.value for part in sent)
+    assert wire_bytes(sent, 64) == pytest.approx(
+        63 / 64 * (2 * gradients + weights + 2 * sum(small))
+    )

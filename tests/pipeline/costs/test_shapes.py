@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from model.hugging_face.conversion import logical_parameters
+from pipeline.costs.shapes import logical_count, parameter_sizes
+from pipeline.recipes import RECIPES, recipe
+from pipeline.training.weights.build import build_model
+
+TINY = [name for name in RECIPES if name.endswith("_tiny")]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_sizes_are_those_of_the_real_model(name: str) -> None:
+    run = recipe(name)
+    model = build_model(run, seed=0)
+    assert parameter_sizes(run) == tuple(p.numel() for p in model.parameters())
+    assert logical_count(run) == len(list(logical_parameters(model)))
+
+
+def test_a_large_model_takes_no_storage() -> None:
+    """A million layers' worth of weights, which no machine could hold."""
+    run = recipe("roberta_large")
+    wide = replace(run.encoder, width=1 << 20, heads=1 << 14)
+    assert sum(parameter_sizes(replace(run, encoder=wide))) > 1e14
