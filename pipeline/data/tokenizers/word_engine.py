@@ -39,7 +39,7 @@ from pipeline.data.tokenizers.word_table import (
     SPACE,
     UNSEEN,
     UNSURE,
-    Table,
+    WordTable,
     find_unseen,
     find_words,
     write_ids,
@@ -67,7 +67,7 @@ class WordEngine:
     matcher: Matcher = field(init=False)
     kinds: Bytes = field(init=False)
     """[0x110000] the kind of each character, UNSEEN until it occurs."""
-    table: Table = field(init=False)
+    table: WordTable = field(init=False)
     plain: bool = field(init=False)
     """Whether the normalizer treats characters one by one, except for compositions."""
 
@@ -78,14 +78,14 @@ class WordEngine:
         steps = (normalizer or {}).get("normalizers", [normalizer])
         self.plain = all(step is None or step.get("type") in _PLAIN_STEPS for step in steps)
         self._learn(list(range(1, _ASCII)))
-        self.table = Table.empty()
+        self.table = WordTable.empty()
 
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
     ) -> tuple[Tokens, Unknown, npt.NDArray[np.bool_]]:
         """As `encoder.Engine`."""
         if self.table.words > MOST_WORDS or self.table.bytes > MOST_BYTES:
-            self.table = Table.empty()
+            self.table = WordTable.empty()
         while len(unseen := find_unseen(buffer, offsets, self.kinds)):
             self._learn(unseen.tolist())
         known = self.table.words

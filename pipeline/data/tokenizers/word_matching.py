@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.kernels.bits import Bytes, U, mix
-from pipeline.data.tokenizers.word_table import Numbers, Table, decode
+from pipeline.data.tokenizers.word_table import Numbers, WordTable, decode
 
 LONGEST = 8
 """Most bytes that a normalized character may have here."""
@@ -64,7 +64,7 @@ def build_trie(strings: Sequence[bytes], ids: Numbers) -> Trie:
     return trie
 
 
-def match_words(first: int, table: Table, matcher: Matcher) -> Numbers:
+def match_words(first: int, table: WordTable, matcher: Matcher) -> Numbers:
     """Set ids of words number `first` and later. Returns those that `tokenizers` must encode."""
     left: Numbers = _match_all(first, table, matcher)
     return left

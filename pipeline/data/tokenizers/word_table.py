@@ -37,7 +37,7 @@ TO_ENCODE = -1
 Numbers = npt.NDArray[np.int64]
 
 
-class Table(NamedTuple):
+class WordTable(NamedTuple):
     """Words seen, with their ids; arrays have spare room at the end."""
 
     tags: npt.NDArray[np.uint64]
@@ -56,7 +56,7 @@ class Table(NamedTuple):
     ids: npt.NDArray[np.int32]
 
     @classmethod
-    def empty(cls) -> Table:
+    def empty(cls) -> WordTable:
         numbers, none = np.full(_SLOTS, -1, np.int32), np.empty(0, np.int32)
         starts, text = np.zeros(1, np.int64), np.empty(0, np.uint8)
         used = np.zeros(3, np.int64)
@@ -73,7 +73,7 @@ class Table(NamedTuple):
     def bytes(self) -> int:
         return int(self.used[1])
 
-    def with_room(self, size: int) -> Table:
+    def with_room(self, size: int) -> WordTable:
         """The table with room for `size` bytes of new words; untouched pages cost no memory."""
         words, written, ids = self.used.tolist()
         if len(self.counts) >= words + size and len(self.text) >= written + size + 8:
@@ -131,7 +131,7 @@ def find_unseen(buffer: Bytes, offsets: Numbers, kinds: Bytes) -> Numbers:
 
 
 def find_words(
-    buffer: Bytes, offsets: Numbers, sentences: Numbers, kinds: Bytes, table: Table
+    buffer: Bytes, offsets: Numbers, sentences: Numbers, kinds: Bytes, table: WordTable
 ) -> FoundWords:
     """Split documents into words and look up their numbers; new words are added to `table`."""
     size = int(offsets[-1] - offsets[0])
@@ -149,7 +149,11 @@ def find_words(
 
 
 def write_ids(
-    found: FoundWords, table: Table, inside: Numbers, unk: int, kind: type[np.unsignedinteger[Any]]
+    found: FoundWords,
+    table: WordTable,
+    inside: Numbers,
+    unk: int,
+    kind: type[np.unsignedinteger[Any]],
 ) -> tuple[Ids, Numbers, Numbers, Unknown]:
     """Ids of type `kind`, [documents + 1] offsets into them, sentence starts, and what is unknown.
 

@@ -1,0 +1,103 @@
+"""Where a comparison's arms come from: a table of a paper, a Python file, or the command line.
+
+A file of arms is a Python program of the user's own, run as such. It defines ARMS, the baseline
+first:
+
+    from pipeline.experiments.arms import Arm
+
+    ARMS = [
+        Arm("heads-2", "roberta_tiny", ()),
+        Arm("heads-4", "roberta_tiny", ("encoder.heads=4",)),
+    ]
+"""
+
+from __future__ import annotations
+
+import runpy
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pipeline.config.settings import find_near
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.experiments import roberta_tables
+from pipeline.experiments.table import Arm, Table, run_of
+
+__all__ = [
+    "SCALES", "TABLES", "Arm", "Table", "arms_from_arguments", "arms_from_file", "run_of", "table",
+]  # fmt: skip
+
+SCALES = ("smoke", "mini", "base")
+"""Minutes on two cores, hours on two cores, a cluster: `_tiny`, `_mini` and `_base` recipes."""
+
+_TABLES: dict[str, Callable[[str], Table]] = {
+    "roberta/formats": roberta_tables.formats,
+    "roberta/masking": roberta_tables.masking,
+}
+TABLES = sorted(_TABLES)
+"""Names of the papers' tables."""
+
+
+def table(name: str, scale: str) -> Table:
+    """A paper's table with the recipes of a scale. Raises ConfigError if either is unknown."""
+    if name not in _TABLES:
+        near = find_near(name, TABLES)
+        advice = f"did you mean {near}?" if near else f"choose one of {', '.join(TABLES)}"
+        raise ConfigError(f"unknown table {name!r}; {advice}")
+    if scale not in SCALES:
+        raise ConfigError(f"unknown scale {scale!r}; choose one of {', '.join(SCALES)}")
+    return _TABLES[name](scale)
+
+
+def arms_from_file(path: str | Path) -> Table:
+    """The arms that a Python file defines. Raises ConfigError if it fails or defines none."""
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"{path} is not a file; give a Python file that defines ARMS")
+    try:
+        arms = runpy.run_path(str(path)).get("ARMS")
+    except PipelineError:
+        raise
+    except Exception as error:  # whatever the user's own code raises
+        line = _line_of(error, path)
+        said = " ".join(str(error).split())
+        raise ConfigError(f"{path}{line}: {type(error).__name__}: {said}; fix the file") from error
+    if not isinstance(arms, list | tuple) or not all(isinstance(arm, Arm) for arm in arms):
+        found = "defines no ARMS" if arms is None else "has ARMS that are no list of Arm"
+        raise ConfigError(
+            f'{path} {found}; write ARMS = [Arm("one", "roberta_tiny", ()), ...] after `from '
+            "pipeline.experiments.arms import Arm`"
+        )
+    return _own(str(path), tuple(arms))
+
+
+def arms_from_arguments(recipe: str, arms: Sequence[tuple[str, Sequence[str]]]) -> Table:
+    """Arms of one recipe by name and changes, the baseline first."""
+    return _own(
+        f"--recipe {recipe}", tuple(Arm(name, recipe, tuple(changes)) for name, changes in arms)
+    )
+
+
+def _own(name: str, arms: tuple[Arm, ...]) -> Table:
+    """A table of the user's."""
+    return Table(
+        name=name,
+        title=", ".join(arm.name for arm in arms),
+        source="",
+        baseline=arms[0].name if arms else "",
+        arms=arms,
+        measures=(),
+        note="",
+    )
+
+
+def _line_of(error: Exception, path: Path) -> str:
+    """`, line 3` if the error has come out of a line of this file."""
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(path)
+    ]
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines.append(error.lineno)
+    return f", line {lines[-1]}" if lines else ""

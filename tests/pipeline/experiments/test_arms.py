@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import ConfigError
+from pipeline.experiments.arms import (
+    SCALES,
+    TABLES,
+    Arm,
+    arms_from_arguments,
+    arms_from_file,
+    run_of,
+    table,
+)
+
+EVERY = [(name, scale) for name in TABLES for scale in SCALES]
+FILE = """from pipeline.experiments.arms import Arm
+
+ARMS = [
+    Arm("short", "roberta_tiny", ("steps=10",)),
+    Arm("long", "roberta_tiny", ("steps=20",)),
+]
+"""
+
+
+@pytest.mark.parametrize(("name", "scale"), EVERY)
+def test_every_arm_is_a_run_that_reads_as_many_tokens(name: str, scale: str) -> None:
+    found = table(name, scale)
+    assert found.name == name and found.title and found.source
+    tokens = set()
+    for arm in found.arms:
+        run = run_of(arm)
+        assert set(arm.published) <= set(found.measures), arm.name
+        assert arm.source, arm.name
+        step = run.batch.step_tokens or run.batch.sequences * run.data.sequence_length
+        tokens.add((run.steps, step, run.data.sequence_length))
+    assert len(tokens) == 1
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean roberta/masking"):
+        table("roberta/maskin", "smoke")
+    with pytest.raises(ConfigError, match="unknown scale 'large'; choose one of smoke, mini, base"):
+        table("roberta/masking", "large")
+
+
+def test_a_file_of_arms_is_the_users_program(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.py"
+    path.write_text(FILE)
+    found = arms_from_file(path)
+    assert (found.name, found.baseline, found.title) == (str(path), "short", "short, long")
+    assert [run_of(arm).steps for arm in found.arms] == [10, 20]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n", "defines no ARMS; write ARMS = "),
+        ("ARMS = 3\n", "has ARMS that are no list of Arm; write"),
+        ("ARMS = []\n", "has 0 arms"),
+        ("ARMS = [\n", ", line 1: SyntaxError: '[' was never closed"),
+        (
+            "\n\nARMS = missing\n",
+            ", line 3: NameError: name 'missing' is not defined; fix the file",
+        ),
+        ("from pipeline.recipes import recipe\nrecipe('x')\n", "unknown recipe 'x'"),
+    ],
+)
+def test_a_file_without_arms_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "arms.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        arms_from_file(path)
+    assert said in str(raised.value) and "\n" not in str(raised.value)
+    with pytest.raises(ConfigError, match="absent is not a file; give a Python file"):
+        arms_from_file(tmp_path / "absent")
+
+
+def test_arms_from_arguments_share_a_recipe() -> None:
+    found = arms_from_arguments("roberta_tiny", [("a", []), ("b", ["steps=7"])])
+    assert found.baseline == "a"
+    assert found.arms == (Arm("a", "roberta_tiny", ()), Arm("b", "roberta_tiny", ("steps=7",)))
