@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pipeline.config.settings import find_near
 from pipeline.errors import ConfigError, PipelineError
-from pipeline.experiments import roberta_tables
+from pipeline.experiments import albert_tables, electra_tables, roberta_tables, spanbert_tables
 from pipeline.experiments.table import Arm, Table, run_of
 
 __all__ = [
@@ -31,8 +31,12 @@ SCALES = ("smoke", "mini", "base")
 """Minutes on two cores, hours on two cores, a cluster: `_tiny`, `_mini` and `_base` recipes."""
 
 _TABLES: dict[str, Callable[[str], Table]] = {
+    "albert/pair": albert_tables.pair,
+    "albert/sharing": albert_tables.sharing,
+    "electra/objective": electra_tables.objective,
     "roberta/formats": roberta_tables.formats,
     "roberta/masking": roberta_tables.masking,
+    "spanbert/masking": spanbert_tables.masking,
 }
 TABLES = sorted(_TABLES)
 """Names of the papers' tables."""

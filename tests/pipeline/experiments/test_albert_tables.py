@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from pipeline.experiments.albert_tables import pair, sharing
+from pipeline.experiments.arms import SCALES
+from pipeline.experiments.table import run_of
+from tests.pipeline.experiments.differences import values
+from tests.pipeline.recipes.on_meta import sizes
+
+NARROW = {"smoke": 64, "mini": 128, "base": 128}
+SHARED = {"all": "all", "attention": "attention", "feed-forward": "feed_forward", "none": "none"}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_arms_differ_in_sharing_and_the_width_of_words_alone(scale: str) -> None:
+    expected = {
+        f"{arm}{suffix}": {"encoder.sharing": shared, "encoder.embedding_width": width}
+        for suffix, width in (("", NARROW[scale]), ("-wide", 0))
+        for arm, shared in SHARED.items()
+    }
+    assert values(sharing(scale)) == expected
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_arms_differ_in_the_pair_objective_alone(scale: str) -> None:
+    assert values(pair(scale)) == {
+        "none": {"data.segments.label": "none", "objective.kind": "mlm"},
+        "nsp": {"data.segments.label": "next", "objective.kind": "mlm_pair"},
+        "sop": {"data.segments.label": "order", "objective.kind": "mlm_pair"},
+    }
+
+
+def test_parameters_are_those_of_the_paper() -> None:
+    """The paper counts the encoder with its pooler, without heads, in millions."""
+    for arm in sharing("base").arms:
+        counts = sizes(run_of(arm))
+        body = sum(size for name, size in counts.items() if name.startswith(("albert.", "bert.")))
+        assert body / 1e6 == pytest.approx(arm.published["parameters (M)"], abs=1.1), arm.name
+
+
+def test_published_figures_average_to_the_published_average() -> None:
+    """The paper averages the tasks, F1 and EM of each SQuAD first (its table 2's caption)."""
+    for table in (sharing("base"), pair("base")):
+        for arm in table.arms:
+            scores = arm.published
+            tasks = [
+                (scores[f"SQuAD {version} F1"] + scores[f"SQuAD {version} EM"]) / 2
+                for version in ("1.1", "2.0")
+            ] + [scores[f"{task} accuracy"] for task in ("MNLI", "SST-2", "RACE")]
+            assert sum(tasks) / 5 == pytest.approx(scores["average"], abs=0.11), arm.name
