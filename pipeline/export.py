@@ -1,12 +1,15 @@
 """Export of a run as a folder for transformers: `python -m pipeline.export RUN --output DIR`.
 
 The folder is written under a temporary name, loaded with transformers and compared with our model
-on held-out sequences before it is renamed.
+on held-out sequences before it is renamed. Its README.md is a model card.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +21,23 @@ if __name__ == "__main__":
     run_command(partial(check_imports, parse_export))  # before torch and `model` are imported
 
 from pipeline.data.shards.manifest import VALIDATION
+from pipeline.files import write_whole
 from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
+from pipeline.reporting.model_card import CARD, CardFacts, model_card
+from pipeline.reporting.run_summary import read_run
+from pipeline.reporting.score_files import read_scores
+from pipeline.training.checkpoints.read import CHECKPOINTS, step_name
 from pipeline.training.run_directory.run_json import RunRecord, read_record
 from pipeline.training.validation.evaluate import validation_loader
-from pipeline.training.weights.folders import SavedRun, check_folder, load_run, write_folder
+from pipeline.training.weights.folders import (
+    CONFIG,
+    SavedRun,
+    check_folder,
+    load_run,
+    write_folder,
+)
+from pipeline.typed_json import read_object
 
 ROWS = 8
 """Held-out sequences on which logits are compared."""
@@ -33,16 +48,31 @@ def main() -> None:
     output: Path = arguments.output
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise ConfigError(f"--output {output} exists already; name a new directory")
+    _check_languages(arguments.language)
+    scores = [score for path in arguments.scores for score in read_scores(path)]
     path: Path = arguments.run
-    saved, messages = load_run(path if arguments.step is None else path / str(arguments.step))
+    if arguments.step is not None:
+        path = path / CHECKPOINTS / step_name(arguments.step)
+    saved, messages = load_run(path)
     for message in messages:
         print(f"checkpoints: {message}")
     dataset = open_validation(saved, read_record(saved.directory), arguments.data)
-    difference = publish(saved, dataset, output)
+    facts = CardFacts(
+        run=saved.run,
+        step=saved.step,
+        summary=read_run(saved.directory, saved.step),
+        manifest=dataset.manifest,
+        scores=scores,
+        score_files=arguments.scores,
+        languages=arguments.language,
+    )
+    difference = publish(saved, dataset, output, facts)
     print(
         f"exported step {saved.step:,} of {saved.run.name}; transformers' logits differ from ours "
         f"by at most {difference:.1g}"
     )
+    print(f"{output / CARD}: read it, and complete what it does not know")
+    print(f"upload: hf upload {_hub_name(output)} {shlex.quote(str(output))} .")
     print(f"{output}")
 
 
@@ -59,13 +89,15 @@ def open_validation(saved: SavedRun, record: RunRecord, given: Path | None) -> D
     return dataset
 
 
-def publish(saved: SavedRun, dataset: Dataset, output: Path) -> float:
+def publish(saved: SavedRun, dataset: Dataset, output: Path, facts: CardFacts) -> float:
     """Write, check and rename the folder. Returns the largest difference between logits."""
     temporary = output.with_name(f".{output.name}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         write_folder(saved.model, dataset.directory / "tokenizer", temporary)
         difference = check_folder(temporary, saved.model, validation_loader([dataset], ROWS))
+        card = model_card(facts, read_object(temporary / CONFIG))
+        write_whole(temporary / CARD, card.encode(errors="replace"))
         temporary.replace(output)
     except OSError as error:
         raise CheckpointError(
@@ -74,6 +106,19 @@ def publish(saved: SavedRun, dataset: Dataset, output: Path) -> float:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return difference
+
+
+def _check_languages(codes: Sequence[str]) -> None:
+    """Raises ConfigError for text that is not a code, which the Hub would ignore."""
+    for code in codes:
+        if not re.fullmatch(r"[a-z]{2,3}", code):
+            raise ConfigError(f"--language {code}: give codes of ISO 639 such as en or deu")
+
+
+def _hub_name(output: Path) -> str:
+    """A name that the Hub takes for a repository, made of the folder's."""
+    name = re.sub(r"[^\w.-]+|--+|\.\.+", "-", output.resolve().name, flags=re.ASCII)
+    return name.strip("-.")[:96] or "model"
 
 
 if __name__ == "__main__":

@@ -100,8 +100,8 @@ class RunCurves:
         return max((step for step, at in self.times if at <= time), default=None)
 
 
-def read_curves(path: Path) -> RunCurves:
-    """The curves in a metrics.jsonl; none if the file does not exist."""
+def read_curves(path: Path, last_step: float = math.inf) -> RunCurves:
+    """The curves in a metrics.jsonl up to `last_step`; none if the file does not exist."""
     found = RunCurves()
     if not path.is_file():
         return found
@@ -113,7 +113,7 @@ def read_curves(path: Path) -> RunCurves:
             content = _content(line)
             if content is None:
                 found.damaged += 1
-            else:
+            elif content["step"] <= last_step:
                 _add(found, content)
     return found
 

@@ -6,6 +6,7 @@ line in `problems`; a report is made of the rest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,10 +58,10 @@ class RunSummary:
         return self.status.name
 
 
-def read_run(path: Path) -> RunSummary:
-    """Read the files of a run directory."""
+def read_run(path: Path, last_step: float = math.inf) -> RunSummary:
+    """Read the files of a run directory, its metrics up to `last_step`."""
     status = read_status(path)
-    found = RunSummary(path, status, read_curves(path / METRICS), {}, {})
+    found = RunSummary(path, status, read_curves(path / METRICS, last_step), {}, {})
     found.problems += status.problems
     if found.curves.damaged:
         found.problems.append(f"{path / METRICS}: {found.curves.damaged:,} lines cannot be read")

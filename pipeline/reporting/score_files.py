@@ -10,6 +10,9 @@ from typing import Any
 from pipeline.errors import DataError
 from pipeline.typed_json import read_object
 
+BASELINE = "baseline"
+"""Note of a score that a model should exceed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -21,7 +24,9 @@ class Score:
     low: float | None
     high: float | None
     note: str
-    """Its protocol: what it began from, seeds, what it is beside."""
+    """Its protocol: recipe of the fine-tuning, seeds, what it is beside."""
+    kind: str = ""
+    """Kind of the task that the model was fine-tuned for; empty for all others."""
 
 
 def read_scores(path: Path) -> list[Score]:
@@ -51,7 +56,9 @@ def _fine_tuned(content: Mapping[str, Any]) -> list[Score]:
         note = f"fine-tuned, median of {score['n']} seeds"
         if points := content["grid"].get("points"):
             note += f", grid of {points}"
-        found.append(Score(model, name, float(score["median"]), score["low"], score["high"], note))
+        note += f"; {_protocol(content['protocol'])}"
+        median, low, high = float(score["median"]), score["low"], score["high"]
+        found.append(Score(model, name, median, low, high, note, content["kind"]))
     main = content["metric"]
     for kind, baseline in content["baselines"].items():
         value = baseline.get(main)
@@ -61,9 +68,18 @@ def _fine_tuned(content: Mapping[str, Any]) -> list[Score]:
                      "random": "the same encoder from random weights"}  # fmt: skip
             found.append(
                 Score(words.get(kind, kind), f"{content['task']}: {main}", float(score["median"]),
-                      score.get("low"), score.get("high"), "baseline")
+                      score.get("low"), score.get("high"), BASELINE)
             )  # fmt: skip
     return found
+
+
+def _protocol(protocol: Mapping[str, Any]) -> str:
+    """The hyperparameters of a fine-tuning, and where they come from."""
+    length = "steps" if protocol["max_steps"] else "epochs"
+    return (
+        f"{protocol['source']}: rate {protocol['peak_lr']:g}, {protocol['rows']} rows, "
+        f"{protocol['max_steps'] or protocol['epochs']} {length}"
+    )
 
 
 def _zero_shot(content: Mapping[str, Any]) -> list[Score]:

@@ -101,7 +101,7 @@ def make_report(runs: Sequence[RunSummary], scores: Sequence[Score], again: str)
     report.sections += [_plan(run, len(runs) > 1) for run in runs if run.plan]
     report.sections += _data(runs)
     if scores:
-        report.sections.append(_scores(scores))
+        report.sections.append(score_section(scores))
     commands = [_command(run) for run in runs if run.record] + [again]
     report.sections.append(Section("Made again by", commands=commands))
     if problems := [problem for run in runs for problem in run.problems]:
@@ -158,7 +158,7 @@ def _identity(run: RunSummary, several: bool) -> Section:
     lines = []
     if differences:
         head = ("differs from the recipe", run.recipe, "this run")
-        tables.append(TextTable(head, [(p, _shown(a), _shown(b)) for p, a, b in differences]))
+        tables.append(TextTable(head, [(p, shown(a), shown(b)) for p, a, b in differences]))
     elif run.settings:
         lines.append("All settings are the recipe's.")
     return Section(_titled("Identity", run, several), lines, tables)
@@ -171,13 +171,13 @@ def _compared(runs: Sequence[RunSummary]) -> Section:
     for name, called in COMPARED:
         values = [run.curves.last.get(name) for run in runs]
         if any(value is not None for value in values):
-            results.append((called, *map(_number, values)))
+            results.append((called, *map(number_text, values)))
     paths = sorted({path for run in runs for path in run.settings})
     settings = []
     for path in paths:
         values = [run.settings.get(path) for run in runs]
         if any(value != values[0] for value in values):
-            settings.append((path, *map(_shown, values)))
+            settings.append((path, *map(shown, values)))
     prints = [" + ".join(m.fingerprint if m else "gone" for _, m in run.data) for run in runs]
     if len(set(prints)) > 1:
         settings.append(("data", *prints))
@@ -262,7 +262,7 @@ def _plan(run: RunSummary, several: bool) -> Section:
         if isinstance(value, dict) and {"predicted", "measured"} <= value.keys():
             a, b = value["predicted"], value["measured"]
             ratio = f"{a / b:.2f}" if _is_number(a) and _is_number(b) and b else ""
-            rows.append((name.replace("_", " "), _number(a), _number(b), ratio))
+            rows.append((name.replace("_", " "), number_text(a), number_text(b), ratio))
     table = TextTable(("", "predicted", "measured", "ratio"), rows)
     return Section(_titled("Plan", run, several), (), [table] if rows else [])
 
@@ -273,10 +273,11 @@ def _data(runs: Sequence[RunSummary]) -> list[Section]:
         for directory, manifest in run.data:
             if manifest:
                 seen.setdefault(manifest.fingerprint, (directory, manifest))
-    return [_data_card(directory, manifest) for directory, manifest in seen.values()]
+    return [data_card(directory, manifest) for directory, manifest in seen.values()]
 
 
-def _data_card(directory: str, manifest: Manifest) -> Section:
+def data_card(directory: str, manifest: Manifest) -> Section:
+    """Corpora, licences, drops and masks of a dataset."""
     rows, drops = [], []
     for name, corpus in manifest.corpora.items():
         characters = max(1, corpus.get("characters", 1))
@@ -313,10 +314,11 @@ def _predicted_shares(manifest: Manifest) -> list[float]:
     ]
 
 
-def _scores(scores: Sequence[Score]) -> Section:
+def score_section(scores: Sequence[Score]) -> Section:
+    """Scores with their intervals and protocols."""
     rows = [
-        (s.model, s.name, _number(s.value),
-         f"{_number(s.low)} to {_number(s.high)}" if s.low is not None else "", s.note)
+        (s.model, s.name, number_text(s.value),
+         f"{number_text(s.low)} to {number_text(s.high)}" if s.low is not None else "", s.note)
         for s in scores
     ]  # fmt: skip
     return Section(
@@ -352,7 +354,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _number(value: Any) -> str:
+def number_text(value: Any) -> str:
+    """A number with four digits after the point, or text; empty for None."""
     if not _is_number(value):
         return "" if value is None else str(value)
     if isinstance(value, int) or abs(value) >= 1_000:
@@ -360,7 +363,8 @@ def _number(value: Any) -> str:
     return f"{value:.4g}" if abs(value) < 1e-3 else f"{value:.4f}"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A setting, cut if it is long."""
     text = str(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 

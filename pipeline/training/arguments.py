@@ -139,9 +139,10 @@ def parse_export() -> argparse.Namespace:
     parser = Parser(
         prog="python -m pipeline.export",
         description="Write a run's newest checkpoint as a folder that transformers' "
-        "AutoModelForMaskedLM and AutoTokenizer load. Refuses if logits differ from ours.",
+        "AutoModelForMaskedLM and AutoTokenizer load, with a model card (README.md). Refuses if "
+        "logits differ from ours. Prints the command that uploads the folder; nothing is uploaded.",
         epilog=example_text(
-            "python -m pipeline.export runs/tiny --output runs/tiny-export",
+            "python -m pipeline.export runs/tiny --output runs/tiny-export --language en",
             "python -m pipeline.export runs/tiny --step 1200 --output runs/tiny-1200",
             "python -m pipeline.export runs/base --data /scratch/shards/16gb-* --output base",
         ),
@@ -156,6 +157,22 @@ def parse_export() -> argparse.Namespace:
         type=Path,
         metavar="DIR",
         help="shards of the run, if they have moved since the training",
+    )
+    parser.add_argument(
+        "--language",
+        nargs="+",
+        default=[],
+        metavar="CODE",
+        help="for the model card: languages of the text, as two or three letters of ISO 639",
+    )
+    parser.add_argument(
+        "--scores",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="for the model card: scores.json of pipeline.finetune, or what pipeline.evaluate "
+        "--json printed",
     )
     return parser.parse_args()
 

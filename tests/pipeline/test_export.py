@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import transformers
 from safetensors.torch import load_file
 
 from pipeline import export
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.training.weights import folders
 
 
@@ -25,7 +26,8 @@ def test_transformers_loads_the_folder_and_fills_masks(
     folder = tmp_path / "model"
     run_export(monkeypatch, trained / "1x16", "--output", folder)
     assert {path.name for path in folder.iterdir()} == {
-        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+        "README.md", "config.json", "model.safetensors", "tokenizer.json",
+        "tokenizer_config.json",
     }  # fmt: skip
     model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -52,6 +54,24 @@ def test_an_earlier_step_and_a_checkpoint_of_two_ranks(
     )
 
 
+def test_a_card_is_the_same_at_every_export_of_a_step(
+    trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Wherever the run's shards are by then."""
+    shutil.copytree(lesson, tmp_path / "moved")
+    given = (trained / "1x16", "--step", 10, "--language", "en")
+    run_export(monkeypatch, *given, "--output", tmp_path / "a b--c")
+    said = capsys.readouterr().out
+    assert f"upload: hf upload a-b-c '{tmp_path}/a b--c' ." in said
+    run_export(monkeypatch, *given, "--data", tmp_path / "moved", "--output", tmp_path / "again")
+    card = (tmp_path / "a b--c" / "README.md").read_bytes()
+    assert (tmp_path / "again" / "README.md").read_bytes() == card
+    assert b"# 1x16, step 10\n" in card and b'language: ["en"]' in card
+    run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "last")
+    assert b"# 1x16, step 20\n" in (tmp_path / "last" / "README.md").read_bytes()
+
+
 def test_different_logits_are_refused_and_write_nothing(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +94,13 @@ def test_invalid_exports_are_refused(
     (tmp_path / "model" / "mine").write_text("")
     with pytest.raises(ConfigError, match="exists already"):
         run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "model")
-    with pytest.raises(CheckpointError, match="saved steps"):
-        run_export(monkeypatch, trained / "1x16", "--step", 3, "--output", tmp_path / "other")
+    for step in (3, -1):
+        given = (trained / "1x16", "--step", step, "--output", tmp_path / "other")
+        with pytest.raises(CheckpointError, match=r"saved steps: 10, 20$"):
+            run_export(monkeypatch, *given)
+    with pytest.raises(ConfigError, match="--language English: give codes"):
+        run_export(monkeypatch, trained, "--output", tmp_path / "other", "--language", "English")
+    with pytest.raises(DataError, match="cannot be read"):
+        run_export(monkeypatch, trained, "--output", tmp_path / "other", "--scores", tmp_path)
     with pytest.raises(CheckpointError, match="has no checkpoint"):
         run_export(monkeypatch, tmp_path, "--output", tmp_path / "other")

@@ -13,7 +13,8 @@ from pipeline.reporting.score_files import read_scores
 
 FINE_TUNED: dict[str, Any] = {
     "schema_version": 1, "task": "sst2", "metric": "accuracy", "model": {"origin": "runs/a"},
-    "grid": {"name": "none", "points": 0},
+    "grid": {"name": "none", "points": 0}, "kind": "classification",
+    "protocol": {"source": "Devlin", "peak_lr": 2e-5, "rows": 32, "epochs": 3, "max_steps": 0},
     "scores": {"accuracy": {"median": 0.8, "n": 5, "low": 0.78, "high": 0.82}},
     "baselines": {"majority": {"accuracy": 0.51}, "bag": {"accuracy": {"median": 0.7}}},
 }  # fmt: skip
@@ -36,8 +37,9 @@ def test_fine_tuned_scores_and_their_baselines(tmp_path: Path) -> None:
         ("a bag of word embeddings", "sst2: accuracy", 0.7),
     ]  # fmt: skip
     assert (found[0].low, found[0].high, found[0].note) == (
-        0.78, 0.82, "fine-tuned, median of 5 seeds",
+        0.78, 0.82, "fine-tuned, median of 5 seeds; Devlin: rate 2e-05, 32 rows, 3 epochs",
     )  # fmt: skip
+    assert [score.kind for score in found] == ["classification", "", ""]
 
 
 def test_grammar(tmp_path: Path) -> None:
