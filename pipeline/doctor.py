@@ -1,7 +1,7 @@
 """Whether these machines can run a job: alone, or as every rank under srun or torchrun.
 
-The quick form needs no torch and takes seconds; every batch file runs it before its work. Every
-rank looks at its own node, and rank 0 compares, prints and decides.
+The quick form needs no torch and takes seconds; every batch file runs it before its work. `--full`
+adds what torch measures. Every rank looks at its own node, and rank 0 compares, prints and decides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeline.diagnosis.checks import FAIL, Check, merge, worst_status
 from pipeline.diagnosis.clocks import check_clocks
 from pipeline.diagnosis.devices import compare_devices, find_device
 from pipeline.diagnosis.exchange import Exchange
-from pipeline.diagnosis.host import check_host
+from pipeline.diagnosis.host import check_host, find_interfaces
 from pipeline.diagnosis.placement import find_placement
 from pipeline.diagnosis.room import check_staging, checkpoint_bytes
 from pipeline.diagnosis.shards import QUICK_SECONDS, check_shards, compare_fingerprints
@@ -63,6 +63,10 @@ def _examine(
     if arguments.stage and placement.is_first_on_node:
         own += check_staging(arguments.data, arguments.stage)
     own.append(watch.check(ranks))
+    if arguments.full:
+        from pipeline.diagnosis import rates  # torch: seconds that the quick form does without
+
+        own += rates.measure(ranks)
     answers = ranks.gather([row, versions, prints, [asdict(check) for check in own]])
     rows = [answer[0] for answer in answers]
     checks = merge([[_check(item) for item in answer[3]] for answer in answers])
@@ -94,6 +98,7 @@ def _look_here(
         "bus": device.bus,
         "numa": device.numa,
         "address": ranks.address,
+        "nic": " ".join(find_interfaces(ranks.address)),
         "clock": "",
     }
     local = os.environ.get("TENFOLD_LOCAL")
@@ -154,6 +159,11 @@ def _parse() -> argparse.Namespace:
         "--stage", type=Path, metavar="DIR", help="directory of pipeline.train --stage: its room"
     )
     add_recipe_arguments(parser)
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="also measure products, all-reduces and pairs of nodes with torch: a minute or more",
+    )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--brief", action="store_true", help="print warnings and failures only")
     shown.add_argument(

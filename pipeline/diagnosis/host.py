@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import shutil
+import socket
 from pathlib import Path
 
 from pipeline.command_line import cores
@@ -17,6 +19,9 @@ _FEW_FILES, _SOME_FILES = 256, 4096
 _LITTLE_MEMORY, _SOME_MEMORY = 0.5 * GB, 2 * GB
 """Per rank; Python with torch takes about 0.5 GB."""
 _LOCKED = 64 << 20
+_ADDRESS_OF = 0x8915
+"""SIOCGIFADDR, which asks for an interface's IPv4 address."""
+_INFINIBAND = Path("/sys/class/infiniband")
 _SHARED = 512 << 20
 _FILE = 1 << 30
 _LITTLE_ROOM = 100e6
@@ -39,6 +44,20 @@ def check_host(local_size: int, local: Path | None = None) -> list[Check]:
     return found + ([_check_local(local)] if local else [])
 
 
+def find_interfaces(address: str, infiniband: Path = _INFINIBAND) -> list[str]:
+    """The interface that has this IPv4 address, if any, then the InfiniBand and RoCE devices."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as question:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(question, _ADDRESS_OF, name.encode().ljust(40, b"\0"))
+            except OSError:  # an interface without an address
+                continue
+            if socket.inet_ntoa(answer[20:24]) == address:
+                found.append(name)
+    return found + sorted(path.name for path in infiniband.glob("*"))
+
+
 def _limit(kind: int) -> float:
     soft, _ = resource.getrlimit(kind)
     return float("inf") if soft == resource.RLIM_INFINITY else float(soft)
@@ -59,7 +78,7 @@ def _check_file_size() -> Check:
     return judge("file size", shown, wrong, "unlimited", "set ulimit -f unlimited")
 
 
-def _check_locked_memory(infiniband: Path = Path("/sys/class/infiniband")) -> Check:
+def _check_locked_memory(infiniband: Path = _INFINIBAND) -> Check:
     if not (infiniband.is_dir() and any(infiniband.iterdir())):
         return skip("locked memory", "no InfiniBand or RoCE here")
     found = _limit(resource.RLIMIT_MEMLOCK)

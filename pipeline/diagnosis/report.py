@@ -11,7 +11,8 @@ from pipeline.diagnosis.checks import FAIL, OK, STATUSES, WARN, Check, worst_sta
 
 COLUMNS = {
     "rank": "rank", "host": "node", "local_rank": "local", "cores": "cores", "device": "GPU",
-    "uuid": "GPU's UUID", "bus": "PCI", "numa": "NUMA", "address": "address", "clock": "clock",
+    "uuid": "GPU's UUID", "bus": "PCI", "numa": "NUMA", "address": "address", "nic": "NIC",
+    "clock": "clock",
 }  # fmt: skip
 """Fields of a row and their titles; a column without a value is not shown."""
 MOST_ROWS = 64

@@ -181,7 +181,7 @@ def test_layers(path: Path) -> None:
         assert not any(uses(path, command) for command in commands - shared)
     with_torch = (
         "model/", "pipeline/loading/", "pipeline/training/", "pipeline/costs/",
-        "pipeline/downstream/",
+        "pipeline/downstream/", "pipeline/diagnosis/rates.py",
     )  # fmt: skip
     may_use_torch = module.startswith(with_torch)
     assert may_use_torch or not uses(path, "torch"), f"{module} imports torch"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from tests.cluster.slurm import Cluster
 from tests.cluster.training import Runs
+from tests.launching.process import ROOT
 from tests.pipeline.diagnosis.test_devices import STAND_IN
 
 Found = dict[str, dict[str, Any]]
@@ -144,6 +146,48 @@ def test_shards_that_lack_a_file(cluster: Cluster, runs: Runs, tmp_path: Path) -
     _, found = examine(cluster, "--data", copy)
     check = found[f"shards {copy}"]
     assert check["status"] == "fail" and f"{missing} is missing" in check["value"]
+
+
+NETWORK = """
+set -eu
+ip link set lo up
+ip link add hub type bridge && ip link set hub up
+for rank in 0 1 2; do
+  mkfifo $FOLDER/ready-$rank
+  unshare --net --uts bash -c "
+    hostname node-$rank
+    read -r < $FOLDER/ready-$rank
+    ip link set lo up && ip address add 10.9.8.1$rank/24 dev wire$rank && ip link set wire$rank up
+    export RANK=$rank GLOO_SOCKET_IFNAME=wire$rank
+    exec $PYTHON -m pipeline.doctor --full --json" > $FOLDER/report-$rank &
+  child=$!
+  ip link add port$rank type veth peer name wire$rank
+  until [ $(readlink /proc/$child/ns/net) != $(readlink /proc/self/ns/net) ]; do sleep 0.05; done
+  ip link set wire$rank netns $child
+  ip link set port$rank master hub up
+  echo > $FOLDER/ready-$rank
+done
+tc qdisc add dev port2 root tbf rate 160mbit burst 64kb latency 400ms
+wait -n; wait -n; wait -n
+"""
+"""Three ranks on a switch, each in a network namespace; the wire to the last one is slow."""
+
+
+def test_one_slow_link(tmp_path: Path) -> None:
+    places = {"WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    launch = {"MASTER_ADDR": "10.9.8.10", "TORCHELASTIC_RUN_ID": "x", "OMP_NUM_THREADS": "1"}
+    words = {"FOLDER": str(tmp_path), "PYTHON": sys.executable}
+    subprocess.run(
+        ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
+         "bash", "-c", NETWORK],
+        check=True, timeout=300, cwd=ROOT, env=os.environ | places | launch | words,
+    )  # fmt: skip
+    report = json.loads((tmp_path / "report-0").read_text())
+    assert [row["nic"].split()[0] for row in report["ranks"]] == ["wire0", "wire1", "wire2"]
+    found = {check["name"]: check for check in report["checks"]}
+    assert found["pairs of nodes"]["status"] == "warn" and report["status"] == "warn"
+    assert "node-2" in found["pairs of nodes"]["value"]
+    assert found["all-reduce"]["value"].startswith("bus bandwidth ")
 
 
 @pytest.mark.parametrize("switch", ["on", "off"])

@@ -46,6 +46,18 @@ def test_two_ranks_print_one_report(prepared: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_the_full_form_measures_rates() -> None:
+    (code, output, errors), other = doctor(2, "--full", "--json")
+    assert (code, errors) == (0, "") and other == (0, "", "")
+    found = {check["name"]: check for check in json.loads(output)["checks"]}
+    assert found["products"]["value"].endswith("TFLOP/s")
+    assert found["all-reduce"]["value"].endswith("GB/s for 16 MB")
+    assert found["pairs of nodes"]["value"].startswith("slowest ")
+    ((code, output, _),) = doctor(1, "--full", "--json")
+    found = {check["name"]: check for check in json.loads(output)["checks"]}
+    assert code == 0 and found["all-reduce"]["status"] == "skipped"
+
+
 def test_what_would_stop_a_run_is_exit_code_2(prepared: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(prepared, tmp_path / "copy"))
     (copy / "rows" / "train-00000.arrow").unlink()

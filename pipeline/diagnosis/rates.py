@@ -1,0 +1,203 @@
+"""How fast devices multiply and the network adds up, for the full form: the only one with torch.
+
+Every rank takes part in every measurement at the same time, as in training.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, skip
+from pipeline.diagnosis.exchange import Exchange
+
+Pair = tuple[int, int]
+
+SECONDS = 120.0
+"""For one collective, with NCCL's connections."""
+_REPEATS = 3
+_SIDE = {"cuda": 8192, "cpu": 1024}
+"""Width of the square matrices: tens of milliseconds on a GPU, and on a core."""
+_BUCKET = {"cuda": 50_000_000, "cpu": 4_000_000}
+"""Elements that ranks add up: those of ds_configs/zero2.json and zero3.json, fewer on CPUs."""
+_MESSAGE = {"cuda": 1 << 26, "cpu": 1 << 22}
+"""Bytes that the two nodes of a pair send each other."""
+_BEHIND = {"cuda": 0.95, "cpu": 0.5}
+"""Part of the median product rate below which a device is an outlier; cores are shared."""
+SLOW_PAIR = 0.5
+"""Part of the fastest pair's rate below which a pair is slow."""
+SLOWEST_LINK = 0.1e9
+"""Bytes per second that any network for training exceeds: gigabit Ethernet has 0.125e9."""
+
+
+def measure(ranks: Exchange) -> list[Check]:
+    """Rates of products, all-reduces and pairs of nodes, on rank 0. Collective."""
+    place = ranks.placement
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    checks = _check_kernels() if kind == "cuda" else []
+    kinds = ranks.broadcast(sorted(set(ranks.gather(kind))))
+    if len(kinds) > 1:
+        why = "some ranks see a GPU and some do not"
+        return [*checks, judge("products", why, FAIL, "alike", "look at the rank table")]
+    device = torch.device(f"cuda:{place.local_rank}" if kind == "cuda" else "cpu")
+    names = ranks.gather(f"{os.uname().nodename}.{place.local_rank}")
+    ranks.barrier()
+    products = ranks.gather(_product_rate(device))
+    checks += compare_products(products, names, kind) if names else []
+    if place.world_size == 1:
+        return [*checks, skip("all-reduce", "one rank"), skip("pairs of nodes", "one rank")]
+    chosen = ranks.broadcast([r for r, first in enumerate(_firsts(ranks)) if first])
+    _join(ranks, device)
+    try:
+        checks += [_check_all_reduce(place.world_size, device)]
+        found = ranks.gather(_pair_rates(place.rank, chosen, device))
+    finally:
+        dist.destroy_process_group()
+    pairs = {(a, b): rate for answer in found for a, b, rate in answer}
+    return [*checks, *compare_pairs(pairs, names)] if names else []
+
+
+def compare_products(rates: Sequence[float], names: Sequence[str], kind: str) -> list[Check]:
+    """Whether some device multiplies slower than most. rates: FLOPs per second of each rank."""
+    middle = statistics.median(rates)
+    behind = [r for r, rate in enumerate(rates) if rate < _BEHIND[kind] * middle]
+    value = f"{middle / 1e12:.3g} TFLOP/s"
+    if behind:
+        slowest = min(behind, key=rates.__getitem__)
+        value += f" in the middle, {names[slowest]} {rates[slowest] / 1e12:.3g}"
+    check = judge(
+        "products", value, WARN if behind else "", f"at least {_BEHIND[kind]:.0%} of the middle",
+        "check the clocks, power and other jobs of that node, or exclude it",
+    )  # fmt: skip
+    return [check]
+
+
+def compare_pairs(rates: Mapping[Pair, float], names: Sequence[str]) -> list[Check]:
+    """Whether two nodes are badly connected. rates: bytes per second each way, by two ranks."""
+    (first, second), slowest = min(rates.items(), key=lambda item: item[1])
+    fastest = max(rates.values())
+    needed = max(SLOW_PAIR * fastest, SLOWEST_LINK)
+    value = f"slowest {names[first]} to {names[second]}, {slowest / 1e9:.3g} GB/s each way"
+    if len(rates) > 1:
+        value += f", fastest {fastest / 1e9:.3g}"
+    return [
+        judge("pairs of nodes", value, WARN if slowest < needed else "",
+              f"at least {needed / 1e9:.3g} GB/s",
+              "check cable, port and NCCL_SOCKET_IFNAME of these nodes, or exclude one")
+    ]  # fmt: skip
+
+
+def rounds(ranks: Sequence[int]) -> Iterator[list[Pair]]:
+    """All pairs in rounds in which nobody is in two pairs (the circle method of tournaments)."""
+    circle: list[int | None] = [*ranks, *([None] if len(ranks) % 2 else [])]
+    for _ in range(len(circle) - 1):
+        facing = zip(circle[: len(circle) // 2], reversed(circle))
+        yield [(min(a, b), max(a, b)) for a, b in facing if a is not None and b is not None]
+        circle.insert(1, circle.pop())
+
+
+def supports(capability: tuple[int, int], built: Sequence[str]) -> bool:
+    """Whether a build of torch runs on a GPU of this compute capability.
+
+    built: `torch.cuda.get_arch_list()`. Code for sm_80 runs on 8.x from 8.0 on; PTX on all later.
+    """
+    major, minor = capability
+    for name in built:
+        what, _, number = name.partition("_")
+        version = divmod(int(number.rstrip("abcdefghijklmnopqrstuvwxyz")), 10)
+        if version <= (major, minor) and (what == "compute" or version[0] == major):
+            return True
+    return False
+
+
+def _check_kernels() -> list[Check]:
+    capability, built = torch.cuda.get_device_capability(), torch.cuda.get_arch_list()
+    value = f"compute capability {'.'.join(map(str, capability))}, torch has {' '.join(built)}"
+    wrong = "" if supports(capability, built) else FAIL
+    return [judge("torch's kernels", value, wrong, "among them", "install another build of torch")]
+
+
+def _firsts(ranks: Exchange) -> list[bool]:
+    """Whether each rank stands for its node in pairs; all ranks do if there is one node."""
+    first = ranks.gather(ranks.placement.is_first_on_node)
+    return first if sum(first) > 1 else [True] * len(first)
+
+
+def _join(ranks: Exchange, device: torch.device) -> None:
+    """Start torch's process group; its port is told through the doctor's own connections."""
+    place, wait = ranks.placement, timedelta(seconds=SECONDS)
+    store = None
+    if place.rank == 0:
+        store = TCPStore(
+            place.address, 0, place.world_size, is_master=True, timeout=wait, wait_for_workers=False
+        )
+    port = ranks.broadcast(store.port if store else None)
+    store = store or TCPStore(place.address, port, place.world_size, timeout=wait)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo",
+        store=store, rank=place.rank, world_size=place.world_size, timeout=wait,
+    )  # fmt: skip
+
+
+def _product_rate(device: torch.device) -> float:
+    """FLOPs per second of a matrix product: bf16 on a GPU, fp32 on a CPU."""
+    side = _SIDE[device.type]
+    kind = torch.bfloat16 if device.type == "cuda" else torch.float32
+    left, right = (torch.ones(side, side, device=device, dtype=kind) for _ in range(2))
+    return 2 * side**3 / _fastest(lambda: torch.mm(left, right), device)
+
+
+def _check_all_reduce(ranks: int, device: torch.device) -> Check:
+    """The rate of an all-reduce. Bus bandwidth: what it would be with one ring (nccl-tests)."""
+    kind = torch.bfloat16 if device.type == "cuda" else torch.float32
+    bucket = torch.zeros(_BUCKET[device.type], dtype=kind, device=device)
+    seconds = _fastest(lambda: dist.all_reduce(bucket), device)
+    rate = bucket.nbytes / seconds * 2 * (ranks - 1) / ranks
+    value = f"bus bandwidth {rate / 1e9:.3g} GB/s for {bucket.nbytes / 1e6:,.0f} MB"
+    return judge("all-reduce", value, "")
+
+
+def _pair_rates(rank: int, chosen: Sequence[int], device: torch.device) -> list[list[float]]:
+    """[first, second, bytes per second each way] of the pairs whose first is this rank."""
+    found: list[list[float]] = []
+    size = _MESSAGE[device.type]
+    outgoing, incoming = (torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2))
+    for pairs in rounds(chosen):
+        dist.barrier()
+        for pair in pairs:
+            if rank in pair:
+                other = pair[1] if rank == pair[0] else pair[0]
+                rate = size / _fastest(partial(_swap, outgoing, incoming, other), device)
+                if rank == pair[0]:
+                    found.append([*pair, rate])
+    return found
+
+
+def _swap(outgoing: torch.Tensor, incoming: torch.Tensor, other: int) -> None:
+    works = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, outgoing, other), dist.P2POp(dist.irecv, incoming, other)]
+    )
+    for work in works:
+        work.wait()
+
+
+def _fastest(call: Callable[[], object], device: torch.device) -> float:
+    """Seconds of the fastest of a few calls, after one to warm up."""
+    seconds = []
+    for _ in range(1 + _REPEATS):
+        start = time.perf_counter()
+        call()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds[1:])
