@@ -43,7 +43,7 @@ class ReplacedTokenHead(nn.Module):
 
 
 Kind = Literal["rtd", "rtd_masked", "replace_mlm", "all_tokens_mlm"]
-"""What the encoder does with a generator's words (Clark et al. 2020, sec. 3.4): judges every token
+"""What the encoder does with a generator's words (Clark et al. 2020, sec. 3.5): judges every token
 (ELECTRA), judges those at the masked positions alone ("ELECTRA 15 %"), or restores the words, see
 `replaced_words`."""
 PARTS: dict[Kind, tuple[str, Literal["predictions", "tokens"]]] = {

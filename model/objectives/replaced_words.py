@@ -1,6 +1,6 @@
 """Restores the words that a generator replaced: two objectives that ELECTRA is compared with.
 
-Clark et al. 2020, sec. 3.4. "Replace MLM" is masked language modelling whose [MASK] are a
+Clark et al. 2020, sec. 3.5. "Replace MLM" is masked language modelling whose [MASK] are a
 generator's words, so pretraining shows no [MASK]. "All-Tokens MLM" predicts every token of that
 input, as ELECTRA judges every token. Its distribution is copy x (the word that is shown) +
 (1 - copy) x (softmax over words), where `copy` is a sigmoid of the token's hidden vector.
