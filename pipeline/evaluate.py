@@ -34,7 +34,7 @@ from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.downstream.zero_shot.cloze import fill_masks, read_lines, report_cloze
-from pipeline.downstream.zero_shot.grammar import report_grammar, score_grammar
+from pipeline.downstream.zero_shot.grammar import GrammarTest, report_grammar, score_grammar
 from pipeline.downstream.zero_shot.grammar_pairs import read_paradigms
 from pipeline.downstream.zero_shot.pseudo_likelihood import (
     MaskableSequence,
@@ -86,9 +86,10 @@ def main() -> None:
             result |= score_lines(model, vocabulary, text)
         if arguments.grammar:
             paradigms = read_paradigms(arguments.grammar)
+            test = GrammarTest.of(paradigms, vocabulary, model.config.positions)
             counts = count_tokens(datasets, vocabulary.size) if datasets else None
             with progress() as on_batch:
-                scores = score_grammar(model, vocabulary, paradigms, place(model), counts, on_batch)
+                scores = score_grammar(model, test, place(model), counts, on_batch=on_batch)
             result["grammar"] = scores.fields()
             tables.append(report_grammar(scores))
         if arguments.cloze:
@@ -150,7 +151,7 @@ def _pseudo_perplexity(
     model: Model, sequences: Sequence[MaskableSequence], mask_id: int
 ) -> dict[str, Any]:
     with progress() as on_batch:
-        found = log_probabilities(model, sequences, mask_id, place(model), on_batch)
+        found = log_probabilities(model, sequences, mask_id, place(model), on_batch=on_batch)
     value, tokens = pseudo_perplexity(found)
     return {
         "pseudo_perplexity": value,

@@ -109,6 +109,8 @@ def _step_words(status: RunStatus) -> list[str]:
         words.append(f"loss {progress.loss:.4f}")
     if progress.validation_loss is not None:
         words.append(f"validation loss {progress.validation_loss:.4f}")
+    if progress.validation_grammar is not None:
+        words.append(f"grammar {progress.validation_grammar:.1%}")
     return words
 
 

@@ -188,7 +188,8 @@ def build_trainer(
         cluster=cluster,
         engine=engine,
         validator=Validator(
-            engine=engine, cluster=cluster, stop=stop, metrics=metrics, watchdog=watchdog
+            engine=engine, cluster=cluster, stop=stop, metrics=metrics, watchdog=watchdog,
+            grammar=start.grammar,
         ),
         stop=stop,
         metrics=metrics,

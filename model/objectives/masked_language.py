@@ -57,6 +57,9 @@ class Inputs(NamedTuple):
     None if each has its own."""
     cu_seqlens: Tensor | None = None
     """Pieces that attention isolates, see `Encoder.forward`; None if each row is one piece."""
+    words_only: bool = False
+    """Return only `word_losses` [K], the loss of each predicted word. For scoring sentences: rows
+    are full, and each has one predicted word, so K = B."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +124,8 @@ class MaskedLanguageModel(nn.Module):
 
     def forward(self, inputs: Inputs) -> Sums:
         """The sums of mlm, of pair if there are labels, and of sbo if there is a head for it."""
+        if inputs.words_only:
+            return word_losses(self.encoder, self.head, inputs)
         hidden_BSD = self.encoder(
             inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS, inputs.cu_seqlens
         )
@@ -151,6 +156,13 @@ class MaskedLanguageModel(nn.Module):
         hidden_BSD = self.encoder(input_ids_BS, lengths_B, segment_ids_BS)
         logits_B2: Tensor = self.pair_head(hidden_BSD[:, 0])
         return logits_B2
+
+
+def word_losses(encoder: Encoder, head: MaskedLanguageHead, inputs: Inputs) -> Sums:
+    """What `Inputs.words_only` asks for."""
+    hidden_BSD = encoder(inputs.input_ids_BS, None, inputs.segment_ids_BS)
+    hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, inputs.positions_K)
+    return {"word_losses": head(hidden_KD, inputs.labels_K)[0]}
 
 
 def masked_language_sums(head: MaskedLanguageHead, hidden_BSD: Tensor, inputs: Inputs) -> Sums:

@@ -19,7 +19,7 @@ from model.config import EncoderConfig, Initializer
 from model.encoder import Encoder, initialize
 from model.layers import gelu
 from model.objectives.heads import MaskedLanguageHead
-from model.objectives.masked_language import Inputs, LossPart, Sums, word_sums
+from model.objectives.masked_language import Inputs, LossPart, Sums, word_losses, word_sums
 from model.objectives.replaced_words import RestoringHead, restored_sums
 
 BINS = 512
@@ -109,6 +109,8 @@ class ReplacedTokenModel(nn.Module):
 
         Without draws nothing is replaced, and only the sums of mlm are returned.
         """
+        if inputs.words_only:
+            return word_losses(self.generator or self.encoder, self.head, inputs)
         seen = inputs.lengths_B, inputs.segment_ids_BS, inputs.cu_seqlens
         hidden_BSD = self._generate(inputs.input_ids_BS, *seen)
         hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, inputs.positions_K)

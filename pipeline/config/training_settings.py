@@ -293,10 +293,15 @@ class SpikeSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValidationSettings:
-    """When the held-out loss is measured."""
+    """When the model is scored during training, and on what."""
 
     every: Count
     """Optimizer steps between evaluations on the held-out documents."""
+    grammar: Annotated[str, Legacy("")]
+    """Minimal pairs that are scored too, as by `evaluate --grammar`: a directory, a file or a zip;
+    empty: none."""
+    grammar_pairs: Annotated[Count, Legacy(200)]
+    """Most pairs per paradigm, evenly spaced in its file; grammar="" does not read it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -74,5 +74,5 @@ def run_lines(run: Run, phases: Sequence[Phase]) -> list[str]:
         f"{optimizer.peak_lr:g} after {run.schedule.warmup_steps:,} steps of warm-up",
         f"encoder: {encoder.layers} layers of width {encoder.width:,}, {run.data.vocab_size:,} ids",
         f"saved: every {saved.every:,} steps, {rounded(size, 2)} GB each; validated every "
-        f"{run.validation.every:,} steps",
+        f"{run.validation.every:,} steps{' with grammar' if run.validation.grammar else ''}",
     ]

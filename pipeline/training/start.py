@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.data.shards.held_out import check_held_out
 from pipeline.data.shards.manifest import TRAIN, VALIDATION
+from pipeline.downstream.zero_shot.grammar import GrammarTest
 from pipeline.errors import CheckpointError
 from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
@@ -32,6 +33,7 @@ from pipeline.training.run_directory.run_json import (
     check_source,
     read_record,
 )
+from pipeline.training.validation.grammar_curve import open_grammar
 from pipeline.training.weights.initial_weights import check_initial_weights
 
 
@@ -43,6 +45,8 @@ class RunData:
     """In the order of --data."""
     phases: tuple[Phase, ...]
     """Each with its datasets of both splits."""
+    grammar: GrammarTest | None
+    """The minimal pairs of validation.grammar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,8 @@ class Start:
 
     record: RunRecord
     feed: Feed
+    grammar: GrammarTest | None
+    """The minimal pairs that validation scores too."""
     progress: Progress
     checkpoint: Checkpoint | None
     """None if the run has none yet and does not fork another one."""
@@ -95,6 +101,7 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
     return Start(
         record=record,
         feed=Feed(data.phases, data.train, cluster, progress, job.stage),
+        grammar=data.grammar,
         progress=progress,
         checkpoint=checkpoint,
         forked=forked,
@@ -127,7 +134,7 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
 def open_data(
     job: Job, tokenizer_sha256: str, world_size: int, check_files: bool = True
 ) -> RunData:
-    """The datasets of --data, by phases; an error if they do not fit the run.
+    """The datasets of --data, by phases, and the pairs; an error if they do not fit the run.
 
     check_files: also check the sizes of files, and whether one directory trains on documents that
     another holds out; for one process of a run.
@@ -141,7 +148,8 @@ def open_data(
         check_held_out([(dataset.directory, dataset.manifest) for dataset in train])
     validation = tuple(Dataset.open(path, VALIDATION, False) for path in job.directories)
     stage = job.deepspeed.stage(job.run.precision)
-    return RunData(train, make_phases(job.run, world_size, stage, train, validation))
+    phases = make_phases(job.run, world_size, stage, train, validation)
+    return RunData(train, phases, open_grammar(job.run, train[0].directory / "tokenizer"))
 
 
 def open_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool]:

@@ -28,11 +28,13 @@ from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
 from pipeline.data.takedown.request import find_documents
+from pipeline.downstream import zero_shot
 from pipeline.errors import run_command
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
 from pipeline.recipes import recipe
 from pipeline.training.arguments import parse_train
+from pipeline.training.cluster.deepspeed_config import FOLDER
 from pipeline.training.job import Job, read_job
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import write_folder
@@ -41,6 +43,7 @@ from tests.launching.process import quick_python
 from tests.launching.shared import build_once
 from tests.pipeline import preparing
 
+PAIRS_SHIPPED = Path(zero_shot.__file__).with_name("zorro")
 WORKER = Path(__file__).with_name("train_worker.py")
 STEPS = 20
 SETTINGS = {
@@ -251,10 +254,26 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
     )
     request = find_documents(lesson, [book])
     take_down(lesson, read_manifest(lesson), request, folder / "without", local_executor(1))
+    whole = json.loads((FOLDER / "zero3.json").read_text())
+    whole["zero_optimization"]["stage3_param_persistence_threshold"] = 0
+    (folder / "zero3-small.json").write_text(json.dumps(whole))
+    (folder / "pairs").mkdir()
+    for name in ("ellipsis-n_bar.txt", "quantifiers-superlative.txt"):
+        lines = (PAIRS_SHIPPED / name).read_text().splitlines(keepends=True)
+        (folder / "pairs" / name).write_text("".join(lines[:20]))
+    grammar = {"validation__grammar": folder / "pairs", "validation__every": 10}
     two = jobs(
         "two",
         arguments(folder / "2x8", **exact),
         arguments(folder / "2x4-zero3", "--ds", "zero3", **exact, batch__per_device=4),
+        arguments(
+            folder / "2x4-grammar",
+            "--ds",
+            folder / "zero3-small.json",
+            **exact,
+            **grammar,
+            batch__per_device=4,
+        ),
         arguments(folder / "2x3-zero0", "--ds", "zero0", **exact, batch__per_device=3),
         arguments(folder / "2x1-packed", "--ds", "zero3", **spread),
         arguments(folder / "moved", "--ds", "zero2", "--stop-at", 7, **exact),
@@ -281,6 +300,7 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         arguments(folder / "grown", **grows),
         arguments(folder / "grown-moved", "--ds", "zero0", **grows),
         arguments(folder / "1x16-dropout"),
+        arguments(folder / "1x16-grammar", **grammar),
         arguments(folder / "init", *begins, **exact),
         arguments(folder / "init-moved", "--ds", "zero0", **exact),
         phased("phased-exact", **exact),

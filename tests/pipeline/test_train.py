@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline import evaluate
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.errors import CheckpointError
 from pipeline.loading.dataset import Dataset
@@ -162,6 +163,29 @@ def test_a_fork_with_grown_data_reads_it_from_the_start(
     line = re.escape(f"the same command with --from {trained}/1x16 --output {trained}/1x16-2")
     with pytest.raises(CheckpointError, match=line):
         start.open_run(job(monkeypatch, parts), alone())
+
+
+def test_grammar_changes_no_weight_and_scores_as_evaluate(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On two ranks whose weights are nowhere whole, and on one with dropout."""
+    for name, without in (("2x4-grammar", "2x4-zero3"), ("1x16-grammar", "1x16-dropout")):
+        run = trained / name
+        assert tensors(run, STEPS) == tensors(trained / without, STEPS), name
+        curve = [line for line in read_metrics(run) if "validation_grammar" in line]
+        assert [line["step"] for line in curve] == [10, 20]
+        monkeypatch.setattr(
+            sys, "argv", ["evaluate", str(run), "--grammar", str(trained / "pairs"), "--json"]
+        )
+        evaluate.main()
+        found = json.loads(capsys.readouterr().out)["grammar"]
+        last = curve[-1]
+        assert last["validation_grammar"] == found["overall"]["accuracy"]
+        for phenomenon in ("ellipsis", "quantifiers"):
+            expected = found["phenomena"][phenomenon]["accuracy"]
+            assert last[f"validation_grammar/{phenomenon}"] == expected
+        assert read_status(run).progress.validation_grammar == last["validation_grammar"]
+        assert "validation_loss" in last and 0 < last["validation_grammar"] < 1
 
 
 def test_killed_and_resumed_is_bit_identical(

@@ -16,16 +16,40 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from model.hugging_face.conversion import Model
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.downstream.zero_shot.grammar_pairs import Paradigm
 from pipeline.downstream.zero_shot.pseudo_likelihood import (
+    Forward,
     MaskableSequence,
     encode_sentences,
     log_probabilities,
 )
+from pipeline.training.cluster.ranks import ONE_PROCESS, RankGroup
 
 Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarTest:
+    """Paradigms, ready to be scored."""
+
+    paradigms: tuple[Paradigm, ...]
+    sequences: dict[str, MaskableSequence]
+    """Each sentence once."""
+    mask_id: int
+
+    @classmethod
+    def of(
+        cls, paradigms: Sequence[Paradigm], vocabulary: Vocabulary, positions: int
+    ) -> GrammarTest:
+        """For a model with this vocabulary and positions; errors as `encode_sentences`."""
+        sentences = list(
+            dict.fromkeys(
+                side for paradigm in paradigms for pair in paradigm.pairs for side in pair
+            )
+        )
+        sequences = encode_sentences(sentences, vocabulary, positions)
+        return cls(tuple(paradigms), dict(zip(sentences, sequences, strict=True)), vocabulary.mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +92,36 @@ class GrammarScores:
 
 
 def score_grammar(
-    model: Model, vocabulary: Vocabulary, paradigms: Sequence[Paradigm], device: torch.device,
-    counts: Counts | None = None, on_batch: Callable[[int], None] = lambda copies: None,
-) -> GrammarScores:  # fmt: skip
-    """Score all paradigms; a sentence that occurs several times is scored once.
+    forward: Forward,
+    test: GrammarTest,
+    device: torch.device,
+    counts: Counts | None = None,
+    *,
+    ranks: RankGroup = ONE_PROCESS,
+    on_batch: Callable[[int], None] = lambda copies: None,
+) -> GrammarScores:
+    """Score all paradigms.
 
-    counts: of each token in text [V], for the baseline; on_batch: see `log_probabilities`.
+    counts: of each token in text [V], for the baseline; the others: see `log_probabilities`.
     """
-    sentences = list(
-        dict.fromkeys(side for paradigm in paradigms for pair in paradigm.pairs for side in pair)
+    sequences = list(test.sequences.values())
+    found = log_probabilities(
+        forward, sequences, test.mask_id, device, ranks=ranks, on_batch=on_batch
     )
-    sequences = encode_sentences(sentences, vocabulary, model.config.positions)
-    found = log_probabilities(model, sequences, vocabulary.mask, device, on_batch)
-    likely = dict(zip(sentences, (part.sum(dtype=np.float32) for part in found), strict=True))
-    frequent = dict(zip(sentences, _frequencies(sequences, counts), strict=True))
+    likely = {
+        sentence: part.sum(dtype=np.float32)
+        for sentence, part in zip(test.sequences, found, strict=True)
+    }
+    frequent = dict(zip(test.sequences, _frequencies(sequences, counts), strict=True))
     scores = {}
-    for paradigm in paradigms:
+    for paradigm in test.paradigms:
         wins = np.array([_win(likely[good], likely[bad]) for good, bad in paradigm.pairs])
         plain = np.array([_win(frequent[good], frequent[bad]) for good, bad in paradigm.pairs])
         error = float(wins.std(ddof=1) / math.sqrt(len(wins))) if len(wins) > 1 else math.nan
         frequency = math.nan if counts is None else float(plain.mean())
         scores[paradigm.name] = PairScore(float(wins.mean()), error, frequency, len(wins))
     phenomena: dict[str, list[PairScore]] = {}
-    for paradigm in paradigms:
+    for paradigm in test.paradigms:
         phenomena.setdefault(paradigm.phenomenon, []).append(scores[paradigm.name])
     means = {name: PairScore.mean(part) for name, part in sorted(phenomena.items())}
     return GrammarScores(scores, means, PairScore.mean(list(scores.values())))

@@ -8,7 +8,7 @@ PHENOMENON-PARADIGM. A zip of such files is read in place. Other files are skipp
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from pipeline.data.extraction.zip_archives import opened
@@ -28,6 +28,12 @@ class Paradigm:
     phenomenon: str
     pairs: tuple[tuple[str, str], ...]
     """The right and the wrong sentence of each."""
+
+    def sample(self, most: int) -> Paradigm:
+        """The paradigm with `most` pairs at most, evenly spaced: files are sorted by template."""
+        count = min(most, len(self.pairs))
+        chosen = (self.pairs[index * len(self.pairs) // count] for index in range(count))
+        return replace(self, pairs=tuple(chosen))
 
 
 def read_paradigms(path: Path) -> list[Paradigm]:

@@ -5,31 +5,32 @@ the tokens that follow it in its word, so that the end of a word does not give a
 (PLL-word-l2r, Kauf & Ivanova 2023, arXiv 2305.10588); without it this is the measure of Salazar et
 al. 2020. A word is a piece that the tokenizer splits text into. Copies of all sentences are batched
 by length, so no batch has pads, and only the masked positions pass through the head. ELECTRA is
-scored by its generator: its discriminator predicts no words.
+scored by its generator: its discriminator predicts no words. Ranks of a run share the batches.
 
 Legend: B copies, S their length, N sentences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from tokenizers import Encoding, Tokenizer
-from torch import Tensor
 
-from model.hugging_face.conversion import Model
-from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.objectives.masked_language import Inputs, Sums
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
+from pipeline.training.cluster.ranks import ONE_PROCESS, RankGroup
 
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 """Tokens per forward pass; on a CPU the activations should fit in its cache."""
 Ids = npt.NDArray[np.int64]
 LogProbabilities = npt.NDArray[np.float32]
+Forward = Callable[[Inputs], Sums]
+"""A model, or a model under ZeRO."""
 ALONE = -1
 """The word of a token that is masked alone, or not at all."""
 
@@ -108,73 +109,86 @@ def _excerpt(sentence: str) -> str:
 
 @torch.no_grad()
 def log_probabilities(
-    model: Model,
+    forward: Forward,
     sequences: Sequence[MaskableSequence],
     mask_id: int,
     device: torch.device,
+    *,
+    ranks: RankGroup = ONE_PROCESS,
     on_batch: Callable[[int], None] = lambda copies: None,
 ) -> list[LogProbabilities]:
     """The log-probability of each token at `places` [T], in nats, per sequence.
 
-    on_batch: called with the number of copies of each batch when it is scored.
+    ranks: share the batches, and all get all results; collective. The caller puts the model in eval
+    mode. on_batch: called with the number of copies of each batch before it is scored, equally
+    often on every rank.
     """
-    found = [np.empty(len(sequence.places), np.float32) for sequence in sequences]
-    predict = _predictor(model)
-    for length, members in _by_length(sequences).items():
+    starts = np.cumsum([0, *(len(sequence.places) for sequence in sequences)])
+    found = torch.zeros(int(starts[-1]), dtype=torch.float64)
+    batches = masked_batches([len(s.ids) for s in sequences], starts, device)
+    for first in range(0, len(batches), ranks.world_size):
+        # at ZeRO stage 3 a forward pass gathers weights: a rank without a batch scores the last
+        mine = first + ranks.rank
+        chosen = batches[min(mine, len(batches) - 1)]
+        on_batch(len(chosen))
+        losses_B = forward(_masked_copies(sequences, starts, chosen, mask_id, device))
+        if mine < len(batches):
+            found[chosen] = -losses_B["word_losses"].double().cpu()
+    whole = ranks.total(found).float().numpy()
+    return np.split(whole, starts[1:-1])
+
+
+def masked_batches(lengths: Sequence[int], starts: Ids, device: torch.device) -> list[Ids]:
+    """The copies of each forward pass: of sequences of one length, the longest first, so that what
+    does not fit fails soon.
+
+    lengths: of the sequences; starts: number of each one's first copy, and their number [N + 1].
+    """
+    groups: dict[int, list[Ids]] = {}
+    for number, length in enumerate(lengths):
+        groups.setdefault(length, []).append(np.arange(starts[number], starts[number + 1]))
+    found = []
+    for length, members in sorted(groups.items(), reverse=True):
         rows = max(1, BATCH_TOKENS.get(device.type, BATCH_TOKENS["cuda"]) // length)
-        copies = [(n, t) for n in members for t in range(len(found[n]))]
-        for first in range(0, len(copies), rows):
-            chosen = copies[first : first + rows]
-            given = _masked_copies(sequences, chosen, mask_id)
-            losses_B = predict(*(part.to(device) for part in given)).float().cpu().numpy()
-            for (n, t), loss in zip(chosen, losses_B, strict=True):
-                found[n][t] = -loss
-            on_batch(len(chosen))
+        copies = np.concatenate(members)
+        found += [copies[first : first + rows] for first in range(0, len(copies), rows)]
     return found
 
 
-def _by_length(sequences: Sequence[MaskableSequence]) -> dict[int, list[int]]:
-    """Numbers of the sequences of each length, the longest first: what does not fit fails soon."""
-    groups: dict[int, list[int]] = {}
-    for number, sequence in enumerate(sequences):
-        groups.setdefault(len(sequence.ids), []).append(number)
-    return dict(sorted(groups.items(), reverse=True))
-
-
 def _masked_copies(
-    sequences: Sequence[MaskableSequence], chosen: Sequence[tuple[int, int]], mask_id: int
-) -> Iterator[Tensor]:
-    """Ids [B, S] with masks, segment ids [B, S], places to predict [B] and their original ids [B].
-
-    chosen: number of the sequence and of its place, per copy; all sequences have one length.
-    """
-    numbers = [number for number, _ in chosen]
+    sequences: Sequence[MaskableSequence],
+    starts: Ids,
+    chosen: Ids,
+    mask_id: int,
+    device: torch.device,
+) -> Inputs:
+    """The copies with these numbers; all their sequences have one length."""
+    numbers = np.searchsorted(starts, chosen, side="right") - 1
     rows_B = np.arange(len(chosen))
     ids_BS = np.stack([sequences[number].ids for number in numbers])
     words_BS = np.stack([sequences[number].words for number in numbers])
     segments_BS = np.stack([sequences[number].segments for number in numbers])
-    places_B = np.array([sequences[number].places[place] for number, place in chosen])
+    places_B = np.array(
+        [sequences[n].places[copy - starts[n]] for n, copy in zip(numbers, chosen, strict=True)]
+    )
     labels_B = ids_BS[rows_B, places_B]
     own_B1 = words_BS[rows_B, places_B][:, None]
     later_BS = np.arange(ids_BS.shape[1]) > places_B[:, None]
     ids_BS[later_BS & (words_BS == own_B1) & (own_B1 != ALONE)] = mask_id
     ids_BS[rows_B, places_B] = mask_id
-    return map(torch.from_numpy, (ids_BS, segments_BS, places_B, labels_B))
-
-
-def _predictor(model: Model) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """The function from `_masked_copies` to the loss of each copy's label [B]."""
-    encoder = model.encoder
-    if isinstance(model, ReplacedTokenModel):
-        encoder = model.generator or model.encoder
-
-    def predict(ids_BS: Tensor, segments_BS: Tensor, places_B: Tensor, labels_B: Tensor) -> Tensor:
-        hidden_BSD = encoder(ids_BS, None, segments_BS)
-        hidden_BD = hidden_BSD[torch.arange(len(places_B), device=places_B.device), places_B]
-        losses_B: Tensor = model.head(hidden_BD, labels_B)[0]
-        return losses_B
-
-    return predict
+    positions_B = rows_B * ids_BS.shape[1] + places_B
+    given = (ids_BS, segments_BS, positions_B, labels_B)
+    ids, segments, positions, labels = (torch.from_numpy(part).to(device) for part in given)
+    return Inputs(
+        input_ids_BS=ids,
+        lengths_B=None,
+        positions_K=positions,
+        labels_K=labels,
+        weights_K=torch.ones(len(chosen), device=device),
+        mask_id=mask_id,
+        segment_ids_BS=segments,
+        words_only=True,
+    )
 
 
 def pseudo_perplexity(found: Sequence[LogProbabilities]) -> tuple[float, int]:

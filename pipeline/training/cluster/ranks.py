@@ -48,6 +48,9 @@ class RankGroup(Protocol):
     def gather(self, text: str) -> list[str]:
         """The text of every rank, on every rank; returns once all ranks have called it."""
 
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum of `values` over all ranks, as float64 on the CPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alone:
@@ -59,6 +62,13 @@ class Alone:
     def gather(self, text: str) -> list[str]:
         """Its own text."""
         return [text]
+
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """The values themselves, as float64 on the CPU."""
+        return values.detach().to("cpu", torch.float64)
+
+
+ONE_PROCESS = Alone()
 
 
 @contextmanager

@@ -28,8 +28,8 @@ from pipeline.typed_json import build, read_object, require
 RECORD = "run.json"
 FREE_SETTINGS = (
     "batch.per_device", "batch.packing", "data.reader", "data.damaged", "validation.every",
-    "checkpoint.every", "checkpoint.keep", "checkpoint.keep_every", "logging.every",
-    "logging.hang_seconds",
+    "validation.grammar", "validation.grammar_pairs", "checkpoint.every", "checkpoint.keep",
+    "checkpoint.keep_every", "logging.every", "logging.hang_seconds",
 )  # fmt: skip
 """Settings that may change on a resume; data.damaged lets a run continue after damage."""
 FORK_SETTINGS = (

@@ -61,6 +61,7 @@ class RunProgress:
     steps: int | None
     loss: float | None
     validation_loss: float | None
+    validation_grammar: float | None
     seconds_per_step: float | None
     """Wall time per step, including validations and checkpoints."""
     tokens_per_second: float | None
@@ -230,6 +231,7 @@ def _progress(
         steps=steps,
         loss=_last_number(lines, "loss"),
         validation_loss=_last_number(lines, "validation_loss"),
+        validation_grammar=_last_number(lines, "validation_grammar"),
         seconds_per_step=seconds,
         tokens_per_second=_last_number(lines, "tokens_per_second"),
         seconds_left=left,

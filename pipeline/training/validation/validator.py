@@ -1,4 +1,4 @@
-"""The held-out sequences of a run -> validation_* in its metrics, every so many steps."""
+"""The held-out sequences and minimal pairs of a run -> validation_* in its metrics."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+import torch
 from tqdm import tqdm
 
 from model.objectives.masked_language import LossPart, Objective
+from pipeline.downstream.zero_shot.grammar import GrammarTest, score_grammar
 from pipeline.errors import DataError
 from pipeline.loading.loader import Loader
 from pipeline.training.cluster.engine import ZeroEngine
@@ -24,6 +26,11 @@ from pipeline.training.validation.evaluate import (
     evaluating,
     validation_loaders,
 )
+from pipeline.training.validation.grammar_curve import GRAMMAR, grammar_fields
+
+
+class _Stopped(Exception):
+    """A stop request ended a validation."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,12 +43,14 @@ class Validator:
     metrics: Metrics | None
     """On the first rank only."""
     watchdog: Watchdog
+    grammar: GrammarTest | None = None
+    """Minimal pairs to score too."""
     loaders: dict[int, dict[str, Loader]] = field(default_factory=dict)
     """Loaders of the phases validated so far, by number and corpus."""
     on_batch: Callable[[int], None] = lambda scored: None
     """Called with the number of micro-batches scored, before each of them."""
     scored: int = 0
-    """Micro-batches of the validation under way."""
+    """Micro-batches of the validation under way, those of the grammar's sentences included."""
 
     @property
     def parts(self) -> tuple[LossPart, ...]:
@@ -49,8 +58,9 @@ class Validator:
         return cast(Objective, self.engine.module).parts
 
     def validate(self, step: int, phase: Phase) -> bool:
-        """Score the held-out sequences of a step's phase. False if a stop request ended it."""
-        parts, self.scored = None, 0
+        """Score the held-out sequences of a step's phase, and the grammar. False if a stop request
+        ended it."""
+        parts, grammar, self.scored = None, {}, 0
         try:
             with evaluating(self.engine.module):
                 parts = evaluate_corpora(
@@ -61,18 +71,39 @@ class Validator:
                     total=self.cluster.total,
                     stopped=self._stops_between_batches,
                 )
+                grammar = self._grammar() if parts else {}
         except DataError as error:
             self.stop.mistake = error
             self.cluster.any(True)  # the other ranks ask for this before every batch
+        except _Stopped:
+            parts = None
         if parts is None:
             return False
-        scores = Scores.total(parts.values()).metrics
+        scores = Scores.total(parts.values()).metrics | grammar
         with self.cluster.agreed():
             if self.metrics:
-                self.metrics.write({"step": step, **corpus_fields(parts, "validation_")})
+                fields = corpus_fields(parts, "validation_") | grammar
+                self.metrics.write({"step": step, **fields})
                 self.metrics.draw()
                 tqdm.write(f"step {step:,}: {in_words(scores)}")
         return True
+
+    def _grammar(self) -> dict[str, float]:
+        """The fields of the grammar's scores; raises _Stopped on a stop request."""
+        if self.grammar is None:
+            return {}
+
+        def on_batch(copies: int) -> None:
+            if self._stops_between_batches():
+                raise _Stopped
+
+        # a compiled layer would be compiled again for every length of a sentence
+        with torch.compiler.set_stance("force_eager"):
+            scores = score_grammar(
+                self.engine, self.grammar, self.cluster.device, ranks=self.cluster,
+                on_batch=on_batch,
+            )  # fmt: skip
+        return grammar_fields(scores)
 
     def _loaders_of(self, phase: Phase) -> dict[str, Loader]:
         if phase.number not in self.loaders:
@@ -99,7 +130,7 @@ class Validator:
 
 
 def in_words(scores: Mapping[str, float]) -> str:
-    """The scores of a validation in a line: masked language modelling, then the other parts."""
+    """The scores of a validation in a line: masked language modelling, the other parts, grammar."""
     found = [
         f"{name.removesuffix('_loss')} {loss:.4f}"
         for name, loss in scores.items()
@@ -111,5 +142,7 @@ def in_words(scores: Mapping[str, float]) -> str:
             f"{scores['mlm_loss']:.4f}, at [MASK] {scores['mask_loss']:.4f}, accuracy "
             f"{scores['accuracy']:.2%}"
         )
+    if GRAMMAR in scores:
+        found.append(f"grammar {scores[GRAMMAR]:.1%}")
     others = f"; {', '.join(found)}" if found else ""
     return f"validation loss {words}{others}"

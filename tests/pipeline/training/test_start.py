@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import CheckpointError, DataError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.training import start
-from tests.pipeline.conftest import Arguments, job
+from tests.pipeline.conftest import PAIRS_SHIPPED, Arguments, job
 from tests.pipeline.test_train import alone
 
 
@@ -43,10 +43,20 @@ def test_what_may_change_on_resume_may_change(
     free = {
         "batch__per_device": 4, "validation__every": 5, "checkpoint__every": 5,
         "checkpoint__keep": 1, "logging__every": 2,
+        "validation__grammar": PAIRS_SHIPPED, "validation__grammar_pairs": 3,
     }  # fmt: skip
     asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0, **free))
     record, data = start.open_run(asked, alone())
     assert record.run == asked.run and data.phases[0].plan.accumulation == 4
+    assert data.grammar and {len(part.pairs) for part in data.grammar.paradigms} == {3}
+
+
+def test_pairs_that_cannot_be_scored_are_refused_before_training(
+    arguments: Arguments, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = job(monkeypatch, arguments(tmp_path / "run", validation__grammar=tmp_path / "none"))
+    with pytest.raises(ConfigError, match="none: no such directory or file"):
+        start.open_run(asked, alone())
 
 
 def test_shards_of_another_recipe_or_tokenizer_are_refused(

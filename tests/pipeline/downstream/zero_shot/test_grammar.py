@@ -8,7 +8,12 @@ import torch
 
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.downstream.zero_shot.grammar import PairScore, report_grammar, score_grammar
+from pipeline.downstream.zero_shot.grammar import (
+    GrammarTest,
+    PairScore,
+    report_grammar,
+    score_grammar,
+)
 from pipeline.downstream.zero_shot.grammar_pairs import Paradigm
 from pipeline.downstream.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
 from pipeline.recipes import recipe
@@ -34,7 +39,7 @@ def test_the_sentence_with_the_higher_sum_wins_and_identical_ones_tie(
     tiny_vocabulary: Vocabulary,
 ) -> None:
     model = build(0.3)
-    found = score_grammar(model, tiny_vocabulary, PARADIGMS, CPU)
+    found = score_grammar(model, GrammarTest.of(PARADIGMS, tiny_vocabulary, 32), CPU)
     wins: dict[str, list[float]] = {}
     for paradigm in PARADIGMS:
         for pair in paradigm.pairs:
@@ -61,7 +66,7 @@ def test_a_model_that_knows_nothing_ties_on_sentences_of_one_length(
 ) -> None:
     """Equal logits must not score 100 %."""
     paradigm = Paradigm("x", "x", (("a b c", "c b a"), ("a a b", "b a a")))
-    found = score_grammar(build(1e-30), tiny_vocabulary, [paradigm], CPU)
+    found = score_grammar(build(1e-30), GrammarTest.of([paradigm], tiny_vocabulary, 32), CPU)
     assert found.overall == PairScore(0.5, 0.0, found.overall.frequency_accuracy, 2)
 
 
@@ -70,7 +75,8 @@ def test_word_frequencies_are_scored_beside(tiny_vocabulary: Vocabulary) -> None
     (often,) = encode_sentences([" c"], tiny_vocabulary, 32)
     counts[often.ids[1]] = 1_000
     pairs = (("a c", "a b"), ("a b", "a c"), ("b a", "b d"), ("a c", "a d"))
-    found = score_grammar(build(0.3), tiny_vocabulary, [Paradigm("x", "y", pairs)], CPU, counts)
+    test = GrammarTest.of([Paradigm("x", "y", pairs)], tiny_vocabulary, 32)
+    found = score_grammar(build(0.3), test, CPU, counts)
     assert found.overall.frequency_accuracy == (1 + 0 + 0.5 + 1) / 4
     assert "by word frequency" in report_grammar(found)
 

@@ -77,3 +77,10 @@ def test_missing_doubled_and_huge_files_are_refused(
     monkeypatch.setattr(grammar_pairs, "MOST_BYTES", 10)
     with pytest.raises(DataError, match="split it"):
         read_paradigms(tmp_path)
+
+
+def test_a_sample_is_spread_over_the_file() -> None:
+    pairs = tuple((f"good {index}", f"bad {index}") for index in range(10))
+    paradigm = Paradigm("x", "y", pairs)
+    assert paradigm.sample(4).pairs == (pairs[0], pairs[2], pairs[5], pairs[7])
+    assert paradigm.sample(10) == paradigm.sample(99) == paradigm

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from model.objectives.masked_language import Inputs, Sums
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.downstream.zero_shot.pseudo_likelihood import (
     ALONE,
+    BATCH_TOKENS,
     encode_sentences,
     log_probabilities,
     maskable_sequence,
@@ -17,6 +19,7 @@ from pipeline.downstream.zero_shot.pseudo_likelihood import (
 )
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
+from pipeline.training.cluster.ranks import Alone
 from pipeline.training.weights.build import Model, build_model
 
 CPU = torch.device("cpu")
@@ -53,6 +56,37 @@ def test_every_token_is_masked_with_the_rest_of_its_word(
             with torch.no_grad():
                 logits = model.logits(shown[None], None)[0, place]
             assert score == pytest.approx(float(logits.log_softmax(-1)[ids[place]]), abs=1e-4)
+
+
+def test_ranks_share_the_batches_and_make_as_many_forward_passes(
+    model: Model, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that no number of ranks divides: a rank that stops early hangs ZeRO stage 3."""
+    monkeypatch.setitem(BATCH_TOKENS, "cpu", 64)
+    sequences = encode_sentences(SENTENCES, tiny_vocabulary, 32)
+    alone = log_probabilities(model, sequences, tiny_vocabulary.mask, CPU)
+    uneven = False
+    for world_size in (2, 3, 5):
+        passes: list[list[int]] = []
+        parts = []
+        for rank in range(world_size):
+            sizes: list[int] = []
+
+            def counted(inputs: Inputs, sizes: list[int] = sizes) -> Sums:
+                sizes.append(len(inputs.labels_K))
+                return model(inputs)
+
+            parts.append(
+                log_probabilities(
+                    counted, sequences, tiny_vocabulary.mask, CPU, ranks=Alone(rank, world_size)
+                )
+            )
+            passes.append(sizes)
+        assert len({len(sizes) for sizes in passes}) == 1
+        uneven |= sum(map(sum, passes)) > sum(map(len, alone))
+        for number, whole in enumerate(alone):
+            assert sum(part[number] for part in parts).tolist() == whole.tolist()
+    assert uneven
 
 
 def test_rows_of_shards_have_all_text_tokens_masked_one_at_a_time(model: Model) -> None:

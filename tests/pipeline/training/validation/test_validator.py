@@ -12,13 +12,17 @@ import pytest
 import torch
 
 from model.objectives.masked_language import MaskedLanguageModel
+from pipeline.config.settings import override
+from pipeline.downstream.zero_shot.grammar import GrammarTest
 from pipeline.errors import DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.validation import validator as module
+from pipeline.training.validation.grammar_curve import open_grammar
 from pipeline.training.validation.validator import Validator, in_words
+from tests.pipeline.conftest import PAIRS_SHIPPED
 
 
 class Lines:
@@ -94,6 +98,60 @@ def test_a_stop_request_ends_it_without_a_line(validator: Validator, phase: Any)
     validator.stop.signalled = True
     assert not validator.validate(5, phase)
     assert validator.metrics.written == [] and validator.is_owed(5)  # type: ignore[union-attr]
+    assert validator.engine.module.training
+
+
+@pytest.fixture
+def grammar(prepared: Path) -> GrammarTest:
+    settings = [f"validation.grammar={PAIRS_SHIPPED}", "validation.grammar_pairs=3"]
+    found = open_grammar(override(recipe("roberta_tiny"), settings), prepared / "tokenizer")
+    assert found
+    return found
+
+
+def test_grammar_stands_beside_the_losses(
+    validator: Validator, phase: Any, grammar: GrammarTest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert validator.validate(5, phase)
+    without = validator.metrics.last  # type: ignore[union-attr]
+    validator.grammar = grammar
+    assert validator.validate(5, phase)
+    [_, line] = validator.metrics.written  # type: ignore[union-attr]
+    names = {name for name in line if name.startswith("validation_grammar")}
+    assert "validation_grammar/ellipsis" in names and len(names) == 7
+    assert {name: line[name] for name in line if name not in names} == without
+    assert f"; grammar {line['validation_grammar']:.1%}\n" in capsys.readouterr().out
+
+
+def test_grammar_compiles_no_layer_for_its_lengths(
+    validator: Validator, phase: Any, grammar: GrammarTest
+) -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    validator.engine.module.encoder.compile_layers(backend)  # type: ignore[union-attr,operator]
+    assert validator.validate(5, phase) and graphs
+    before = len(graphs)
+    validator.grammar = grammar
+    assert validator.validate(10, phase) and len(graphs) == before
+
+
+def test_a_stop_request_within_the_grammar_leaves_no_line(
+    validator: Validator, phase: Any, grammar: GrammarTest
+) -> None:
+    assert validator.validate(5, phase)
+    of_losses, validator.grammar = validator.scored, grammar
+    stop = validator.stop
+
+    def stopping(scored: int) -> None:
+        stop.signalled = scored > of_losses
+
+    validator.on_batch = stopping
+    assert not validator.validate(10, phase)
+    assert validator.scored == of_losses + 2 and validator.is_owed(10)
     assert validator.engine.module.training
 
 
