@@ -1,7 +1,7 @@
-"""ALBERT's tables 4 and 5 (Lan et al. 2020, arXiv 1909.11942): shared weights, and pair objectives.
+"""ALBERT's tables 4 and 5 (Lan et al. 2020): shared weights, and pair objectives.
 
-The paper's models are ALBERT-base with dropout, trained for 125K steps at a batch of 4,096. Scores
-are those of the development sets; SQuAD has F1 and exact match.
+The paper's models are ALBERT-base, trained for 125K steps at a batch of 4,096. Scores are those of
+the development sets; SQuAD has F1 and exact match.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def sharing(scale: str) -> Table:
     return Table(
         name="albert/sharing",
         title="weights shared by the layers, and the width of the word embeddings",
-        source=f"{PAPER}, table 4",
+        source=f"{PAPER} (arXiv 1909.11942), table 4",
         baseline="all",
         arms=tuple(
             Arm(
@@ -72,7 +72,7 @@ def pair(scale: str) -> Table:
     return Table(
         name="albert/pair",
         title="no pair objective, next sentence prediction (NSP), sentence order prediction (SOP)",
-        source=f"{PAPER}, table 5",
+        source=f"{PAPER} (arXiv 1909.11942), table 5",
         baseline="none",
         arms=tuple(
             Arm(

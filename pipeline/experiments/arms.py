@@ -60,12 +60,10 @@ def arms_from_file(path: str | Path) -> Table:
         raise ConfigError(f"{path} is not a file; give a Python file that defines ARMS")
     try:
         arms = runpy.run_path(str(path)).get("ARMS")
-    except PipelineError:
-        raise
     except Exception as error:  # whatever the user's own code raises
-        line = _line_of(error, path)
-        said = " ".join(str(error).split())
-        raise ConfigError(f"{path}{line}: {type(error).__name__}: {said}; fix the file") from error
+        ours = isinstance(error, PipelineError)
+        said = str(error) if ours else f"{type(error).__name__}: {error}; fix the file"
+        raise ConfigError(f"{path}{_line_of(error, path)}: {' '.join(said.split())}") from error
     if not isinstance(arms, list | tuple) or not all(isinstance(arm, Arm) for arm in arms):
         found = "defines no ARMS" if arms is None else "has ARMS that are no list of Arm"
         raise ConfigError(

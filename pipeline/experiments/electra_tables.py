@@ -1,4 +1,4 @@
-"""ELECTRA's table 5 (Clark et al. 2020, arXiv 2003.10555): objectives from BERT's to ELECTRA's.
+"""ELECTRA's table 5 (Clark et al. 2020): objectives from BERT's to ELECTRA's.
 
 A score is the average over GLUE's development sets, the median of ten fine-tunings (sec. 3.1, 3.5).
 """
@@ -28,7 +28,7 @@ def objective(scale: str) -> Table:
     return Table(
         name="electra/objective",
         title="replaced token detection, its variants, and masked language modelling",
-        source=f"{PAPER}, table 5",
+        source=f"{PAPER} (arXiv 2003.10555), table 5",
         baseline="bert",
         arms=tuple(
             Arm(

@@ -1,4 +1,4 @@
-"""RoBERTa's tables 1 and 2 (Liu et al. 2019, arXiv 1907.11692): masks, and formats of the input.
+"""RoBERTa's tables 1 and 2 (Liu et al. 2019): masks, and formats of the input.
 
 The paper's models are BERT-base (sec. 4), trained for 1M steps at a batch of 256. Figures are its
 "our reimplementation": medians over five seeds of fine-tuning, on the development sets.
@@ -23,14 +23,14 @@ def masking(scale: str) -> Table:
     return Table(
         name="roberta/masking",
         title="masks: one stored, ten stored, or new in each epoch",
-        source=f"{PAPER}, table 1",
+        source=f"{PAPER} (arXiv 1907.11692), table 1",
         baseline="ten",
         arms=(
             Arm(
                 "static",
                 name,
                 ("data.mask_mode=static", "data.duplicates=1"),
-                f"{PAPER}, sec. 4.1: a single static mask, which the paper describes, not trains",
+                f"{PAPER}, sec. 4.1: a single static mask, which no table has",
             ),
             Arm(
                 "ten",
@@ -70,7 +70,7 @@ def formats(scale: str) -> Table:
     return Table(
         name="roberta/formats",
         title="input formats, with and without next sentence prediction (NSP)",
-        source=f"{PAPER}, table 2",
+        source=f"{PAPER} (arXiv 1907.11692), table 2",
         baseline="segment-pair",
         arms=tuple(
             Arm(

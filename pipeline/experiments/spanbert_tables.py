@@ -1,4 +1,4 @@
-"""SpanBERT's tables 6 and 7 (Joshi et al. 2020, arXiv 1907.10529): masks, boundary objective.
+"""SpanBERT's tables 6 and 7 (Joshi et al. 2020): masks, and the boundary objective.
 
 The paper's figures are those of checkpoints at 1.2M of 2.4M steps, on the development sets.
 """
@@ -31,7 +31,7 @@ def masking(scale: str) -> Table:
     return Table(
         name="spanbert/masking",
         title="masked sub-words, words or spans, and the span boundary objective (SBO)",
-        source=f"{PAPER}, tables 6 and 7",
+        source=f"{PAPER} (arXiv 1907.10529), tables 6 and 7",
         baseline="sub-words",
         arms=tuple(
             Arm(

@@ -65,7 +65,7 @@ def test_a_file_of_arms_is_the_users_program(tmp_path: Path) -> None:
             "\n\nARMS = missing\n",
             ", line 3: NameError: name 'missing' is not defined; fix the file",
         ),
-        ("from pipeline.recipes import recipe\nrecipe('x')\n", "unknown recipe 'x'"),
+        ("from pipeline.recipes import recipe\nrecipe('x')\n", "py, line 2: unknown recipe 'x'"),
     ],
 )
 def test_a_file_without_arms_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
