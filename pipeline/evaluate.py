@@ -44,6 +44,7 @@ from pipeline.downstream.zero_shot.pseudo_likelihood import (
     pseudo_perplexity,
 )
 from pipeline.downstream.zero_shot.word_frequencies import count_tokens
+from pipeline.files import write_whole
 from pipeline.loading.compatibility import check_datasets
 from pipeline.loading.dataset import Dataset
 from pipeline.training.checkpoints.read import choose_from
@@ -51,6 +52,7 @@ from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.validation.evaluate import (
     corpus_fields,
     evaluate_corpora,
+    sequence_losses,
     unmasked,
     validation_loader,
     validation_loaders,
@@ -70,6 +72,8 @@ def main() -> None:
     sequences, text = split_amount(arguments.pseudo_perplexity)
     if sequences and not arguments.data:
         raise ConfigError(f"--pseudo-perplexity {sequences} reads held-out sequences; give --data")
+    if arguments.per_sequence and not arguments.data:
+        raise ConfigError("--per-sequence writes losses of held-out sequences; give --data")
     if not (arguments.data or arguments.grammar or arguments.cloze or text):
         raise ConfigError("nothing to score; give --data, --grammar, --cloze or a text")
     model, name, sha256, attention = load_model(arguments.model)
@@ -79,6 +83,9 @@ def main() -> None:
         check_datasets(datasets, {}, sha256)
         check_lengths(model, datasets)
         result |= score(model, datasets, sequences, attention)
+        if arguments.per_sequence:
+            losses = sequence_losses(model, datasets, place(model), attention)
+            write_whole(arguments.per_sequence, json.dumps(losses).encode())
     tables = []
     if arguments.grammar or arguments.cloze or text:
         vocabulary = find_vocabulary(arguments.model, arguments.data, model)

@@ -29,6 +29,7 @@ COMMANDS = {
     "export": "a trained model -> a folder that transformers loads",
     "evaluate": "score a model on held-out sequences",
     "finetune": "score a model on labelled tasks, fine-tuned with several seeds",
+    "ablate": "compare choices: arms trained with the same seeds, and honest statistics",
 }
 """Modules of `pipeline` in the order of their use, each with what it does."""
 VIEWS = {

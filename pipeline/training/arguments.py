@@ -226,5 +226,12 @@ def parse_evaluate() -> argparse.Namespace:
         metavar="N|FILE",
         help="mask each token in turn, of N held-out sequences or of each line of a text",
     )
+    parser.add_argument(
+        "--per-sequence",
+        type=Path,
+        metavar="FILE",
+        help="with --data: write the sum of the loss at [MASK] and the number of such positions of "
+        "each held-out sequence, as JSON",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()

@@ -44,6 +44,23 @@ def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
     assert of_folder | {"model": ""} == found | {"model": ""}
 
 
+def test_sequences_add_up_to_the_score(
+    trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    file = tmp_path / "losses.json"
+    found = scores(monkeypatch, capsys, trained / "2x8", "--data", lesson, "--per-sequence", file)
+    losses = json.loads(file.read_text())
+    held_out = sum(s.sequences for s in Dataset.open(lesson, "validation").shards)
+    assert len(losses["mask_loss"]) == len(losses["mask_count"]) == held_out
+    mean = sum(losses["mask_loss"]) / sum(losses["mask_count"])
+    assert mean == pytest.approx(found["mask_loss"], rel=1e-5)
+    assert 0 < sum(losses["mask_count"]) < found["predictions"]  # others are kept or random
+    monkeypatch.setattr(sys, "argv", ["evaluate", "x", "--cloze", "x", "--per-sequence", "f"])
+    with pytest.raises(ConfigError, match="give --data"):
+        evaluate.main()
+
+
 @pytest.mark.parametrize(
     "name, settings",
     [

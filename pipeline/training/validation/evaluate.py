@@ -151,6 +151,21 @@ def evaluate(
     return Scores(parts, unpack(found[len(counts) :], sums), reached)
 
 
+def sequence_losses(
+    forward: Forward, datasets: Sequence[Dataset], device: torch.device, attention: Attention
+) -> dict[str, list[float]]:
+    """`mask_loss` and `mask_count` of each held-out sequence, in file order: sums, not means."""
+    loader = validation_loader(datasets, 1, attention=attention)
+    mask_id = datasets[0].manifest.tokenizer["mask"]
+    found: dict[str, list[float]] = {"mask_loss": [], "mask_count": []}
+    with torch.no_grad():
+        for batch in loader.micro_batches():
+            sums = forward(model_inputs(batch, device, mask_id))
+            for name, values in found.items():
+                values.append(float(sums[name]))
+    return found
+
+
 def evaluate_corpora(
     forward: Forward,
     parts: tuple[LossPart, ...],

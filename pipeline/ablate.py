@@ -1,0 +1,43 @@
+"""Which choice is better: `python -m pipeline.ablate TABLE --corpus sample --output DIR`.
+
+Trains every arm of a table with the same seeds, each run as a pipeline.train of its own, and writes
+DIR/ablation.json with the differences to the baseline. Kill it at any time and run it again; or
+divide the runs among the elements of a Slurm array. Needs torch only in the runs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pipeline.errors import ConfigError, run_command
+from pipeline.experiments.arguments import chosen_jobs, parse_ablate, read_ablation
+from pipeline.experiments.children import Children
+from pipeline.experiments.results import collect
+from pipeline.experiments.runner import AblationRunner, claim_output
+from pipeline.reporting.ablation_section import read_ablation_report
+from pipeline.reporting.renderings import as_text
+
+
+def main() -> None:
+    arguments = parse_ablate()
+    ablation = read_ablation(arguments)
+    jobs = chosen_jobs(arguments, ablation)
+    children = Children()
+    runner = AblationRunner(ablation, children)
+    children.listen()
+    claim_output(ablation)
+    if not arguments.collect:
+        runner.finish(jobs)
+    if path := collect(runner):
+        print(as_text(read_ablation_report(path)))
+        print(path)
+    elif arguments.collect:
+        missing = [job.name for job in ablation.jobs() if not runner.is_done(job)]
+        raise ConfigError(
+            f"{len(missing)} runs are not done: {', '.join(missing)}; run them, or drop --collect"
+        )
+
+
+if __name__ == "__main__":
+    run_command(main)
+    sys.exit(0)

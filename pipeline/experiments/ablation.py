@@ -1,0 +1,170 @@
+"""What an ablation compares: arms as complete runs, seeds, and the jobs that train them.
+
+All arms share seeds, steps, held-out documents and the times of validation. The baseline also runs
+with as many other seeds: its difference to itself is the noise that an arm must exceed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipeline.config.run import Run, in_phase
+from pipeline.config.settings import override
+from pipeline.config.training_settings import GENERATOR_KINDS
+from pipeline.errors import ConfigError
+from pipeline.experiments.table import Arm, Table, run_of
+
+POINTS = 20
+"""Validations of a run, from which the steps to a fixed loss are read."""
+TUNING_SEED = 1_000_000
+"""Not a seed of the table, so no run that is compared was chosen for its loss."""
+TUNING_FACTORS = (0.5, 1.0, 2.0)
+"""Peak learning rates that are tried, as multiples of the recipe's."""
+RUNS = "runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AblationArm:
+    """An arm and the settings of its runs, all but the seed."""
+
+    arm: Arm
+    run: Run
+
+    @property
+    def name(self) -> str:
+        """As tables show it."""
+        return self.arm.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AblationJob:
+    """One training run."""
+
+    arm: AblationArm
+    seed: int
+    factor: float
+    """Of the recipe's peak learning rate, in a run that tunes it; 0 in a run of the table."""
+
+    @property
+    def name(self) -> str:
+        """In messages, as --only takes it."""
+        tuning = f" with {self.factor:g} x the rate" if self.factor else ""
+        return f"{self.arm.name}:{self.seed}{tuning}"
+
+    @property
+    def folder(self) -> str:
+        """Name of its directory in that of the arm."""
+        return f"rate-{self.factor:g}" if self.factor else f"seed-{self.seed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ablation:
+    """Everything that a command line asks for."""
+
+    table: Table
+    arms: tuple[AblationArm, ...]
+    """The baseline first."""
+    seeds: int
+    tune: bool
+    grammar: Path | None
+    """Minimal pairs, see `pipeline.evaluate --grammar`."""
+    inputs: tuple[str, ...]
+    """Arguments of pipeline.prepare that name the corpus."""
+    output: Path
+
+    @property
+    def baseline(self) -> AblationArm:
+        """What every other arm is compared with."""
+        return self.arms[0]
+
+    def jobs(self) -> list[AblationJob]:
+        """The runs of the table: seed by seed, then the baseline's other seeds."""
+        paired = [
+            AblationJob(arm=arm, seed=seed, factor=0)
+            for seed in range(self.seeds)
+            for arm in self.arms
+        ]
+        others = [
+            AblationJob(arm=self.baseline, seed=self.seeds + seed, factor=0)
+            for seed in range(self.seeds)
+        ]
+        return paired + others
+
+    def directory(self, job: AblationJob) -> Path:
+        """The run directory of a job."""
+        return self.output / RUNS / job.arm.name / job.folder
+
+
+def make_arms(table: Table, common: Sequence[str], steps: int) -> tuple[AblationArm, ...]:
+    """The arms of a table, the baseline first; common: settings of all arms; steps: 0 for those of
+    the recipes. Raises ConfigError for arms that cannot be compared."""
+    ordered = sorted(table.arms, key=lambda arm: arm.name != table.baseline)
+    found = tuple(_made(arm, common, steps) for arm in ordered)
+    _check_held_out(found)
+    return found
+
+
+def _made(arm: Arm, common: Sequence[str], steps: int) -> AblationArm:
+    run = run_of(replace(arm, changes=(*common, *arm.changes)))
+    run = shortened(run, steps) if steps else run
+    every = max(1, run.steps // POINTS)
+    return AblationArm(arm=arm, run=override(run, [f"validation.every={every}"]))
+
+
+def _check_held_out(arms: Sequence[AblationArm]) -> None:
+    """All arms hold out the same documents."""
+    first = arms[0]
+    for name in ("seed", "validation_fraction"):
+        for arm in arms[1:]:
+            one, other = getattr(first.run.data, name), getattr(arm.run.data, name)
+            if one != other:
+                raise ConfigError(
+                    f"arms {first.name} and {arm.name} would hold out other documents: data.{name} "
+                    f"is {one} and {other}; add --set data.{name}={one} to the latter"
+                )
+
+
+def shortened(run: Run, steps: int) -> Run:
+    """The run with another number of steps; warm-up, decay and phases keep their shares."""
+
+    def share(count: int) -> int:
+        return max(1, round(count * steps / run.steps)) if count else 0
+
+    changes = [
+        f"steps={steps}",
+        f"schedule.warmup_steps={share(run.schedule.warmup_steps)}",
+        f"schedule.decay_steps={share(run.schedule.decay_steps)}",
+        f"batch.warmup_steps={share(run.batch.warmup_steps)}",
+        *(f"phases.{index}.steps={share(phase.steps)}" for index, phase in enumerate(run.phases)),
+    ]
+    return override(run, changes)
+
+
+def parts_of(run: Run) -> list[Run]:
+    """The settings of each phase, the last one last; each reads shards of its own format."""
+    return [*(in_phase(run, phase, i == 0) for i, phase in enumerate(run.phases)), run]
+
+
+def initial_weights(run: Run, baseline: Run) -> str:
+    """What runs of equal seeds start with in common: `all`, `encoder` or `none` of the weights.
+
+    Weights are drawn in the order of the parameters, those of the encoder first.
+    """
+    if run.data.vocab_size != baseline.data.vocab_size:
+        return "none"
+    shapes = [
+        name
+        for name in ("layers", "width", "feed_forward", "positions", "position_offset",
+                     "segment_types", "embedding_width", "sharing", "groups",
+                     "initializer_range", "initializer")
+        if getattr(run.encoder, name) != getattr(baseline.encoder, name)
+    ]  # fmt: skip
+    if shapes:
+        return "none"
+    mine, theirs = run.objective, baseline.objective
+    if mine.kind != theirs.kind:
+        return "encoder"
+    alike = mine.kind not in GENERATOR_KINDS or mine.generator == theirs.generator
+    return "all" if alike else "encoder"

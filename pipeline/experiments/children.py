@@ -1,0 +1,108 @@
+"""Commands of the pipeline as child processes: logged, stopped with their parent, one-line errors.
+
+A child keeps the lock that its parent holds: if the parent is killed, the child finishes or saves,
+and nothing else takes the same work meanwhile.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from pipeline.errors import EXIT_INTERRUPTED, PipelineError
+from pipeline.files import make_directory, try_lock
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+_TAIL_BYTES = 1 << 16
+_PAUSE_SECONDS = 0.5
+
+
+class ChildError(PipelineError):
+    """A command failed; its reason is in the message."""
+
+
+class Children:
+    """Starts one child at a time; passes requests to stop on to it."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        """Whether this process was asked to stop."""
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def listen(self) -> None:
+        """Pass SIGTERM, SIGUSR1 and Ctrl-C on as a request to save and end."""
+        for number in STOP_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._stop)
+
+    def run(
+        self, words: Sequence[object], log: Path, lock: IO[Any] | None = None, reads: bool = False
+    ) -> str:
+        """Run `python -m WORDS...` to its end.
+
+        log: gets what it prints; reads: return its standard output instead. Raises ChildError if it
+        fails, and ends this process with code 75 if it was asked to stop.
+        """
+        self.check_stopped()
+        make_directory(log.parent)
+        passed = (lock.fileno(),) if lock else ()
+        with log.open("ab") as file:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", *map(str, words)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if reads else file, stderr=file,
+                pass_fds=passed,
+            )  # fmt: skip
+            if self.stopped:  # asked between the check and the start
+                self._child.send_signal(signal.SIGTERM)
+            output, _ = self._child.communicate()
+        code, self._child = self._child.returncode, None
+        if code == EXIT_INTERRUPTED:
+            self.stopped = True
+        self.check_stopped()
+        if code:
+            raise ChildError(f"{_reason(log, code)}; all it said is in {log}")
+        return output.decode(errors="replace") if reads else ""
+
+    def pause(self) -> None:
+        """Wait a moment for other processes."""
+        self.check_stopped()
+        time.sleep(_PAUSE_SECONDS)
+
+    def check_stopped(self) -> None:
+        """End this process if it was asked to stop."""
+        if self.stopped:
+            print("interrupted; run the same command again to resume", file=sys.stderr)
+            sys.exit(EXIT_INTERRUPTED)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.stopped = True
+        if self._child is not None and self._child.poll() is None:
+            self._child.send_signal(signal.SIGTERM)
+
+
+def _reason(log: Path, code: int) -> str:
+    """The last error line of a child."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    errors = [line for line in lines if line.startswith("error: ")]
+    if errors:
+        return errors[-1].removeprefix("error: ")
+    last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
+    how = f"signal {-code}" if code < 0 else f"code {code}"
+    return f"ended with {how} ({last.strip()[:200]})"
+
+
+@contextmanager
+def taken(path: Path) -> Iterator[IO[Any] | None]:
+    """Hold the lock on a file, for a child too; None if another process holds it."""
+    make_directory(path.parent)
+    with path.open("w") as lock:
+        yield None if try_lock(lock) is False else lock

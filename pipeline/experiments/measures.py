@@ -1,0 +1,140 @@
+"""What a finished run is measured by, from its metrics and from pipeline.evaluate.
+
+    mask_loss            nats at [MASK] on the baseline's held-out sequences with their first masks,
+                         the same for all arms
+    grammar, grammar/X   share of minimal pairs, and by phenomenon
+    pair_accuracy/L      share of held-out segment pairs labelled L (next, order) that the head of a
+                         model with pairs labels correctly, whatever label it was trained on
+
+`steps_to_loss` depends on the baseline, so it is derived from `curve` when results are gathered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from pipeline.config.formats import PAIR_FORMATS
+from pipeline.errors import DataError
+from pipeline.experiments.ablation import Ablation, AblationArm, AblationJob
+from pipeline.experiments.children import Children
+from pipeline.experiments.shards import held_out, prepare_shards, shared_tokenizer
+from pipeline.experiments.statistics import MIN_BOOTSTRAP_SEEDS
+from pipeline.training.run_directory.status import METRICS, RECORD
+from pipeline.typed_json import as_object, read_object
+
+RESULT = "result.json"
+SEQUENCES = "sequences.json"
+"""Loss of each held-out sequence, in the run directory."""
+
+
+def measure(
+    ablation: Ablation,
+    job: AblationJob,
+    rate: float,
+    children: Children,
+    log: Path,
+    lock: IO[Any] | None,
+) -> dict[str, Any]:
+    """The result of a run that has been trained; rate: its peak learning rate."""
+    directory = ablation.directory(job)
+    measures: dict[str, float] = {}
+    missing: dict[str, str] = {}
+    prepare_shards(ablation, ablation.baseline, children)
+    if shared_tokenizer(ablation, job.arm):
+        words: list[object] = ["--data", held_out(ablation, ablation.baseline)]
+        if ablation.seeds >= MIN_BOOTSTRAP_SEEDS:
+            words += ["--per-sequence", directory / SEQUENCES]
+    else:
+        missing["mask_loss"] = "another tokenizer than the baseline's"
+        words = ["--data", held_out(ablation, job.arm)]
+    if ablation.grammar:
+        words += ["--grammar", ablation.grammar]
+    score = ["pipeline.evaluate", directory, "--json"]
+    found = as_object(children.run([*score, *words], log, lock, reads=True))
+    if "mask_loss" not in missing:
+        measures["mask_loss"] = found["mask_loss"]
+    if ablation.grammar:
+        measures["grammar"] = found["grammar"]["overall"]["accuracy"]
+        for name, part in found["grammar"]["phenomena"].items():
+            measures[f"grammar/{name}"] = part["accuracy"]
+    for label, judge in pair_judges(ablation).items():
+        if job.arm.run.objective.kind != "mlm_pair":
+            missing[f"pair_accuracy/{label}"] = "no head for pairs"
+            continue
+        prepare_shards(ablation, judge, children)
+        if shared_tokenizer(ablation, judge):
+            where = held_out(ablation, judge)
+            pairs = as_object(children.run([*score, "--data", where], log, lock, reads=True))
+            measures[f"pair_accuracy/{label}"] = pairs["pair_accuracy"]
+        else:
+            missing[f"pair_accuracy/{label}"] = "another tokenizer than the baseline's"
+    return {
+        "arm": job.arm.name, "seed": job.seed, "peak_lr": rate,
+        "measures": measures, "missing": missing, **from_metrics(directory),
+    }  # fmt: skip
+
+
+def pair_judges(ablation: Ablation) -> dict[str, AblationArm]:
+    """For each label of pairs that an arm trains on, the first such arm: its shards have it."""
+    found: dict[str, AblationArm] = {}
+    for arm in ablation.arms:
+        data = arm.run.data
+        if data.format in PAIR_FORMATS and data.segments.label != "none":
+            found.setdefault(data.segments.label, arm)
+    return found
+
+
+def from_metrics(directory: Path) -> dict[str, Any]:
+    """Curve, cost and size of a run, from its own files.
+
+    seconds: in steps, without validations and checkpoints, and as if the steps before the first
+    line, in which kernels are compiled, were like the others; flops: of the model, see
+    `model.objectives.flops`; own_mask_loss: the last held-out one, at the arm's own masks.
+    """
+    curve: list[list[float]] = []
+    times: list[tuple[int, float]] = []
+    before, memory = 0, 0.0
+    last: dict[str, Any] = {}
+    try:
+        for line in (directory / METRICS).read_bytes().splitlines():
+            last = as_object(line)
+            if "step_seconds" in last:
+                times.append((last["step"] - before, last["step_seconds"]))
+            memory = max(memory, last.get("memory_gb", 0.0))
+            before = last["step"]
+            if last.get("validation_mask_loss") is not None:
+                curve.append([last["step"], last["validation_mask_loss"]])
+        record = read_object(directory / RECORD)
+        flops = sum(_flops(plan) for plan in record["plans"])
+        timed = times[1:] or times
+        pace = sum(steps * each for steps, each in timed) / sum(steps for steps, _ in timed)
+        return {
+            "steps": last["step"],
+            "tokens": int(last["tokens"]),
+            "sequences": int(last["sequences"]),
+            "flops": flops,
+            "seconds": round(pace * last["step"], 3),
+            "memory_gb": round(memory, 3),
+            "parameters": record["plans"][-1]["parameters"],
+            "own_mask_loss": curve[-1][1] if curve else None,
+            "curve": curve,
+        }
+    except (KeyError, ValueError, TypeError, ZeroDivisionError, OSError) as error:
+        raise DataError(
+            f"{directory} has no readable metrics ({error!r}); remove it and rerun"
+        ) from error
+
+
+def _flops(plan: Mapping[str, Any]) -> float:
+    """Of a phase: those of a sequence times the sequences read."""
+    read = round(plan["epochs"] * plan["train_sequences"])
+    return float(plan["step_flops"] * read / plan["sequences"])
+
+
+def sequence_losses(directory: Path) -> tuple[list[float], list[float]]:
+    """Sums of the loss at [MASK], and numbers of such positions, of each held-out sequence."""
+    content = json.loads((directory / SEQUENCES).read_bytes())
+    return content["mask_loss"], content["mask_count"]

@@ -1,0 +1,235 @@
+"""Results of all runs -> OUTPUT/ablation.json.
+
+schema_version  1
+table           name, title, source, note, measures (the paper's)
+baseline        name of its arm
+seeds           runs of each arm; the baseline has as many more
+tuned           whether each arm's peak learning rate was chosen among `factors`
+target_loss     what `steps_to_loss` counts to: the baseline's median held-out loss at 80 % of its
+                steps; null if it was not validated before
+equal_tokens    whether all arms read the same number of tokens, to 1 %
+noise           measure -> the difference of the baseline to itself with other seeds
+arms            name, recipe, changes, source, published, peak_lr, tuning, initial_weights (what
+                equal seeds start with in common with the baseline), shards (fingerprint), cost
+                (means over seeds), measures (measure -> mean, spread, values by seed),
+                differences (measure -> to the baseline), missing (measure -> why)
+runs            every run: arm, seed, peak_lr, measures, curve, cost
+
+A difference has mean, standard_deviation, low, high (95 %, Student's t over seeds), p, p_holm
+(corrected over the arms of a measure), significant, visible (the smallest true difference that 80 %
+of such experiments would find), seeds, and from ten seeds on low and high of the multi-bootstrap.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from pipeline.data.shards.manifest import read_manifest
+from pipeline.downstream.scoring.statistics import CONFIDENCE, summary
+from pipeline.experiments.ablation import (
+    TUNING_FACTORS,
+    Ablation,
+    AblationArm,
+    AblationJob,
+    initial_weights,
+)
+from pipeline.experiments.measures import sequence_losses
+from pipeline.experiments.runner import AblationRunner
+from pipeline.experiments.shards import held_out, same_held_out
+from pipeline.experiments.statistics import (
+    MIN_BOOTSTRAP_SEEDS,
+    holm,
+    interval,
+    multi_bootstrap,
+    paired_difference,
+)
+from pipeline.files import write_whole
+
+SCHEMA_VERSION = 1
+ABLATION = "ablation.json"
+COSTS = ("steps", "tokens", "sequences", "flops", "seconds", "memory_gb", "parameters")
+TARGET_SHARE = 0.8
+"""Share of the baseline's steps after which its loss is the target of `steps_to_loss`."""
+EQUAL = 0.01
+Results = Mapping[tuple[str, int], dict[str, Any]]
+"""By arm and seed."""
+Points = Sequence[Sequence[float]]
+"""Steps and held-out losses."""
+
+
+def collect(runner: AblationRunner) -> Path | None:
+    """Write the table; None if runs are missing, which another process has yet to do."""
+    jobs = runner.ablation.jobs()
+    if not all(runner.is_done(job) for job in jobs):
+        return None
+    results = {(job.arm.name, job.seed): runner.result(job) for job in jobs}
+    path = runner.ablation.output / ABLATION
+    write_whole(path, json.dumps(assemble(runner, results), indent=1, allow_nan=False).encode())
+    return path
+
+
+def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
+    """The content of ablation.json."""
+    ablation = runner.ablation
+    target = target_loss(
+        [results[ablation.baseline.name, seed]["curve"] for seed in range(ablation.seeds)]
+    )
+    _count_steps(ablation, results, target)
+    table = ablation.table
+    arms = [_arm(runner, arm, results) for arm in ablation.arms]
+    for name in arms[0]["measures"]:
+        rows = [arm["differences"][name] for arm in arms[1:] if name in arm["differences"]]
+        for row, p in zip(rows, holm([row["p"] for row in rows]), strict=True):
+            row |= {"p_holm": p, "significant": p <= 1 - CONFIDENCE}
+    tokens = [arm["cost"]["tokens"] for arm in arms]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "table": {
+            "name": table.name, "title": table.title, "source": table.source,
+            "note": table.note, "measures": [*table.measures],
+        },
+        "baseline": ablation.baseline.name,
+        "seeds": ablation.seeds,
+        "tuned": ablation.tune,
+        "factors": [*TUNING_FACTORS] if ablation.tune else [],
+        "target_loss": target,
+        "equal_tokens": max(tokens) <= (1 + EQUAL) * min(tokens),
+        "noise": _noise(ablation, results, arms[0]["measures"]),
+        "arms": arms,
+        "runs": [*results.values()],
+    }  # fmt: skip
+
+
+def target_loss(curves: Sequence[Points]) -> float | None:
+    """The median over runs of the last held-out loss within the first 80 % of the steps."""
+    found = []
+    for curve in curves:
+        early = [loss for step, loss in curve if step <= TARGET_SHARE * curve[-1][0]]
+        if not early:
+            return None
+        found.append(early[-1])
+    return median(found)
+
+
+def steps_to(curve: Points, target: float) -> float | None:
+    """The step at which a curve first reaches a loss, between two validations on a straight line;
+    None if it never does."""
+    before: Sequence[float] | None = None
+    for step, loss in curve:
+        if loss <= target:
+            if before is None:
+                return float(step)
+            share = (before[1] - target) / (before[1] - loss)
+            return before[0] + share * (step - before[0])
+        before = (step, loss)
+    return None
+
+
+def _count_steps(ablation: Ablation, results: Results, target: float | None) -> None:
+    """Add `steps_to_loss` to runs whose curves are of the baseline's frozen masks."""
+    frozen = read_manifest(held_out(ablation, ablation.baseline))
+    for arm in ablation.arms:
+        own = read_manifest(held_out(ablation, arm))
+        comparable = same_held_out(own, frozen)
+        for (name, _), result in results.items():
+            if name != arm.name:
+                continue
+            found = steps_to(result["curve"], target) if target is not None else None
+            if not comparable:
+                why = "validated on its own format or masks while it trained"
+            elif target is None:
+                why = "the baseline was not validated before the end"
+            else:
+                why = "the loss was not reached in every run"
+            if comparable and found is not None:
+                result["measures"]["steps_to_loss"] = found
+            else:
+                result["missing"]["steps_to_loss"] = why
+
+
+def _arm(runner: AblationRunner, arm: AblationArm, results: Results) -> dict[str, Any]:
+    """All but p_holm."""
+    ablation, baseline = runner.ablation, runner.ablation.baseline
+    runs = [results[arm.name, seed] for seed in range(ablation.seeds)]
+    missing: dict[str, str] = {}
+    for run in runs:
+        missing |= run["missing"]
+    names = [name for name in runs[0]["measures"] if name not in missing]
+    differences = {}
+    if arm is not baseline and ablation.seeds > 1:
+        for name in names:
+            pairs = [results[baseline.name, seed] for seed in range(ablation.seeds)]
+            if all(name in run["measures"] for run in pairs):
+                differences[name] = _difference(pairs, runs, name)
+        if ablation.seeds >= MIN_BOOTSTRAP_SEEDS and "mask_loss" in differences:
+            differences["mask_loss"]["bootstrap"] = _bootstrap(ablation, arm)
+    tuning = [
+        {"factor": job.factor, "peak_lr": result["peak_lr"], "measures": result["measures"],
+         "own_mask_loss": result["own_mask_loss"]}
+        for job in runner.tuning_jobs(arm)
+        for result in [runner.result(job)]
+    ]  # fmt: skip
+    return {
+        "name": arm.name,
+        "recipe": arm.arm.recipe,
+        "changes": [*arm.arm.changes],
+        "source": arm.arm.source,
+        "published": dict(arm.arm.published),
+        "peak_lr": runs[0]["peak_lr"],
+        "tuning": tuning,
+        "initial_weights": initial_weights(arm.run, baseline.run),
+        "shards": read_manifest(held_out(ablation, arm)).fingerprint,
+        "cost": {name: fmean(run[name] for run in runs) for name in COSTS},
+        "measures": {name: summary(_values(runs, name)) for name in names},
+        "differences": differences,
+        "missing": missing,
+    }
+
+
+def _noise(ablation: Ablation, results: Results, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The baseline with its other seeds, minus the baseline."""
+    if ablation.seeds < 2:
+        return {}
+    name = ablation.baseline.name
+    runs = [results[name, seed] for seed in range(2 * ablation.seeds)]
+    first, others = runs[: ablation.seeds], runs[ablation.seeds :]
+    return {
+        measure: _difference(first, others, measure)
+        for measure in names
+        if all(measure in run["measures"] for run in others)
+    }
+
+
+def _difference(
+    baseline: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]], name: str
+) -> dict[str, Any]:
+    return asdict(paired_difference(_values(baseline, name), _values(runs, name)))
+
+
+def _values(runs: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [run["measures"][name] for run in runs]
+
+
+def _bootstrap(ablation: Ablation, arm: AblationArm) -> dict[str, float]:
+    """The 95 % interval of the difference when seeds and held-out sequences are resampled."""
+    first, other = (_sequence_scores(ablation, each) for each in (ablation.baseline, arm))
+    low, high = interval(multi_bootstrap(first, other, np.random.RandomState(0)))
+    return {"low": low, "high": high}
+
+
+def _sequence_scores(ablation: Ablation, arm: AblationArm) -> list[list[float]]:
+    """Scores [seeds, sequences] whose mean is the loss at [MASK]: longer sequences count more."""
+    found = []
+    for seed in range(ablation.seeds):
+        job = AblationJob(arm=arm, seed=seed, factor=0)
+        sums, counts = sequence_losses(ablation.directory(job))
+        scale = len(sums) / sum(counts)
+        found.append([part * scale for part in sums])
+    return found

@@ -1,0 +1,147 @@
+"""The runs of an ablation, each finished once: what is done is a file.
+
+OUTPUT/runs/ARM/seed-N is a run directory of pipeline.train; result.json in it is written last, so a
+run that has it is done. Processes share the runs by locks: elements of a Slurm array take one each,
+and need not meet. A run that was interrupted resumes from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.config.settings import fingerprint, to_dict
+from pipeline.errors import ConfigError, DataError
+from pipeline.experiments.ablation import (
+    TUNING_FACTORS,
+    TUNING_SEED,
+    Ablation,
+    AblationArm,
+    AblationJob,
+)
+from pipeline.experiments.children import ChildError, Children, taken
+from pipeline.experiments.measures import RESULT, measure
+from pipeline.experiments.shards import LOGS, directories, prepare_shards
+from pipeline.files import make_directory, write_whole
+from pipeline.typed_json import read_object
+
+SETTINGS = "settings.json"
+"""What an output was made of; another ablation does not continue it."""
+ARMS = "arms"
+
+
+@dataclass(frozen=True, slots=True)
+class AblationRunner:
+    """Trains and scores the runs of an ablation."""
+
+    ablation: Ablation
+    children: Children
+
+    def finish(self, jobs: Sequence[AblationJob]) -> None:
+        """Do all these runs, those that other processes have taken excepted until they are free."""
+        waiting = [job for job in jobs if not self._do(job)]
+        while waiting:
+            self.children.pause()
+            waiting = [job for job in waiting if not self._do(job)]
+
+    def is_done(self, job: AblationJob) -> bool:
+        """Whether a run has its result."""
+        return (self.ablation.directory(job) / RESULT).exists()
+
+    def result(self, job: AblationJob) -> dict[str, Any]:
+        """The result of a finished run. Raises DataError if it is damaged."""
+        path = self.ablation.directory(job) / RESULT
+        try:
+            return read_object(path)
+        except (ValueError, OSError) as error:
+            raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error
+
+    def tuning_jobs(self, arm: AblationArm) -> list[AblationJob]:
+        """The runs that choose an arm's peak learning rate; none without --tune."""
+        factors = TUNING_FACTORS if self.ablation.tune else ()
+        return [AblationJob(arm=arm, seed=TUNING_SEED, factor=factor) for factor in factors]
+
+    def rate_of(self, arm: AblationArm) -> float:
+        """The peak learning rate of an arm's runs in the table."""
+        jobs = self.tuning_jobs(arm)
+        if not jobs:
+            return arm.run.optimizer.peak_lr
+        best = min(jobs, key=lambda job: held_out_loss(self.result(job)))
+        return arm.run.optimizer.peak_lr * best.factor
+
+    def _do(self, job: AblationJob) -> bool:
+        """Do a run unless it is done; False if another process has taken it."""
+        directory = self.ablation.directory(job)
+        with taken(directory.with_name(f".{directory.name}.lock")) as lock:
+            if self.is_done(job):
+                return True
+            if lock is None:
+                return False
+            self.finish([] if job.factor else self.tuning_jobs(job.arm))
+            factor = job.factor * job.arm.run.optimizer.peak_lr
+            rate = factor or self.rate_of(job.arm)
+            prepare_shards(self.ablation, job.arm, self.children)
+            log = self.ablation.output / LOGS / f"{job.arm.name}-{job.folder}.log"
+            try:
+                self.children.run(self._command(job, rate, directory), log, lock)
+                result = measure(self.ablation, job, rate, self.children, log, lock)
+            except ChildError as error:
+                raise ChildError(f"{job.name}: {error}") from error
+            write_whole(directory / RESULT, json.dumps(result, indent=1).encode())
+            loss = held_out_loss(result)
+            print(f"{job.name}: {loss:.4f} nats at [MASK], {result['seconds']:.0f} s", flush=True)
+            return True
+
+    def _command(self, job: AblationJob, rate: float, directory: Path) -> list[object]:
+        return [
+            "pipeline.train", "--run", arm_file(self.ablation, job.arm),
+            "--data", *directories(self.ablation, job.arm), "--output", directory,
+            "--set", f"seed={job.seed}", "--set", f"optimizer.peak_lr={rate!r}",
+        ]  # fmt: skip
+
+
+def held_out_loss(result: dict[str, Any]) -> float:
+    """The loss at [MASK] on the shared held-out sequences, or else on the arm's own."""
+    found = result["measures"].get("mask_loss")
+    return float(result["own_mask_loss"] if found is None else found)
+
+
+def arm_file(ablation: Ablation, arm: AblationArm) -> Path:
+    """The settings of an arm, for `--run`."""
+    return ablation.output / ARMS / f"{arm.name}.json"
+
+
+def claim_output(ablation: Ablation) -> None:
+    """Create the output, or check that it was made with the same settings; more seeds are welcome.
+
+    Raises ConfigError naming the first setting that differs.
+    """
+    make_directory(ablation.output / ARMS)
+    path = ablation.output / SETTINGS
+    settings = {
+        "table": ablation.table.name,
+        "baseline": ablation.baseline.name,
+        "tune": ablation.tune,
+        "inputs": [*ablation.inputs],
+        "grammar": str(ablation.grammar.resolve()) if ablation.grammar else "",
+        "arms": {arm.name: fingerprint(arm.run) for arm in ablation.arms},
+    }
+    if path.exists():
+        try:
+            before = read_object(path)
+        except (ValueError, OSError) as error:
+            raise DataError(f"{path} is damaged ({error}); give another --output") from error
+        for name, value in settings.items():
+            if before.get(name) != value:
+                raise ConfigError(
+                    f"{ablation.output} was made with {name} {before.get(name)!r}, not {value!r}; "
+                    "repeat that, or give another --output"
+                )
+    for arm in ablation.arms:
+        content = json.dumps({"run": to_dict(arm.run)}, indent=1).encode()
+        if not (file := arm_file(ablation, arm)).exists():
+            write_whole(file, content)
+    write_whole(path, json.dumps(settings, indent=1).encode())

@@ -1,0 +1,80 @@
+"""Shards for the arms: a corpus is prepared once for each data format, not for each arm.
+
+OUTPUT/shards/KEY, where KEY is the hash of the settings that decide the bytes of shards. The arms'
+tokenizers are found or trained by pipeline.prepare, so arms with the same kind, size and case of
+tokenizer share one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from pipeline.config.data_settings import shard_settings
+from pipeline.config.run import Run
+from pipeline.config.settings import fingerprint, to_dict
+from pipeline.data.shards.manifest import MANIFEST, VALIDATION, Manifest, read_manifest
+from pipeline.experiments.ablation import Ablation, AblationArm, parts_of
+from pipeline.experiments.children import Children
+from pipeline.files import make_directory, write_whole
+
+SHARDS, LOGS = "shards", "logs"
+
+
+def shard_directory(ablation: Ablation, part: Run) -> Path:
+    """Where the shards are that a run's phase reads."""
+    name = f"{part.data.format}-{part.data.sequence_length}"
+    return ablation.output / SHARDS / f"{name}-{fingerprint(shard_settings(part.data))[:8]}"
+
+
+def directories(ablation: Ablation, arm: AblationArm) -> list[Path]:
+    """The shards that an arm trains on, for `--data`; those of its last phase come last."""
+    return list(dict.fromkeys(shard_directory(ablation, part) for part in parts_of(arm.run)))
+
+
+def held_out(ablation: Ablation, arm: AblationArm) -> Path:
+    """The shards whose held-out sequences an arm is validated on while it trains."""
+    return shard_directory(ablation, arm.run)
+
+
+def prepare_shards(ablation: Ablation, arm: AblationArm, children: Children) -> None:
+    """Prepare the shards of an arm that do not exist yet; other processes wait meanwhile."""
+    for part in parts_of(arm.run):
+        directory = shard_directory(ablation, part)
+        if (directory / MANIFEST).exists():
+            continue
+        make_directory(directory.parent)
+        with directory.with_name(f".{directory.name}.lock").open("w") as lock:
+            _wait(lock)
+            if (directory / MANIFEST).exists():
+                continue
+            settings = directory.with_name(f".{directory.name}.json")
+            write_whole(settings, json.dumps(to_dict(part), indent=1).encode())
+            print(f"preparing {directory}", flush=True)
+            words = ("pipeline.prepare", *ablation.inputs, "--run", settings, "--output", directory)
+            children.run(words, ablation.output / LOGS / f"{directory.name}.log", lock)
+
+
+def _wait(lock: IO[Any]) -> None:
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def same_held_out(one: Manifest, other: Manifest) -> bool:
+    """Whether two directories hold out the same sequences with the same frozen masks."""
+    return one.tokenizer["sha256"] == other.tokenizer["sha256"] and _files(one) == _files(other)
+
+
+def _files(manifest: Manifest) -> list[tuple[str, str]]:
+    """Hashes of the held-out rows and of their first masks."""
+    return [(s.xxh3_64, s.masks[0].xxh3_64) for s in manifest.of(VALIDATION)]
+
+
+def shared_tokenizer(ablation: Ablation, arm: AblationArm) -> bool:
+    """Whether an arm has the baseline's tokenizer, so that it can be scored on the same rows."""
+    mine = read_manifest(held_out(ablation, arm))
+    theirs = read_manifest(held_out(ablation, ablation.baseline))
+    return bool(mine.tokenizer["sha256"] == theirs.tokenizer["sha256"])

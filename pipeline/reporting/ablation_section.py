@@ -1,0 +1,206 @@
+"""ablation.json of pipeline.ablate -> what a report says of it: noise first, then rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import DataError
+from pipeline.reporting.sections import Report, Section, TextTable
+from pipeline.typed_json import read_object, require
+
+ABLATION = "ablation.json"
+NEEDED = {
+    "table": dict, "baseline": str, "seeds": int, "tuned": bool, "noise": dict, "arms": list,
+    "equal_tokens": bool,
+}  # fmt: skip
+NEEDED_OF_ARM = {
+    "name": str, "changes": list, "published": dict, "cost": dict, "measures": dict,
+    "differences": dict, "missing": dict, "initial_weights": str, "peak_lr": float,
+}  # fmt: skip
+MEASURES = {
+    "mask_loss": ("Loss at [MASK], nats; lower is better", 4),
+    "steps_to_loss": ("Steps to a fixed loss; fewer are better", 0),
+    "grammar": ("Grammar, share of minimal pairs; higher is better", 4),
+}
+"""Title and decimals."""
+HEAD = ("arm", "mean", "difference", "95 % interval", "p, Holm", "visible from", "")
+FEW = 2
+
+
+def read_ablation_report(directory: Path) -> Report:
+    """The report of OUTPUT of pipeline.ablate. Raises DataError if it has no readable table."""
+    path = directory / ABLATION if directory.is_dir() else directory
+    if not path.exists():
+        raise DataError(f"{path} does not exist; finish pipeline.ablate, or run it with --collect")
+    try:
+        content = read_object(path)
+        require(content, NEEDED, "it")
+        require(content["table"], {"name": str, "title": str, "source": str, "note": str}, "table")
+        for number, arm in enumerate(content["arms"]):
+            require(arm, NEEDED_OF_ARM, f"arms[{number}]")
+        return _report(content)
+    except (ValueError, OSError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise DataError(f"{path} cannot be read ({error!r}); run pipeline.ablate again") from error
+
+
+def _report(content: Mapping[str, Any]) -> Report:
+    table, arms = content["table"], content["arms"]
+    report = Report(f"Ablation: {table['name']}")
+    report.verdicts = [_verdict(content, arm) for arm in arms[1:]]
+    lines = [
+        table["title"],
+        *(f"{name}: {table[name]}" for name in ("source", "note") if table[name]),
+    ]
+    report.sections.append(Section("What is compared", [*lines, *_design(content)]))
+    report.sections += [_measure(content, name) for name in arms[0]["measures"]]
+    report.sections.append(Section("Cost, means over seeds", tables=[_costs(arms)]))
+    if published := _published(content):
+        report.sections.append(published)
+    if missing := [*_missing(arms)]:
+        report.sections.append(Section("Not measured", missing))
+    return report
+
+
+def _verdict(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
+    """One sentence on the loss at [MASK]."""
+    name, difference = arm["name"], arm["differences"].get("mask_loss")
+    if difference is None:
+        return f"{name}: no difference is known; {_why(content, arm, 'mask_loss')}"
+    found = f"{name}: {difference['mean']:+.4f} nats to {content['baseline']}"
+    if not difference["significant"]:
+        seen = f"{difference['visible']:.4f}"
+        return f"{found}, not significant; differences from {seen} on would have been seen"
+    return f"{found}, {'better' if difference['mean'] < 0 else 'worse'}, p {_p(difference)}"
+
+
+def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> str:
+    if content["seeds"] < FEW:
+        return "one seed has no interval, give --seeds 2 or more"
+    return str(arm["missing"].get(measure, "the baseline lacks it"))
+
+
+def _design(content: Mapping[str, Any]) -> list[str]:
+    """How the race was run, and what to doubt."""
+    seeds, baseline = content["seeds"], content["baseline"]
+    lines = [
+        f"{seeds} seeds each, the same for all arms; {baseline} has {seeds} more, and its "
+        "difference to itself is the noise",
+        "all arms are scored on the baseline's held-out sequences with its masks, which favour "
+        "an arm that was trained on such",
+        "p is corrected within a measure, for the number of arms; a true difference of the size "
+        "`visible from` is found by 80 % of such experiments",
+        "equal tokens" if content["equal_tokens"] else "the arms did not read equally many tokens",
+    ]
+    if content["tuned"]:
+        factors = ", ".join(f"{factor:g}" for factor in content["factors"])
+        lines.append(f"peak learning rates are tuned: the best of {factors} x the recipe's")
+        lines += [
+            f"{arm['name']}: the best rate is at the edge of the grid"
+            for arm in content["arms"]
+            if _at_edge(arm)
+        ]
+    else:
+        lines.append("peak learning rates are not tuned")
+    if target := content.get("target_loss"):
+        lines.append(
+            f"the fixed loss is {target:.4f} nats, the baseline's median at 80 % of its steps"
+        )
+    return lines
+
+
+def _at_edge(arm: Mapping[str, Any]) -> bool:
+    rates = [float(point["peak_lr"]) for point in arm["tuning"]]
+    return bool(rates) and arm["peak_lr"] in (min(rates), max(rates))
+
+
+def _measure(content: Mapping[str, Any], name: str) -> Section:
+    """A table of one measure: the baseline, its noise, the other arms."""
+    kind, _, part = name.partition("/")
+    title, digits = MEASURES.get(kind, ("", 4))
+    if part:
+        title = f"{kind.replace('_', ' ').capitalize()}: {part}; higher is better"
+    first = content["arms"][0]
+    rows: list[Sequence[str]] = [
+        (f"{first['name']}, the baseline", f"{first['measures'][name]['mean']:.{digits}f}",
+         "", "", "", "", "")
+    ]  # fmt: skip
+    if name in content["noise"]:
+        rows.append(_row("the same, other seeds", None, content["noise"][name], digits))
+    elif content["seeds"] >= FEW:
+        why = "not known: a run with another seed lacks it"
+        rows.append(("the same, other seeds", "", "", "", "", "", why))
+    for arm in content["arms"][1:]:
+        mean = arm["measures"][name]["mean"] if name in arm["measures"] else None
+        if name in arm["differences"]:
+            rows.append(_row(arm["name"], mean, arm["differences"][name], digits))
+        else:
+            shown = "" if mean is None else f"{mean:.{digits}f}"
+            rows.append((arm["name"], shown, "", "", "", "", _why(content, arm, name)))
+    lines = [
+        f"{arm['name']}: {found['low']:+.4f} to {found['high']:+.4f} if held-out sequences are "
+        "resampled, too (multi-bootstrap)"
+        for arm in content["arms"][1:]
+        if (found := arm["differences"].get(name, {}).get("bootstrap"))
+    ]
+    return Section(title, lines, [TextTable(HEAD, rows)])
+
+
+def _row(name: str, mean: float | None, found: Mapping[str, Any], digits: int) -> tuple[str, ...]:
+    """found: a difference; without `p_holm` it is the noise."""
+    verdict = "noise"
+    if "p_holm" in found:
+        verdict = "significant" if found["significant"] else "not significant"
+        if not found["mean"] and not found["standard_deviation"]:
+            verdict = "identical in every seed"
+    return (
+        name,
+        "" if mean is None else f"{mean:.{digits}f}",
+        f"{found['mean']:+.{digits}f}",
+        f"{found['low']:+.{digits}f} to {found['high']:+.{digits}f}",
+        _p(found) if "p_holm" in found else "",
+        f"{found['visible']:.{digits}f}",
+        verdict,
+    )
+
+
+def _p(found: Mapping[str, Any]) -> str:
+    value = float(found["p_holm"])
+    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
+
+
+def _costs(arms: Sequence[Mapping[str, Any]]) -> TextTable:
+    rows = []
+    for arm in arms:
+        cost = arm["cost"]
+        rows.append(
+            (arm["name"], f"{cost['steps']:,.0f}", f"{cost['tokens']:,.0f}",
+             f"{cost['flops']:.3g}", f"{cost['seconds']:,.1f}", f"{cost['memory_gb']:.2f}",
+             f"{cost['parameters']:,.0f}", f"{arm['peak_lr']:g}",
+             "as baseline" if arm is arms[0] else arm["initial_weights"])
+        )  # fmt: skip
+    head = (
+        "arm", "steps", "tokens", "FLOPs", "seconds", "GB, peak", "parameters", "peak rate",
+        "shared initial weights",
+    )  # fmt: skip
+    return TextTable(head, rows)
+
+
+def _published(content: Mapping[str, Any]) -> Section | None:
+    """The paper's figures, at the paper's scale."""
+    names = list(dict.fromkeys(name for arm in content["arms"] for name in arm["published"]))
+    if not names:
+        return None
+    rows = [
+        (arm["name"], *(f"{arm['published'][n]:g}" if n in arm["published"] else "" for n in names))
+        for arm in content["arms"]
+    ]
+    line = f"{content['table']['source']}, at the paper's scale: other data, sizes and measures"
+    return Section("Published", [line], [TextTable(("arm", *names), rows)])
+
+
+def _missing(arms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for arm in arms:
+        for name, why in arm["missing"].items():
+            yield f"{arm['name']}, {name}: {why}"

@@ -1,0 +1,52 @@
+"""A small ablation that several tests read: two arms of a toy size, two seeds, on its own text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.launching.process import quick_python
+
+SETTINGS = (
+    "encoder.layers=1", "encoder.width=32", "encoder.feed_forward=64", "encoder.dropout=0.1",
+    "batch.sequences=16", "batch.per_device=16", "checkpoint.every=4", "logging.every=1",
+)  # fmt: skip
+STEPS = 8
+TIMES = ("seconds", "memory_gb")
+"""What differs between two machines, and between two runs of one."""
+
+
+def write_corpus(path: Path, texts: list[str], documents: int = 150) -> Path:
+    """Pieces of the sample as documents of 2,000 characters."""
+    pieces = [text[i : i + 2000] for text in texts for i in range(0, len(text), 2000)]
+    lines = [json.dumps({"text": piece}) + "\n" for piece in pieces[:documents]]
+    path.write_text("".join(lines))
+    return path
+
+
+def words(corpus: Path, tokenizer: Path, output: Path, *more: object) -> list[str]:
+    """Arguments of pipeline.ablate."""
+    common = [word for setting in SETTINGS for word in ("--set", setting)]
+    return [
+        *map(str, (
+            "--recipe", "roberta_tiny", *common, "--arm", "low", "--arm", "high",
+            "--set", "optimizer.peak_lr=0.02", "--corpus", "mine", "--input", corpus,
+            "--tokenizer", tokenizer, "--seeds", 2, "--train-steps", STEPS, "--output", output,
+            *more,
+        ))
+    ]  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    """Children of the command are forked, each with one thread."""
+    return {"TENFOLD_TEST_PYTHON": str(quick_python()), "OMP_NUM_THREADS": "1"}
+
+
+def without_times(value: Any) -> Any:
+    """ablation.json without what a clock said."""
+    if isinstance(value, dict):
+        return {name: without_times(part) for name, part in value.items() if name not in TIMES}
+    if isinstance(value, list):
+        return [without_times(part) for part in value]
+    return value

@@ -1,0 +1,93 @@
+"""A child's mistake is the parent's line, a request to stop reaches it, and it keeps the lock."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import EXIT_INTERRUPTED
+from pipeline.experiments.children import ChildError, Children, taken
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module `child_module`, to be written."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path / "child_module.py"
+
+
+def test_what_it_prints_is_read_or_logged(module: Path, tmp_path: Path) -> None:
+    module.write_text("import sys; print('out'); print('err', sys.argv[1], file=sys.stderr)")
+    log = tmp_path / "logs" / "a.log"
+    assert Children().run(["child_module", 7], log, reads=True) == "out\n"
+    assert log.read_text() == "err 7\n"
+    assert Children().run(["child_module", 8], log) == ""
+    assert sorted(log.read_text().split("\n")[1:]) == ["", "err 8", "out"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("print('error: first'); print('error: no room'); print('more'); sys.exit(2)", "no room;"),
+        ("raise KeyError('x')", r"ended with code 1 \(KeyError: 'x'\)"),
+        ("os.kill(os.getpid(), 9)", r"ended with signal 9 \(it printed nothing\)"),
+    ],
+)
+def test_a_failure_is_one_line(module: Path, tmp_path: Path, code: str, message: str) -> None:
+    module.write_text(f"import os, sys\n{code}")
+    with pytest.raises(ChildError, match=f"^{message}") as found:
+        Children().run(["child_module"], tmp_path / "log")
+    assert str(found.value).endswith(f"all it said is in {tmp_path / 'log'}")
+
+
+def test_an_interrupted_child_interrupts(module: Path, tmp_path: Path) -> None:
+    module.write_text(f"import sys; sys.exit({EXIT_INTERRUPTED})")
+    with pytest.raises(SystemExit) as stop:
+        Children().run(["child_module"], tmp_path / "log")
+    assert stop.value.code == EXIT_INTERRUPTED
+
+
+def test_a_request_to_stop_reaches_the_child(module: Path, tmp_path: Path) -> None:
+    module.write_text(
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: sys.exit({EXIT_INTERRUPTED}))\n"
+        f"pathlib.Path({str(tmp_path / 'ready')!r}).touch(); time.sleep(60)"
+    )
+    code = (
+        "import pathlib; from pipeline.experiments.children import Children\n"
+        "children = Children(); children.listen()\n"
+        f"children.run(['child_module'], pathlib.Path({str(tmp_path / 'log')!r}))"
+    )
+    path = f"{ROOT}:{tmp_path}"
+    with subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}) as p:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "ready").exists():
+            assert time.monotonic() < deadline and p.poll() is None
+            time.sleep(0.01)
+        p.send_signal(signal.SIGUSR1)
+        assert p.wait(30) == EXIT_INTERRUPTED
+
+
+def test_a_child_keeps_the_lock(module: Path, tmp_path: Path) -> None:
+    """Also when its parent has let it go, as one that is killed does."""
+    module.write_text("import sys; sys.stdin.read()")
+    lock = tmp_path / "a.lock"
+    with taken(lock) as mine:
+        assert mine is not None
+        with taken(lock) as theirs:
+            assert theirs is None
+        words = [sys.executable, "-m", "child_module"]
+        child = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=(mine.fileno(),))
+    with taken(lock) as theirs:
+        assert theirs is None
+    child.communicate()
+    with taken(lock) as mine:
+        assert mine is not None

@@ -1,0 +1,63 @@
+"""Measures of a run are those of its own files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import DataError
+from pipeline.experiments.ablation import Ablation, make_arms
+from pipeline.experiments.arms import arms_from_arguments
+from pipeline.experiments.measures import from_metrics, pair_judges, sequence_losses
+from pipeline.training.run_directory.metrics import read_metrics
+from pipeline.training.run_directory.run_json import read_record
+from tests.pipeline.conftest import STEPS
+
+
+def test_a_run(trained: Path) -> None:
+    for name in ("1x16", "phased", "grown"):
+        found, lines = from_metrics(trained / name), read_metrics(trained / name)
+        assert found["steps"] == STEPS and found["tokens"] == lines[-1]["tokens"]
+        assert found["own_mask_loss"] == lines[-1]["validation_mask_loss"]
+        assert [step for step, _ in found["curve"]] == [
+            line["step"] for line in lines if "validation_mask_loss" in line
+        ]
+        # a step of the first line compiles; logging.every=1
+        later = sum(line["step_seconds"] for line in lines[1:])
+        assert found["seconds"] == pytest.approx(later * STEPS / (STEPS - 1), abs=2e-3)
+        plans = read_record(trained / name).plans
+        per_sequence = [plan["step_flops"] / plan["sequences"] for plan in plans]
+        assert min(per_sequence) <= found["flops"] / found["sequences"] <= max(per_sequence)
+    whole = from_metrics(trained / "1x16")
+    plan = read_record(trained / "1x16").plans[0]
+    assert whole["flops"] == STEPS * plan["step_flops"]
+    assert from_metrics(trained / "grown")["flops"] < whole["flops"]
+
+
+def test_damage_is_said(tmp_path: Path) -> None:
+    for content in (b"", b"{}\n", b'{"step": 1}\n', b"nonsense\n"):
+        (tmp_path / "metrics.jsonl").write_bytes(content)
+        (tmp_path / "run.json").write_text(json.dumps({"plans": []}))
+        with pytest.raises(DataError, match="no readable metrics"):
+            from_metrics(tmp_path)
+
+
+def test_losses_of_sequences(tmp_path: Path) -> None:
+    (tmp_path / "sequences.json").write_text('{"mask_loss": [1.5], "mask_count": [3.0]}')
+    assert sequence_losses(tmp_path) == ([1.5], [3.0])
+
+
+def test_pairs_are_judged_on_the_shards_of_each_label() -> None:
+    arms = [
+        ("sop", []), ("nsp", ["data.segments.label=next"]),
+        ("none", ["data.segments.label=none", "objective.kind=mlm"]),
+    ]  # fmt: skip
+    table = arms_from_arguments("albert_tiny", arms)
+    ablation = Ablation(
+        table=table, arms=make_arms(table, [], 0), seeds=2, tune=False, grammar=None, inputs=(),
+        output=Path("o"),
+    )  # fmt: skip
+    judges = pair_judges(ablation)
+    assert {label: arm.name for label, arm in judges.items()} == {"order": "sop", "next": "nsp"}

@@ -1,0 +1,120 @@
+"""Curves become steps to a loss; the statistics are those of the runs; ten seeds bootstrap."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pipeline.experiments import results
+from pipeline.experiments.ablation import Ablation
+from pipeline.experiments.children import Children
+from pipeline.experiments.measures import RESULT, SEQUENCES
+from pipeline.experiments.results import collect, steps_to, target_loss
+from pipeline.experiments.runner import AblationRunner
+from tests.pipeline.experiments.test_ablation import ablation
+
+SEQUENCE_COUNT = 40
+
+
+def write_results(ablation: Ablation, effect: float, seed: int = 0) -> None:
+    """Runs whose arm `two` is better by `effect`; its seeds' differences have a spread of .05."""
+    rng = np.random.default_rng(seed)
+    common = rng.normal(4, 0.2, 2 * ablation.seeds)
+    for job in ablation.jobs():
+        loss = float(common[job.seed])
+        if job.arm is not ablation.baseline:
+            loss += float(rng.normal(-effect, 0.05))
+        curve = [[step, loss + 20 / step] for step in (10, 20, 30, 40, 50)]
+        found: dict[str, Any] = {
+            "arm": job.arm.name, "seed": job.seed, "peak_lr": 0.1, "steps": 50, "tokens": 1000,
+            "sequences": 100, "flops": 1e9, "seconds": 2.0, "memory_gb": 1.0, "parameters": 99,
+            "measures": {"mask_loss": loss}, "missing": {}, "own_mask_loss": loss, "curve": curve,
+        }  # fmt: skip
+        directory = ablation.directory(job)
+        directory.mkdir(parents=True)
+        counts = np.arange(SEQUENCE_COUNT) % 7 + 2
+        losses = loss * counts
+        (directory / SEQUENCES).write_text(
+            json.dumps({"mask_loss": losses.tolist(), "mask_count": counts.tolist()})
+        )
+        (directory / RESULT).write_text(json.dumps(found))
+
+
+def collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path, seeds: int, effect: float
+) -> dict[str, Any]:
+    monkeypatch.setattr(results, "held_out", lambda *_: prepared)
+    given = ablation(tmp_path, seeds)
+    write_results(given, effect)
+    path = collect(AblationRunner(given, Children()))
+    assert path is not None
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_an_effect_and_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    for effect in (0.3, 0.0):
+        found = collected(tmp_path / str(effect), monkeypatch, prepared, 5, effect)
+        one, two = found["arms"]
+        values = [arm["measures"]["mask_loss"]["values"] for arm in (two, one)]
+        row = two["differences"]["mask_loss"]
+        expected = stats.ttest_rel(*values)
+        assert row["p"] == row["p_holm"] == pytest.approx(expected.pvalue)
+        interval = expected.confidence_interval()
+        assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
+        assert row["significant"] == (effect > 0)
+        noise = found["noise"]["mask_loss"]
+        assert abs(noise["mean"]) < noise["visible"] and "p_holm" not in noise
+        assert noise["visible"] > 2 * row["visible"]  # pairs of seeds share what the seed does
+        assert "bootstrap" not in row
+
+
+def test_steps_to_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path) -> None:
+    found = collected(tmp_path, monkeypatch, prepared, 5, 0.3)
+    one = [run for run in found["runs"] if run["arm"] == "one" and run["seed"] < 5]
+    assert found["target_loss"] == float(np.median([run["curve"][3][1] for run in one]))
+    two = next(run for run in found["runs"] if run["arm"] == "two")
+    steps = two["measures"].get("steps_to_loss")
+    assert steps == steps_to(two["curve"], found["target_loss"])
+
+
+def test_a_line_between_two_validations() -> None:
+    curve = [[10, 5.0], [20, 4.0], [30, 4.5], [40, 3.0]]
+    assert steps_to(curve, 4.25) == 17.5
+    assert steps_to(curve, 5.5) == 10
+    assert steps_to(curve, 2.0) is None
+    assert target_loss([curve, curve]) == 4.5
+    assert target_loss([[[10, 5.0]]]) is None
+
+
+def test_ten_seeds_bootstrap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    found = collected(tmp_path, monkeypatch, prepared, 10, 0.3)
+    row = found["arms"][1]["differences"]["mask_loss"]
+    low, high = row["bootstrap"]["low"], row["bootstrap"]["high"]
+    assert low < row["mean"] < high < 0
+    # every sequence has the run's loss here, so only seeds vary: near the t interval
+    assert (low, high) == pytest.approx((row["low"], row["high"]), abs=0.03)
+
+
+def test_one_seed_has_no_differences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    found = collected(tmp_path, monkeypatch, prepared, 1, 0.3)
+    assert not found["noise"] and not found["arms"][1]["differences"]
+
+
+def test_without_all_results_nothing_is_written(tmp_path: Path) -> None:
+    given = ablation(tmp_path, 2)
+    write_results(given, 0.1)
+    (given.directory(given.jobs()[3]) / RESULT).unlink()
+    assert collect(AblationRunner(given, Children())) is None
+    assert not (tmp_path / "ablation.json").exists()

@@ -1,0 +1,108 @@
+"""Runs are done once; tuned rates come from a seed outside the table; other work is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import ConfigError, DataError
+from pipeline.experiments import runner as module
+from pipeline.experiments.ablation import TUNING_SEED, AblationJob
+from pipeline.experiments.children import Children, taken
+from pipeline.experiments.measures import RESULT
+from pipeline.experiments.runner import AblationRunner, claim_output
+from tests.pipeline.experiments.test_ablation import ablation
+
+
+class Recording(Children):
+    """Notes what would be trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trained: list[list[str]] = []
+        self.pauses = 0
+
+    def run(self, words: Sequence[object], *others: Any, **options: Any) -> str:
+        self.trained.append([*map(str, words)])
+        Path(words[words.index("--output") + 1]).mkdir(parents=True)  # type: ignore[arg-type]
+        return ""
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> Recording:
+    def measure(given: Any, job: AblationJob, rate: float, *others: Any) -> dict[str, Any]:
+        best = 0.5 if job.arm.name == "two" else 1.0
+        loss = abs(rate / job.arm.run.optimizer.peak_lr - best)
+        return {"measures": {"mask_loss": loss}, "seconds": 1.0, "own_mask_loss": 9.0,
+                "peak_lr": rate}  # fmt: skip
+
+    monkeypatch.setattr(module, "prepare_shards", lambda *_: None)
+    monkeypatch.setattr(module, "measure", measure)
+    return Recording()
+
+
+def test_each_run_is_trained_once(tmp_path: Path, children: Recording) -> None:
+    given = ablation(tmp_path)
+    for _ in range(2):
+        AblationRunner(given, children).finish(given.jobs())
+    assert len(children.trained) == len(given.jobs())
+    first = children.trained[0]
+    assert first[:3] == ["pipeline.train", "--run", str(tmp_path / "arms/one.json")]
+    assert first[-3:] == ["seed=0", "--set", "optimizer.peak_lr=0.01"]
+
+
+def test_each_arms_rate_is_tuned_with_another_seed(tmp_path: Path, children: Recording) -> None:
+    given = replace(ablation(tmp_path), tune=True)
+    runner = AblationRunner(given, children)
+    runner.finish(given.jobs())
+    tuning = [words for words in children.trained if f"seed={TUNING_SEED}" in words]
+    assert len(tuning) == 6 and len(children.trained) == 12
+    one, two = given.arms
+    assert runner.rate_of(one) == one.run.optimizer.peak_lr
+    assert runner.rate_of(two) == two.run.optimizer.peak_lr / 2
+    assert "optimizer.peak_lr=0.005" in next(
+        words for words in children.trained if "/two/seed-0" in words[-5]
+    )
+
+
+def test_a_run_that_another_process_has_taken_is_waited_for(
+    tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ablation(tmp_path)
+    job = given.jobs()[0]
+    directory = given.directory(job)
+    lock = directory.with_name(f".{directory.name}.lock")
+
+    def other_finishes(self: Recording) -> None:
+        directory.mkdir()
+        (directory / RESULT).write_text("{}")
+
+    monkeypatch.setattr(Recording, "pause", other_finishes)
+    with taken(lock):
+        AblationRunner(given, children).finish(given.jobs())
+    assert len(children.trained) == len(given.jobs()) - 1
+
+
+def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> None:
+    given = ablation(tmp_path / "out")
+    claim_output(given)
+    claim_output(replace(given, seeds=9))
+    with pytest.raises(ConfigError, match="was made with tune False, not True"):
+        claim_output(replace(given, tune=True))
+    (tmp_path / "out/settings.json").write_text("[")
+    with pytest.raises(DataError, match="is damaged"):
+        claim_output(given)
+
+
+def test_a_damaged_result_is_said(tmp_path: Path) -> None:
+    given = ablation(tmp_path)
+    job = given.jobs()[0]
+    given.directory(job).mkdir(parents=True)
+    (given.directory(job) / RESULT).write_text(json.dumps([1]))
+    with pytest.raises(DataError, match=r"result.json is damaged .*; remove it and rerun"):
+        AblationRunner(given, Children()).result(job)

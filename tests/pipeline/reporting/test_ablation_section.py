@@ -1,0 +1,122 @@
+"""A table says what is significant and what is not, noise first; damage is one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import DataError
+from pipeline.reporting.ablation_section import read_ablation_report
+from pipeline.reporting.renderings import as_page, as_text
+
+COST = {
+    "steps": 100.0, "tokens": 12_345.0, "sequences": 100.0, "flops": 1.5e13, "seconds": 61.0,
+    "memory_gb": 1.25, "parameters": 99_000.0,
+}  # fmt: skip
+
+
+def difference(mean: float, significant: bool, **more: Any) -> dict[str, Any]:
+    return {
+        "mean": mean, "standard_deviation": 0.01, "low": mean - 0.02, "high": mean + 0.02,
+        "p": 0.004, "p_holm": 0.0004 if significant else 0.31, "significant": significant,
+        "visible": 0.0312, "seeds": 5, **more,
+    }  # fmt: skip
+
+
+def arm(name: str, mean: float, row: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name, "changes": [], "published": {}, "cost": COST, "peak_lr": 0.01,
+        "measures": {"mask_loss": {"mean": mean}}, "missing": {}, "tuning": [],
+        "differences": {"mask_loss": row} if row else {}, "initial_weights": "all", **more,
+    }  # fmt: skip
+
+
+def content() -> dict[str, Any]:
+    noise = difference(0.0021, False)
+    del noise["p_holm"], noise["significant"]
+    return {
+        "table": {"name": "a/b", "title": "<one> against two", "source": "Paper, table 1",
+                  "note": "read with care", "measures": ["SST-2"]},
+        "baseline": "one", "seeds": 5, "tuned": False, "factors": [], "target_loss": 4.5,
+        "equal_tokens": True, "noise": {"mask_loss": noise},
+        "arms": [
+            arm("one", 4.0, None, published={"SST-2": 92.5}),
+            arm("two", 3.9, difference(-0.1, True, bootstrap={"low": -0.2, "high": -0.05})),
+            arm("three", 4.01, difference(0.01, False), published={"SST-2": 92.9}),
+            arm("four", 4.01, None, measures={}, missing={"mask_loss": "another tokenizer"}),
+        ],
+    }  # fmt: skip
+
+
+def shown(tmp_path: Path, found: dict[str, Any]) -> str:
+    (tmp_path / "ablation.json").write_text(json.dumps(found))
+    return as_text(read_ablation_report(tmp_path))
+
+
+def test_what_is_said(tmp_path: Path) -> None:
+    text = shown(tmp_path, content())
+    for line in (
+        "two: -0.1000 nats to one, better, p < 0.001",
+        "three: +0.0100 nats to one, not significant; differences from 0.0312 on would have been "
+        "seen",
+        "four: no difference is known; another tokenizer",
+        "  equal tokens",
+        "  peak learning rates are not tuned",
+        "  note: read with care",
+        "  two: -0.2000 to -0.0500 if held-out sequences are resampled, too (multi-bootstrap)",
+        "  four, mask_loss: another tokenizer",
+    ):
+        assert line in text.splitlines(), line
+    rows = [line for line in text.splitlines() if line.startswith("  ")]
+    order = [i for i, row in enumerate(rows) if row.split(",")[0].split()[0] in ("the", "two")]
+    assert order[0] < order[-1]
+    table = [" ".join(row.split()) for row in rows]
+    assert "two 3.9000 -0.1000 -0.1200 to -0.0800 < 0.001 0.0312 significant" in table
+    assert "three 4.0100 +0.0100 -0.0100 to +0.0300 0.310 0.0312 not significant" in table
+    assert "the same, other seeds +0.0021 -0.0179 to +0.0221 0.0312 noise" in table
+    assert "1.5e+13" in text and "12,345" in text
+    assert "92.9" in text and "at the paper's scale" in text
+
+
+def test_a_page_is_escaped(tmp_path: Path) -> None:
+    shown(tmp_path, content())
+    page = as_page(read_ablation_report(tmp_path))
+    assert "&lt;one&gt; against two" in page and "<one>" not in page
+
+
+def test_other_designs_are_said(tmp_path: Path) -> None:
+    found = content() | {"equal_tokens": False, "tuned": True, "factors": [0.5, 1.0, 2.0]}
+    points = [{"factor": factor, "peak_lr": 0.01 * factor} for factor in (0.5, 1.0, 2.0)]
+    for each, rate in zip(found["arms"], (0.01, 0.02, 0.01, 0.01), strict=True):
+        each |= {"tuning": points, "peak_lr": rate}
+    text = shown(tmp_path, found)
+    assert "the arms did not read equally many tokens" in text
+    assert "the best of 0.5, 1, 2 x the recipe's" in text
+    assert "  two: the best rate is at the edge of the grid" in text
+    assert "  one: the best rate" not in text
+    for each in found["arms"]:
+        each["differences"] = {}
+    text = shown(tmp_path, found | {"seeds": 1, "noise": {}})
+    assert "two: no difference is known; one seed has no interval, give --seeds 2 or more" in text
+
+
+def test_identical_arms_are_said(tmp_path: Path) -> None:
+    found = content()
+    same = difference(0.0, False) | {"standard_deviation": 0.0}
+    found["arms"][1] = arm("two", 4.0, same)
+    assert "identical in every seed" in shown(tmp_path, found)
+
+
+@pytest.mark.parametrize("damaged", ["[]", "{", '{"table": 3}', json.dumps({"arms": []})])
+def test_damage(tmp_path: Path, damaged: str) -> None:
+    (tmp_path / "ablation.json").write_text(damaged)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_ablation_report(tmp_path)
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="finish pipeline"):
+        read_ablation_report(tmp_path)

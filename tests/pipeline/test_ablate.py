@@ -1,0 +1,128 @@
+"""The command: interrupted or in an array it gives what it gives at once; errors in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline import ablate
+from tests.conftest import Command
+from tests.launching import process
+from tests.pipeline.experiments.small_ablation import (
+    STEPS,
+    environment,
+    without_times,
+    words,
+    write_corpus,
+)
+from tests.pipeline.preparing import Call
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory, sample_text: list[str]) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "text.jsonl", sample_text)
+
+
+@pytest.fixture(scope="module")
+def whole(
+    tmp_path_factory: pytest.TempPathFactory, corpus: Path, tiny_tokenizer: Path, command: Command
+) -> Path:
+    """A finished ablation, and what it printed in printed.txt."""
+    output = tmp_path_factory.mktemp("ablation") / "out"
+    found = command("ablate", *words(corpus, tiny_tokenizer, output), **environment())
+    assert found.returncode == 0, found.stderr
+    (output / "printed.txt").write_text(found.stdout)
+    return output
+
+
+def table(output: Path) -> dict[str, object]:
+    found: dict[str, object] = without_times(json.loads((output / "ablation.json").read_text()))
+    return found
+
+
+def test_the_table(whole: Path) -> None:
+    found = json.loads((whole / "ablation.json").read_text())
+    low, high = found["arms"]
+    assert found["baseline"] == "low" and found["equal_tokens"] and not found["tuned"]
+    assert [run["seed"] for run in found["runs"] if run["arm"] == "low"] == [0, 1, 2, 3]
+    assert [run["seed"] for run in found["runs"] if run["arm"] == "high"] == [0, 1]
+    for arm in (low, high):
+        assert arm["measures"]["mask_loss"]["n"] == 2 and arm["cost"]["steps"] == STEPS
+    by_seed = [high["measures"]["mask_loss"]["values"], low["measures"]["mask_loss"]["values"]]
+    difference = high["differences"]["mask_loss"]
+    assert difference["mean"] == pytest.approx(
+        sum(a - b for a, b in zip(*by_seed, strict=True)) / 2
+    )
+    assert difference["mean"] < 0  # twice the rate learns faster in a few steps
+    assert low["initial_weights"] == high["initial_weights"] == "all"
+    assert len(list((whole / "shards").glob("*/manifest.json"))) == 1
+    printed = (whole / "printed.txt").read_text()
+    assert "the same, other seeds" in printed and "peak learning rates are not tuned" in printed
+    assert printed.index("the same, other seeds") < printed.index("\n  high ")
+
+
+def test_killed_then_continued_in_an_array_it_gives_the_same(
+    whole: Path, corpus: Path, tiny_tokenizer: Path, tmp_path: Path, command: Command
+) -> None:
+    output = tmp_path / "out"
+    given = words(corpus, tiny_tokenizer, output)
+    running = process.start(
+        [sys.executable, "-m", "pipeline.ablate", *given], env=os.environ | environment()
+    )
+    second = output / "runs/high/seed-0/checkpoints/latest"
+    deadline = time.monotonic() + 300
+    while not second.exists():
+        assert time.monotonic() < deadline and running.poll() is None
+        time.sleep(0.002)
+    running.send_signal(signal.SIGKILL)  # its child trains on, and keeps the lock
+    running.wait()
+    first = output / "runs/low/seed-0/result.json"
+    before = first.stat().st_mtime_ns
+    error = command("ablate", *given, "--collect", **environment())
+    assert error.returncode == 2 and "low:1" in error.stderr and error.stderr.count("\n") == 1
+    assert command("ablate", *given, "--only", "high:0", **environment()).returncode == 0
+    for task in (5, 2, 3):
+        found = command("ablate", *given, "--task", task, **environment())
+        assert found.returncode == 0, found.stderr
+        assert not (output / "ablation.json").exists()
+    last = command("ablate", *given, **environment())  # does what is left, task 4
+    assert last.returncode == 0, last.stderr
+    assert first.stat().st_mtime_ns == before
+    assert table(output) == table(whole)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--task", 6], "there are 6 runs, 0 to 5"),
+        (["--only", "low:9"], "is not a run; they are low:0, high:0"),
+        (["--seeds", 0], "--seeds must be positive, got 0"),
+        (["--grammar", "/nonexistent"], "does not exist"),
+        (["--set", "data.seed=9"], "would hold out other documents: data.seed is"),
+        (["--set", "optimizer.peek_lr=1"], "did you mean optimizer.peak_lr?"),
+        (["--arms", "mine.py"], "give one of TABLE, --arms FILE, or --recipe NAME"),
+        (["--tune", "--collect"], "was made with tune False, not True"),
+        (["--train-steps", 10], "was made with arms"),
+    ],
+)
+def test_mistakes_are_one_line(
+    whole: Path, corpus: Path, tiny_tokenizer: Path, call: Call, more: list[object], message: str
+) -> None:
+    error = call(ablate.main, *words(corpus, tiny_tokenizer, whole, *more), code=2)
+    assert error.startswith("error: ") and message in error and error.count("\n") == 1
+
+
+def test_what_a_run_says_of_its_settings_is_said(
+    corpus: Path, tiny_tokenizer: Path, tmp_path: Path, command: Command
+) -> None:
+    """A child's mistake ends the command with the child's line, and where the rest is."""
+    missing = corpus.with_name("none.jsonl")
+    found = command("ablate", *words(missing, tiny_tokenizer, tmp_path / "o"), **environment())
+    assert found.returncode == 2 and found.stderr.count("\n") == 1
+    assert "none.jsonl" in found.stderr and "/logs/" in found.stderr
