@@ -22,6 +22,7 @@ COMMANDS = {
     "prepare": "text -> shards with ten masks per sequence; needs CPUs only",
     "inspect": "show what is in shards, a tokenizer, raw documents, a run or a model",
     "takedown": "shards -> the same shards without the text of some documents",
+    "plan": "estimate what a run takes: memory, hours, cost, disk, passes over the data",
     "doctor": "check whether these machines can run a job, before it waits in a queue",
     "train": "shards -> a trained model; resumes by itself",
     "status": "show how far runs are, whether they live, and why they ended",

@@ -28,7 +28,8 @@ from pipeline.training.weights.initial_weights import load_initial_weights
 def dry_run(job: Job) -> None:
     """Print the plan and write nothing."""
     ranks = job.ranks or int(os.environ.get("WORLD_SIZE", "1"))
-    phases = open_data(job, "", ranks).phases
+    stage = job.deepspeed.stage(job.run.precision)
+    phases = open_data(job.run, job.directories, ranks, stage).phases
     if launched_rank() != 0:
         return
     if job.init:
@@ -38,6 +39,7 @@ def dry_run(job: Job) -> None:
     # --ranks plans for another machine, and ranks there have GPUs
     device = "cuda" if job.ranks or is_available() else "cpu"
     print_plan(job, phases, device)
+    print("  memory, hours, cost, disk: python -m pipeline.plan --help")
     if job.verbose:
         plan = phases[0].plan
         settings = deepspeed_dict(

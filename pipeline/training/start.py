@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from pipeline.config.run import Run
 from pipeline.data.shards.held_out import check_held_out
 from pipeline.data.shards.manifest import TRAIN, VALIDATION
 from pipeline.downstream.zero_shot.grammar import GrammarTest
@@ -43,6 +46,8 @@ class RunData:
 
     train: tuple[Dataset, ...]
     """In the order of --data."""
+    validation: tuple[Dataset, ...]
+    """Of the same directories."""
     phases: tuple[Phase, ...]
     """Each with its datasets of both splits."""
     grammar: GrammarTest | None
@@ -113,7 +118,8 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
     """Open the data and make the run's record; errors if these do not fit RUN or the ranks."""
     earlier = read_record(job.output) if has_checkpoints(job.output) else None
     sha256 = earlier.tokenizer_sha256 if earlier else ""
-    data = open_data(job, sha256, cluster.world_size, cluster.rank == 0)
+    stage = job.deepspeed.stage(job.run.precision)
+    data = open_data(job.run, job.directories, cluster.world_size, stage, sha256, cluster.rank == 0)
     if earlier:
         check_same(earlier, job.run, data.train, job.output)
         if job.init and cluster.rank == 0:
@@ -132,24 +138,33 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
 
 
 def open_data(
-    job: Job, tokenizer_sha256: str, world_size: int, check_files: bool = True
+    run: Run,
+    directories: Sequence[Path],
+    world_size: int,
+    stage: int,
+    tokenizer_sha256: str = "",
+    check_files: bool = True,
 ) -> RunData:
     """The datasets of --data, by phases, and the pairs; an error if they do not fit the run.
 
-    check_files: also check the sizes of files, and whether one directory trains on documents that
-    another holds out; for one process of a run.
+    stage: the effective ZeRO stage; tokenizer_sha256: of the tokenizer that the run started with,
+    "" for a new run; check_files: also check the sizes of files, and whether one directory trains
+    on documents that another holds out; for one process of a run.
     """
-    skips = job.run.data.damaged == "skip"
-    train = tuple(Dataset.open(path, TRAIN, check_files, skips) for path in job.directories)
-    check_lengths(job.run, train)
-    check_shards(job.run, train, tokenizer_sha256)
-    check_phases(job.run, train)
+    skips = run.data.damaged == "skip"
+    train = tuple(Dataset.open(path, TRAIN, check_files, skips) for path in directories)
+    check_lengths(run, train)
+    check_shards(run, train, tokenizer_sha256)
+    check_phases(run, train)
     if check_files:
         check_held_out([(dataset.directory, dataset.manifest) for dataset in train])
-    validation = tuple(Dataset.open(path, VALIDATION, False) for path in job.directories)
-    stage = job.deepspeed.stage(job.run.precision)
-    phases = make_phases(job.run, world_size, stage, train, validation)
-    return RunData(train, phases, open_grammar(job.run, train[0].directory / "tokenizer"))
+    validation = tuple(Dataset.open(path, VALIDATION, False) for path in directories)
+    return RunData(
+        train,
+        validation,
+        make_phases(run, world_size, stage, train, validation),
+        open_grammar(run, train[0].directory / "tokenizer"),
+    )
 
 
 def open_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool]:

@@ -60,6 +60,7 @@ import torch
 
 from pipeline.config.run import Run
 from pipeline.config.settings import to_dict
+from pipeline.costs.devices import peak_flops_of
 from pipeline.errors import CheckpointError, DataError
 from pipeline.files import write_whole
 from pipeline.typed_json import as_object, require
@@ -70,11 +71,6 @@ TENSORBOARD = "tensorboard"
 Line = Mapping[str, float | str]
 T = TypeVar("T")
 
-PEAK_FLOPS = {
-    "B200": 2250e12, "H200": 989e12, "H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12,
-    "A100": 312e12, "L40S": 362e12,
-}  # fmt: skip
-"""Dense bf16 rates by part of the GPU's name, the first match; from NVIDIA's data sheets."""
 OTHER_PARTS = ("pair_loss", "sbo_loss", "rtd_loss", "words_loss")
 """Parts of the loss besides masked language modelling."""
 BOARD_GROUPS = {
@@ -274,8 +270,7 @@ def peak_flops(device: torch.device) -> float:
     """Dense bf16 FLOP/s of a GPU by its data sheet; 0 if unknown."""
     if device.type != "cuda":
         return 0.0
-    name = torch.cuda.get_device_name(device)
-    return next((rate for part, rate in PEAK_FLOPS.items() if part in name), 0.0)
+    return peak_flops_of(torch.cuda.get_device_name(device))
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:

@@ -67,4 +67,4 @@ def test_shards_of_another_recipe_or_tokenizer_are_refused(
         start.open_run(asked, alone())
     asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
     with pytest.raises(DataError, match="prepared with tokenizer sha256"):
-        start.open_data(asked, "0" * 64, 1)
+        start.open_data(asked.run, asked.directories, 1, 1, "0" * 64)

@@ -1,0 +1,83 @@
+"""The command line of `pipeline.plan`; needs no torch, so --help works anywhere."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pipeline.command_line import Parser, cores, example_text
+from pipeline.costs.devices import GPUS
+
+
+def parse_plan() -> argparse.Namespace:
+    """The command line of pipeline.plan."""
+    parser = Parser(
+        prog="python -m pipeline.plan",
+        description="Estimate what a run takes before it is submitted: memory, the largest "
+        "micro-batch, hours, cost and energy, passes over the data, disk space, the offline stage. "
+        "Every figure says whether it is computed, published or measured here, and what it "
+        "assumes. Runs write what they measured to $TENFOLD_ROOT/site.json, which the next plan "
+        "uses.",
+        epilog=example_text(
+            "python -m pipeline.plan roberta_base --tokens 4e9 --nodes 2 --gpus-per-node 8 \\\n"
+            "    --gpu h100 --price 2.5",
+            "python -m pipeline.plan roberta_tiny --data data/shards/sample-* --cpu --json",
+        ),
+    )
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="see `tenfold recipes`")
+    parser.add_argument(
+        "--run", type=Path, metavar="FILE", help="the run.json of a run, instead of a recipe"
+    )
+    text = parser.add_mutually_exclusive_group(required=True)
+    text.add_argument(
+        "--data",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="shards made by pipeline.prepare: their files, hashes and settings are looked at too",
+    )
+    text.add_argument(
+        "--tokens",
+        type=float,
+        metavar="N",
+        help="plan for shards of N tokens that are not prepared yet, e.g. 4e9; English has about "
+        "4.2 bytes per token",
+    )
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--gpus-per-node",
+        type=int,
+        metavar="M",
+        help="ranks per node, one per GPU (default: 8; with --cpu 1)",
+    )
+    device = parser.add_mutually_exclusive_group(required=True)
+    device.add_argument("--gpu", choices=tuple(GPUS), help="SXM boards of 80, 141, 80 GB")
+    device.add_argument("--cpu", action="store_true", help="train without GPUs")
+    parser.add_argument(
+        "--cores", type=int, default=cores(), metavar="N",
+        help="CPU cores per node, for --cpu and for the offline stage (default: those of this "
+        "machine)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--nics",
+        type=int,
+        metavar="N",
+        help="network cards per node, of 400 Gb/s, or 200 with a100 (default: one per GPU)",
+    )
+    parser.add_argument(
+        "--price", type=float, default=0.0, metavar="P",
+        help="of a GPU-hour (with --cpu of a node-hour), in any currency",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ds", default="zero1", metavar="NAME", help="DeepSpeed file, as for pipeline.train"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="change a setting of the recipe, e.g. batch.per_device=64; may be repeated",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args()

@@ -1,0 +1,176 @@
+"""A run, its data and its machines -> everything that it takes, section by section."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pipeline.config.run import Run
+from pipeline.costs.communication import bytes_sent
+from pipeline.costs.data_use import data_use, data_warnings
+from pipeline.costs.devices import Hardware
+from pipeline.costs.disk import disk, text_bytes
+from pipeline.costs.estimate import Estimate
+from pipeline.costs.expected_data import NOWHERE
+from pipeline.costs.memory import largest_micro_batch, memory
+from pipeline.costs.preparation_time import preparation_time
+from pipeline.costs.report import CostPlan, PlanSection, shown
+from pipeline.costs.scaling import efficiency
+from pipeline.costs.site_rates import SiteRates
+from pipeline.costs.training_time import budget, run_hours, step_parts, total
+from pipeline.loading.dataset import Dataset
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
+from pipeline.training.planning.doubts import Machines, doubts
+from pipeline.training.planning.phases import Phase, make_phases
+
+STAGES = (0, 1, 2, 3)
+THIS = " (this plan)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """A run that could be started: settings, data and machines that fit together."""
+
+    run: Run
+    train: Sequence[Dataset]
+    validation: Sequence[Dataset]
+    file: DeepSpeedFile
+    hardware: Hardware
+    site: SiteRates
+
+    @property
+    def stage(self) -> int:
+        """Of ZeRO, in effect."""
+        return self.file.stage(self.run.precision)
+
+    def phases(self, hardware: Hardware) -> tuple[Phase, ...]:
+        """The phases on some machines. Raises ConfigError if a step is too small for them."""
+        return make_phases(self.run, hardware.ranks, self.stage, self.train, self.validation)
+
+    def hours(self, hardware: Hardware) -> Estimate:
+        """Of the whole run on some machines. Raises ConfigError as `phases` does."""
+        phases = self.phases(hardware)
+        steps = [total("step", self.step(phase, hardware)) for phase in phases]
+        return run_hours(phases, steps)
+
+    def step(self, phase: Phase, hardware: Hardware) -> list[Estimate]:
+        """The seconds of a step of a phase, part by part."""
+        return step_parts(phase.run, phase.plan, hardware, self.stage, self.site)
+
+
+def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> CostPlan:
+    """price: of a GPU-hour, or of a node-hour without GPUs, 0 if unknown; found: warnings about
+    the data.
+
+    Raises ConfigError if the run cannot be divided among the machines.
+    """
+    hardware = planned.hardware
+    phases = planned.phases(hardware)
+    several = len(phases) > 1
+    longest = max(phases, key=lambda phase: phase.sequence_length)
+    lines = []
+    for phase in phases:
+        lines += [phase.words] * several + phase.lines()
+    hours = planned.hours(hardware)
+    text = text_bytes(planned.train)
+    space = disk(planned.run, phases[0].plan.parameters, planned.train)
+    shards = next(part for part in space if part.name == "shards")
+    offline = "the offline stage, pipeline.prepare"
+    if planned.train[0].directory != NOWHERE:
+        offline += ", as if it were not done"
+    kind = "cpu" if hardware.device is None else "cuda"
+    machines = Machines(kind, hardware.ranks, hardware.nodes * hardware.cores)
+    sections = [
+        _memory(planned, longest),
+        *(_step(planned, phase, several) for phase in phases),
+        PlanSection(
+            "traffic", "bytes that each rank gives to collectives per step",
+            bytes_sent(longest.run, hardware.ranks, planned.stage),
+        ),
+        PlanSection(
+            "time", f"the whole run on {hardware.words}", [hours, *budget(hours, hardware, price)]
+        ),
+        PlanSection(
+            "efficiency", "share of one node's throughput per device that remains",
+            efficiency(hardware, planned.hours),
+        ),
+        PlanSection("data", "what the run reads", data_use(phases)),
+        PlanSection("disk", "what must fit", space),
+        PlanSection(
+            "preparation", offline,
+            preparation_time(planned.run, text, shards, hardware.cores),
+        ),
+    ]  # fmt: skip
+    warnings = [*found, *doubts(phases, machines), *data_warnings(phases)]
+    warnings += _room(planned, sections[0])
+    return CostPlan(
+        name=planned.run.name,
+        machines=f"{hardware.words}, {planned.run.precision}, ZeRO stage {planned.stage}",
+        plans=[phase.plan.to_dict() for phase in phases],
+        lines=lines,
+        sections=sections,
+        warnings=warnings,
+    )
+
+
+def _memory(planned: PlannedRun, phase: Phase) -> PlanSection:
+    """Bytes by part at the plan's micro-batch, the sum at each stage, the largest micro-batch."""
+    ranks, device = planned.hardware.ranks, planned.hardware.device
+    run = replace(phase.run, batch=replace(phase.run.batch, per_device=phase.plan.rows))
+    found = memory(run, ranks, planned.stage)
+    for stage in sorted({max(stage, _least_stage(planned)) for stage in STAGES}):
+        name = f"sum at stage {stage}" + THIS * (stage == planned.stage)
+        found.append(
+            replace(
+                total(name, memory(run, ranks, stage), "bytes"),
+                assumption="the sum; see what is not counted",
+            )
+        )
+    if device is not None:
+        most = largest_micro_batch(phase.run, ranks, int(device.memory), planned.stage)
+        found.append(
+            Estimate(
+                "largest batch.per_device", most, "", "computed",
+                f"rows whose upper end fits {device.memory / 1e9:.0f} GB ({device.source})",
+            )
+        )  # fmt: skip
+    return PlanSection(
+        "memory", f"per rank, {phase.plan.rows} rows of {phase.sequence_length}", found
+    )
+
+
+def _least_stage(planned: PlannedRun) -> int:
+    """In bf16 stage 0 runs as 1."""
+    return 0 if planned.run.precision == "fp32" else 1
+
+
+def _step(planned: PlannedRun, phase: Phase, several: bool) -> PlanSection:
+    parts = planned.step(phase, planned.hardware)
+    whole = total("step", parts)
+    rate = phase.plan.sequences
+    speed = Estimate(
+        "sequences per second", rate / whole.value, "", whole.basis, "over all ranks",
+        rate / whole.most, rate / whole.least,
+    )  # fmt: skip
+    title = f"step {phase.number}" if several else "step"
+    return PlanSection(title, "seconds of an optimizer step", [*parts, whole, speed])
+
+
+def _room(planned: PlannedRun, section: PlanSection) -> list[str]:
+    """A warning if the plan's micro-batch may not fit the device."""
+    device = planned.hardware.device
+    if device is None:
+        return []
+    needed = next(part for part in section.estimates if part.name.endswith(THIS))
+    most = next(part for part in section.estimates if part.name == "largest batch.per_device")
+    if needed.most <= device.memory:
+        return []
+    return [
+        f"a rank needs {shown(needed.value, 'bytes')}, up to {shown(needed.most, 'bytes')}, and "
+        f"{device.name} has {shown(device.memory, 'bytes')}; "
+        + (
+            f"add --set batch.per_device={most.value:.0f}"
+            if most.value
+            else "use a higher ZeRO stage"
+        )
+    ]

@@ -1,0 +1,145 @@
+"""Published rates of GPUs and CPUs, each with its source: the one table of them.
+
+Figures are of the SXM boards, dense (without sparsity) and in one direction. What a training run
+makes of a peak is a band of utilizations, see `DeviceRates.utilization`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PEAK_FLOPS = {
+    "B200": 2250e12, "H200": 989e12, "H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12,
+    "A100": 312e12, "L40S": 362e12,
+}  # fmt: skip
+"""Dense bf16 rates by part of the GPU's name, the first match; from NVIDIA's data sheets."""
+CPU = "cpu"
+CPU_CORE_FLOPS = (8e9, 30e9, 110e9)
+"""Least, usual and most per second and core in fp32. The most is RoBERTa-base on two cores of a
+Xeon (tests/benchmarks/RESULTS.md: 0.72 sequences/s); toy sizes are far below it."""
+CPU_UPDATE_SECONDS = 13.5e-9
+"""Of the optimizer per weight and core: 0.84 s for RoBERTa-base on two cores (RESULTS.md)."""
+CPU_BUS_BANDWIDTH = (0.3e9, 1e9, 3e9)
+"""Bytes per second of gloo between ranks, assumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRates:
+    """What a GPU is said to do."""
+
+    name: str
+    memory: float
+    """Bytes."""
+    bf16_flops: float
+    """FLOP per second of the tensor cores, dense."""
+    fp32_flops: float
+    """FLOP per second without tensor cores: torch leaves TF32 off, and so do we."""
+    bandwidth: float
+    """Bytes per second of its memory."""
+    link_bandwidth: float
+    """Bytes per second to the other GPUs of the node, one direction."""
+    nic_bandwidth: float
+    """Bytes per second of one network card of the maker's own node, which has one per GPU."""
+    watts: tuple[float, float]
+    """At most: of the GPU alone, and of an eighth of the whole node (10.2 kW, A100 6.5 kW)."""
+    utilization: tuple[float, float, float]
+    """Least, usual and most share of the bf16 peak that encoder pretraining reaches."""
+    utilization_source: str
+    source: str
+
+    def flops(self, precision: str) -> float:
+        """The peak in a precision."""
+        return self.fp32_flops if precision == "fp32" else self.bf16_flops
+
+
+_HOPPER_BAND = (0.24, 0.37, 0.43)
+_HOPPER_SOURCE = (
+    "open encoder runs on H100 and H200 reach 24 to 32 %, our code is estimated at 35 to 43"
+)
+GPUS = {
+    "h100": DeviceRates(
+        name="H100", memory=80e9, bf16_flops=PEAK_FLOPS["H100"], fp32_flops=67e12,
+        bandwidth=3.35e12, link_bandwidth=450e9, nic_bandwidth=50e9, watts=(700, 1275),
+        utilization=_HOPPER_BAND, utilization_source=_HOPPER_SOURCE,
+        source="data sheets of NVIDIA H100 SXM and DGX H100",
+    ),
+    "h200": DeviceRates(
+        name="H200", memory=141e9, bf16_flops=PEAK_FLOPS["H200"], fp32_flops=67e12,
+        bandwidth=4.8e12, link_bandwidth=450e9, nic_bandwidth=50e9, watts=(700, 1275),
+        utilization=_HOPPER_BAND, utilization_source=_HOPPER_SOURCE,
+        source="data sheets of NVIDIA H200 SXM and DGX H200",
+    ),
+    "a100": DeviceRates(
+        name="A100", memory=80e9, bf16_flops=PEAK_FLOPS["A100"], fp32_flops=19.5e12,
+        bandwidth=2.04e12, link_bandwidth=300e9, nic_bandwidth=25e9, watts=(400, 812),
+        utilization=(0.237, 0.35, 0.50),
+        utilization_source="BERT on A100 reaches 24 % (MosaicML) and 25 % (NVIDIA), hand-fused "
+        "models 50 to 55",
+        source="data sheets of NVIDIA A100 80GB SXM and DGX A100",
+    ),
+}  # fmt: skip
+LINK_SHARE, NIC_SHARE = 0.8, 0.82
+"""What an all-reduce makes of the links: 330 of eight NICs' 400 GB/s, and as much of NVLink
+(assumed)."""
+MANY_GPUS_SHARE = 0.75
+"""Of that bandwidth from 512 GPUs on: 250 instead of 330 GB/s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """The machines that a run is planned for."""
+
+    device: DeviceRates | None
+    """The GPU; None trains on CPUs."""
+    nodes: int
+    per_node: int
+    """Ranks per node, one per GPU."""
+    cores: int
+    """Per node."""
+    nics: int
+    """Network cards per node."""
+
+    @property
+    def ranks(self) -> int:
+        """Over all nodes."""
+        return self.nodes * self.per_node
+
+    @property
+    def kind(self) -> str:
+        """`cpu`, `H100`, ...: the name under which a site's rates are kept."""
+        return self.device.name if self.device else CPU
+
+    @property
+    def units(self) -> int:
+        """What rates are per: GPUs, or cores over all nodes."""
+        return self.ranks if self.device else self.nodes * self.cores
+
+    @property
+    def words(self) -> str:
+        """`2 nodes x 8 H100`."""
+        nodes = f"{self.nodes:,} node{'s' * (self.nodes != 1)}"
+        if self.device:
+            return f"{nodes} x {self.per_node} {self.device.name}"
+        ranks = f"{self.per_node} rank{'s' * (self.per_node != 1)}"
+        return f"{nodes} x {ranks} on {self.cores} CPU core{'s' * (self.cores != 1)}"
+
+    def bus_bandwidth(self) -> tuple[float, float, float]:
+        """Least, usual and most bytes per second that each rank sends in an all-reduce."""
+        if not self.device:
+            return CPU_BUS_BANDWIDTH
+        inside = LINK_SHARE * self.device.link_bandwidth
+        usual = inside
+        if self.nodes > 1:
+            usual = min(inside, NIC_SHARE * self.nics * self.device.nic_bandwidth)
+        least = usual * (MANY_GPUS_SHARE if self.ranks >= 512 else 0.9)
+        return least, usual, usual * 1.1
+
+
+def rates_of(name: str) -> DeviceRates | None:
+    """The rates of a GPU by the name that its driver tells; None for an unknown one."""
+    return next((gpu for gpu in GPUS.values() if gpu.name in name), None)
+
+
+def peak_flops_of(name: str) -> float:
+    """Dense bf16 FLOP/s of a GPU by the name that its driver tells; 0 if unknown."""
+    return next((rate for part, rate in PEAK_FLOPS.items() if part in name), 0.0)

@@ -1,0 +1,122 @@
+"""A number of tokens -> datasets without files, of which the phases of a run can be planned.
+
+They have the rows that shards of so many tokens would have, as full as those of the sample corpus.
+No row can be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+
+from pipeline.config.data_settings import all_shard_settings, max_predictions
+from pipeline.config.run import Run
+from pipeline.data.shards.manifest import (
+    TRAIN,
+    VALIDATION,
+    Manifest,
+    MaskFile,
+    Shard,
+    mask_file,
+    rows_file,
+    shard_name,
+)
+from pipeline.errors import ConfigError
+from pipeline.loading.compatibility import mask_settings, runs_of
+from pipeline.loading.dataset import Dataset
+
+TOKENS_PER_ROW = {
+    "full_sentences": (0.95, 65_535), "doc_sentences": (0.87, 65_535),
+    "single_segment": (0.88, 65_535), "segment_pair": (0.80, 65_535), "sentence_pair": (1.0, 71),
+}  # fmt: skip
+"""Share of a row that is filled, and most tokens: of the sample corpus at 512."""
+ROW_BYTES, MASK_BYTES = (2.0, 27.0), (0.197, 12.9)
+"""Per token and per row beside that: of the rows, and of each mask; uncompressed, of the sample
+corpus in rows of 70 to 490 tokens."""
+_SHARD_TOKENS = 1 << 28
+NOWHERE = Path("--tokens")
+
+
+def expected_datasets(run: Run, tokens: int) -> tuple[tuple[Dataset, ...], tuple[Dataset, ...]]:
+    """Datasets of both splits that hold `tokens` tokens of text for each phase of a run.
+
+    Phases of the same length and masks share them. Raises ConfigError if a mixture asks for
+    corpora by name.
+    """
+    train: list[Dataset] = []
+    validation: list[Dataset] = []
+    seen: list[object] = []
+    for *_, part in runs_of(run):
+        if part.batch.mixture:
+            raise ConfigError(
+                "batch.mixture weighs corpora by name, which --tokens cannot tell apart; give "
+                "--data with their shards, or add --set batch.mixture=[]"
+            )
+        key = (part.data.sequence_length, mask_settings(part))
+        if key in seen:
+            continue
+        seen.append(key)
+        manifest = _manifest(part, tokens)
+        train.append(Dataset(NOWHERE, manifest, manifest.of(TRAIN)))
+        validation.append(Dataset(NOWHERE, manifest, manifest.of(VALIDATION)))
+    return tuple(train), tuple(validation)
+
+
+def mean_row(run: Run) -> float:
+    """Tokens that a row of the run's format holds on average."""
+    share, most = TOKENS_PER_ROW[run.data.format]
+    return max(3.0, min(share * run.data.sequence_length, most))
+
+
+def _manifest(run: Run, tokens: int) -> Manifest:
+    data = run.data
+    held_out = min(tokens // 2, max(1, round(tokens * data.validation_fraction)))
+    shards = [
+        *_shards(run, TRAIN, tokens - held_out),
+        *_shards(run, VALIDATION, held_out),
+    ]
+    pad = run.encoder.position_offset - 1 if run.encoder.position_offset else 0
+    return Manifest(
+        fingerprint="expected",
+        data=all_shard_settings(data),
+        masking={"scheme": data.masking, "rate": data.masks.rate},
+        sequence_length=data.sequence_length,
+        max_predictions=max_predictions(data),
+        duplicates=data.duplicates,
+        seed=0,
+        compression="none",
+        engine={},
+        tokenizer={
+            "sha256": "", "kind": data.tokenizer, "size": data.vocab_size, "pad": pad,
+        },
+        corpora={"text": {}},
+        totals={"tokens": tokens},
+        files={},
+        shards=tuple(shards),
+    )  # fmt: skip
+
+
+def _shards(run: Run, split: str, tokens: int) -> list[Shard]:
+    data, mean, found = run.data, mean_row(run), []
+    masks = max(1, data.duplicates)  # one stands for those that the loader draws
+    for number in range(ceil(tokens / _SHARD_TOKENS)):
+        own = min(_SHARD_TOKENS, tokens - number * _SHARD_TOKENS)
+        rows = max(1, round(own / mean))
+        name = shard_name(split, number)
+        wide = 2 if data.vocab_size > 1 << 16 else 1
+        size = _bytes(MASK_BYTES, own, rows) if data.duplicates else 0
+        predictions = round(data.masks.rate * (own - 2 * rows))
+        one = MaskFile(file="", predictions=predictions, bytes=size, xxh3_64="")
+        found.append(
+            Shard(
+                file=rows_file(name), split=split, sequences=rows, tokens=own,
+                bytes=_bytes((wide * ROW_BYTES[0], ROW_BYTES[1]), own, rows), xxh3_64="",
+                masks=tuple(replace(one, file=mask_file(name, k)) for k in range(masks)),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _bytes(each: tuple[float, float], tokens: int, rows: int) -> int:
+    return round(each[0] * tokens + each[1] * rows)

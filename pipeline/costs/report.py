@@ -1,0 +1,116 @@
+"""The sections of a plan, each some estimates -> lines for a reader, or one JSON object."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pipeline.costs.estimate import Estimate
+
+NOT_COUNTED = (
+    "NCCL's buffers and the CUDA context, unless a line of memory names them",
+    "what the compiler fuses away; CUDA graphs; fragmentation; other programs on the device",
+    "validation, checkpoints, restarts, waits for the queue and for a slow file system",
+)
+MOST_COLUMNS = 160
+_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_TIMES = ((2 * 86400, 86400, "days"), (7200, 3600, "h"), (120, 60, "min"), (1, 1, "s"))
+"""From how many seconds on, seconds of the unit, its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSection:
+    """Some estimates under a title."""
+
+    title: str
+    """One word, the name of the section in JSON."""
+    about: str
+    """The rest of the heading."""
+    estimates: Sequence[Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class CostPlan:
+    """All that `pipeline.plan` says."""
+
+    name: str
+    machines: str
+    plans: Sequence[Mapping[str, Any]]
+    """The plan of each phase, as in run.json."""
+    lines: Sequence[str]
+    """The same in words, as `pipeline.train --dry-run` prints them."""
+    sections: Sequence[PlanSection]
+    warnings: Sequence[str]
+
+    def to_json(self) -> str:
+        """One object: name, machines, plans, sections with their estimates, warnings."""
+        content = {
+            "name": self.name,
+            "machines": self.machines,
+            "plans": self.plans,
+            "sections": {
+                section.title: [asdict(part) for part in section.estimates]
+                for section in self.sections
+            },
+            "warnings": self.warnings,
+            "not_counted": NOT_COUNTED,
+        }
+        return json.dumps(content, indent=1, allow_nan=False)
+
+    def to_lines(self) -> list[str]:
+        """For a terminal or a log."""
+        found = [f"{self.name} on {self.machines}", *(f"  {line}" for line in self.lines)]
+        width = min(MOST_COLUMNS, shutil.get_terminal_size((120, 24)).columns)
+        for section in self.sections:
+            if section.estimates:
+                found += ["", f"{section.title}: {section.about}"]
+                found += [line for part in section.estimates for line in _lines(part, width)]
+        found += ["", "not counted", *(f"  {line}" for line in NOT_COUNTED)]
+        return found
+
+
+def shown(value: float, unit: str) -> str:
+    """`1.42 GB`, `12.3 ms`, `3.1 h`, `7.5 %`: a value with its unit, three digits."""
+    return " ".join(filter(None, _scaled(value, unit)))
+
+
+def _scaled(value: float, unit: str) -> tuple[str, str]:
+    """Digits and unit, in a size that reads well."""
+    if unit == "share":
+        return f"{100 * value:.3g}", "%"
+    if unit == "hours" or unit == "seconds":
+        return _in_time(value * (3600 if unit == "hours" else 1))
+    if unit in ("bytes", "tokens"):
+        size, prefix = next((item for item in _UNITS if value >= item[0]), (1, ""))
+        return f"{value / size:.3g}", f"{prefix}B" if unit == "bytes" else prefix
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}", unit
+
+
+def _in_time(seconds: float) -> tuple[str, str]:
+    if seconds < 1:
+        return f"{1000 * seconds:.3g}", "ms"
+    _, size, unit = next(item for item in _TIMES if seconds >= item[0])
+    return f"{seconds / size:.3g}", unit
+
+
+def _lines(part: Estimate, width: int) -> list[str]:
+    """A line of an estimate, and more if what it assumes does not fit."""
+    start = f"  {part.name:26} {shown(part.value, part.unit):>12}  {_band(part):20} "
+    text = f"{part.basis}: {part.assumption}"
+    return textwrap.wrap(
+        text, max(width, len(start) + 30), initial_indent=start,
+        subsequent_indent=" " * len(start), break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _band(part: Estimate) -> str:
+    """`310 to 555 ms`; empty for an exact value."""
+    if part.least == part.most:
+        return ""
+    (least, one), (most, other) = _scaled(part.least, part.unit), _scaled(part.most, part.unit)
+    least = least if one == other else f"{least} {one}"
+    return f"{least} to {most} {other}".strip()

@@ -1,0 +1,219 @@
+"""A phase of a run and its machines -> seconds per step, hours, energy and cost, each a range.
+
+`work_flops` counts what devices compute, padding and unused prediction slots included, so the rate
+of one run holds for another batch, number of ranks or data. A rate is that of this site's own runs
+of the recipe if there are any, else a share of the published peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pipeline.config.data_settings import max_predictions
+from pipeline.config.run import Run
+from pipeline.costs.communication import bytes_sent, wire_bytes
+from pipeline.costs.devices import CPU_CORE_FLOPS, CPU_UPDATE_SECONDS, Hardware
+from pipeline.costs.estimate import Basis, Estimate
+from pipeline.costs.site_rates import MeasuredRate, SiteRates, median_flops
+from pipeline.training.planning.phases import Phase
+from pipeline.training.planning.plan import Plan, flops_of
+from pipeline.training.planning.schedule import sequences_until
+
+UPDATE_BYTES = 30
+"""Of memory traffic per weight: LAMB reads and writes gradients, masters and moments."""
+HOST_SECONDS = (1.5e-3, 4e-3, 9e-3)
+"""Per optimizer step of a GPU: launches, waits and small all-reduces; most as in MLPerf's BERT."""
+HIDDEN_SHARE = 0.6
+"""Of a micro-batch's compute, under which ZeRO stages 2 and 3 can hide collectives at best."""
+LOADER_TOKENS = 370e6
+"""Per second and core (RESULTS.md)."""
+OTHERS_BAND = (0.4, 2.5)
+"""Around a rate that was measured with another recipe."""
+
+
+def work_flops(run: Run, plan: Plan) -> int:
+    """FLOPs of a step as it is computed: rows of weight 0, pads and unused prediction slots too."""
+    rows = plan.rows * plan.accumulation * plan.world_size
+    slots = rows * max_predictions(run.data)
+    return flops_of(run, rows, slots, run.data.sequence_length)
+
+
+def step_parts(
+    run: Run, plan: Plan, hardware: Hardware, stage: int, site: SiteRates
+) -> list[Estimate]:
+    """The seconds of an optimizer step, part by part; see `total`.
+
+    run, plan: of one phase; stage: of ZeRO, as asked for.
+    """
+    work = work_flops(run, plan) / hardware.units
+    measured = site.find(run.name, hardware.kind, run.precision)
+    if measured:
+        parts = [_seconds("forward, backward and update", work, *_measured(measured))]
+        if hardware.ranks <= max(rate.ranks for rate in measured):
+            return parts
+        return [*parts, _communication(run, plan, hardware, stage, parts[0])]
+    compute = _compute(run, hardware, work, site)
+    return [
+        compute,
+        _update(plan, hardware),
+        _communication(run, plan, hardware, stage, compute),
+        *_host(hardware),
+        _input(run, plan, compute),
+    ]
+
+
+def total(name: str, parts: Sequence[Estimate], unit: str = "seconds") -> Estimate:
+    """The sum of some parts, with the sum of their bands."""
+    basis = {part.basis for part in parts}
+    return Estimate(
+        name, sum(part.value for part in parts), unit,
+        "measured here" if "measured here" in basis
+        else "published" if "published" in basis else "computed",
+        "the sum",
+        sum(part.least for part in parts), sum(part.most for part in parts),
+    )  # fmt: skip
+
+
+def run_hours(phases: Sequence[Phase], steps: Sequence[Estimate]) -> Estimate:
+    """Hours of the whole run; steps: `total` of each phase at its full batch."""
+    parts = []
+    for phase, step in zip(phases, steps, strict=True):
+        batch = replace(phase.run.batch, sequences=phase.plan.sequences)
+        count = sequences_until(batch, phase.end - phase.begin) / phase.plan.sequences / 3600
+        parts.append(_scaled(step, "", "hours", count))
+    found = total("hours", parts, "hours")
+    return replace(found, assumption="without validation, checkpoints, restarts and queues")
+
+
+def budget(hours: Estimate, hardware: Hardware, price: float) -> list[Estimate]:
+    """Device-hours, cost and energy; price: of a device-hour, 0 if it was not given."""
+    device = hardware.device
+    noun = "GPU" if device else "node"
+    count = hardware.ranks if device else hardware.nodes
+    found = [_scaled(hours, f"{noun}-hours", "", count)]
+    found = [replace(found[0], assumption=f"the hours of {count:,} {noun}{'s' * (count > 1)}")]
+    if price:
+        each = f"{price:g} per {noun}-hour, in the same currency"
+        found.append(replace(_scaled(found[0], "cost", "", price), assumption=each))
+    if device:
+        least, most = (watts / 1000 for watts in device.watts)
+        found.append(
+            Estimate(
+                "energy", found[0].value * most, "kWh", "published",
+                f"per GPU {most * 1000:.0f} W with its share of the node, {least * 1000:.0f} W "
+                f"alone ({device.source}); no cooling",
+                found[0].least * least, found[0].most * most,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _measured(rates: tuple[MeasuredRate, ...]) -> tuple[tuple[float, float, float], Basis, str]:
+    least, usual, most = median_flops(rates)
+    newest = rates[-1]
+    count = f"{len(rates)} run{'s' * (len(rates) > 1)}"
+    why = (
+        f"site.json: median of {count} of this recipe, the last on {newest.measured_at[:10]} with "
+        f"{newest.ranks} rank{'s' * (newest.ranks > 1)}, {newest.step_seconds:.3g} s per step"
+    )
+    return (0.9 * least, usual, 1.1 * most), "measured here", why
+
+
+def _seconds(
+    name: str, work: float, rates: tuple[float, float, float], basis: Basis, assumption: str
+) -> Estimate:
+    """The time of some work at a least, usual and most rate."""
+    least, usual, most = rates
+    return Estimate(
+        name, work / usual, "seconds", basis, assumption, low=work / most, high=work / least
+    )
+
+
+def _compute(run: Run, hardware: Hardware, work: float, site: SiteRates) -> Estimate:
+    """Forward and backward of a recipe that was not measured here."""
+    name, device = "forward and backward", hardware.device
+    ending = f" {hardware.kind} {run.precision}"
+    others = tuple(
+        rate for key, found in site.rates.items() if key.endswith(ending) for rate in found
+    )
+    if others:
+        least, usual, most = median_flops(others)
+        names = sorted({key.removesuffix(ending) for key in site.rates if key.endswith(ending)})
+        why = f"site.json has other recipes on this device: {', '.join(names)}"
+        band = (OTHERS_BAND[0] * least, usual, OTHERS_BAND[1] * most)
+        return _seconds(name, work, band, "measured here", why)
+    if device is None:
+        why = (
+            f"{CPU_CORE_FLOPS[0] / 1e9:.0f} to {CPU_CORE_FLOPS[2] / 1e9:.0f} GFLOP/s per core, the "
+            "most for wide layers (RESULTS.md)"
+        )
+        return _seconds(name, work, CPU_CORE_FLOPS, "published", why)
+    peak, shares = device.flops(run.precision), device.utilization
+    why = f"{shares[0]:.0%} to {shares[2]:.0%} of {peak / 1e12:g} TFLOP/s; "
+    why += device.utilization_source
+    least, usual, most = (share * peak for share in shares)
+    return _seconds(name, work, (least, usual, most), "published", why)
+
+
+def _update(plan: Plan, hardware: Hardware) -> Estimate:
+    """The optimizer, of the rank's share of the weights."""
+    share = plan.parameters / (plan.world_size if plan.zero_stage else 1)
+    name, device = "optimizer update", hardware.device
+    if device is None:
+        value = share * CPU_UPDATE_SECONDS * hardware.per_node / hardware.cores
+        why = "0.84 s for RoBERTa-base on two cores (RESULTS.md)"
+    else:
+        value = share * UPDATE_BYTES / device.bandwidth
+        why = f"{UPDATE_BYTES} bytes per weight of this rank at {device.bandwidth / 1e12:g} TB/s"
+    return Estimate(name, value, "seconds", "published", why, 0.8 * value, 2.5 * value)
+
+
+def _communication(
+    run: Run, plan: Plan, hardware: Hardware, stage: int, compute: Estimate
+) -> Estimate:
+    """Collectives that compute does not hide."""
+    ranks = hardware.ranks
+    moved = wire_bytes(bytes_sent(run, ranks, stage), ranks) if ranks > 1 else 0.0
+    least, usual, most = hardware.bus_bandwidth()
+    if not moved:
+        return Estimate("exposed communication", 0, "seconds", "computed", "one rank sends nothing")
+    hidden, how = 0.0, "none hidden: after the last micro-batch"
+    if plan.zero_stage >= 2 or (plan.zero_stage == 1 and run.precision == "fp32"):
+        hidden = HIDDEN_SHARE * compute.value
+        if plan.zero_stage == 1:
+            hidden /= plan.accumulation
+        how = f"at best hidden under {HIDDEN_SHARE:.0%} of compute"
+    where = "between nodes" if hardware.nodes > 1 else "inside a node"
+    return Estimate(
+        "exposed communication", moved / usual, "seconds", "published",
+        f"{moved / 1e9:.3g} GB per rank at {usual / 1e9:.3g} GB/s {where}; {how}",
+        max(0.0, moved / most - hidden), moved / least,
+    )  # fmt: skip
+
+
+def _host(hardware: Hardware) -> list[Estimate]:
+    """What the host adds to a step; a CPU computes itself."""
+    if hardware.device is None:
+        return []
+    least, usual, most = HOST_SECONDS
+    why = "launches, waits and small all-reduces; most as in MLPerf's BERT on 64 H100"
+    return [Estimate("host", usual, "seconds", "published", why, least, most)]
+
+
+def _input(run: Run, plan: Plan, compute: Estimate) -> Estimate:
+    """Waits for the loader, which works on one core while devices compute."""
+    tokens = plan.rows * plan.accumulation * run.data.sequence_length
+    needed = tokens / LOADER_TOKENS
+    return Estimate(
+        "input", max(0.0, needed - compute.value), "seconds", "published",
+        f"the loader prepares a step in {1000 * needed:.2g} ms on one core, behind compute",
+        0.0, max(0.0, needed - compute.least),
+    )  # fmt: skip
+
+
+def _scaled(part: Estimate, name: str, unit: str, factor: float) -> Estimate:
+    return replace(
+        part, name=name, unit=unit, value=part.value * factor,
+        low=part.least * factor, high=part.most * factor,
+    )  # fmt: skip

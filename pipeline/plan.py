@@ -1,0 +1,109 @@
+"""What a run will take, before it is submitted: `python -m pipeline.plan roberta_large ...`.
+
+Memory by part, the largest micro-batch, seconds per step, hours, energy and cost, passes over the
+data, disk space, and the same of the offline stage. Every figure has its basis (computed, published
+or measured here), what it assumes, and a range where it is not exact. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+from pipeline.costs.arguments import parse_plan
+from pipeline.errors import ConfigError, DataError, run_command
+from pipeline.model_folder import check_imports
+
+if __name__ == "__main__":
+    run_command(partial(check_imports, parse_plan))  # before torch and `model` are imported
+
+from pipeline.config.run import Run
+from pipeline.config.run_file import read_run
+from pipeline.config.settings import override
+from pipeline.costs.cost_plan import PlannedRun, make_cost_plan
+from pipeline.costs.devices import GPUS, Hardware
+from pipeline.costs.expected_data import expected_datasets
+from pipeline.costs.site_rates import read_site, site_file
+from pipeline.diagnosis.checks import FAIL, WARN
+from pipeline.diagnosis.placement import LaunchPlace
+from pipeline.diagnosis.shards import QUICK_SECONDS, check_shards
+from pipeline.recipes import recipe
+from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
+from pipeline.training.planning.schedule import batch_advice
+from pipeline.training.start import open_data
+
+GPUS_PER_NODE = 8
+
+
+def main() -> None:
+    arguments = parse_plan()
+    plan = make_cost_plan(*_read(arguments))
+    if arguments.json:
+        print(plan.to_json(), flush=True)
+        return
+    print("\n".join(plan.to_lines()), flush=True)
+    for line in plan.warnings:
+        print(f"warning: {line}", file=sys.stderr)
+
+
+def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
+    """The run with its data and machines, the price, and warnings about the data."""
+    hardware, file = _hardware(arguments), read_deepspeed_file(arguments.ds)
+    if (arguments.recipe is None) == (arguments.run is None):
+        raise ConfigError("give either a recipe's name or --run run.json")
+    given = recipe(arguments.recipe) if arguments.run is None else read_run(arguments.run)
+    run = override(given, arguments.set)
+    warnings = list(filter(None, [file.advice(run.precision), batch_advice(given, run)]))
+    if arguments.data:
+        warnings += _look_at(arguments.data, run)
+        data = open_data(run, arguments.data, hardware.ranks, file.stage(run.precision))
+        train, validation = data.train, data.validation
+    else:
+        if not 1e3 <= arguments.tokens < 1e15:
+            raise ConfigError(f"--tokens {arguments.tokens:g} is not a size of a corpus; give 4e9")
+        if run.batch.packing == "rows":
+            warnings.append("--tokens knows no lengths of sequences: none share a row in this plan")
+            run = override(run, ["batch.packing=none"])
+        train, validation = expected_datasets(run, int(arguments.tokens))
+    planned = PlannedRun(
+        run=run, train=train, validation=validation, file=file, hardware=hardware,
+        site=read_site(site_file()),
+    )  # fmt: skip
+    return planned, arguments.price, warnings
+
+
+def _look_at(directories: list[Path], run: Run) -> list[str]:
+    """Warnings about the files of shards. Raises DataError if a run would stop."""
+    checks, _ = check_shards(directories, LaunchPlace(), run, QUICK_SECONDS)
+    for check in checks:
+        if check.status == FAIL:
+            raise DataError(f"{check.name}: {check.value}; {check.remedy}")
+    return [
+        f"{check.name}: {check.value}; {check.remedy}" for check in checks if check.status == WARN
+    ]
+
+
+def _hardware(arguments: argparse.Namespace) -> Hardware:
+    """The machines of the command line. Raises ConfigError for numbers that are none."""
+    if arguments.cpu and arguments.nics is not None:
+        raise ConfigError("--nics belongs to --gpu; remove it: --cpu assumes 1 GB/s between ranks")
+    per_node = arguments.gpus_per_node or (1 if arguments.cpu else GPUS_PER_NODE)
+    nics = per_node if arguments.nics is None else arguments.nics
+    for name, value in (
+        ("--nodes", arguments.nodes), ("--gpus-per-node", per_node), ("--nics", nics),
+        ("--cores", arguments.cores),
+    ):  # fmt: skip
+        if value < 1:
+            raise ConfigError(f"{name} {value} must be at least 1")
+    if not 0 <= arguments.price < 1e9:
+        raise ConfigError(f"--price {arguments.price:g} is not a price; give 0 or more")
+    return Hardware(
+        device=None if arguments.cpu else GPUS[arguments.gpu], nodes=arguments.nodes,
+        per_node=per_node, cores=arguments.cores, nics=nics,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    run_command(main)

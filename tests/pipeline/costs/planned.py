@@ -1,0 +1,39 @@
+"""Runs planned for machines of their own, which tests of the costs share."""
+
+from __future__ import annotations
+
+from pipeline.config.settings import override
+from pipeline.costs.cost_plan import PlannedRun
+from pipeline.costs.devices import GPUS, Hardware
+from pipeline.costs.expected_data import expected_datasets
+from pipeline.costs.site_rates import SiteRates
+from pipeline.recipes import recipe
+from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
+
+NO_RATES = SiteRates()
+
+
+def planned(
+    name: str,
+    *changes: str,
+    gpu: str = "",
+    nodes: int = 1,
+    per_node: int = 0,
+    nics: int = 0,
+    cores: int = 2,
+    stage: int = 1,
+    tokens: int = 36 * 10**9,
+    site: SiteRates = NO_RATES,
+) -> PlannedRun:
+    """A recipe on expected data; without `gpu` on CPU cores, by default one rank per node."""
+    run = override(recipe(name), list(changes))
+    train, validation = expected_datasets(run, tokens)
+    ranks = per_node or (8 if gpu else 1)
+    hardware = Hardware(
+        device=GPUS[gpu] if gpu else None, nodes=nodes, per_node=ranks, cores=cores,
+        nics=nics or ranks,
+    )  # fmt: skip
+    return PlannedRun(
+        run=run, train=train, validation=validation, file=read_deepspeed_file(f"zero{stage}"),
+        hardware=hardware, site=site,
+    )  # fmt: skip

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from pipeline.costs.arguments import parse_plan
+from pipeline.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("roberta_tiny --cpu", "one of the arguments --data --tokens is required"),
+        ("roberta_tiny --tokens 1e6", "one of the arguments --gpu --cpu is required"),
+        ("roberta_tiny --tokens 1e6 --cpu --gpu h100", "not allowed with argument"),
+        ("roberta_tiny --tokens 1e6 --gpu v100", "invalid choice: 'v100'"),
+    ],
+)
+def test_a_plan_needs_data_and_a_device(
+    monkeypatch: pytest.MonkeyPatch, words: str, why: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["plan", *words.split()])
+    with pytest.raises(ConfigError, match=why):
+        parse_plan()

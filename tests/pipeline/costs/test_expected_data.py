@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.settings import override
+from pipeline.costs.expected_data import expected_datasets
+from pipeline.errors import ConfigError
+from pipeline.loading.dataset import Dataset
+from pipeline.recipes import recipe
+from pipeline.training.planning.phases import make_phases
+
+
+def test_expected_shards_are_like_prepared_ones(prepared: Path) -> None:
+    """The same number of tokens gives the rows, predictions and bytes of the sample's shards."""
+    real = Dataset.open(prepared)
+    run = recipe("roberta_tiny")
+    run = override(run, [f"data.sequence_length={real.manifest.sequence_length}"])
+    (train,), (held_out,) = expected_datasets(run, real.manifest.totals["tokens"])
+    assert train.mean_predictions == pytest.approx(real.mean_predictions, rel=0.03)
+    found = []
+    for manifest in (real.manifest, train.manifest):
+        masks = sum(mask.bytes for shard in manifest.shards for mask in shard.masks)
+        rows = sum(shard.bytes for shard in manifest.shards)
+        found.append([sum(shard.sequences for shard in manifest.shards), rows, masks])
+    assert found[1] == pytest.approx(found[0], rel=0.06)
+    assert len(train.shards[0].masks) == len(real.shards[0].masks) == 10
+    assert held_out.shard_rows.sum() > 0
+
+
+def test_every_recipe_can_be_planned_without_shards() -> None:
+    for name in ("bert_base_published", "electra_small", "albert_tiny", "spanbert_base"):
+        run = recipe(name)
+        train, held_out = expected_datasets(run, 10**9)
+        phases = make_phases(run, 8, 1, train, held_out)
+        assert len(phases) == len(run.phases) + 1
+        assert phases[0].plan.train_sequences > 10**6
+
+
+def test_drawn_masks_take_no_space() -> None:
+    run = override(recipe("roberta_base"), ["data.mask_mode=per-epoch", "data.duplicates=0"])
+    (train,), _ = expected_datasets(run, 10**8)
+    assert sum(mask.bytes for shard in train.shards for mask in shard.masks) == 0
+    assert train.mean_predictions > 70
+
+
+def test_a_mixture_needs_shards() -> None:
+    run = override(recipe("roberta_tiny"), ['batch.mixture=[{"corpus": "books", "weight": 1}]'])
+    with pytest.raises(ConfigError, match="--tokens cannot tell apart"):
+        expected_datasets(run, 10**6)
+
+
+def test_a_long_corpus_has_several_shards() -> None:
+    (train,), _ = expected_datasets(replace(recipe("roberta_base")), 10**9)
+    assert len(train.shards) == 4
+    assert sum(shard.tokens for shard in train.shards) == pytest.approx(10**9, rel=0.01)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.costs.site_rates import MeasuredRate, SiteRates
+from pipeline.costs.training_time import budget, run_hours, total, work_flops
+from tests.pipeline.costs.planned import planned
+
+
+def rate(flops: float, ranks: int = 1) -> MeasuredRate:
+    return MeasuredRate(
+        flops=flops, step_seconds=1.0, sequences_per_second=32.0, ranks=ranks,
+        measured_at="2026-11-23T10:00:00Z", versions={},
+    )  # fmt: skip
+
+
+def test_a_large_step_on_64_h200_is_as_the_roofline_says() -> None:
+    """facts of the roofline: at 500 sequences/s per GPU a step of 8,192 computes 256 ms; here at
+    35 to 43 % of the peak, 340 to 420 sequences/s."""
+    job = planned("roberta_large", gpu="h200", nodes=8)
+    (phase,) = job.phases(job.hardware)
+    compute, update, sent, host, waits = job.step(phase, job.hardware)
+    per_gpu = 8192 / 64
+    assert per_gpu / 420 < compute.value < per_gpu / 340
+    assert per_gpu / compute.most == pytest.approx(240, rel=0.1)  # at 24 %
+    assert sent.value == pytest.approx(3.5e9 / 330e9, rel=0.03)  # 10 bytes per weight
+    assert update.value < 1e-3 < host.value < 1e-2 and waits.value == 0
+    step = total("step", [compute, update, sent, host, waits])
+    hours = run_hours([phase], [step])
+    assert hours.value == pytest.approx(job.run.steps * step.value / 3600)
+    gpu_hours, cost, energy = budget(hours, job.hardware, 2.0)
+    assert cost.value == pytest.approx(2 * 64 * hours.value)
+    assert energy.least == pytest.approx(0.7 * gpu_hours.least)
+
+
+def test_padding_and_unused_slots_count_as_work() -> None:
+    job = planned("roberta_base", gpu="h100")
+    (phase,) = job.phases(job.hardware)
+    work = work_flops(phase.run, phase.plan)
+    assert 1.03 < work / phase.plan.step_flops < 1.09  # rows are 95 % full
+    half = planned("roberta_base", "data.format=segment_pair", gpu="h100").run
+    assert work_flops(replace(half, data=phase.run.data), phase.plan) == work
+
+
+def test_a_measured_rate_of_the_recipe_is_used_and_named() -> None:
+    job = planned("roberta_tiny")
+    (phase,) = job.phases(job.hardware)
+    work = work_flops(phase.run, phase.plan)
+    site = SiteRates(rates={"roberta_tiny cpu fp32": (rate(1e9), rate(4e9), rate(5e9))})
+    (part,) = replace(job, site=site).step(phase, job.hardware)
+    assert part.value == pytest.approx(work / (2 * 4e9)) and part.basis == "measured here"
+    assert "median of 3 runs of this recipe" in part.assumption
+    assert part.least < part.value < part.most
+
+
+def test_more_ranks_than_were_measured_add_communication() -> None:
+    site = SiteRates(rates={"roberta_large H200 bf16": (rate(4e14, ranks=8),)})
+    job = planned("roberta_large", gpu="h200", nodes=8, site=site)
+    (phase,) = job.phases(job.hardware)
+    assert [part.name for part in job.step(phase, job.hardware)] == [
+        "forward, backward and update", "exposed communication",
+    ]  # fmt: skip
+    one = planned("roberta_large", gpu="h200", site=site)
+    (phase,) = one.phases(one.hardware)
+    assert len(one.step(phase, one.hardware)) == 1
+
+
+def test_rates_of_other_recipes_are_a_wide_band() -> None:
+    site = SiteRates(rates={"roberta_mini cpu fp32": (rate(30e9),), "x H100 bf16": (rate(1.0),)})
+    job = planned("roberta_tiny", site=site)
+    (phase,) = job.phases(job.hardware)
+    compute = job.step(phase, job.hardware)[0]
+    assert compute.value == pytest.approx(work_flops(phase.run, phase.plan) / 60e9)
+    assert "roberta_mini" in compute.assumption and compute.most > 2 * compute.value
+
+
+def test_hours_count_the_smaller_batches_of_a_growing_one() -> None:
+    whole = planned("roberta_tiny")
+    growing = planned("roberta_tiny", "batch.warmup_steps=1200", "batch.first_sequences=16")
+    assert growing.hours(growing.hardware).value < 0.85 * whole.hours(whole.hardware).value
+
+
+def test_nothing_is_sent_by_one_rank_and_more_by_higher_stages() -> None:
+    sent = []
+    for stage, ranks in ((1, 1), (1, 8), (2, 8)):
+        job = planned("roberta_base", gpu="h100", per_node=ranks, stage=stage)
+        (phase,) = job.phases(job.hardware)
+        parts = {part.name: part for part in job.step(phase, job.hardware)}
+        sent.append(parts["exposed communication"].most)
+    assert sent[0] == 0 < sent[1] < sent[2]
