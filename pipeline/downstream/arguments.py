@@ -9,8 +9,16 @@ from pathlib import Path
 
 from pipeline.command_line import Parser, example_text
 from pipeline.downstream.protocols import FAMILIES, TuningProtocol
+from pipeline.downstream.reading.hub import fetch
 from pipeline.downstream.reading.tables import TableColumns
-from pipeline.downstream.tasks import KINDS, METRICS, TASKS, LabelledTask, find_file
+from pipeline.downstream.tasks import (
+    KINDS,
+    METRICS,
+    TASKS,
+    LabelledTask,
+    as_fetched,
+    find_file,
+)
 from pipeline.errors import ConfigError
 
 
@@ -57,6 +65,12 @@ def _add_files(parser: Parser) -> None:
     """Files and columns."""
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="folder of the task's files as published"
+    )
+    parser.add_argument(
+        "--fetch",
+        action="store_true",
+        help="read the task from the Hugging Face Hub, kept as JSON lines in --data: needs a "
+        "network once, and the extra hub",
     )
     parser.add_argument(
         "--train", type=Path, metavar="FILE", help="training file, instead of the published name"
@@ -148,7 +162,8 @@ def _add_protocol(parser: Parser) -> None:
 def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
     """The published task, or one with the user's columns.
 
-    Raises ConfigError for an unknown name, or columns that are missing or of no use.
+    Fetches it first with --fetch. Raises ConfigError for an unknown name, or columns that are
+    missing or of no use.
     """
     given = arguments.text or arguments.target or arguments.choices or arguments.answer_start
     if arguments.task in TASKS:
@@ -157,7 +172,14 @@ def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
                 f"--task {arguments.task} has columns of its own; drop --text, --target, --choices "
                 f"and --answer-start, or give --task {TASKS[arguments.task].kind}"
             )
-        return TASKS[arguments.task]
+        if not arguments.fetch:
+            return TASKS[arguments.task]
+        if not arguments.data or arguments.train or arguments.dev:
+            raise ConfigError("--fetch keeps the task in --data DIR, without --train and --dev")
+        fetch(arguments.task, arguments.data)
+        return as_fetched(TASKS[arguments.task])
+    if arguments.fetch:
+        raise ConfigError(f"--fetch goes with a published task, not with --task {arguments.task}")
     kind = arguments.task
     if kind not in KINDS:
         raise ConfigError(

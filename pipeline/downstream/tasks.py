@@ -5,11 +5,12 @@ To add a task, add a record here; its hyperparameters are in `protocols.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from pipeline.downstream.reading.examples import Example, check_not_empty, divide
+from pipeline.downstream.reading.hub import FILES, HUB
 from pipeline.downstream.reading.published import read_conll, read_race, read_squad
 from pipeline.downstream.reading.tables import TableColumns, read_table
 from pipeline.errors import DataError
@@ -254,6 +255,16 @@ METRICS: dict[TaskKind, tuple[str, ...]] = {
     "spans": ("f1", "exact"),
 }
 """Of a user's own tasks."""
+
+
+def as_fetched(task: LabelledTask) -> LabelledTask:
+    """A task whose files are those that `hub.fetch` writes, and which has no test files."""
+    source = HUB[task.name]
+    train, dev, *more = FILES[: len(source.splits)]
+    return replace(
+        task, layout="table", columns=source.columns, dev_columns=None, tests=(),
+        train=(train,), dev=(dev,), more_dev=tuple(more),
+    )  # fmt: skip
 
 
 def read_task(

@@ -91,7 +91,7 @@ def _open(corpus: str, hub: Hub) -> Any:
         return datasets.load_dataset(
             "parquet", data_files=_address(hub), split="train", streaming=True
         )
-    except _network_errors(ValueError) as error:
+    except network_errors(ValueError) as error:
         raise DataError(
             f"cannot fetch {corpus}: {error}; on a machine with network run --corpus {corpus} "
             "--fetch with the same TENFOLD_ROOT, or give files with --input PATH... "
@@ -99,7 +99,7 @@ def _open(corpus: str, hub: Hub) -> Any:
         ) from error
 
 
-def _network_errors(other: type[Exception]) -> tuple[type[Exception], ...]:
+def network_errors(other: type[Exception]) -> tuple[type[Exception], ...]:
     """What the Hub's client raises, whether it uses requests or httpx, plus `other`."""
     from huggingface_hub import get_session
 
@@ -135,7 +135,7 @@ def _batches(shard: Any, hub: Hub, place: str) -> Iterator[pa.Table]:
     """Rows of a shard. Turns network errors into a DataError, so none looks like a full disk."""
     try:
         yield from shard.with_format("arrow").iter(batch_size=_BATCH_ROWS)
-    except _network_errors(pa.ArrowException) as error:
+    except network_errors(pa.ArrowException) as error:
         raise DataError(
             f"fetching {hub.id} stopped in {place} ({error}); run the same command again: complete "
             "files are kept"

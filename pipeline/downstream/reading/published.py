@@ -98,7 +98,7 @@ def read_race(folder: Path) -> list[Example]:
             for number, question in enumerate(content["questions"]):
                 answers = content.get("answers")
                 gold = None if answers is None else str("ABCD".index(answers[number]))
-                texts = (article, *(_filled(question, o) for o in content["options"][number]))
+                texts = (article, *(filled(question, o) for o in content["options"][number]))
                 name = f"{path.parent.name}/{path.stem}-{number}"
                 examples.append(Example(name, texts, gold, article))
         except (KeyError, IndexError, ValueError, TypeError) as error:
@@ -110,7 +110,7 @@ def read_race(folder: Path) -> list[Example]:
     return examples
 
 
-def _filled(question: str, option: str) -> str:
+def filled(question: str, option: str) -> str:
     """The option in the question's gap, or after the question (Lai et al. 2017's cloze form)."""
     return question.replace("_", option) if "_" in question else f"{question} {option}"
 

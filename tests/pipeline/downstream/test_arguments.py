@@ -41,6 +41,9 @@ def parse(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
         (["--task", "sst2", "--train", "a", "--dev-share", "2"], "must be from 0 to below 1"),
         (["--task", "sst2", "--dev", "a", "--dev-share", "0.1"], "exclude each other"),
         (["--task", "tags", "--text", "a", "--target", "b", "--data", "d"], "needs --train FILE"),
+        (["--task", "sst2", "--fetch"], "keeps the task in --data DIR"),
+        (["--task", "tags", "--data", "d", "--fetch"], "goes with a published task"),
+        (["--task", "wikigold", "--data", "d", "--fetch"], "--fetch knows cola, sst2"),
         (["--task", "sst2", "--part", "6/5"], "--part 6/5 is not I/N"),
     ],
 )  # fmt: skip

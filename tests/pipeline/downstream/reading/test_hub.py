@@ -1,0 +1,103 @@
+"""Tasks as the Hub has them give the examples of the published files, once fetched, offline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from pipeline.downstream.reading import hub
+from pipeline.downstream.reading.examples import Answer, Example
+from pipeline.downstream.tasks import TASKS, TaskData, as_fetched, read_task
+from pipeline.errors import ConfigError, DataError
+
+Rows = list[dict[str, Any]]
+CHOICES = ["a", "b", "c", "d"]
+QUESTION = {"id": "q1", "title": "T", "question": "Who?", "context": "It was Ann."}
+ANSWERED = QUESTION | {"answers": {"text": ["Ann"], "answer_start": [7]}}
+UNANSWERED = QUESTION | {"answers": {"text": [], "answer_start": []}}
+RACE = {"example_id": "high1.txt", "article": "A text.", "answer": "C", "options": CHOICES}
+SWAG = {"sent1": "He", "sent2": "then", **{f"ending{n}": CHOICES[n] for n in range(4)}, "label": 3}
+CASES: dict[str, tuple[dict[str, Any], Example]] = {
+    "sst2": (
+        {"sentence": "good\tfilm", "label": 1, "idx": 4},
+        Example("4", ("good\tfilm",), "1", ""),
+    ),
+    "stsb": (
+        {"sentence1": "x", "sentence2": "y", "label": 4.5, "idx": 0},
+        Example("0", ("x", "y"), 4.5, ""),
+    ),
+    "mnli": (
+        {"premise": "x", "hypothesis": "y", "label": 2, "idx": 0},
+        Example("0", ("x", "y"), "contradiction", ""),
+    ),
+    "squad1": (
+        ANSWERED,
+        Example("q1", ("Who?", "It was Ann."), (Answer("Ann", 7),), "It was Ann."),
+    ),
+    "squad2": (UNANSWERED, Example("q1", ("Who?", "It was Ann."), (), "It was Ann.")),
+    "race": (
+        RACE | {"question": "It is _ ."},
+        Example(
+            "high1.txt", ("A text.", "It is a .", "It is b .", "It is c .", "It is d ."), "2",
+            "A text.",
+        ),
+    ),
+    "swag": (SWAG, Example("0", ("He", "then a", "then b", "then c", "then d"), "3", "He")),
+    "conll2003": (
+        {"id": "0", "tokens": ["Ann", "left"], "ner_tags": [1, 0]},
+        Example("0", ("Ann", "left"), ("B-PER", "O"), ""),
+    ),
+}  # fmt: skip
+
+
+def publish(task: str, rows: Rows, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository of Parquet files in a local directory, in place of the Hub's."""
+    for split in hub.HUB[task].splits:
+        path = place / split.replace("*", "00000-of-00001")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        datasets.Dataset.from_list(rows).to_parquet(path)
+    local = replace(hub.HUB[task], repository=str(place), revision="")
+    monkeypatch.setitem(hub.HUB, task, local)
+
+
+def read(task: str, data: Path) -> TaskData:
+    hub.fetch(task, data)
+    found = as_fetched(TASKS[task])
+    more = tuple(data / name for name in found.more_dev)
+    return read_task(found, data / found.train[0], data / found.dev[0], more, 0.0)
+
+
+@pytest.mark.parametrize("task", CASES)
+def test_examples_are_those_of_published_files(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, expected = CASES[task]
+    publish(task, [row, row], tmp_path / "hub", monkeypatch)
+    found = read(task, tmp_path / "data")
+    assert found.train.examples[0] == found.dev.examples[0] == expected
+    assert len(found.train.examples) == 2 and len(found.more_dev) == (task == "mnli")
+
+
+def test_a_file_is_fetched_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, expected = CASES["sst2"]
+    publish("sst2", [row], tmp_path / "hub", monkeypatch)
+    (tmp_path / "hub" / "sst2" / "validation-00000-of-00001.parquet").unlink()
+    with pytest.raises(DataError, match=r"cannot fetch sst2's dev\.jsonl from .*network first"):
+        read("sst2", tmp_path / "data")
+    assert {path.name for path in (tmp_path / "data").glob("*.jsonl*")} == {"train.jsonl"}
+    publish("sst2", [row, row], tmp_path / "hub", monkeypatch)
+    found = read("sst2", tmp_path / "data")
+    assert (len(found.train.examples), len(found.dev.examples)) == (1, 2)
+    monkeypatch.setitem(hub.HUB, "sst2", replace(hub.HUB["sst2"], repository="/gone"))
+    assert read("sst2", tmp_path / "data").train.examples == [expected]
+
+
+def test_tasks_that_the_hub_lacks(tmp_path: Path) -> None:
+    assert sorted(TASKS.keys() - hub.HUB.keys()) == ["wikigold"]
+    assert hub.HUB.keys() <= TASKS.keys()
+    with pytest.raises(ConfigError, match=r"--fetch knows cola, .*, not wikigold"):
+        hub.fetch("wikigold", tmp_path)
