@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.experiments.arms import Table, arms_from_arguments, run_of
+from pipeline.config.settings import flatten, to_dict
+from pipeline.experiments.ablation import Ablation
+from pipeline.experiments.arguments import parse_ablate, read_ablation
 from pipeline.loading.dataset import Dataset
 from pipeline.training.planning.plan import make_plan
 from tests.pages import ROOT, Page, split
-from tests.pipeline.experiments.differences import differing
 
 PAGE = Page("pipeline/recipes/TABLES.md", (ROOT / "pipeline/recipes/TABLES.md").read_text())
 SIZE = {"encoder.width", "encoder.heads", "encoder.feed_forward"}
@@ -33,24 +34,12 @@ COMPARED = {
 """The settings that the arms of each command compare, by the name of its output."""
 
 
-def read(command: str) -> tuple[str, Table]:
-    """The name of a command's output, and its arms."""
+def read(command: str) -> tuple[str, Ablation]:
+    """The name of a command's output, and what pipeline.ablate makes of the command."""
     words = split(command)
     assert words[:3] == ["python", "-m", "pipeline.ablate"]
-    given: dict[str, str] = {}
-    common: list[str] = []
-    arms: list[tuple[str, list[str]]] = []
-    for option, value in zip(words[3::2], words[4::2], strict=True):
-        if option == "--arm":
-            arms.append((value, []))
-        elif option == "--set":
-            (arms[-1][1] if arms else common).append(value)
-        else:
-            given[option] = value
-    assert set(given) == {"--recipe", "--corpus", "--seeds", "--output"}
-    assert given["--corpus"] in ("16gb", "160gb")
-    table = arms_from_arguments(given["--recipe"], [(name, common + own) for name, own in arms])
-    return Path(given["--output"]).name, table
+    ablation = read_ablation(parse_ablate(words[3:]))
+    return ablation.output.name, ablation
 
 
 ABLATIONS = dict(map(read, PAGE.commands("bash")))
@@ -63,17 +52,20 @@ def test_every_choice_has_a_command() -> None:
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_arms_differ_in_what_is_compared(name: str) -> None:
-    assert differing(ABLATIONS[name]) == COMPARED[name]
+    """And in how often they are validated, which follows from their steps."""
+    first, *others = [flatten(to_dict(arm.run)) for arm in ABLATIONS[name].arms]
+    found = {path for path in first for other in others if other[path] != first[path]}
+    assert found - {"validation.every"} == COMPARED[name]
 
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_every_arm_can_be_planned(name: str, prepared: Path) -> None:
     """On 64 ranks; only the number of sequences is that of the sample."""
-    sets = {split: [Dataset.open(prepared, split)] for split in ("train", "validation")}
+    train, held_out = ([Dataset.open(prepared, part)] for part in ("train", "validation"))
     read_tokens = set()
     for arm in ABLATIONS[name].arms:
-        run = run_of(arm)
-        plan = make_plan(run, 64, 1, sets["train"], sets["validation"], run.steps)
+        run = arm.run
+        plan = make_plan(run, 64, 1, train, held_out, run.steps)
         assert plan.sequences == run.batch.sequences, arm.name
         read_tokens.add(run.steps * run.batch.sequences * run.data.sequence_length)
     assert len(read_tokens) == (len(ABLATIONS[name].arms) if name.startswith("steps") else 1)
