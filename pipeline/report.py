@@ -13,10 +13,11 @@ from pipeline.command_line import Parser, example_text
 from pipeline.data.inspection.places import describe_place
 from pipeline.errors import ConfigError, run_command
 from pipeline.files import write_whole
+from pipeline.reporting.ablation_section import read_ablation_report
 from pipeline.reporting.renderings import as_page, as_text
 from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import read_scores
-from pipeline.reporting.sections import make_report, report_command
+from pipeline.reporting.sections import Report, make_report, report_command
 from pipeline.training.run_directory.status import is_run
 
 MOST_RUNS = 8
@@ -25,6 +26,26 @@ MOST_RUNS = 8
 
 def main() -> None:
     arguments = _parse()
+    if arguments.output and not arguments.output.parent.is_dir():
+        raise ConfigError(f"--output {arguments.output}: no such directory; create it first")
+    report = _report(arguments)
+    if arguments.output:
+        page = as_page(report).encode(errors="replace")
+        write_whole(arguments.output, page)
+        print("\n".join(report.verdicts))
+        print(f"{arguments.output}: {len(page) / 1e3:,.0f} kB; open it in a browser")
+    else:
+        print(as_text(report))
+
+
+def _report(arguments: argparse.Namespace) -> Report:
+    """Of runs, or of an ablation."""
+    if arguments.ablation:
+        if arguments.runs or arguments.scores:
+            raise ConfigError("--ablation is a report of its own; drop RUN and --scores")
+        return read_ablation_report(arguments.ablation)
+    if not arguments.runs:
+        raise ConfigError("nothing to report; give run directories, or --ablation DIR")
     for path in arguments.runs:
         if not is_run(path):
             lines = describe_place(path)
@@ -34,19 +55,10 @@ def main() -> None:
             )
     if len(arguments.runs) > MOST_RUNS:
         raise ConfigError(f"{len(arguments.runs)} runs; a report shows at most {MOST_RUNS}")
-    if arguments.output and not arguments.output.parent.is_dir():
-        raise ConfigError(f"--output {arguments.output}: no such directory; create it first")
     scores = [score for path in arguments.scores for score in read_scores(path)]
     runs = [read_run(path) for path in arguments.runs]
     again = report_command(arguments.runs, arguments.scores, arguments.output)
-    report = make_report(runs, scores, again)
-    if arguments.output:
-        page = as_page(report).encode(errors="replace")
-        write_whole(arguments.output, page)
-        print("\n".join(report.verdicts))
-        print(f"{arguments.output}: {len(page) / 1e3:,.0f} kB; open it in a browser")
-    else:
-        print(as_text(report))
+    return make_report(runs, scores, again)
 
 
 def _parse() -> argparse.Namespace:
@@ -59,9 +71,10 @@ def _parse() -> argparse.Namespace:
         epilog=example_text(
             "python -m pipeline.report data/runs/roberta_large --output page.html",
             "python -m pipeline.report data/runs/* --scores sst2/scores.json --text",
+            "python -m pipeline.report --ablation ablations/masking --output page.html",
         ),
     )
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directories")
+    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="run directories")
     parser.add_argument(
         "--scores",
         type=Path,
@@ -69,6 +82,12 @@ def _parse() -> argparse.Namespace:
         default=[],
         metavar="FILE",
         help="scores.json of pipeline.finetune, or what pipeline.evaluate --json printed",
+    )
+    parser.add_argument(
+        "--ablation",
+        type=Path,
+        metavar="DIR",
+        help="the --output of pipeline.ablate, instead of runs",
     )
     wanted = parser.add_mutually_exclusive_group(required=True)
     wanted.add_argument("--output", type=Path, metavar="PAGE", help="the HTML page to write")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -126,3 +127,34 @@ def test_what_a_run_says_of_its_settings_is_said(
     found = command("ablate", *words(missing, tiny_tokenizer, tmp_path / "o"), **environment())
     assert found.returncode == 2 and found.stderr.count("\n") == 1
     assert "none.jsonl" in found.stderr and "/logs/" in found.stderr
+
+
+SRUN = """#!/bin/sh
+[ "$1" = --mpi=none ] && shift
+exec "$@"
+"""
+
+
+def test_an_element_of_a_slurm_array_does_its_run(
+    whole: Path, corpus: Path, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """The batch file with a stand-in for srun; its runs are done already."""
+    (tmp_path / "srun").write_text(SRUN)
+    (tmp_path / "srun").chmod(0o755)
+    given = words(corpus, tiny_tokenizer, whole)[:-2]  # without --output
+    settings = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}", "TENFOLD_HOME": str(process.ROOT),
+        "TENFOLD_VENV": sys.prefix, "TENFOLD_LOCAL": str(tmp_path / "local"),
+        "TENFOLD_DOCTOR": "off", "TENFOLD_ABLATION": str(whole),
+        "TENFOLD_ABLATE_ARGS": " ".join(given),
+    }  # fmt: skip
+    for task, code, said in (
+        ("4", 0, "not tuned"), ("6", 2, "there are 6 runs"), ("$(x)", 2, "is not a number"),
+        ("", 2, "as an array"),
+    ):  # fmt: skip
+        found = subprocess.run(
+            ["bash", process.ROOT / "slurm/ablate.sbatch"], capture_output=True, text=True,
+            env=os.environ | settings | {"SLURM_ARRAY_TASK_ID": task}, check=False,
+        )  # fmt: skip
+        assert found.returncode == code, found.stderr
+        assert said in (found.stderr if code else found.stdout)

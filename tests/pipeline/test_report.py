@@ -14,6 +14,7 @@ import pytest
 from pipeline import report
 from tests.pipeline.preparing import Call
 from tests.pipeline.reporting.small_runs import write_run
+from tests.pipeline.reporting.test_ablation_section import content
 from tests.pipeline.reporting.test_score_files import FINE_TUNED
 
 Show = Callable[..., str]
@@ -35,6 +36,14 @@ def test_a_page_and_its_scores(tmp_path: Path, prepared: Path, show: Show) -> No
     assert "Curves" in text and "<svg" not in text
 
 
+def test_an_ablation(tmp_path: Path, show: Show) -> None:
+    (tmp_path / "ablation.json").write_text(json.dumps(content()))
+    text = show("--ablation", tmp_path, "--text")
+    assert text.startswith("two: -0.1000 nats to one") and "not significant" in text
+    show("--ablation", tmp_path, "--output", tmp_path / "page.html")
+    assert "the same, other seeds" in (tmp_path / "page.html").read_text()
+
+
 def test_what_cannot_be_reported_is_said(tmp_path: Path, prepared: Path, show: Show) -> None:
     run = write_run(tmp_path / "run")
     for arguments, message in {
@@ -44,6 +53,9 @@ def test_what_cannot_be_reported_is_said(tmp_path: Path, prepared: Path, show: S
         (run, "--scores", run / "run.json", "--text"): "holds no scores",
         (*[run] * 9, "--text"): "at most 8",
         (run,): "--output",
+        ("--text",): "give run directories, or --ablation DIR",
+        (run, "--ablation", tmp_path, "--text"): "drop RUN",
+        ("--ablation", run, "--text"): "finish pipeline.ablate",
     }.items():
         error = show(*arguments, code=2)
         assert error.startswith("error: ") and message in error, error
