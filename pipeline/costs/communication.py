@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 from pipeline.config.run import Run
 from pipeline.costs.estimate import Estimate
-from pipeline.costs.memory import deepspeed_file, partition
-from pipeline.costs.shapes import logical_count
+from pipeline.costs.memory import deepspeed_file
+from pipeline.costs.shapes.parameters import logical_count
+from pipeline.costs.shapes.partition import Partition, partition
+from pipeline.loading.micro_batch import LossCounts
 from pipeline.training.planning.plan import micro_batches
 from pipeline.training.planning.schedule import resolve_batch_size
 
@@ -24,29 +26,49 @@ def bytes_sent(run: Run, ranks: int, stage: int | None = None) -> list[Estimate]
 
     An estimate's name ends with its collective. Empty on one rank. stage: see `memory.memory`.
     """
-    if ranks == 1:
+    return sent_under(run, partition(run, ranks, deepspeed_file(stage)))
+
+
+def sent_under(run: Run, parts: Partition) -> list[Estimate]:
+    """`bytes_sent` for a given partition of the run's model."""
+    if parts.ranks == 1:
         return []
-    accumulation, _ = step_of(run, ranks)
-    file = deepspeed_file(stage)
-    zero, parts = file.stage(run.precision), partition(run, ranks, file)
-    times = accumulation if zero >= 2 else 1
-    often = "in every micro-batch" if zero >= 2 else "after the last micro-batch"
-    found = []
-    if zero == 3:
-        found.append(_sent("gradients", "reduce-scatter", 4 * parts.cut * times, f"fp32, {often}"))
-        gathered = parts.width * parts.cut * accumulation
-        found.append(_sent("weights", "all-gather", gathered, "kept from forward to backward"))
-    else:
-        elements = parts.padded if parts.flat_gradients else parts.total
-        found.append(_sent("gradients", "all-reduce", 4 * elements * times, f"fp32, {often}"))
-        if zero:
-            found.append(_sent("weights", "all-gather", parts.width * parts.padded, run.precision))
-    if zero:
+    accumulation, _ = step_of(run, parts.ranks)
+    found = [*_gradients(parts, accumulation), *_weights(parts, accumulation)]
+    if parts.stage:
         found.append(_sent("clip norm", "all-reduce", 8, "one float64"))
-    if zero and run.optimizer.kind == "lamb":
+    if parts.stage and run.optimizer.kind == "lamb":
         size = 16 * logical_count(run)
         found.append(_sent("LAMB's norms", "all-reduce", size, "two float64 per weight"))
+    counts = 8 * (len(LossCounts._fields) + 3) + 8 * (accumulation - 1)
+    found.append(
+        _sent("loss denominators", "all-reduce", counts, "stop requests too; between hosts' CPUs")
+    )
     return found
+
+
+def _gradients(parts: Partition, accumulation: int) -> list[Estimate]:
+    """Sums over ranks, in fp32 whatever the network's arithmetic."""
+    if parts.stage == 3:
+        size = 4 * (parts.gathered + parts.kept_elements) * accumulation
+        return [_sent("gradients", "reduce-scatter", size, "fp32, in every micro-batch")]
+    elements = parts.padded if parts.flat_gradients else parts.total
+    if parts.stage == 2:
+        size = 4 * elements * accumulation
+        return [_sent("gradients", "all-reduce", size, "fp32, in every micro-batch")]
+    return [_sent("gradients", "all-reduce", 4 * elements, "fp32, after the last micro-batch")]
+
+
+def _weights(parts: Partition, accumulation: int) -> list[Estimate]:
+    """What ranks gather of the weights that others have updated."""
+    if parts.stage == 0:
+        return []
+    elements = parts.padded
+    when = "after the step"
+    if parts.stage == 3:
+        elements = parts.gathered * accumulation + parts.kept_elements
+        when = "once per micro-batch, kept until its backward pass"
+    return [_sent("weights", "all-gather", parts.width * elements, when)]
 
 
 def wire_bytes(sent: Sequence[Estimate], ranks: int) -> float:

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pipeline.config.run import Run
 from pipeline.costs.estimate import Estimate
-from pipeline.costs.shapes import parameter_sizes
+from pipeline.costs.shapes.partition import Partition, partition
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 
 DEFAULT_STAGE = 1
 """That of `pipeline.train` without --ds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """How many elements of the model's parameters a rank holds."""
-
-    width: int
-    """Bytes of an element in the network's arithmetic."""
-    total: int
-    """Elements of all parameters."""
-    padded: int
-    """The same with the padding of ZeRO's flat tensor (stages 1 and 2)."""
-    cut: int
-    """The same with each parameter padded to a multiple of the ranks (stage 3)."""
-    share: int
-    """Elements that this rank's optimizer updates."""
-    whole: int
-    """Elements that it holds outside of forward and backward passes."""
-    flat_gradients: bool
-    """Whether gradients are summed in one flat fp32 tensor (stage 1 in bf16)."""
-
-
 def memory(run: Run, ranks: int, stage: int | None = None) -> list[Estimate]:
-    """Bytes per rank by part; stage: of the ds file zero0 to zero3, None for the default."""
-    file = deepspeed_file(stage)
-    return [*_state(run, ranks, file), *_activations(run)]
+    """Bytes per rank by part; stage: of the ds file zero0 to zero3, None for the default.
+
+    A part is at its largest; not all parts are at the same time, so their sum is an upper bound.
+    """
+    parts = partition(run, ranks, deepspeed_file(stage))
+    return [*state(parts), *passing(parts), *_activations(run)]
 
 
 def largest_micro_batch(run: Run, ranks: int, device_bytes: int, stage: int | None = None) -> int:
@@ -58,43 +41,57 @@ def deepspeed_file(stage: int | None) -> DeepSpeedFile:
     return read_deepspeed_file(f"zero{DEFAULT_STAGE if stage is None else stage}")
 
 
-def partition(run: Run, ranks: int, file: DeepSpeedFile) -> Partition:
-    """How ZeRO divides a run's parameters among ranks."""
-    sizes, stage = parameter_sizes(run), file.stage(run.precision)
-    total = sum(sizes)
-    padded = -(-total // (2 * ranks)) * 2 * ranks
-    cut = sum(-(-size // ranks) * ranks for size in sizes)
-    whole = {0: total, 1: padded, 2: padded, 3: cut // ranks}[stage]
-    if stage == 3:
-        most = file.zero["stage3_param_persistence_threshold"]
-        whole += sum(size for size in sizes if size < most)
-    return Partition(
-        width=4 if run.precision == "fp32" else 2,
-        total=total,
-        padded=padded,
-        cut=cut,
-        share={0: total, 1: padded // ranks, 2: padded // ranks, 3: cut // ranks}[stage],
-        whole=whole,
-        flat_gradients=stage == 1 and run.precision != "fp32",
-    )
-
-
 def _fits(run: Run, ranks: int, device_bytes: int, stage: int | None, rows: int) -> bool:
     given = replace(run, batch=replace(run.batch, per_device=rows))
     return sum(part.most for part in memory(given, ranks, stage)) <= device_bytes
 
 
-def _state(run: Run, ranks: int, file: DeepSpeedFile) -> list[Estimate]:
-    """What is held between steps, and the gradients."""
-    parts, stage = partition(run, ranks, file), file.stage(run.precision)
-    masters = 4 * parts.share if stage else 0
-    gradients = 4 * (parts.share if stage >= 2 else parts.whole)
+def state(parts: Partition) -> list[Estimate]:
+    """What a rank holds between steps, and the gradients that it sums for the next one."""
+    held = {0: parts.total, 1: parts.total, 2: parts.overlapping, 3: parts.share}[parts.stage]
+    if parts.width == 2 and parts.stage in (1, 2):
+        held = parts.padded if parts.stage == 1 else parts.share
+    kept = ", those that every rank keeps whole included" if parts.kept else ""
+    precision = {2: "bf16", 4: "fp32"}[parts.width]
     return [
-        _bytes("weights", parts.width * parts.whole, f"{run.precision}, as the network computes"),
-        _bytes("gradients", gradients, "fp32 sums over micro-batches"),
-        _bytes("master weights", masters, "the fp32 weights that are trained"),
-        _bytes("moments", 8 * parts.share, "two per weight, in fp32"),
+        _bytes("weights", parts.width * parts.weights, f"{precision}, for the network{kept}"),
+        _bytes("master weights", 4 * parts.share if parts.stage else 0, "fp32, which are trained"),
+        _bytes("moments", 8 * parts.share, "two per weight, fp32"),
+        _bytes("gradients", 4 * held, "fp32, summed over micro-batches"),
     ]
+
+
+def passing(parts: Partition) -> list[Estimate]:
+    """What a rank holds for a part of a step, activations excepted."""
+    largest = max(parts.sizes)
+    fresh = parts.width * (3 if parts.stage else 2) * largest
+    if parts.stage == 2 and parts.width == 4:
+        fresh += 4 * parts.overlapping
+    found = [
+        _bytes(
+            "gradients in flight", fresh,
+            "of the word table, which is input and output, before they are added",
+        ),
+        _bytes(
+            "communication buckets", parts.bucket_bytes + parts.copy_bytes,
+            f"{parts.buffers} of {parts.bucket:,} elements, and copies of a full one",
+        ),
+    ]  # fmt: skip
+    if parts.stage == 3:
+        found.append(
+            _bytes(
+                "gathered weights", parts.width * parts.gathered,
+                "all, kept from forward to backward: below stage3_max_live_parameters",
+            )
+        )  # fmt: skip
+    copied = parts.stage == 3 or (parts.stage in (1, 2) and parts.width == 4)
+    found.append(
+        _bytes(
+            "optimizer temporaries", 4 * parts.share if copied else 0,
+            "a flat copy of the gradients; the update overwrites it",
+        )
+    )  # fmt: skip
+    return found
 
 
 def _activations(run: Run) -> list[Estimate]:

@@ -43,7 +43,7 @@ FLOW = (
     "pipeline/loading",
     "pipeline/training/planning", "pipeline/training/optimizer", "pipeline/training/cluster",
     "pipeline/training/checkpoints", "pipeline/training/weights",
-    "pipeline/costs",
+    "pipeline/costs/shapes", "pipeline/costs",
     "pipeline/training/run_directory", "pipeline/training/forward",
     "pipeline/downstream/zero_shot",
     "pipeline/training/validation", "pipeline/training",

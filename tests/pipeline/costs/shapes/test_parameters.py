@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from model.hugging_face.conversion import logical_parameters
-from pipeline.costs.shapes import logical_count, parameter_sizes
+from pipeline.costs.shapes.parameters import logical_count, parameter_sizes
 from pipeline.recipes import RECIPES, recipe
 from pipeline.training.weights.build import build_model
 

@@ -1,0 +1,203 @@
+"""One rank that trains a step under DeepSpeed and reports the bytes that it holds and sends.
+
+`held_worker.py OUT.json WHAT`, under a launcher; WHAT: a key of SETTINGS. test_real_ranks.py
+compares the output with what is predicted. A row is short, so that almost all memory is weights,
+gradients and optimizer state.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+import torch
+import torch.distributed as dist
+
+from model.hugging_face.conversion import logical_parameters
+from model.objectives.masked_language import Inputs
+from pipeline.config.run import Run
+from pipeline.config.settings import override
+from pipeline.costs.shapes.live_bytes import LiveBytes, unique_bytes
+from pipeline.errors import run_command
+from pipeline.loading.micro_batch import LossCounts
+from pipeline.recipes import recipe
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.training.cluster.engine import ZeroEngine, init_distributed, initialize
+from pipeline.training.step_count import StepCount, StopVote
+from pipeline.training.weights.build import build_model
+from tests.pipeline.training.frozen import freeze
+from tests.pipeline.training.step_trace import StepTrace
+
+ROWS, LENGTH, SLOTS, ACCUMULATION = 1, 12, 1, 2
+BUCKETS = (600_000, 5_000_000)
+"""`reduce_bucket_size`: smaller and larger than the model."""
+Setting = tuple[str, int, int]
+"""Precision, stage, bucket size."""
+WHOLE: list[Setting] = [
+    (precision, stage, bucket)
+    for precision, stage, bucket in product(("fp32", "bf16"), range(4), BUCKETS)
+    if (precision, stage) != ("bf16", 0) and (stage or bucket == BUCKETS[0])
+]
+SETTINGS: dict[str, list[Setting]] = {
+    "some": [("bf16", 1, BUCKETS[0]), ("fp32", 3, BUCKETS[0])],
+    "whole": WHOLE,
+}
+
+
+def run_of(precision: str, ranks: int) -> Run:
+    """A model of two million parameters that no number of ranks divides."""
+    run = override(
+        recipe("roberta_tiny"),
+        ["encoder.width=256", "encoder.feed_forward=1024", "data.vocab_size=2053"],
+    )
+    batch = replace(run.batch, sequences=ROWS * ACCUMULATION * ranks, per_device=ROWS)
+    return replace(run, precision=precision, batch=batch)
+
+
+def file_of(stage: int, bucket: int) -> DeepSpeedFile:
+    """A ds file with a bucket size, which stage 0 does not read."""
+    shipped = read_deepspeed_file(f"zero{stage}")
+    if stage == 0:
+        return shipped
+    return replace(shipped, zero={**shipped.zero, "reduce_bucket_size": bucket})
+
+
+def micro_batch() -> Inputs:
+    return Inputs(
+        input_ids_BS=torch.randint(5, 2048, (ROWS, LENGTH)),
+        lengths_B=None,
+        positions_K=torch.arange(1, SLOTS + 1),
+        labels_K=torch.randint(5, 2048, (SLOTS,)),
+        weights_K=torch.ones(SLOTS),
+        mask_id=4,
+    )
+
+
+REDUCERS = ("average_tensor", "_DeepSpeedZeroOptimizer_Stage3__avg_scatter_grads")
+"""Methods of DeepSpeed's optimizers that send gradients; at stage 0 it is the engine's own."""
+BY_ENGINE = "buffered_allreduce_fallback"
+
+
+def watch_buckets(engine: ZeroEngine, live: LiveBytes) -> list[int]:
+    """Bytes that each sending of gradients needs: its buffers, and copies for its time."""
+    found = [0]
+    names = [name for name in REDUCERS if hasattr(zero_of(engine), name)]
+    owner, name = (zero_of(engine), names[0]) if names else (engine._wrapped, BY_ENGINE)
+    send = getattr(owner, name)
+
+    def watched(*args: Any, **named: Any) -> Any:
+        start, summed, live.peak = live.now, unique_bytes(gradients(engine)), live.now
+        result = send(*args, **named)
+        summed = unique_bytes(gradients(engine)) - summed
+        found.append(unique_bytes(buffers(engine)) + live.peak - start - summed)
+        return result
+
+    setattr(owner, name, watched)
+    return found
+
+
+def zero_of(engine: ZeroEngine) -> Any:
+    return engine._wrapped.optimizer
+
+
+def weights(engine: ZeroEngine) -> Iterator[torch.Tensor]:
+    for parameter in engine.module.parameters():
+        yield parameter
+        if hasattr(parameter, "ds_tensor"):
+            yield parameter.ds_tensor
+
+
+def masters(engine: ZeroEngine) -> Iterator[torch.Tensor]:
+    for group in engine.optimizer.param_groups:
+        yield from group["params"] if engine.stage else ()
+    yield from getattr(zero_of(engine), "fp32_partitioned_groups_flat", ())
+
+
+def gradients(engine: ZeroEngine) -> list[torch.Tensor]:
+    return [found for found in _gradients(engine) if found is not None]
+
+
+def _gradients(engine: ZeroEngine) -> Iterator[torch.Tensor | None]:
+    zero = zero_of(engine)
+    in_bucket = {buffer.untyped_storage()._cdata for buffer in buffers(engine)}
+    for parameter in engine.module.parameters():
+        for gradient in (parameter.grad, getattr(parameter, "grad_accum", None)):
+            if gradient is not None and gradient.untyped_storage()._cdata not in in_bucket:
+                yield gradient
+    for name in ("averaged_gradients", "all_grad_tensors"):
+        for group in getattr(zero, name, {}).values():
+            yield from group or ()
+    yield from getattr(zero, "fp32_groups_gradients_flat", ())
+    yield getattr(zero, "grad_partitions_flat_buffer", None)
+
+
+def buffers(engine: ZeroEngine) -> Iterator[torch.Tensor]:
+    for bucket in getattr(zero_of(engine), "ipg_buckets", {}).values():
+        buffer = bucket.buffer
+        yield from [] if buffer is None else [buffer] if torch.is_tensor(buffer) else buffer
+
+
+def measure(precision: str, stage: int, bucket: int) -> dict[str, Any]:
+    """What this rank holds and sends in the second step; all in bytes."""
+    run = run_of(precision, dist.get_world_size())
+    with LiveBytes(ignored_device="meta") as live:  # DeepSpeed keeps shapes there
+        model = build_model(run, seed=0).train()
+        engine = initialize(
+            model, run, file_of(stage, bucket), logical_parameters(model),
+            rows=ROWS, accumulation=ACCUMULATION,
+        )  # fmt: skip
+        buckets = watch_buckets(engine, live)
+        known, vote = StepCount(), StopVote()
+        for _ in range(2):
+            held, peak = 0, 0
+            with StepTrace() as trace:
+                known.start(LossCounts(1, 1, 1))
+                known.result()
+                for done in range(1, ACCUMULATION + 1):
+                    vote.passed()
+                    if done < ACCUMULATION:
+                        vote.ask(False)
+                    live.peak = live.now
+                    engine.backward(engine(micro_batch())["mlm_loss"], 1)
+                    peak = max(peak, live.peak)
+                    held = max(held, unique_bytes(gradients(engine)))
+                live.peak = live.now
+                engine.step(1e-3)
+            gc.collect()
+    found = {
+        "weights": unique_bytes(weights(engine)),
+        "master weights": unique_bytes(masters(engine)),
+        "moments": unique_bytes(
+            tensor for state in engine.optimizer.state.values() for tensor in state.values()
+        ),
+        "gradients": held,
+        "communication buckets": max(buckets),
+        "at rest": live.now, "backward": peak, "step": live.peak,
+    }  # fmt: skip
+    engine.close()
+    return {"setting": [precision, stage, bucket], "held": found, "sent": trace.sent}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    init_distributed()
+    freeze()
+    found = [measure(*setting) for setting in SETTINGS[sys.argv[2]]]
+    ranks: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(ranks, found)
+    if dist.get_rank() == 0:
+        Path(sys.argv[1]).write_text(json.dumps(ranks, indent=1))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    run_command(main, at_once=True)

@@ -1,0 +1,49 @@
+"""By hand; test_real_ranks.py compares with DeepSpeed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.costs.shapes.partition import Partition
+
+SMALL = Partition(
+    ranks=2, stage=1, width=4, sizes=(10, 5, 7), kept=(), bucket=16, buffers=1
+)  # fmt: skip
+
+
+def test_shares_are_padded() -> None:
+    """22 elements: to 24 for 2 ranks in pairs; by parameter 5 + 3 + 4 at stage 3."""
+    assert (SMALL.total, SMALL.padded, SMALL.share) == (22, 24, 12)
+    third = replace(SMALL, stage=3, kept=(5, 7))
+    assert (third.share, third.weights) == (12, 24)
+    assert (third.gathered, third.kept_elements) == (10, 14)
+    assert replace(SMALL, stage=0).share == 22
+
+
+def test_a_rank_holds_whole_gradients_of_what_overlaps_its_part() -> None:
+    """Elements 0 to 11 cut the second parameter: both ranks hold all of it."""
+    assert SMALL.overlapping == 15
+    assert replace(SMALL, ranks=4).overlapping == 15
+    assert replace(SMALL, ranks=1).overlapping == 22
+
+
+@pytest.mark.parametrize(
+    ("stage", "width", "copied"),
+    [
+        (1, 4, 4 * 15),  # (10, 5) goes to both ranks, (7) to one
+        (2, 4, 4 * 12),  # (7, 5) goes to both, (10) to one
+        (2, 2, 6 * 12),  # joined in bf16, then cast
+        (3, 4, 4 * 14),  # (8, 6), padded
+        (1, 2, 0),  # one flat tensor already
+        (0, 4, 4 * 22),
+    ],
+)
+def test_copies_of_a_bucket(stage: int, width: int, copied: int) -> None:
+    assert replace(SMALL, stage=stage, width=width).copy_bytes == copied
+
+
+def test_buffers_are_as_large_as_the_file_says() -> None:
+    assert SMALL.bucket_bytes == 64
+    assert replace(SMALL, stage=2, width=2, buffers=2).bucket_bytes == 64

@@ -1,0 +1,88 @@
+"""Predicted bytes equal those of real ranks under DeepSpeed, held and sent, at every stage.
+
+One launch per number of ranks measures every setting (held_worker.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.costs.communication import sent_under
+from pipeline.costs.memory import passing, state
+from pipeline.costs.shapes.partition import partition
+from tests.pipeline.conftest import forkrun, launch
+from tests.pipeline.costs.held_worker import SETTINGS, file_of, run_of
+
+WORKER = Path(__file__).with_name("held_worker.py")
+TOLERANCE = 0.01
+LAUNCHES = [
+    (2, "some"), *(pytest.param(count, "whole", marks=pytest.mark.slow) for count in (1, 2, 4)),
+]  # fmt: skip
+launches = pytest.mark.parametrize(("ranks", "what"), LAUNCHES)
+COLLECTIVES = {"all-reduce": "allreduce", "all-gather": "allgather_base",
+               "reduce-scatter": "reduce_scatter_base"}  # fmt: skip
+
+
+@functools.cache
+def measured(ranks: int, what: str) -> list[list[dict[str, Any]]]:
+    """What each rank found in each setting."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "measured.json"
+        result = launch(*forkrun(WORKER, output, what, count=ranks), timeout=1200)
+        assert result.returncode == 0, result.stderr
+        of_ranks: list[list[dict[str, Any]]] = json.loads(output.read_text())
+    settings = [list(setting) for setting in SETTINGS[what]]
+    assert all([found["setting"] for found in own] == settings for own in of_ranks)
+    return [list(found) for found in zip(*of_ranks, strict=True)]
+
+
+@launches
+def test_a_rank_holds_what_is_predicted(ranks: int, what: str) -> None:
+    """Weights, fp32 weights, moments, gradients and buckets, on the rank that holds most."""
+    for found in measured(ranks, what):
+        precision, stage, bucket = found[0]["setting"]
+        parts = partition(run_of(precision, ranks), ranks, file_of(stage, bucket))
+        predicted = {part.name: part.value for part in (*state(parts), *passing(parts))}
+        most = {name: max(own["held"][name] for own in found) for name in found[0]["held"]}
+        if stage == 3:  # gloo copies what it reduces
+            predicted["communication buckets"] += parts.copy_bytes
+        for name in set(most) & set(predicted):
+            assert predicted[name] == pytest.approx(most[name], rel=TOLERANCE), (found, name)
+        between = predicted["weights"] + predicted["master weights"] + predicted["moments"]
+        permanent = parts.stage == 3 or parts.flat_gradients
+        between += predicted["gradients"] if permanent else 0
+        between += parts.bucket_bytes if parts.stage == 3 else 0
+        assert most["at rest"] == pytest.approx(between, rel=TOLERANCE), found
+
+
+@launches
+def test_the_sum_of_all_parts_is_enough(ranks: int, what: str) -> None:
+    """And not much more than enough; a row of 12 tokens adds next to nothing."""
+    for found in measured(ranks, what):
+        precision, stage, bucket = found[0]["setting"]
+        parts = partition(run_of(precision, ranks), ranks, file_of(stage, bucket))
+        total = sum(part.value for part in (*state(parts), *passing(parts)))
+        peak = max(max(own["held"]["backward"], own["held"]["step"]) for own in found)
+        assert peak * (1 - TOLERANCE) <= total <= 1.75 * peak, found
+
+
+@launches
+def test_a_step_sends_what_is_predicted(ranks: int, what: str) -> None:
+    for found in measured(ranks, what) if ranks > 1 else ():
+        precision, stage, bucket = found[0]["setting"]
+        run = run_of(precision, ranks)
+        predicted: Counter[str] = Counter()
+        for part in sent_under(run, partition(run, ranks, file_of(stage, bucket))):
+            predicted[COLLECTIVES[part.name.rsplit(", ")[-1]]] += int(part.value)
+        for own in found:
+            sent: Counter[str] = Counter()
+            for name, size in own["sent"].items():
+                sent[name.split()[0]] += size
+            assert sent == predicted, (found[0]["setting"], sent, predicted)
