@@ -55,9 +55,10 @@ def _examine(
     placement = ranks.placement
     offsets = ranks.clock_offsets()
     row, versions, own = _look_here(ranks, arguments)
-    needed = checkpoint_bytes(settings) if settings else 0.0
     if arguments.output:
-        own += check_output(ranks, arguments.output, needed)
+        one = checkpoint_bytes(settings) if settings else 0.0
+        most = settings.checkpoint.most_kept(settings.steps) if settings else 1
+        own += check_output(ranks, arguments.output, one, most * one)
     shards, prints = check_shards(arguments.data, placement, settings, QUICK_SECONDS)
     own += shards
     if arguments.stage and placement.is_first_on_node:

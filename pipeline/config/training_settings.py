@@ -315,6 +315,10 @@ class CheckpointSettings:
     keep_every: CountOrZero
     """Optimizer steps between checkpoints that are never deleted; 0: none."""
 
+    def most_kept(self, steps: int) -> int:
+        """Checkpoints that a run of so many steps has at most, with the one being written."""
+        return self.keep + 1 + (steps // self.keep_every if self.keep_every else 0)
+
     def contradictions(self) -> Iterator[str]:
         """Steps to keep that are never saved."""
         if self.every > 0 and self.keep_every % self.every:

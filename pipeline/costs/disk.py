@@ -48,10 +48,9 @@ def disk(run: Run, parameters: int, datasets: Sequence[Dataset]) -> list[Estimat
     )
     rows = "as many bytes per token and row as in the sample corpus"
     staged = _bytes(train, masks=2)
-    copies = run.checkpoint.keep + 1
+    copies = run.checkpoint.most_kept(run.steps)
     kept = f"checkpoint.keep={run.checkpoint.keep}, one more while the next is written"
     if run.checkpoint.keep_every:
-        copies += run.steps // run.checkpoint.keep_every
         kept += f", and every {run.checkpoint.keep_every:,} steps"
     one = parameters * PARAMETER_BYTES
     return [

@@ -31,10 +31,13 @@ LITTLE_ROOM, SOME_ROOM = 100e6, 10 * GB
 _OLD, _NEW = b"old" * 2000, b"new" * 2000
 
 
-def check_output(ranks: Exchange, output: Path, needed: float = 0.0) -> list[Check]:
+def check_output(
+    ranks: Exchange, output: Path, needed: float = 0.0, planned: float = 0.0
+) -> list[Check]:
     """The checks of the directory that a run is written to. Collective.
 
-    output: it need not exist, then its nearest parent is tested; needed: bytes of one checkpoint.
+    output: it need not exist, then its nearest parent is tested; needed: bytes of one checkpoint;
+    planned: of all that the run keeps at a time, as `pipeline.plan` counts them.
     """
     place = _existing(output)
     folder = Path(str(ranks.broadcast(str(_make_folder(place)) if _is_writer(ranks) else "")))
@@ -43,7 +46,7 @@ def check_output(ranks: Exchange, output: Path, needed: float = 0.0) -> list[Che
     try:
         found = _run_tests(ranks, output, folder)
         if _is_writer(ranks):
-            found += [*_check_alone(folder), *_check_room(place, needed)]
+            found += [*_check_alone(folder), *_check_room(place, needed, planned)]
     finally:
         ranks.barrier()
         if _is_writer(ranks):
@@ -245,12 +248,12 @@ def _check_alone(folder: Path) -> list[Check]:
     ]  # fmt: skip
 
 
-def _check_room(place: Path, needed: float) -> list[Check]:
+def _check_room(place: Path, needed: float, planned: float) -> list[Check]:
     status = os.statvfs(place)
     free = float(status.f_bavail * status.f_frsize)
     least = max(needed, LITTLE_ROOM)
     room = at_least(
-        "room for the run", free / GB, least / GB, max(4 * least, SOME_ROOM) / GB,
+        "room for the run", free / GB, least / GB, max(planned, least, SOME_ROOM) / GB,
         f"{free / GB:.3g} GB free in {place}", " GB",
         "free some space, or name an --output on another file system",
     )  # fmt: skip

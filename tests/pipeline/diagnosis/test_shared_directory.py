@@ -73,6 +73,9 @@ def test_room_is_compared_with_a_checkpoint(tmp_path: Path) -> None:
     found = by_name([check_output(Exchange(LaunchPlace()), tmp_path, needed=1e18)])
     assert found["room for the run"].status == FAIL
     assert found["room for the run"].threshold == "at least 1e+09 GB"
+    found = by_name([check_output(Exchange(LaunchPlace()), tmp_path, needed=1e6, planned=2e18)])
+    assert found["room for the run"].status == WARN
+    assert found["room for the run"].threshold == "at least 2e+09 GB"
 
 
 def test_a_directory_that_cannot_be_written(
