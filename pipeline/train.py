@@ -43,6 +43,7 @@ from pipeline.training.loss_watch import LossWatch
 from pipeline.training.out_of_memory import reporting_lack_of_memory
 from pipeline.training.progress import restore
 from pipeline.training.recovery import Recovery
+from pipeline.training.run_directory.boards import check_boards
 from pipeline.training.run_directory.layout import claim, mark_interrupted, mark_stopped_at_start
 from pipeline.training.run_directory.metrics import Metrics
 from pipeline.training.run_directory.profile import PROFILE, Trace
@@ -105,6 +106,7 @@ def claim_directory(job: Job, cluster: Cluster, held: ExitStack) -> None:
     """Hold RUN until `held` is closed. Collective."""
     with cluster.agreed():
         if cluster.rank == 0:
+            check_boards(job.run.logging.to)
             held.enter_context(claim(job.output))
 
 
@@ -144,7 +146,7 @@ def open_metrics(job: Job, cluster: Cluster, start: Start, held: ExitStack) -> M
     with cluster.agreed():
         if cluster.rank == 0:
             start.record.write(job.output)
-            metrics = Metrics(job.output, start.progress.step, warn)
+            metrics = Metrics(job.output, start.progress.step, warn, job.run.logging.to)
             metrics.show_settings(job.run)
             held.callback(metrics.close)
     return metrics

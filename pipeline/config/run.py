@@ -89,7 +89,7 @@ class Run:
     checkpoint: CheckpointSettings
     """When checkpoints are saved, and which are kept."""
     logging: LoggingSettings
-    """When metrics are logged, and when a rank counts as hung."""
+    """When and where metrics are logged, and when a rank counts as hung."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -63,7 +63,7 @@ class Legacy:
     valid. It is not a default: recipes name every setting.
     """
 
-    value: bool | int | float | str | tuple[()]
+    value: bool | int | float | str | tuple[str, ...]
 
 
 Count = Annotated[int, Range("[1, inf)")]

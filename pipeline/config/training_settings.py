@@ -6,6 +6,7 @@ are configured elsewhere (`ds_configs/`, `slurm/`). Rules across sections are in
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from pipeline.config.schema import Count, CountOrZero, Legacy, Range
 
 GENERATOR_KINDS = ("rtd", "rtd_masked", "replace_mlm", "all_tokens_mlm")
 """Values of objective.kind with a generator."""
+BOARDS = ("tensorboard", "wandb")
+"""Values of logging.to."""
 Positive = Annotated[float, Range("(0, inf)")]
 PositiveShare = Annotated[float, Range("(0, 1]")]
 BelowOne = Annotated[float, Range("[0, 1)")]
@@ -333,12 +336,23 @@ class CheckpointSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoggingSettings:
-    """When metrics are logged, and when a rank counts as hung."""
+    """When and where metrics are logged, and when a rank counts as hung."""
 
     every: Count
     """Optimizer steps between lines of the training log."""
     hang_seconds: Count
     """Seconds without a finished micro-batch before a rank counts as hung and the job ends."""
+    to: Annotated[tuple[str, ...], Legacy(("tensorboard",))]
+    """Boards that show the metrics besides metrics.jsonl: of tensorboard and wandb; [] for none."""
+
+    def contradictions(self) -> Iterator[str]:
+        """A board that does not exist, or twice."""
+        known = [name for name in dict.fromkeys(self.to) if name in BOARDS]
+        if known != [*self.to]:
+            yield (
+                f"logging.to={json.dumps(self.to)} may name each of {', '.join(BOARDS)} once; add "
+                f"--set 'logging.to={json.dumps(known)}'"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

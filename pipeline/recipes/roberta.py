@@ -198,6 +198,7 @@ def _logging() -> LoggingSettings:
     return LoggingSettings(
         every=10,  # ours: one line every few seconds to a minute
         hang_seconds=900,  # ours: above any compilation and any stall of a file server
+        to=("tensorboard",),  # ours: it needs no account
     )
 
 

@@ -287,6 +287,19 @@ def test_a_signal_during_start_is_not_lost(arguments: Arguments, tmp_path: Path)
     assert tensors(run, 0)
 
 
+def test_a_board_that_is_not_installed_is_refused_before_anything_is_written(
+    arguments: Arguments, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    (tmp_path / "wandb").mkdir()  # as wandb leaves one where it was used
+    parts = arguments(run, "--set", 'logging.to=["wandb"]')
+    elsewhere = ("env", "-C", tmp_path, f"PYTHONPATH={Path(__file__).parents[2]}")
+    result = launch(*elsewhere, sys.executable, "-m", "pipeline.train", *parts)
+    assert result.returncode == 2
+    assert "pip install 'tenfold[wandb]'" in result.stderr
+    assert result.stderr.count("\n") == 1 and not run.exists()
+
+
 def test_a_live_run_is_refused_with_one_line(arguments: Arguments, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with claim(run):

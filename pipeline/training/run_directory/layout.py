@@ -17,6 +17,7 @@ from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
 from pipeline.training.checkpoints.publish import remove_leftovers
 from pipeline.training.checkpoints.read import CHECKPOINTS, saved_steps
+from pipeline.training.run_directory.boards import TENSORBOARD, WANDB
 from pipeline.training.run_directory.history import (
     BEGAN,
     ENDED,
@@ -27,7 +28,7 @@ from pipeline.training.run_directory.history import (
     own_log,
 )
 from pipeline.training.run_directory.lease import LEASE, hold, is_free
-from pipeline.training.run_directory.metrics import CURVE, METRICS, TENSORBOARD
+from pipeline.training.run_directory.metrics import CURVE, METRICS
 from pipeline.training.run_directory.profile import PROFILE
 from pipeline.training.run_directory.rename_check import check_renames
 from pipeline.training.run_directory.run_json import RECORD
@@ -36,7 +37,8 @@ READY = "ready"
 INTERRUPTED = "INTERRUPTED"
 SLOW_NODES = ".slow-nodes"
 OURS = {
-    READY, INTERRUPTED, LEASE, HISTORY, CHECKPOINTS, RECORD, METRICS, TENSORBOARD, CURVE, PROFILE,
+    READY, INTERRUPTED, LEASE, HISTORY, CHECKPOINTS, RECORD, METRICS, TENSORBOARD, WANDB, CURVE,
+    PROFILE,
 }  # fmt: skip
 
 

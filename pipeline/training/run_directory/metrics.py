@@ -1,4 +1,4 @@
-"""What a run reports: RUN/metrics.jsonl, TensorBoard, and a picture of the loss.
+"""What a run reports: RUN/metrics.jsonl, a picture of the loss, and boards (`logging.to`).
 
 metrics.jsonl has one object per logged step, written whole and at once. When a run resumes from a
 checkpoint, lines of later steps are removed first, so the file reads as if it had not stopped.
@@ -50,7 +50,7 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -63,26 +63,21 @@ from pipeline.config.settings import to_dict
 from pipeline.costs.devices import peak_flops_of
 from pipeline.errors import CheckpointError, DataError
 from pipeline.files import write_whole
+from pipeline.training.run_directory.boards import (
+    TENSORBOARD,
+    WANDB,
+    Line,
+    WeightsAndBiases,
+    board_tag,
+)
 from pipeline.typed_json import as_object, require
 
 METRICS = "metrics.jsonl"
 CURVE = "loss.png"
-TENSORBOARD = "tensorboard"
-Line = Mapping[str, float | str]
 T = TypeVar("T")
 
 OTHER_PARTS = ("pair_loss", "sbo_loss", "rtd_loss", "words_loss")
 """Parts of the loss besides masked language modelling."""
-BOARD_GROUPS = {
-    "train": ("loss", "mlm_", "pair_", "sbo_", "rtd_", "words_", "mask_loss"),
-    "optimizer": (
-        "learning_rate", "grad_norm", "clip_", "trust_ratio", "relative_step", "skipped_updates",
-    ),
-    "speed": (
-        "step_seconds", "data_seconds", "tokens_per_second", "slowest_", "model_flops_", "memory_",
-    ),
-}  # fmt: skip
-"""Groups of TensorBoard tags by how the names of their fields start; others are in `run`."""
 
 
 class Metrics:
@@ -93,13 +88,21 @@ class Metrics:
     killed, and no checkpoint is published before they are written (`sync`).
     """
 
-    def __init__(self, run: Path, restored_step: int, tell: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        run: Path,
+        restored_step: int,
+        tell: Callable[[str], None] = print,
+        to: Collection[str] = (TENSORBOARD,),
+    ) -> None:
         """restored_step: of the checkpoint that the run resumes from, 0 for a new run.
 
-        tell: prints a warning.
+        tell: prints a warning; to: logging.to.
         """
         self.run = run
         self.tell = tell
+        self.to = to
+        self.wandb: WeightsAndBiases | None = None
         self._failing: set[str] = set()
         self._lock = threading.Lock()  # the thread of a checkpoint calls sync
         self._drawn: dict[str, Any] | None = None
@@ -108,19 +111,21 @@ class Metrics:
 
     def _open(self, restored_step: int) -> None:
         with writing(self.run):
-            self.last = _cut(self.run, restored_step)
+            self._former, self.last = _cut(self.run, restored_step)
             self.file = (self.run / METRICS).open("ab", buffering=0)
             self._end = self.file.seek(0, os.SEEK_END)
             """End of the written lines; those in `_waiting` come after it."""
             self._waiting: list[bytes] = []
-            self.board = self._new_board(restored_step + 1)
+            self.board = self._new_board(restored_step + 1) if TENSORBOARD in self.to else None
 
     def show_settings(self, run: Run) -> None:
-        """Show the settings of the run in TensorBoard."""
+        """Show the settings of the run on the boards, before any line."""
+        if WANDB in self.to:
+            self.wandb = WeightsAndBiases(self.run, run, self._former, self.tell)
         lines = json.dumps(to_dict(run), indent=1).splitlines()
         with self._surviving(TENSORBOARD, "it lacks the settings"):
-            # indented text is shown as it is
-            self.board.add_text("settings", "\n".join(f"    {line}" for line in lines))
+            if self.board:  # indented text is shown as it is
+                self.board.add_text("settings", "\n".join(f"    {line}" for line in lines))
 
     def _new_board(self, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter  # a second to import: first rank only
@@ -128,8 +133,11 @@ class Metrics:
         return SummaryWriter(str(self.run / TENSORBOARD), purge_step=step)
 
     def go_back(self, restored_step: int) -> None:
-        """Remove the lines of the steps after `restored_step`, which are undone."""
-        self.close()
+        """Remove the lines of the steps after `restored_step`, which are undone.
+
+        Weights & Biases cannot: it keeps them, and continues with the step after the last one.
+        """
+        self._close_files()
         self._open(restored_step)
 
     def write(self, line: Line) -> None:
@@ -147,6 +155,8 @@ class Metrics:
             self._flush()
         with self._surviving(TENSORBOARD, f"it skips some lines of {METRICS}"):
             self._show(line)
+        if self.wandb:
+            self.wandb.show(line)
 
     def draw(self) -> None:
         """Draw RUN/loss.png from all lines so far, unless it shows them already."""
@@ -163,11 +173,17 @@ class Metrics:
 
     def close(self) -> None:
         """Write what is buffered or waits."""
+        self._close_files()
+        if self.wandb:
+            self.wandb.close()
+
+    def _close_files(self) -> None:
         with self._surviving(METRICS, f"{len(self._waiting)} lines are lost"):
             self._flush()
             self.file.close()
         with self._surviving(TENSORBOARD, f"it lacks lines of {METRICS}"):
-            self.board.close()
+            if self.board:
+                self.board.close()
 
     def _flush(self) -> None:
         """Write the waiting lines after the whole ones; replaces a line that was cut short."""
@@ -182,6 +198,8 @@ class Metrics:
         self._waiting.clear()
 
     def _show(self, line: Line) -> None:
+        if not self.board:
+            return
         if TENSORBOARD in self._failing:  # its writer does not survive an error
             self.board = self._new_board(int(line["step"]))
         for name, value in line.items():
@@ -249,14 +267,6 @@ class Pace:
         }
         self.tokens, self.steps, self.waited, self.started_at = tokens, 0, 0.0, now
         return means
-
-
-def board_tag(name: str) -> str:
-    """The TensorBoard tag of a field: its group, which is a section of the page, and its name."""
-    if name.startswith("validation_"):
-        return f"validation/{name.removeprefix('validation_')}"
-    groups = (group for group, names in BOARD_GROUPS.items() if name.startswith(names))
-    return f"{next(groups, 'run')}/{name}"
 
 
 def memory_gb() -> float:
@@ -347,14 +357,15 @@ def writing(run: Path) -> Iterator[None]:
         ) from error
 
 
-def _cut(run: Path, restored_step: int) -> dict[str, Any]:
-    """Keep the lines up to the restored step; returns the last one."""
-    kept = [line for line in read_metrics(run) if line["step"] <= restored_step]
+def _cut(run: Path, restored_step: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keep the lines up to the restored step; returns the last one before and after that."""
+    lines = read_metrics(run)
+    kept = [line for line in lines if line["step"] <= restored_step]
     path = run / METRICS
     content = b"".join(_encode(line) for line in kept)
     if path.exists() and path.read_bytes() != content:
         write_whole(path, content)
-    return kept[-1] if kept else {}
+    return lines[-1] if lines else {}, kept[-1] if kept else {}
 
 
 def _encode(line: Mapping[str, Any]) -> bytes:

@@ -29,7 +29,7 @@ RECORD = "run.json"
 FREE_SETTINGS = (
     "batch.per_device", "batch.packing", "data.reader", "data.damaged", "validation.every",
     "validation.grammar", "validation.grammar_pairs", "checkpoint.every", "checkpoint.keep",
-    "checkpoint.keep_every", "logging.every", "logging.hang_seconds",
+    "checkpoint.keep_every", "logging.every", "logging.hang_seconds", "logging.to",
 )  # fmt: skip
 """Settings that may change on a resume; data.damaged lets a run continue after damage."""
 FORK_SETTINGS = (

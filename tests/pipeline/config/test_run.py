@@ -42,7 +42,7 @@ def test_paths_and_choices_that_scripts_rely_on() -> None:
     contract = """steps seed precision batch.sequences batch.per_device optimizer.kind
         optimizer.peak_lr schedule.warmup_steps encoder.dropout data.sequence_length data.format
         data.masking data.duplicates data.order validation.every checkpoint.every checkpoint.keep
-        checkpoint.keep_every logging.every logging.hang_seconds"""
+        checkpoint.keep_every logging.every logging.hang_seconds logging.to"""
     assert set(contract.split()) <= set(kinds)
     choices = {path: get_args(kind) for path, kind in kinds.items() if get_origin(kind) is Literal}
     assert choices["precision"] == ("fp32", "bf16")

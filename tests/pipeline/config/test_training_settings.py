@@ -56,6 +56,11 @@ RUN = recipe("roberta_base")
             "its steps are never saved; add --set checkpoint.keep_every=2000, or --set "
             "checkpoint.every=500",
         ),
+        (
+            'logging.to=["wandb","board","wandb"]',
+            'logging.to=["wandb", "board", "wandb"] may name each of tensorboard, wandb once; add '
+            "--set 'logging.to=[\"wandb\"]'",
+        ),
     ],
 )
 def test_contradictory_settings_of_a_section_are_refused(settings: str, message: str) -> None:
@@ -76,6 +81,8 @@ def test_contradictory_settings_of_a_section_are_refused(settings: str, message:
         "schedule.kind=inverse_sqrt",
         "spikes.rollbacks=2 spikes.deviations=10",
         "checkpoint.keep_every=3000",
+        'logging.to=["wandb"]',
+        "logging.to=[]",
     ],
 )
 def test_the_remedies_are_legal(settings: str) -> None:

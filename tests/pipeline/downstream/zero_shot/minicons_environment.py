@@ -6,10 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 from typing import Any
+
+from tests.launching.environments import install_beside
 
 WORKER = Path(__file__).with_name("minicons_worker.py")
 PACKAGES = ("minicons==0.3.39", "pandas>=2.2,<3", "wonderwords", "accelerate", "pytz", "tzdata")
@@ -18,16 +18,7 @@ PACKAGES = ("minicons==0.3.39", "pandas>=2.2,<3", "wonderwords", "accelerate", "
 
 def install(folder: Path) -> Path:
     """The new environment's python. Raises RuntimeError if it cannot be installed."""
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    command = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    site = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    (Path(site) / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    for step in (["-m", "pip", "install", "-q", "--no-deps", *PACKAGES], ["-c", "import minicons"]):
-        done = subprocess.run([python, *step], capture_output=True, text=True, timeout=600)
-        if done.returncode:
-            raise RuntimeError(f"minicons cannot be installed: {done.stderr.strip()[-200:]}")
-    return python
+    return install_beside(folder, "minicons", "--no-deps", *PACKAGES)
 
 
 def score(python: Path, folder: Path, sentences: list[str], work: Path) -> dict[str, Any]:

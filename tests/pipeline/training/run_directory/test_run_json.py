@@ -57,7 +57,12 @@ def test_a_run_json_gives_its_run(dataset: Dataset, tmp_path: Path) -> None:
 def test_free_settings_are_settings(dataset: Dataset, tmp_path: Path) -> None:
     earlier = record(dataset)
     for path in FREE_SETTINGS:
-        words = {"data.reader": "read", "data.damaged": "skip", "batch.packing": "rows"}
+        words = {
+            "data.reader": "read",
+            "data.damaged": "skip",
+            "batch.packing": "rows",
+            "logging.to": "[]",
+        }
         value = words.get(path, "1400" if path == "checkpoint.keep_every" else "7")
         extra = ["data.order=blocks"] if path == "data.reader" else []
         earlier_run = override(earlier.run, extra)
