@@ -46,7 +46,9 @@ from pipeline.training.recovery import Recovery
 from pipeline.training.run_directory.boards import check_boards
 from pipeline.training.run_directory.layout import claim, mark_interrupted, mark_stopped_at_start
 from pipeline.training.run_directory.metrics import Metrics
+from pipeline.training.run_directory.plan_check import PlanCheck
 from pipeline.training.run_directory.profile import PROFILE, Trace
+from pipeline.training.run_directory.status import PLAN
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.start import Start, open_start
 from pipeline.training.validation.validator import Validator
@@ -204,6 +206,19 @@ def build_trainer(
         saver=saver,
         watchdog=watchdog,
         trace=Trace(job.output / PROFILE if job.profile and cluster.rank == 0 else None),
+        plan_check=build_plan_check(job, cluster, start, engine),
+    )  # fmt: skip
+
+
+def build_plan_check(
+    job: Job, cluster: Cluster, start: Start, engine: ZeroEngine
+) -> PlanCheck | None:
+    """Compares the first steps with the plan, unless an earlier life did; first rank only."""
+    if cluster.rank != 0 or (job.output / PLAN).exists():
+        return None
+    return PlanCheck(
+        output=job.output, record=start.record, stage=job.deepspeed.stage(job.run.precision),
+        engine=engine, device=cluster.device, tell=warn,
     )  # fmt: skip
 
 

@@ -19,11 +19,9 @@ from pipeline.errors import PipelineError
 from pipeline.recipes import RECIPES, recipe
 from pipeline.reporting.curves import RunCurves, read_curves, seconds_of
 from pipeline.training.run_directory.history import HISTORY, lives
-from pipeline.training.run_directory.status import METRICS, RECORD, RunStatus, read_status
+from pipeline.training.run_directory.status import METRICS, PLAN, RECORD, RunStatus, read_status
 from pipeline.typed_json import read_object
 
-PLAN = "plan.json"
-"""Predicted beside measured numbers, if the run wrote them."""
 MOST_BYTES = 1 << 26
 """Largest history that is read."""
 

@@ -41,6 +41,7 @@ from pipeline.training.progress import Progress, state_of
 from pipeline.training.recovery import Recovery, Rollback
 from pipeline.training.run_directory.history import now_utc
 from pipeline.training.run_directory.metrics import Metrics, Pace, memory_gb, peak_flops
+from pipeline.training.run_directory.plan_check import PlanCheck
 from pipeline.training.run_directory.profile import Trace
 from pipeline.training.run_directory.run_json import RunRecord
 from pipeline.training.run_directory.stragglers import Stragglers
@@ -66,6 +67,8 @@ class Trainer:
     saver: Saver
     watchdog: Watchdog
     trace: Trace
+    plan_check: PlanCheck | None
+    """On the first rank of a run that has no plan.json."""
     tokens: int = 0
     """Tokens of this rank that are not in `progress` yet."""
 
@@ -203,6 +206,8 @@ class Trainer:
         self.recovery.check_gradients(self.progress)
         self.watchdog.beat()
         self.trace.step(self.progress.step)
+        if self.plan_check:
+            self.plan_check.step(self.feed.phase, self.progress.step, step.sequences)
 
     def _enter_phase(self) -> None:
         """Start to read the phase of the next step."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 
 from model.hugging_face.conversion import Model, logical_parameters
 from pipeline.config.run import Run
@@ -24,13 +27,30 @@ def logical_count(run: Run) -> int:
 
 def fake_model(run: Run, mode: FakeTensorMode) -> Model:
     """The model of a run, of tensors with shapes and without storage."""
-    encoder = replace(run.encoder, initializer="normal")  # others look at values, which are fake
     with mode:
-        return build_model(replace(run, encoder=encoder), seed=0)
+        return _build(run)
+
+
+def _build(run: Run) -> Model:
+    encoder = replace(run.encoder, initializer="normal")  # others look at values, and none are here
+    return build_model(replace(run, encoder=encoder), seed=0)
+
+
+class _Unfilled(TorchFunctionMode):
+    """Draws no initial values: torch would import its compiler for them, which takes seconds."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        if func.__name__ == "normal_":
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
 
 
 @functools.cache
 def _sizes(run: Run) -> tuple[tuple[int, ...], int]:
-    model = fake_model(run, FakeTensorMode())
+    with torch.device("meta"), _Unfilled():
+        model = _build(run)
     sizes = tuple(parameter.numel() for parameter in model.parameters())
     return sizes, len(list(logical_parameters(model)))

@@ -32,13 +32,14 @@ from pipeline.training.run_directory.metrics import CURVE, METRICS
 from pipeline.training.run_directory.profile import PROFILE
 from pipeline.training.run_directory.rename_check import check_renames
 from pipeline.training.run_directory.run_json import RECORD
+from pipeline.training.run_directory.status import PLAN
 
 READY = "ready"
 INTERRUPTED = "INTERRUPTED"
 SLOW_NODES = ".slow-nodes"
 OURS = {
     READY, INTERRUPTED, LEASE, HISTORY, CHECKPOINTS, RECORD, METRICS, TENSORBOARD, WANDB, CURVE,
-    PROFILE,
+    PROFILE, PLAN,
 }  # fmt: skip
 
 

@@ -31,6 +31,8 @@ from pipeline.training.run_directory.lease import LEASE, Holder, find_holder
 
 # the modules that write these import torch
 RECORD, METRICS, READY, INTERRUPTED = "run.json", "metrics.jsonl", "ready", "INTERRUPTED"
+PLAN = "plan.json"
+"""Predicted beside measured figures."""
 CHECKPOINTS, LATEST, STATE = "checkpoints", "latest", "state.json"
 MARKS = (RECORD, HISTORY, LEASE, INTERRUPTED)
 """A directory with one of these is a run's."""

@@ -135,6 +135,7 @@ def trainer(
         saver=saver,
         watchdog=Watchdog(0, 60),
         trace=Trace(None),
+        plan_check=None,
     )  # fmt: skip
 
 

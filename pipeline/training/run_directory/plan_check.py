@@ -1,0 +1,158 @@
+"""RUN/plan.json: what was predicted of a run beside what its first steps measured.
+
+The first rank notes when each of a life's first steps ends, and after the last of them compares the
+median step with the plan's, and the bytes held with those computed. That is once in the life of a
+run: a later one writes the file only if it is missing. The rate also goes to the site's rates,
+which the next `pipeline.plan` uses. Nothing is waited for, and no other rank takes part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+
+from pipeline.command_line import cores
+from pipeline.costs.devices import Hardware, rates_of
+from pipeline.costs.memory import memory
+from pipeline.costs.site_rates import MeasuredRate, add_rate, key, read_site, site_file
+from pipeline.costs.training_time import step_parts, total, work_flops
+from pipeline.errors import PipelineError
+from pipeline.files import write_whole
+from pipeline.training.cluster.engine import ZeroEngine
+from pipeline.training.planning.phases import Phase
+from pipeline.training.run_directory.history import now_utc
+from pipeline.training.run_directory.run_json import RunRecord
+from pipeline.training.run_directory.status import PLAN
+
+MEASURED_STEPS = 50
+WARM_SHARE = 0.2
+"""Of the measured steps, the first ones, which count for nothing: caches fill, code compiles."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PlanCheck:
+    """Times the first steps of a life of a run; for its first rank."""
+
+    output: Path
+    record: RunRecord
+    stage: int
+    """Of ZeRO, in effect."""
+    engine: ZeroEngine
+    device: torch.device
+    tell: Callable[[str], None]
+    """Prints a warning."""
+    phase: Phase | None = None
+    ends: list[float] = field(default_factory=list)
+    """When each step of the phase ended, in seconds."""
+    sequences: list[int] = field(default_factory=list)
+    """Of each step, over all ranks."""
+    is_done: bool = False
+
+    def step(self, phase: Phase, number: int, sequences: int) -> None:
+        """A step has ended; number: of the run's steps, with this one."""
+        if self.is_done:
+            return
+        if phase is not self.phase:
+            self.phase, self.ends, self.sequences = phase, [], []
+        self.ends.append(time.perf_counter())
+        self.sequences.append(sequences)
+        is_last = number == self.record.run.steps
+        if len(self.ends) == MEASURED_STEPS or (is_last and len(self.ends) > 1):
+            self.is_done = True
+            try:
+                self._write(phase)
+            except (OSError, PipelineError) as error:
+                self.tell(f"warning: no {PLAN}, or the site's rates lack this run: {error}")
+
+    def step_seconds(self, phase: Phase) -> float:
+        """The median of a step at the plan's batch; of a growing batch, scaled to it."""
+        skipped = int(WARM_SHARE * len(self.ends))
+        each = [
+            (end - begin) / max(1, sequences)
+            for (begin, end), sequences in zip(pairwise(self.ends), self.sequences[1:], strict=True)
+        ]
+        return statistics.median(each[skipped:]) * phase.plan.sequences
+
+    def _write(self, phase: Phase) -> None:
+        hardware = hardware_here(self.device, phase.plan.world_size)
+        seconds = self.step_seconds(phase)
+        found: dict[str, dict[str, float | None]] = {
+            "seconds_per_step": {"predicted": None, "measured": seconds},
+            "sequences_per_second": {
+                "predicted": None, "measured": phase.plan.sequences / seconds,
+            },
+        }  # fmt: skip
+        if hardware:
+            parts = step_parts(phase.run, phase.plan, hardware, self.stage, read_site(site_file()))
+            predicted = total("step", parts).value
+            found["seconds_per_step"]["predicted"] = predicted
+            found["sequences_per_second"]["predicted"] = phase.plan.sequences / predicted
+        found |= self._bytes(phase)
+        content = json.dumps(found, indent=1, allow_nan=False)
+        write_whole(self.output / PLAN, content.encode())
+        file = site_file()
+        if file and hardware:
+            run = phase.run
+            rate = MeasuredRate(
+                flops=work_flops(run, phase.plan) / seconds / hardware.units,
+                step_seconds=seconds,
+                sequences_per_second=phase.plan.sequences / seconds,
+                ranks=hardware.ranks,
+                measured_at=now_utc(),
+                versions=dict(self.record.versions),
+            )
+            add_rate(file, key(run.name, hardware.kind, run.precision), rate)
+
+    def _bytes(self, phase: Phase) -> Mapping[str, dict[str, float | None]]:
+        """Of this rank: computed, and held by torch."""
+        run = replace(phase.run, batch=replace(phase.run.batch, per_device=phase.plan.rows))
+        computed = memory(run, phase.plan.world_size, self.stage)
+        of = {part.name: part.value for part in computed}
+        found: dict[str, dict[str, float | None]] = {
+            "moments_bytes": {"predicted": of["moments"], "measured": moment_bytes(self.engine)}
+        }
+        if self.stage < 3:
+            measured = weight_bytes(self.engine.module)
+            found["weights_bytes"] = {"predicted": of["weights"], "measured": measured}
+        if self.device.type == "cuda":
+            found["peak_memory_bytes"] = {
+                "predicted": sum(part.value for part in computed),
+                "measured": torch.cuda.max_memory_allocated(self.device),
+            }
+        return found
+
+
+def hardware_here(device: torch.device, ranks: int) -> Hardware | None:
+    """The machines of this run; None if nothing was published about its GPUs."""
+    per_node = min(ranks, int(os.environ.get("LOCAL_WORLD_SIZE", ranks)))
+    nodes = max(1, ranks // per_node)
+    if device.type == "cuda":
+        rates = rates_of(torch.cuda.get_device_name(device))
+        if rates is None:
+            return None
+        return Hardware(device=rates, nodes=nodes, per_node=per_node, cores=cores(), nics=per_node)
+    used = min(cores(), torch.get_num_threads() * per_node)
+    return Hardware(device=None, nodes=nodes, per_node=per_node, cores=used, nics=1)
+
+
+def weight_bytes(module: torch.nn.Module) -> int:
+    """Bytes of the storages of a network's weights; views of one storage count once."""
+    storages = {
+        parameter.untyped_storage().data_ptr(): parameter.untyped_storage().nbytes()
+        for parameter in module.parameters()
+    }
+    return sum(storages.values())
+
+
+def moment_bytes(engine: ZeroEngine) -> int:
+    """Bytes of the optimizer's moments on this rank."""
+    states = engine.optimizer.state.values()
+    return sum(tensor.nbytes for state in states for tensor in state.values())
