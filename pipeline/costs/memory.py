@@ -22,6 +22,11 @@ def memory(run: Run, ranks: int, stage: int | None = None) -> list[Estimate]:
     return [*state(parts), *passing(parts), *_activations(run)]
 
 
+def held(run: Run, ranks: int, stage: int | None = None) -> list[Estimate]:
+    """The bytes per rank between steps, and of the gradients; stage: as for `memory`."""
+    return state(partition(run, ranks, deepspeed_file(stage)))
+
+
 def largest_micro_batch(run: Run, ranks: int, device_bytes: int, stage: int | None = None) -> int:
     """The largest `batch.per_device` whose memory fits on a device; 0 if none does."""
     low, high = 0, 1

@@ -21,7 +21,7 @@ import torch
 
 from pipeline.command_line import cores
 from pipeline.costs.devices import Hardware, rates_of
-from pipeline.costs.memory import memory
+from pipeline.costs.memory import held, memory
 from pipeline.costs.site_rates import MeasuredRate, add_rate, key, read_site, site_file
 from pipeline.costs.training_time import step_parts, total, work_flops
 from pipeline.errors import PipelineError
@@ -114,8 +114,8 @@ class PlanCheck:
     def _bytes(self, phase: Phase) -> Mapping[str, dict[str, float | None]]:
         """Of this rank: computed, and held by torch."""
         run = replace(phase.run, batch=replace(phase.run.batch, per_device=phase.plan.rows))
-        computed = memory(run, phase.plan.world_size, self.stage)
-        of = {part.name: part.value for part in computed}
+        ranks = phase.plan.world_size
+        of = {part.name: part.value for part in held(run, ranks, self.stage)}
         found: dict[str, dict[str, float | None]] = {
             "moments_bytes": {"predicted": of["moments"], "measured": moment_bytes(self.engine)}
         }
@@ -124,7 +124,7 @@ class PlanCheck:
             found["weights_bytes"] = {"predicted": of["weights"], "measured": measured}
         if self.device.type == "cuda":
             found["peak_memory_bytes"] = {
-                "predicted": sum(part.value for part in computed),
+                "predicted": sum(part.value for part in memory(run, ranks, self.stage)),
                 "measured": torch.cuda.max_memory_allocated(self.device),
             }
         return found
