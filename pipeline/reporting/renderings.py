@@ -18,7 +18,8 @@ _STYLE = (
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .15rem 1rem .15rem 0; text-align: left; vertical-align: top;
   overflow-wrap: anywhere; min-width: 5rem }
-th { color: var(--soft); font-weight: 600; border-bottom: 1px solid var(--line) }
+th { overflow-wrap: break-word; color: var(--soft); font-weight: 600;
+  border-bottom: 1px solid var(--line) }
 pre { background: var(--box); padding: .6rem 1rem; border-radius: 4px; white-space: pre-wrap;
   overflow-wrap: anywhere }
 p { overflow-wrap: anywhere }

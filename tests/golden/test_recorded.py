@@ -26,6 +26,7 @@ from pipeline.config.data_settings import (
 from pipeline.config.run import Run
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import fingerprint, from_dict, override
+from pipeline.reporting.model_card import CARD
 from tests.golden import recording
 from tests.golden.recording import CELLS, EXPORTS, FAMILIES, GOLDEN, RUNS, SAVED, STEPS
 
@@ -111,12 +112,12 @@ def test_losses(runs: Path, shards: Path, name: str, family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_saved_run_opens(shards: Path, tmp_path: Path, family: str) -> None:
-    """Its export has the recorded weights, to the bit."""
+    """Its export has the recorded weights, to the bit, and the model card that came later."""
     run, folder = tmp_path / "run", tmp_path / "export"
     shutil.copytree(RUNS / family, run)
     recording.call(export.main, run, "--data", shards / family, "--output", folder)
     expected = {path.relative_to(EXPORTS / family) for path in (EXPORTS / family).rglob("*.*")}
-    assert {path.relative_to(folder) for path in folder.rglob("*.*")} == expected
+    assert {path.relative_to(folder) for path in folder.rglob("*.*")} == expected | {Path(CARD)}
     for path in expected:
         if path.suffix == ".safetensors":
             weights, theirs = load_file(folder / path), load_file(EXPORTS / family / path)
