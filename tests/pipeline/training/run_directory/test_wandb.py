@@ -37,7 +37,9 @@ def train(python: Path, parts: list[str], **more: str) -> subprocess.CompletedPr
         "pipeline.train", *parts,
     ]  # fmt: skip
     environment = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
-    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HOME": "/nonexistent"} | more
+    home = python.parents[2] / "home"  # no settings or credentials of the user's
+    home.mkdir(exist_ok=True)
+    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HOME": str(home)} | more
     result = subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=environment, cwd=ROOT
     )
