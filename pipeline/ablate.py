@@ -12,8 +12,9 @@ import sys
 from pipeline.errors import ConfigError, run_command
 from pipeline.experiments.arguments import chosen_jobs, parse_ablate, read_ablation
 from pipeline.experiments.children import Children
+from pipeline.experiments.estimate import describe, estimate
 from pipeline.experiments.results import collect
-from pipeline.experiments.runner import AblationRunner, claim_output
+from pipeline.experiments.runner import AblationRunner, check_output, claim_output
 from pipeline.reporting.ablation_section import read_ablation_report
 from pipeline.reporting.renderings import as_text
 
@@ -25,6 +26,10 @@ def main() -> None:
     children = Children()
     runner = AblationRunner(ablation, children)
     children.listen()
+    if arguments.dry_run:
+        check_output(ablation)
+        print("\n".join(describe(runner, estimate(runner))))
+        return
     claim_output(ablation)
     if not arguments.collect:
         runner.finish(jobs)

@@ -6,11 +6,12 @@ and nothing else takes the same work meanwhile.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -35,6 +36,7 @@ class Children:
         self.stopped = False
         """Whether this process was asked to stop."""
         self._child: subprocess.Popen[bytes] | None = None
+        self._starting = False
 
     def listen(self) -> None:
         """Pass SIGTERM, SIGUSR1 and Ctrl-C on as a request to save and end."""
@@ -43,22 +45,30 @@ class Children:
                 signal.signal(number, self._stop)
 
     def run(
-        self, words: Sequence[object], log: Path, lock: IO[Any] | None = None, reads: bool = False
+        self,
+        words: Sequence[object],
+        log: Path,
+        lock: IO[Any] | None = None,
+        reads: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> str:
         """Run `python -m WORDS...` to its end.
 
-        log: gets what it prints; reads: return its standard output instead. Raises ChildError if it
+        log: gets what it prints; reads: return its standard output instead; environment: variables
+        besides this process's. Raises ChildError if it
         fails, and ends this process with code 75 if it was asked to stop.
         """
         self.check_stopped()
         make_directory(log.parent)
         passed = (lock.fileno(),) if lock else ()
         with log.open("ab") as file:
+            self._starting = True
             self._child = subprocess.Popen(
                 [sys.executable, "-m", *map(str, words)],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if reads else file, stderr=file,
-                pass_fds=passed,
+                pass_fds=passed, env=os.environ | dict(environment or {}),
             )  # fmt: skip
+            self._starting = False
             if self.stopped:  # asked between the check and the start
                 self._child.send_signal(signal.SIGTERM)
             output, _ = self._child.communicate()
@@ -83,8 +93,10 @@ class Children:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.stopped = True
-        if self._child is not None and self._child.poll() is None:
-            self._child.send_signal(signal.SIGTERM)
+        if self._child is not None:
+            self._child.send_signal(signal.SIGTERM)  # nothing happens if it has ended
+        elif not self._starting:
+            self.check_stopped()  # waiting for another process, for instance
 
 
 def _reason(log: Path, code: int) -> str:

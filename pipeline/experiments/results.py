@@ -5,8 +5,8 @@ table           name, title, source, note, measures (the paper's)
 baseline        name of its arm
 seeds           runs of each arm; the baseline has as many more
 tuned           whether each arm's peak learning rate was chosen among `factors`
-target_loss     what `steps_to_loss` counts to: the baseline's median held-out loss at 80 % of its
-                steps; null if it was not validated before
+target_loss     what `steps_to_loss` counts to: the held-out loss that every run of the baseline has
+                reached by 80 % of its steps; null if it was not validated before
 equal_tokens    whether all arms read the same number of tokens, to 1 %
 noise           measure -> the difference of the baseline to itself with other seeds
 arms            name, recipe, changes, source, published, peak_lr, tuning, initial_weights (what
@@ -26,7 +26,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -108,14 +108,14 @@ def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
 
 
 def target_loss(curves: Sequence[Points]) -> float | None:
-    """The median over runs of the last held-out loss within the first 80 % of the steps."""
+    """The lowest loss that all these runs have reached within the first 80 % of their steps."""
     found = []
     for curve in curves:
         early = [loss for step, loss in curve if step <= TARGET_SHARE * curve[-1][0]]
         if not early:
             return None
-        found.append(early[-1])
-    return median(found)
+        found.append(min(early))
+    return max(found)
 
 
 def steps_to(curve: Points, target: float) -> float | None:

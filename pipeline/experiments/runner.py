@@ -119,9 +119,34 @@ def claim_output(ablation: Ablation) -> None:
 
     Raises ConfigError naming the first setting that differs.
     """
+    check_output(ablation)
     make_directory(ablation.output / ARMS)
+    for arm in ablation.arms:
+        if not (file := arm_file(ablation, arm)).exists():
+            write_whole(file, json.dumps({"run": to_dict(arm.run)}, indent=1).encode())
+    write_whole(ablation.output / SETTINGS, json.dumps(_settings(ablation), indent=1).encode())
+
+
+def check_output(ablation: Ablation) -> None:
+    """Raise ConfigError naming the first setting that differs from those the output has."""
     path = ablation.output / SETTINGS
-    settings = {
+    if not path.exists():
+        return
+    try:
+        before = read_object(path)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} is damaged ({error}); give another --output") from error
+    for name, value in _settings(ablation).items():
+        if before.get(name) != value:
+            raise ConfigError(
+                f"{ablation.output} was made with {name} {before.get(name)!r}, not {value!r}; "
+                "repeat that, or give another --output"
+            )
+
+
+def _settings(ablation: Ablation) -> dict[str, Any]:
+    """What must be equal for an output to be continued."""
+    return {
         "table": ablation.table.name,
         "baseline": ablation.baseline.name,
         "tune": ablation.tune,
@@ -129,19 +154,3 @@ def claim_output(ablation: Ablation) -> None:
         "grammar": str(ablation.grammar.resolve()) if ablation.grammar else "",
         "arms": {arm.name: fingerprint(arm.run) for arm in ablation.arms},
     }
-    if path.exists():
-        try:
-            before = read_object(path)
-        except (ValueError, OSError) as error:
-            raise DataError(f"{path} is damaged ({error}); give another --output") from error
-        for name, value in settings.items():
-            if before.get(name) != value:
-                raise ConfigError(
-                    f"{ablation.output} was made with {name} {before.get(name)!r}, not {value!r}; "
-                    "repeat that, or give another --output"
-                )
-    for arm in ablation.arms:
-        content = json.dumps({"run": to_dict(arm.run)}, indent=1).encode()
-        if not (file := arm_file(ablation, arm)).exists():
-            write_whole(file, content)
-    write_whole(path, json.dumps(settings, indent=1).encode())

@@ -54,7 +54,8 @@ def _report(content: Mapping[str, Any]) -> Report:
         *(f"{name}: {table[name]}" for name in ("source", "note") if table[name]),
     ]
     report.sections.append(Section("What is compared", [*lines, *_design(content)]))
-    report.sections += [_measure(content, name) for name in arms[0]["measures"]]
+    names = dict.fromkeys(name for arm in arms for name in arm["measures"])
+    report.sections += [_measure(content, name) for name in names]
     report.sections.append(Section("Cost, means over seeds", tables=[_costs(arms)]))
     if published := _published(content):
         report.sections.append(published)
@@ -105,7 +106,8 @@ def _design(content: Mapping[str, Any]) -> list[str]:
         lines.append("peak learning rates are not tuned")
     if target := content.get("target_loss"):
         lines.append(
-            f"the fixed loss is {target:.4f} nats, the baseline's median at 80 % of its steps"
+            f"the fixed loss is {target:.4f} nats, which every run of the baseline has reached by "
+            "80 % of its steps"
         )
     return lines
 
@@ -123,21 +125,20 @@ def _measure(content: Mapping[str, Any], name: str) -> Section:
         title = f"{kind.replace('_', ' ').capitalize()}: {part}; higher is better"
     first = content["arms"][0]
     rows: list[Sequence[str]] = [
-        (f"{first['name']}, the baseline", f"{first['measures'][name]['mean']:.{digits}f}",
-         "", "", "", "", "")
+        (f"{first['name']}, the baseline", _mean(first, name, digits), "", "", "", "",
+         first["missing"].get(name, ""))
     ]  # fmt: skip
     if name in content["noise"]:
-        rows.append(_row("the same, other seeds", None, content["noise"][name], digits))
-    elif content["seeds"] >= FEW:
+        rows.append(_row("the same, other seeds", "", content["noise"][name], digits))
+    elif content["seeds"] >= FEW and name in first["measures"]:
         why = "not known: a run with another seed lacks it"
         rows.append(("the same, other seeds", "", "", "", "", "", why))
     for arm in content["arms"][1:]:
-        mean = arm["measures"][name]["mean"] if name in arm["measures"] else None
+        mean = _mean(arm, name, digits)
         if name in arm["differences"]:
             rows.append(_row(arm["name"], mean, arm["differences"][name], digits))
         else:
-            shown = "" if mean is None else f"{mean:.{digits}f}"
-            rows.append((arm["name"], shown, "", "", "", "", _why(content, arm, name)))
+            rows.append((arm["name"], mean, "", "", "", "", _why(content, arm, name)))
     lines = [
         f"{arm['name']}: {found['low']:+.4f} to {found['high']:+.4f} if held-out sequences are "
         "resampled, too (multi-bootstrap)"
@@ -147,7 +148,12 @@ def _measure(content: Mapping[str, Any], name: str) -> Section:
     return Section(title, lines, [TextTable(HEAD, rows)])
 
 
-def _row(name: str, mean: float | None, found: Mapping[str, Any], digits: int) -> tuple[str, ...]:
+def _mean(arm: Mapping[str, Any], name: str, digits: int) -> str:
+    found = arm["measures"].get(name)
+    return f"{found['mean']:.{digits}f}" if found else ""
+
+
+def _row(name: str, mean: str, found: Mapping[str, Any], digits: int) -> tuple[str, ...]:
     """found: a difference; without `p_holm` it is the noise."""
     verdict = "noise"
     if "p_holm" in found:
@@ -156,7 +162,7 @@ def _row(name: str, mean: float | None, found: Mapping[str, Any], digits: int) -
             verdict = "identical in every seed"
     return (
         name,
-        "" if mean is None else f"{mean:.{digits}f}",
+        mean,
         f"{found['mean']:+.{digits}f}",
         f"{found['low']:+.{digits}f} to {found['high']:+.{digits}f}",
         _p(found) if "p_holm" in found else "",

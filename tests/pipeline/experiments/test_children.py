@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -74,6 +75,24 @@ def test_a_request_to_stop_reaches_the_child(module: Path, tmp_path: Path) -> No
             time.sleep(0.01)
         p.send_signal(signal.SIGUSR1)
         assert p.wait(30) == EXIT_INTERRUPTED
+
+
+def test_a_process_without_a_child_ends_at_once(tmp_path: Path) -> None:
+    """Also one that waits for a lock, which Python would otherwise resume waiting for."""
+    code = (
+        "import fcntl, sys; from pipeline.experiments.children import Children\n"
+        f"Children().listen(); file = open({str(tmp_path / 'lock')!r}, 'w')\n"
+        "print('ready', flush=True); fcntl.flock(file, fcntl.LOCK_EX)"
+    )
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with subprocess.Popen(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+        ) as p:  # fmt: skip
+            assert p.stdout and p.stdout.readline() == b"ready\n"
+            p.send_signal(signal.SIGTERM)
+            assert p.wait(30) == EXIT_INTERRUPTED
 
 
 def test_a_child_keeps_the_lock(module: Path, tmp_path: Path) -> None:

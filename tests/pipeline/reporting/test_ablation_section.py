@@ -103,6 +103,17 @@ def test_other_designs_are_said(tmp_path: Path) -> None:
     assert "two: no difference is known; one seed has no interval, give --seeds 2 or more" in text
 
 
+def test_a_measure_that_the_baseline_lacks(tmp_path: Path) -> None:
+    found = content()
+    found["arms"][0]["missing"] = {"pair_accuracy/next": "no head for pairs"}
+    found["arms"][1]["measures"]["pair_accuracy/next"] = {"mean": 0.75}
+    table = [" ".join(row.split()) for row in shown(tmp_path, found).splitlines()]
+    start = table.index("Pair accuracy: next; higher is better")
+    assert table[start + 2 : start + 4] == [
+        "one, the baseline no head for pairs", "two 0.7500 the baseline lacks it",
+    ]  # fmt: skip
+
+
 def test_identical_arms_are_said(tmp_path: Path) -> None:
     found = content()
     same = difference(0.0, False) | {"standard_deviation": 0.0}

@@ -1,0 +1,64 @@
+"""Hours come from finished runs or from measured steps, and it is said which."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.settings import override
+from pipeline.experiments import estimate as module
+from pipeline.experiments.children import Children
+from pipeline.experiments.estimate import (
+    describe,
+    estimate,
+    in_hours,
+    measured_seconds,
+    tokens_of,
+)
+from pipeline.experiments.measures import RESULT
+from pipeline.experiments.runner import AblationRunner
+from pipeline.recipes import recipe
+from tests.pipeline.experiments.small_ablation import SETTINGS
+from tests.pipeline.experiments.test_ablation import ablation
+
+
+def test_finished_runs_are_taken_before_measured_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "measured_seconds", lambda *_: 7200.0)
+    given = ablation(tmp_path, 3)
+    for job, seconds in zip(given.jobs()[:3:2], (10.0, 20.0), strict=True):  # one:0 and one:1
+        given.directory(job).mkdir(parents=True)
+        (given.directory(job) / RESULT).write_text(json.dumps({"seconds": seconds}))
+    runner = AblationRunner(given, Children())
+    one, two = estimate(runner)
+    assert (one.runs, one.done, one.seconds, one.left) == (6, 2, 15.0, 60.0)
+    assert (two.runs, two.done, two.left) == (3, 0, 3 * 7200.0)
+    first, _, second, last = describe(runner, [one, two])
+    assert first.startswith("9 runs (--task 0 to 8): 2 arms with 3 seeds, and 3 more of one")
+    assert second.endswith("2.0 hours each (measured, 3 steps on this machine)")
+    assert last.startswith("6.0 hours left if run one after another")
+
+
+@pytest.mark.slow
+def test_steps_are_measured_with_their_own_sizes() -> None:
+    """Processes start as usual: one that trains a tokenizer cannot be forked."""
+    run = override(recipe("roberta_tiny"), SETTINGS)
+    seconds = measured_seconds(run, Children())
+    assert 0 < seconds < 3600
+
+
+def test_tokens_of_a_run() -> None:
+    run = override(recipe("roberta_tiny"), ["steps=1000", "batch.sequences=10"])
+    assert tokens_of(run, 30.0) == 300_000
+    packed = override(run, ["batch.step_tokens=500", "batch.packing=rows"])
+    assert tokens_of(packed, 30.0) == 500_000
+    phases = 'phases=[{"steps": 600, "sequence_length": 16, "sequences": 20}]'
+    assert tokens_of(override(run, [phases]), 32.0) == 400 * 320 + 600 * 320
+
+
+def test_times_in_words() -> None:
+    assert [in_hours(s) for s in (0.0, 100, 600, 7200)] == ["0.0 s", "100.0 s", "10.0 min",
+                                                           "2.0 hours"]  # fmt: skip
