@@ -106,7 +106,7 @@ def test_killed_then_continued_in_an_array_it_gives_the_same(
         (["--task", 6], "there are 6 runs, 0 to 5"),
         (["--only", "low:9"], "is not a run; they are low:0, high:0"),
         (["--seeds", 0], "--seeds must be positive, got 0"),
-        (["--grammar", "/nonexistent"], "does not exist"),
+        (["--grammar", "no/such/pairs"], "does not exist"),
         (["--set", "data.seed=9"], "would hold out other documents: data.seed is"),
         (["--set", "optimizer.peek_lr=1"], "did you mean optimizer.peak_lr?"),
         (["--arms", "mine.py"], "give one of TABLE, --arms FILE, or --recipe NAME"),
