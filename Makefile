@@ -66,6 +66,7 @@ bench: venv
 	$(BIN)/python -m tests.benchmarks.bench_electra
 	$(BIN)/python -m tests.benchmarks.bench_optimizer
 	$(BIN)/python -m tests.benchmarks.bench_checkpoint
+	$(BIN)/python -m tests.benchmarks.bench_plan
 
 clean:
 	rm -rf .venv build *.egg-info
