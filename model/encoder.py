@@ -40,14 +40,18 @@ class Encoder(nn.Module):
         lengths_B: Tensor | None,
         segment_ids_BS: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
+        places_B: Tensor | None = None,
     ) -> Tensor:
         """Hidden vectors [B, S, D]; undefined at pads.
 
         lengths_B: tokens per row, pads follow them; None if every row is full. On a GPU, pass
         None in that case: reading the tensor would wait for the device. segment_ids_BS: see
         `Embeddings.forward`. cu_seqlens: int32 [P + 1], boundaries of pieces in the flattened rows,
-        see `model.pieces`; None: each row is one piece.
+        see `model.pieces`; None: each row is one piece. places_B: return the vectors at one place
+        of each row alone, [B, D], for which most of the last layer is not computed; in eval mode,
+        and not with `cu_seqlens`.
         """
+        assert places_B is None or (cu_seqlens is None and not self.training)
         shape = input_ids_BS.shape
         places_BS = None if cu_seqlens is None else places_of(cu_seqlens, shape)
         hidden_BSD: Tensor = self.embeddings(input_ids_BS, segment_ids_BS, places_BS)
@@ -59,9 +63,11 @@ class Encoder(nn.Module):
             shown, pieces = None, listed(cu_seqlens, lengths_B, shape[1])
         else:
             shown = same_piece(cu_seqlens, shape)
-        for index in self.order:
+        *lower, top = self.order
+        for index in lower:
             hidden_BSD = self.layers[index](hidden_BSD, shown, pieces)
-        return hidden_BSD
+        hidden_BSD = self.layers[top](hidden_BSD, shown, pieces, places_B)
+        return hidden_BSD if places_B is None else hidden_BSD[:, 0]
 
     def compile_layers(self, backend: str | Callable[..., Any] = "inductor") -> None:
         """Compile each layer in place, one graph for all of them. For GPUs only."""

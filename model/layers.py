@@ -64,10 +64,15 @@ class Attention(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, hidden_BSD: Tensor, shown: Tensor | None, pieces: list[Piece] | None = None
+        self,
+        hidden_BSD: Tensor,
+        shown: Tensor | None,
+        pieces: list[Piece] | None = None,
+        places_B: Tensor | None = None,
     ) -> Tensor:
         """shown: [B, 1, 1, S], True for tokens and False for pads, or [B, 1, S, S], what each token
-        sees; None if that is the whole row, or if `pieces` is given (float32 on a CPU only)."""
+        sees; None if that is the whole row, or if `pieces` is given (float32 on a CPU only).
+        places_B: the token of each row that alone attends, [B, 1, D]; None: all do."""
         projected_BS3HK = self.query_key_value(hidden_BSD).unflatten(-1, (3, self.heads, -1))
         dropout = self.dropout.probability if self.training else 0.0
         if pieces is not None:
@@ -76,6 +81,8 @@ class Attention(nn.Module):
             mixed_BSD = row_attention(projected_BS3HK, _lengths(hidden_BSD, shown), dropout)
         else:
             query_BHSK, key_BHSK, value_BHSK = projected_BS3HK.permute(2, 0, 3, 1, 4)
+            if places_B is not None:
+                query_BHSK = at(projected_BS3HK[:, :, 0], places_B).transpose(1, 2)
             mixed_BHSK = F.scaled_dot_product_attention(
                 query_BHSK, key_BHSK, value_BHSK, shown, dropout
             )
@@ -111,14 +118,27 @@ class Layer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, hidden_BSD: Tensor, shown: Tensor | None, pieces: list[Piece] | None = None
+        self,
+        hidden_BSD: Tensor,
+        shown: Tensor | None,
+        pieces: list[Piece] | None = None,
+        places_B: Tensor | None = None,
     ) -> Tensor:
-        """shown, pieces: see `Attention.forward`."""
-        mixed_BSD = self.dropout(self.attention(hidden_BSD, shown, pieces))
+        """shown, pieces: see `Attention.forward`. places_B: the only token of each row to compute,
+        [B, 1, D]; None: all."""
+        mixed_BSD = self.dropout(self.attention(hidden_BSD, shown, pieces, places_B))
+        if places_B is not None:
+            hidden_BSD = at(hidden_BSD, places_B)
         hidden_BSD = self.attention_norm(hidden_BSD + mixed_BSD)
         changed_BSD = self.dropout(self.feed_forward(hidden_BSD))
         normed_BSD: Tensor = self.feed_forward_norm(hidden_BSD + changed_BSD)
         return normed_BSD
+
+
+def at(vectors: Tensor, places_B: Tensor) -> Tensor:
+    """The vectors [B, S, ...] at one place of each row: [B, 1, ...]."""
+    rows_B = torch.arange(len(places_B), device=places_B.device)
+    return vectors[rows_B, places_B][:, None]
 
 
 def gelu(activation: Literal["gelu", "gelu_tanh"]) -> nn.GELU:

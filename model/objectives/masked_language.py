@@ -160,8 +160,8 @@ class MaskedLanguageModel(nn.Module):
 
 def word_losses(encoder: Encoder, head: MaskedLanguageHead, inputs: Inputs) -> Sums:
     """What `Inputs.words_only` asks for."""
-    hidden_BSD = encoder(inputs.input_ids_BS, None, inputs.segment_ids_BS)
-    hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, inputs.positions_K)
+    places_B = inputs.positions_K % inputs.input_ids_BS.shape[1]
+    hidden_KD = encoder(inputs.input_ids_BS, None, inputs.segment_ids_BS, places_B=places_B)
     return {"word_losses": head(hidden_KD, inputs.labels_K)[0]}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -29,6 +30,19 @@ def test_traps_32_a_short_row_equals_the_row_alone() -> None:
     ids = torch.randint(5, 300, (2, 12))
     both = encoder(ids, torch.tensor([12, 7]))
     torch.testing.assert_close(both[1:, :7], encoder(ids[1:, :7], None), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("sharing", ["none", "all"])
+def test_one_place_per_row_has_the_vector_it_has_among_all(
+    sharing: Literal["none", "all"],
+) -> None:
+    encoder = Encoder(replace(TOY, sharing=sharing)).eval()
+    initialize(encoder, encoder.config, seed=0)
+    ids, places = torch.randint(5, 300, (4, 12)), torch.tensor([0, 11, 3, 6])
+    for lengths in (None, torch.tensor([12, 12, 7, 9])):
+        expected = encoder(ids, lengths)[torch.arange(4), places]
+        found = encoder(ids, lengths, places_B=places)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_segments_reach_the_embeddings() -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from tests.launching.environments import install_beside
 
@@ -21,14 +21,41 @@ def install(folder: Path) -> Path:
     return install_beside(folder, "minicons", "--no-deps", *PACKAGES)
 
 
-def score(python: Path, folder: Path, sentences: list[str], work: Path) -> dict[str, Any]:
-    """minicons' scores of the sentences, and its seconds."""
-    given, found = work / "sentences.json", work / "scores.json"
-    given.write_text(json.dumps(sentences))
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    subprocess.run(
-        [python, WORKER, folder, given, found], check=True, timeout=1_800, stdout=sys.stderr,
-        env=environment | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
-    )  # fmt: skip
-    result: dict[str, Any] = json.loads(found.read_text())
-    return result
+class Minicons:
+    """minicons, with a folder of transformers and sentences, in a process of its own."""
+
+    def __init__(
+        self, python: Path, folder: Path, sentences: list[str], work: Path, threads: int = 1
+    ) -> None:
+        """python: of `install`; work: an empty folder."""
+        given = work / "sentences.json"
+        given.write_text(json.dumps(sentences))
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
+            "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
+            "OMP_NUM_THREADS": str(threads),
+        }  # fmt: skip
+        self._found = work / "scores.json"
+        self._process = subprocess.Popen(
+            [python, WORKER, folder, given], env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def score(self) -> tuple[list[float], float, float]:
+        """The scores of the sentences, and the seconds by the clock and of CPU time."""
+        assert self._process.stdin and self._process.stdout
+        print(self._found, file=self._process.stdin, flush=True)
+        for line in self._process.stdout:
+            match line.split():
+                case ["scored", wall, cpu]:
+                    return json.loads(self._found.read_text()), float(wall), float(cpu)
+            print(line, end="", file=sys.stderr)
+        raise RuntimeError(f"minicons ended with {self._process.wait()}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()

@@ -1,7 +1,7 @@
-"""Scores of minicons, in an environment of its own: FOLDER SENTENCES.json SCORES.json.
+"""minicons in an environment of its own: FOLDER SENTENCES.json, and a file name per line on stdin.
 
-SCORES gets the pseudo-log-likelihood (PLL-word-l2r) of each sentence and the seconds it took. The
-sentences are given to minicons 32 at a time.
+Each file gets the pseudo-log-likelihood (PLL-word-l2r) of every sentence; the answer on stdout is a
+line `scored WALL_SECONDS CPU_SECONDS`. The sentences are given to minicons 32 at a time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from pathlib import Path
 from minicons.scorer import MaskedLMScorer  # not in the environment that types are checked in
 
 
-def main(folder: str, sentences: str, output: str) -> None:
-    scorer = MaskedLMScorer(folder, "cpu")
-    texts = json.loads(Path(sentences).read_text())
-    started = time.perf_counter()
+def score(scorer: MaskedLMScorer, texts: list[str]) -> list[float]:
     scores: list[float] = []
     for first in range(0, len(texts), 32):
         scores += scorer.sequence_score(
@@ -26,8 +23,18 @@ def main(folder: str, sentences: str, output: str) -> None:
             reduction=lambda found: found.sum(0).item(),
             PLL_metric="within_word_l2r",
         )
-    seconds = time.perf_counter() - started
-    Path(output).write_text(json.dumps({"scores": scores, "seconds": seconds}))
+    return scores
+
+
+def main(folder: str, sentences: str) -> None:
+    scorer = MaskedLMScorer(folder, "cpu")
+    texts = json.loads(Path(sentences).read_text())
+    for line in sys.stdin:
+        started = time.perf_counter(), time.process_time()
+        scores = score(scorer, texts)
+        seconds = time.perf_counter() - started[0], time.process_time() - started[1]
+        Path(line.strip()).write_text(json.dumps(scores))
+        print("scored", *seconds, flush=True)
 
 
 if __name__ == "__main__":

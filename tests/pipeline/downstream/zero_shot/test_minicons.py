@@ -12,7 +12,7 @@ from pipeline.downstream import zero_shot
 from pipeline.downstream.zero_shot.grammar_pairs import read_paradigms
 from pipeline.downstream.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
 from pipeline.training.weights.folders import load_folder
-from tests.pipeline.downstream.zero_shot.minicons_environment import install, score
+from tests.pipeline.downstream.zero_shot.minicons_environment import Minicons, install
 
 EXPORTS = Path(__file__).parents[3] / "golden" / "exports"
 PAIRS_SHIPPED = Path(zero_shot.__file__).with_name("zorro")
@@ -49,9 +49,9 @@ def test_scores_equal_those_of_minicons(family: str, python: Path, tmp_path: Pat
     model, vocabulary = load_folder(folder), read_vocabulary(folder)
     sentences = short_sentences(model.config.positions, folder)[: 2 * PAIRS]
     assert len(sentences) == 2 * PAIRS
-    theirs = score(
-        python, folder / "generator" if family == "electra" else folder, sentences, tmp_path
-    )["scores"]
+    peer = folder / "generator" if family == "electra" else folder
+    with Minicons(python, peer, sentences, tmp_path) as minicons:
+        theirs, *_ = minicons.score()
     sequences = encode_sentences(sentences, vocabulary, model.config.positions)
     found = log_probabilities(model, sequences, vocabulary.mask, torch.device("cpu"))
     ours = [float(part.sum()) for part in found]
