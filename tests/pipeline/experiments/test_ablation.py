@@ -23,8 +23,8 @@ from pipeline.training.weights.build import build_model
 PHASES = 'phases=[{"steps": 600, "sequence_length": 16, "sequences": 128}]'
 
 
-def ablation(tmp_path: Path, seeds: int = 2) -> Ablation:
-    table = arms_from_arguments("roberta_tiny", [("one", []), ("two", ["optimizer.beta1=0.8"])])
+def ablation(tmp_path: Path, seeds: int = 2, arms: str = "one two") -> Ablation:
+    table = arms_from_arguments("roberta_tiny", [(name, []) for name in arms.split()])
     return Ablation(
         table=table, arms=make_arms(table, [], 0), seeds=seeds, tune=False, grammar=None,
         inputs=("--corpus", "sample"), output=tmp_path,

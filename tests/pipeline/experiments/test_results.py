@@ -76,6 +76,21 @@ def test_an_effect_and_none(
         assert "bootstrap" not in row
 
 
+def test_p_values_are_corrected_for_the_number_of_arms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    monkeypatch.setattr(results, "held_out", lambda *_: prepared)
+    given = ablation(tmp_path, 5, "one two three four")
+    write_results(given, 0.05)
+    path = collect(AblationRunner(given, Children()))
+    assert path is not None
+    arms = json.loads(path.read_text())["arms"][1:]
+    rows = sorted((arm["differences"]["mask_loss"] for arm in arms), key=lambda row: row["p"])
+    assert rows[0]["p_holm"] == pytest.approx(min(1, 3 * rows[0]["p"]))
+    assert rows[2]["p_holm"] >= rows[1]["p_holm"] >= 2 * rows[1]["p"]
+    assert all(row["significant"] == (row["p_holm"] <= 0.05) for row in rows)
+
+
 def test_steps_to_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path) -> None:
     found = collected(tmp_path, monkeypatch, prepared, 5, 0.3)
     one = [run for run in found["runs"] if run["arm"] == "one" and run["seed"] < 5]
