@@ -16,8 +16,9 @@ from model.config import EncoderConfig
 from model.layers import gelu
 from model.objectives.sampling import sample
 
-CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
-"""Most bytes of float32 logits processed at a time; on a CPU they should fit in its cache."""
+CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30, "meta": 1 << 30}
+"""Most bytes of float32 logits processed at a time; on a CPU they should fit in its cache. Tensors
+of the meta device have shapes alone, and stand for those of a GPU."""
 
 
 class MaskedLanguageHead(nn.Module):

@@ -117,12 +117,13 @@ def _memory(planned: PlannedRun, phase: Phase) -> PlanSection:
     """Bytes by part at the plan's micro-batch, the sum at each stage, the largest micro-batch."""
     ranks, device = planned.hardware.ranks, planned.hardware.device
     run = replace(phase.run, batch=replace(phase.run.batch, per_device=phase.plan.rows))
-    found = memory(run, ranks, planned.stage)
+    on_gpu = device is not None
+    found = memory(run, ranks, planned.stage, on_gpu=on_gpu)
     for stage in sorted({max(stage, _least_stage(planned)) for stage in STAGES}):
         name = f"sum at stage {stage}" + THIS * (stage == planned.stage)
         found.append(
             replace(
-                total(name, memory(run, ranks, stage), "bytes"),
+                total(name, memory(run, ranks, stage, on_gpu=on_gpu), "bytes"),
                 assumption="the sum; see what is not counted",
             )
         )

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.costs.estimate import Estimate
+from pipeline.costs.shapes.activations import activations
 from pipeline.costs.shapes.partition import Partition, partition
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.training.optimizer.gpu_update import BLOCK
 
 DEFAULT_STAGE = 1
 """That of `pipeline.train` without --ds."""
 
 
-def memory(run: Run, ranks: int, stage: int | None = None) -> list[Estimate]:
-    """Bytes per rank by part; stage: of the ds file zero0 to zero3, None for the default.
+def memory(
+    run: Run, ranks: int, stage: int | None = None, *, on_gpu: bool = True
+) -> list[Estimate]:
+    """Bytes per rank by part, with `batch.per_device` rows in a micro-batch.
 
     A part is at its largest; not all parts are at the same time, so their sum is an upper bound.
+    stage: of the ds file zero0 to zero3, None for the default; on_gpu: whose path the model takes.
     """
     parts = partition(run, ranks, deepspeed_file(stage))
-    return [*state(parts), *passing(parts), *_activations(run)]
+    return [
+        *state(parts),
+        *passing(parts),
+        *_rows(run, on_gpu),
+        *(_overhead(parts) if on_gpu else ()),
+    ]
 
 
 def held(run: Run, ranks: int, stage: int | None = None) -> list[Estimate]:
@@ -27,18 +38,15 @@ def held(run: Run, ranks: int, stage: int | None = None) -> list[Estimate]:
     return state(partition(run, ranks, deepspeed_file(stage)))
 
 
-def largest_micro_batch(run: Run, ranks: int, device_bytes: int, stage: int | None = None) -> int:
-    """The largest `batch.per_device` whose memory fits on a device; 0 if none does."""
-    low, high = 0, 1
-    while high < 1 << 16 and _fits(run, ranks, device_bytes, stage, high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _fits(run, ranks, device_bytes, stage, middle):
-            low = middle
-        else:
-            high = middle
-    return low
+def largest_micro_batch(
+    run: Run, ranks: int, device_bytes: int, stage: int | None = None, *, on_gpu: bool = True
+) -> int:
+    """The largest `batch.per_device` whose upper ends fit on a device together; 0 if none does."""
+    one, two = (
+        sum(part.most for part in memory(_with_rows(run, rows), ranks, stage, on_gpu=on_gpu))
+        for rows in (1, 2)
+    )
+    return 1 + int((device_bytes - one) // (two - one)) if one <= device_bytes else 0
 
 
 def deepspeed_file(stage: int | None) -> DeepSpeedFile:
@@ -46,9 +54,8 @@ def deepspeed_file(stage: int | None) -> DeepSpeedFile:
     return read_deepspeed_file(f"zero{DEFAULT_STAGE if stage is None else stage}")
 
 
-def _fits(run: Run, ranks: int, device_bytes: int, stage: int | None, rows: int) -> bool:
-    given = replace(run, batch=replace(run.batch, per_device=rows))
-    return sum(part.most for part in memory(given, ranks, stage)) <= device_bytes
+def _with_rows(run: Run, rows: int) -> Run:
+    return replace(run, batch=replace(run.batch, per_device=rows))
 
 
 def state(parts: Partition) -> list[Estimate]:
@@ -99,17 +106,29 @@ def passing(parts: Partition) -> list[Estimate]:
     return found
 
 
-def _activations(run: Run) -> list[Estimate]:
-    """What the forward pass keeps for the backward pass."""
-    encoder = run.encoder
-    element = 4 if run.precision == "fp32" else 2
-    row = 17 * element * run.data.sequence_length * encoder.width * encoder.layers
+def _rows(run: Run, on_gpu: bool) -> list[Estimate]:
+    """What a micro-batch adds: computed, from a pass over tensors without storage."""
+    found, rows = activations(run, on_gpu), run.batch.per_device
+    path = "a GPU's path, layers not compiled" if on_gpu else "the CPU's path"
+    words = f"{path}; {rows:,} full rows of {run.data.sequence_length:,}"
+    slots = max_predictions(run.data)
     return [
+        _bytes("activations", found.encoders * rows, f"of embeddings and layers: {words}"),
+        _bytes("head slots", found.heads * rows, f"{path}; {slots:,} slots per row, with logits"),
+        _bytes("backward pass", found.working * rows, f"{path}; before it frees activations"),
+    ]
+
+
+def _overhead(parts: Partition) -> list[Estimate]:
+    """What a GPU's libraries hold; our numbers do not include it."""
+    block = 4 * min(BLOCK, parts.share)
+    return [
+        _bytes("update block", block, f"updates of at most {BLOCK:,} weights at a time"),
         Estimate(
-            "activations", row * run.batch.per_device, "bytes", "published",
-            "17 numbers per token, width and layer (Korthikanti et al. 2022), fused attention",
-            0.7 * row * run.batch.per_device, 1.3 * row * run.batch.per_device,
-        )
+            "CUDA and NCCL", 1.6e9, "bytes", "published",
+            "after an all-reduce (NVIDIA/nccl issue 864); 1.06 before (1685), twice for two groups",
+            1.06e9, 3.2e9,
+        ),
     ]  # fmt: skip
 
 

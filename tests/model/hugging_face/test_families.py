@@ -31,7 +31,6 @@ from model.hugging_face.families import (
     their_config,
 )
 from model.hugging_face.loss_record import loss_entry
-from model.objectives import heads
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from pipeline.loading.micro_batch import LossCounts
@@ -334,11 +333,8 @@ def test_settings_that_cannot_be_loaded_are_named(change: dict[str, Any], messag
 
 @pytest.mark.parametrize("kind", ["bert", "electra", "spanbert"])
 @pytest.mark.parametrize("rows", ["full", "padded", "packed"])
-def test_no_micro_batch_waits_for_the_device(
-    kind: str, rows: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_micro_batch_waits_for_the_device(kind: str, rows: str) -> None:
     """Forward and backward on a device that has no values to read, by the path of a GPU."""
-    monkeypatch.setitem(heads.CHUNK_BYTES, "meta", 1 << 30)
     config = replace(BASE, dropout=0.1)
     model: Model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
     if kind == "electra":

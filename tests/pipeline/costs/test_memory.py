@@ -25,3 +25,19 @@ def test_the_largest_micro_batch_fits_and_one_more_row_does_not() -> None:
         given = replace(run, batch=replace(run.batch, per_device=rows + more))
         assert (sum(part.most for part in memory(given, 8)) <= device) == fits
     assert largest_micro_batch(run, 8, 2**20) == 0
+
+
+def test_the_path_of_a_cpu_has_no_gpu_in_it() -> None:
+    """In fp32 with dropout it keeps the weights of attention; there is no CUDA."""
+    run = recipe("roberta_base")
+    there, here = (
+        {part.name: part.value for part in memory(run, 1, on_gpu=on_gpu)}
+        for on_gpu in (True, False)
+    )
+    assert here["activations"] > there["activations"]
+    assert set(there) - set(here) == {"update block", "CUDA and NCCL"}
+
+
+def test_bands_are_where_something_is_not_computed() -> None:
+    for part in memory(recipe("roberta_base"), 8):
+        assert (part.least < part.most) == (part.basis == "published"), part.name

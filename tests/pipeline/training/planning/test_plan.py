@@ -5,8 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline.config.settings import override
+from pipeline.costs.shapes.activations import micro_batch
 from pipeline.data.shards.arrow_files import read_table
 from pipeline.errors import ConfigError, DataError
 from pipeline.loading.dataset import Dataset
@@ -21,6 +25,7 @@ from pipeline.training.planning.plan import (
     micro_batches,
     rounded,
 )
+from pipeline.training.weights.build import build_model
 from tests.pipeline.loading.conftest import prepare_directory
 from tests.remedies import alternatives
 
@@ -134,6 +139,18 @@ def test_the_plan_packs_rows_as_the_loader_does(tmp_path: Path) -> None:
     full = flops_of(run, 400, 0, 70)
     assert plan.step_flops < full
     assert attention_name(run, "cpu") == "row_attention"
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "electra", "spanbert"])
+def test_flops_of_every_family_equal_torchs_count(family: str) -> None:
+    """Of a whole forward and backward pass; full rows, and no padding words to count."""
+    run = override(recipe(f"{family}_tiny"), ["encoder.dropout=0", "data.vocab_size=2048"])
+    model, inputs = build_model(run, seed=0).train(), micro_batch(run, 3)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        sums = model(inputs)
+        torch.stack([sums[f"{part.name}_loss"] for part in model.parts]).sum().backward()
+    ours = flops_of(run, 3, len(inputs.positions_K), run.data.sequence_length)
+    assert counter.get_total_flops() == pytest.approx(ours, rel=0.01)
 
 
 def test_lengths_are_sampled_from_readable_record_batches(tmp_path: Path) -> None:

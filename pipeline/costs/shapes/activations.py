@@ -1,0 +1,183 @@
+"""A Run -> the bytes that a forward pass keeps for the backward pass, per row.
+
+The model itself runs, forward and backward, on tensors that have shapes and no storage, so every
+recipe and setting counts as it is. For a CPU these are torch's fake tensors, which take the path of
+a CPU. For a GPU they are tensors of the meta device, and the two operations that depend on the
+device are replaced by the kernels of a GPU: fused attention, and dropout with a mask of bytes.
+
+Every row is full. Legend: B rows, S tokens of a row, K slots of predictions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from model.hugging_face.conversion import Model
+from model.objectives.masked_language import Inputs
+from pipeline.config.data_settings import max_predictions
+from pipeline.config.formats import PAIR_FORMATS
+from pipeline.config.run import Run
+from pipeline.config.training_settings import GENERATOR_KINDS
+from pipeline.costs.shapes.live_bytes import LiveBytes
+from pipeline.training.weights.build import build_model
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """Bytes per row of a micro-batch."""
+
+    encoders: int
+    """What embeddings and layers keep."""
+    heads: int
+    """What the heads keep: logits of the slots above all."""
+    working: int
+    """What the backward pass needs beyond that at its peak, gradients of weights excepted."""
+
+
+def activations(run: Run, on_gpu: bool, pieces: Sequence[int] = ()) -> Activations:
+    """Bytes per row of a run's micro-batches; pieces: lengths of the pieces of each packed row, to
+    which attention is confined, () for one that is as long as the row."""
+    batch = replace(run.batch, sequences=1, per_device=1, warmup_steps=0, mixture=())
+    return _per_row(replace(run, batch=batch, phases=()), on_gpu, tuple(pieces))
+
+
+@functools.cache
+def _per_row(run: Run, on_gpu: bool, pieces: tuple[int, ...]) -> Activations:
+    """The difference that more rows make: what does not depend on rows is no activation."""
+    rows = 64 if on_gpu else 4  # enough rows to outweigh the word table's gradient
+    one, two = (trace(run, on_gpu, pieces, times * rows) for times in (1, 2))
+    return Activations(
+        (two.encoders - one.encoders) // rows,
+        (two.heads - one.heads) // rows,
+        max(0, two.working - one.working) // rows,
+    )
+
+
+def trace(run: Run, on_gpu: bool, pieces: Sequence[int], rows: int) -> Activations:
+    """Bytes of a whole micro-batch of `rows` rows."""
+    device: Any = torch.device("meta") if on_gpu else FakeTensorMode(allow_non_fake_inputs=True)
+    with device:
+        with _default_type(torch.float32 if run.precision == "fp32" else torch.bfloat16):
+            model = build_model(run, seed=0).train()
+        inputs = micro_batch(run, rows, pieces)
+    given = [part for part in inputs if isinstance(part, Tensor)]
+    with device, _Kernels(on_gpu), LiveBytes([*model.parameters(), *given]) as live:
+        with _at_exits(model, live) as exits:
+            sums = model(inputs)
+        loss = torch.stack([sums[f"{part.name}_loss"] for part in model.parts]).sum()
+        held = live.peak = live.now
+        # the gradient of the first weights: through all layers, without those of other weights
+        first = [encoder.embeddings.norm.bias for encoder in model.encoders()]
+        torch.autograd.grad(loss, first, allow_unused=True)
+    encoders = sum(exits)
+    return Activations(encoders, held - encoders, live.peak - held)
+
+
+def micro_batch(run: Run, rows: int, pieces: Sequence[int] = ()) -> Inputs:
+    """Full rows with the most predictions that they can have; values do not matter."""
+    length = run.data.sequence_length
+    slots = rows * max_predictions(run.data)
+    packed = run.batch.packing == "rows" or run.batch.attention == "document"
+    ends = [*accumulate([*(pieces or (length,))] * rows)] if packed else []
+    sequences = len(ends) if run.batch.packing == "rows" else rows
+    paired = run.data.format in PAIR_FORMATS
+    return Inputs(
+        input_ids_BS=torch.zeros(rows, length, dtype=torch.int64),
+        lengths_B=None,
+        positions_K=torch.zeros(slots, dtype=torch.int64),
+        labels_K=torch.zeros(slots, dtype=torch.int64),
+        weights_K=torch.ones(slots),
+        mask_id=0,
+        segment_ids_BS=torch.zeros(rows, length, dtype=torch.int64) if paired else None,
+        pair_labels_R=torch.zeros(sequences, dtype=torch.int64) if paired else None,
+        row_weights_B=torch.ones(rows),
+        draws_K=torch.zeros(slots, dtype=torch.int64)
+        if run.objective.kind in GENERATOR_KINDS
+        else None,
+        row_starts_R=torch.zeros(sequences, dtype=torch.int64) if packed else None,
+        cu_seqlens=_on_host([0, *ends]) if packed else None,
+    )
+
+
+def _on_host(values: list[int]) -> Tensor:
+    """A real tensor: the path of a CPU reads the bounds of pieces."""
+    with torch._subclasses.fake_tensor.unset_fake_temporarily():
+        return torch.tensor(values, dtype=torch.int32)
+
+
+@contextlib.contextmanager
+def _default_type(dtype: torch.dtype) -> Iterator[None]:
+    """Fake tensors cannot be converted in place."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
+
+
+@contextlib.contextmanager
+def _at_exits(model: Model, live: LiveBytes) -> Iterator[list[int]]:
+    """Bytes that each encoder has added when it returns, besides its output, which heads keep."""
+    begun: list[int] = []
+    added: list[int] = []
+    handles: list[Any] = []
+
+    def end(module: torch.nn.Module, args: Any, output: Tensor) -> None:
+        added.append(live.now - begun[-1] - output.untyped_storage().nbytes())
+
+    for encoder in model.encoders():
+        handles.append(encoder.register_forward_pre_hook(lambda *_: begun.append(live.now)))
+        handles.append(encoder.register_forward_hook(end))
+    yield added
+    for handle in handles:
+        handle.remove()
+
+
+class _Kernels(TorchFunctionMode):
+    """Replaces functions that depend on the device or on values."""
+
+    def __init__(self, on_gpu: bool) -> None:
+        super().__init__()
+        self._replaced: dict[Any, Callable[..., Any]] = {Tensor.nonzero: _all_places}
+        if on_gpu:
+            self._replaced |= {
+                F.scaled_dot_product_attention: _fused_attention,
+                F.dropout: _dropout,
+            }
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._replaced.get(func, func)(*args, **(kwargs or {}))
+
+
+def _all_places(values: Tensor) -> Tensor:
+    """Rows are full, so every token has a weight."""
+    return torch.arange(values.numel(), device=values.device)[:, None]
+
+
+def _fused_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float
+) -> Any:
+    """The memory-efficient kernel; the others for a GPU keep the same tensors."""
+    bias = None
+    if mask is not None:  # as torch does for this kernel, in each layer
+        zeros = torch.zeros_like(mask, dtype=query.dtype)
+        bias = zeros.masked_fill(~mask, -torch.inf).expand(-1, query.shape[1], -1, -1)
+    return torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key, value, bias, True, dropout
+    )[0]
+
+
+def _dropout(value: Tensor, p: float, training: bool = True, inplace: bool = False) -> Any:
+    return torch.ops.aten.native_dropout(value, p, training)[0]

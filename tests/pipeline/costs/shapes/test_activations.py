@@ -1,0 +1,114 @@
+"""Predicted activations equal what autograd saves, and on a GPU what is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from pipeline.config.run import Run
+from pipeline.config.settings import override
+from pipeline.costs.shapes.activations import activations, micro_batch
+from pipeline.recipes import recipe
+from pipeline.training.weights.build import build_model
+
+FAMILIES = ("bert", "roberta", "albert", "electra", "spanbert")
+ROWS = 4
+TOLERANCE = 0.05
+PIECES = {"apart": (), "packed": (15, 10, 7)}
+SETTINGS = {"apart": [], "packed": ["batch.packing=rows"]}
+
+
+def saved_bytes(run: Run, pieces: tuple[int, ...]) -> int:
+    """Storages that a real forward pass saves, each once, without weights and inputs."""
+    model = build_model(run, seed=0).train()
+    if run.precision == "bf16":
+        model.bfloat16()
+    inputs = micro_batch(run, ROWS, pieces)
+    kept: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        sums = model(inputs)
+    loss = torch.stack([sums[f"{part.name}_loss"] for part in model.parts]).sum()
+    kept += [tensor for node in nodes(loss.grad_fn) for tensor in own_tensors(node)]
+    given = [*model.parameters(), *(part for part in inputs if isinstance(part, Tensor))]
+    known = {tensor.untyped_storage()._cdata for tensor in given}
+    found = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in kept}
+    return sum(size for key, size in found.items() if key not in known)
+
+
+def nodes(last: Any) -> Iterator[Any]:
+    seen, waiting = set(), [last]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            waiting += [before for before, _ in node.next_functions]
+
+
+def own_tensors(node: Any) -> list[Tensor]:
+    """What our functions keep without `save_for_backward`, which hooks do not see."""
+    kept = tree_leaves(getattr(node, "__dict__", {}))
+    return [value for value in kept if isinstance(value, Tensor)]
+
+
+@pytest.mark.parametrize("rows", PIECES)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
+def test_equals_what_autograd_saves(family: str, rows: str, precision: str) -> None:
+    """On the path of a CPU, with dropout."""
+    given = ["encoder.dropout=0.1", f"precision={precision}", *SETTINGS[rows]]
+    run = override(recipe(f"{family}_tiny"), given)
+    predicted = activations(run, False, PIECES[rows])
+    saved = saved_bytes(run, PIECES[rows])
+    assert (predicted.encoders + predicted.heads) * ROWS == pytest.approx(saved, rel=TOLERANCE)
+
+
+def test_documents_in_a_row_are_pieces() -> None:
+    run = override(recipe("roberta_tiny"), ["encoder.dropout=0.1", "batch.attention=document"])
+    predicted = activations(run, False, (20, 12))
+    saved = saved_bytes(run, (20, 12))
+    assert (predicted.encoders + predicted.heads) * ROWS == pytest.approx(saved, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", ["rtd_masked", "replace_mlm", "all_tokens_mlm"])
+def test_other_objectives_are_counted(kind: str) -> None:
+    run = override(recipe("electra_tiny"), [f"objective.kind={kind}"])
+    predicted = activations(run, False)
+    saved = saved_bytes(run, ())
+    assert (predicted.encoders + predicted.heads) * ROWS == pytest.approx(saved, rel=TOLERANCE)
+
+
+def test_a_layer_on_a_gpu_keeps_what_is_published() -> None:
+    """34 bytes per token and width (Korthikanti et al. 2022, sec. 4.1, without 5 a s^2 b that fused
+    attention does not keep); its log-sum-exp is 4 bytes per head, LayerNorm's moments 16 per token.
+    """
+    run = recipe("roberta_base")
+    layer = {}
+    for layers in (1, 2):
+        shallow = override(run, [f"encoder.layers={layers}"])
+        layer[layers] = activations(shallow, True).encoders
+    tokens, width, heads = 512, 768, 12
+    assert layer[2] - layer[1] == pytest.approx(tokens * (34 * width + 4 * heads + 16), rel=1e-3)
+
+
+def test_a_slot_costs_its_logits() -> None:
+    """On a GPU in bf16: 50,304 logits and four vectors of the head; a row of 512 has 77 slots."""
+    run = recipe("roberta_base")
+    expected = 2 * 77 * (50_304 + 4 * 768)
+    assert activations(run, True).heads == pytest.approx(expected, rel=0.01)
+
+
+def test_packed_rows_attend_to_less() -> None:
+    run = override(recipe("roberta_tiny"), ["batch.packing=rows"])
+    whole, packed = activations(run, False), activations(run, False, (16, 16))
+    assert packed.encoders < whole.encoders
