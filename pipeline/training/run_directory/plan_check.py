@@ -124,7 +124,11 @@ class PlanCheck:
             found["weights_bytes"] = {"predicted": of["weights"], "measured": measured}
         if self.device.type == "cuda":
             found["peak_memory_bytes"] = {
-                "predicted": sum(part.value for part in memory(run, ranks, self.stage)),
+                "predicted": sum(
+                    part.value
+                    for part in memory(run, ranks, self.stage)
+                    if part.basis == "computed"  # what torch allocates, without the context
+                ),
                 "measured": torch.cuda.max_memory_allocated(self.device),
             }
         return found

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.costs.shapes.activations import activations, micro_batch
+from pipeline.costs.shapes.activations import activations, micro_batch, trace
 from pipeline.recipes import recipe
 from pipeline.training.weights.build import build_model
 
@@ -112,3 +112,13 @@ def test_packed_rows_attend_to_less() -> None:
     run = override(recipe("roberta_tiny"), ["batch.packing=rows"])
     whole, packed = activations(run, False), activations(run, False, (16, 16))
     assert packed.encoders < whole.encoders
+
+
+def test_leaves_no_trace_in_the_process() -> None:
+    """A run computes this while it trains: its random numbers and types stay what they were."""
+    before = torch.get_rng_state()
+    for on_gpu in (True, False):
+        trace(override(recipe("electra_tiny"), ["encoder.dropout=0.1"]), on_gpu, (), 2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.ones(1).device.type == "cpu"
