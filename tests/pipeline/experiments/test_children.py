@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -96,17 +97,35 @@ def test_a_process_without_a_child_ends_at_once(tmp_path: Path) -> None:
 
 
 def test_a_child_keeps_the_lock(module: Path, tmp_path: Path) -> None:
-    """Also when its parent has let it go, as one that is killed does."""
-    module.write_text("import sys; sys.stdin.read()")
-    lock = tmp_path / "a.lock"
+    """Also when its parent is killed; it is free when the child ends."""
+    ready, stop, lock = tmp_path / "ready", tmp_path / "stop", tmp_path / "a.lock"
+    module.write_text(
+        "import pathlib, time\n"
+        f"pathlib.Path({str(ready)!r}).touch()\n"
+        f"while not pathlib.Path({str(stop)!r}).exists(): time.sleep(0.01)"
+    )
+    code = (
+        "from pathlib import Path; from pipeline.experiments.children import Children, taken\n"
+        f"with taken(Path({str(lock)!r})) as lock:\n"
+        f"    Children().run(['child_module'], Path({str(tmp_path / 'log')!r}), lock)"
+    )
+    path = f"{ROOT}:{tmp_path}"
+    with subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}) as p:
+        wait_until(ready.exists)
+        p.kill()
     with taken(lock) as mine:
-        assert mine is not None
-        with taken(lock) as theirs:
-            assert theirs is None
-        words = [sys.executable, "-m", "child_module"]
-        child = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=(mine.fileno(),))
-    with taken(lock) as theirs:
-        assert theirs is None
-    child.communicate()
-    with taken(lock) as mine:
-        assert mine is not None
+        assert mine is None
+    stop.touch()
+    wait_until(lambda: is_free(lock))
+
+
+def is_free(path: Path) -> bool:
+    with taken(path) as lock:
+        return lock is not None
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
