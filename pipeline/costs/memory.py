@@ -86,7 +86,9 @@ def passing(parts: Partition) -> list[Estimate]:
         ),
         _bytes(
             "communication buckets", parts.bucket_bytes + parts.copy_bytes,
-            f"{parts.buffers} of {parts.bucket:,} elements, and copies of a full one",
+            f"{parts.buffers} of {parts.bucket:,} elements, and copies to send a full one"
+            if parts.buffers
+            else "no buffer" + ", but copies to send" * (parts.copy_bytes > 0),
         ),
     ]  # fmt: skip
     if parts.stage == 3:
@@ -100,7 +102,9 @@ def passing(parts: Partition) -> list[Estimate]:
     found.append(
         _bytes(
             "optimizer temporaries", 4 * parts.share if copied else 0,
-            "a flat copy of the gradients; the update overwrites it",
+            "a flat copy of the gradients; the update overwrites it"
+            if copied
+            else "none: the update overwrites the gradients",
         )
     )  # fmt: skip
     return found
