@@ -189,7 +189,8 @@ def test_precision_is_undefined_without_detections(
     monkeypatch.setattr(evaluate, "score", lambda *_: found)
     monkeypatch.setattr(evaluate.Dataset, "open", lambda *_: None)
     monkeypatch.setattr(evaluate, "parse_evaluate", lambda: Namespace(
-        model=tmp_path, data=[tmp_path], grammar=None, cloze=None, pseudo_perplexity="", json=True
+        model=tmp_path, data=[tmp_path], grammar=None, cloze=None, pseudo_perplexity="", json=True,
+        per_sequence=None,
     ))  # fmt: skip
     evaluate.main()
     assert json.loads(capsys.readouterr().out)["rtd_precision"] is None

@@ -96,7 +96,10 @@ def test_a_batch_that_grows_does_so_across_ranks_stages_and_a_resume(trained: Pa
 
 def test_a_run_has_what_it_promises(trained: Path) -> None:
     run = trained / "2x8"
-    names = {"run.json", "metrics.jsonl", "checkpoints", "tensorboard", "loss.png", "history.tsv"}
+    names = {
+        "run.json", "metrics.jsonl", "checkpoints", "tensorboard", "loss.png", "history.tsv",
+        "plan.json",
+    }  # fmt: skip
     assert {path.name for path in run.iterdir()} == names
     assert (run / "checkpoints" / "latest").read_text() == "step-00000020\n"
     record = json.loads((run / "run.json").read_text())
