@@ -173,6 +173,7 @@ wait -n; wait -n; wait -n
 """Three ranks on a switch, each in a network namespace; the wire to the last one is slow."""
 
 
+@pytest.mark.cluster
 def test_one_slow_link(tmp_path: Path) -> None:
     places = {"WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     launch = {"MASTER_ADDR": "10.9.8.10", "TORCHELASTIC_RUN_ID": "x", "OMP_NUM_THREADS": "1"}
