@@ -7,8 +7,10 @@ RUN/INTERRUPTED and exits with code 75.
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -186,6 +188,7 @@ def build_trainer(
     stop.deadline = Deadline(job.hours, lambda: saver.seconds)
     watchdog = Watchdog(cluster.rank, run.logging.hang_seconds)
     hosts = cluster.gather(host_name())
+    usable = cluster.gather(" ".join(map(str, os.sched_getaffinity(0))))
     return Trainer(
         record=start.record,
         feed=feed,
@@ -206,19 +209,32 @@ def build_trainer(
         saver=saver,
         watchdog=watchdog,
         trace=Trace(job.output / PROFILE if job.profile and cluster.rank == 0 else None),
-        plan_check=build_plan_check(job, cluster, start, engine),
+        plan_check=build_plan_check(job, cluster, start, engine, hosts, usable),
     )  # fmt: skip
 
 
 def build_plan_check(
-    job: Job, cluster: Cluster, start: Start, engine: ZeroEngine
+    job: Job,
+    cluster: Cluster,
+    start: Start,
+    engine: ZeroEngine,
+    hosts: Sequence[str],
+    usable: Sequence[str],
 ) -> PlanCheck | None:
-    """Compares the first steps with the plan, unless an earlier life did; first rank only."""
-    if cluster.rank != 0 or (job.output / PLAN).exists():
+    """Compares the first steps with the plan, unless an earlier life did; first rank only.
+
+    hosts, usable: of each rank, its host and numbers of the cores it may use. None with an
+    optimizer in host memory, which no plan knows.
+    """
+    if cluster.rank != 0 or job.deepspeed.offloads():
         return None
+    with suppress(OSError):  # one rank alone must not end here
+        if (job.output / PLAN).exists():
+            return None
+    here = {core for host, own in zip(hosts, usable) if host == hosts[0] for core in own.split()}
     return PlanCheck(
         output=job.output, record=start.record, stage=job.deepspeed.stage(job.run.precision),
-        engine=engine, device=cluster.device, tell=warn,
+        engine=engine, device=cluster.device, nodes=len(set(hosts)), usable=len(here), tell=warn,
     )  # fmt: skip
 
 

@@ -70,7 +70,10 @@ def _convert(kind: Any, value: object, where: str) -> Any:
     if kind is Any or type(value) is kind or is_dataclass(value):  # the last is built already
         return value
     if kind is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ValueError(f"{where} is beyond any float") from error
     origin, inner = get_origin(kind), get_args(kind)
     if is_dataclass(kind):
         return _build(kind, _expect(dict, value, where), where)

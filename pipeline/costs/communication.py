@@ -21,19 +21,22 @@ WIRE_SHARES = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0}
 """Times (n-1)/n: what a ring puts on each rank's wire, per byte of the whole tensor."""
 
 
-def bytes_sent(run: Run, ranks: int, stage: int | None = None) -> list[Estimate]:
+def bytes_sent(
+    run: Run, ranks: int, stage: int | None = None, accumulation: int = 0
+) -> list[Estimate]:
     """Bytes of the tensors that each rank gives to collectives in an optimizer step, by purpose.
 
-    An estimate's name ends with its collective. Empty on one rank. stage: see `memory.memory`.
+    An estimate's name ends with its collective. Empty on one rank. stage: see `memory.memory`;
+    accumulation: micro-batches per step and rank, 0 if every row is full.
     """
-    return sent_under(run, partition(run, ranks, deepspeed_file(stage)))
+    return sent_under(run, partition(run, ranks, deepspeed_file(stage)), accumulation)
 
 
-def sent_under(run: Run, parts: Partition) -> list[Estimate]:
+def sent_under(run: Run, parts: Partition, accumulation: int = 0) -> list[Estimate]:
     """`bytes_sent` for a given partition of the run's model."""
     if parts.ranks == 1:
         return []
-    accumulation, _ = step_of(run, parts.ranks)
+    accumulation = accumulation or step_of(run, parts.ranks)[0]
     found = [*_gradients(parts, accumulation), *_weights(parts, accumulation)]
     if parts.stage:
         found.append(_sent("clip norm", "all-reduce", 8, "one float64"))

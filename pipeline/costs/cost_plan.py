@@ -85,7 +85,7 @@ def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> C
         *(_step(planned, phase, several) for phase in phases),
         PlanSection(
             "traffic", "bytes that each rank gives to collectives per step",
-            bytes_sent(longest.run, hardware.ranks, planned.stage),
+            bytes_sent(longest.run, hardware.ranks, planned.stage, longest.plan.accumulation),
         ),
         PlanSection(
             "time", f"the whole run on {hardware.words}", [hours, *budget(hours, hardware, price)]

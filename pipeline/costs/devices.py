@@ -6,6 +6,7 @@ makes of a peak is a band of utilizations, see `DeviceRates.utilization`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 PEAK_FLOPS = {
@@ -137,7 +138,9 @@ class Hardware:
 
 def rates_of(name: str) -> DeviceRates | None:
     """The rates of a GPU by the name that its driver tells; None for an unknown one."""
-    return next((gpu for gpu in GPUS.values() if gpu.name in name), None)
+    if re.search("PCIe|NVL|MIG", name, re.IGNORECASE):
+        return None  # other boards than those of the table
+    return next((gpu for gpu in GPUS.values() if re.search(rf"\b{gpu.name}\b", name)), None)
 
 
 def peak_flops_of(name: str) -> float:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import IO, Any
 
 from pipeline.errors import DataError
-from pipeline.files import one_at_a_time, write_whole
+from pipeline.files import try_lock, write_whole
 from pipeline.typed_json import build, read_object
 
 SITE = "site.json"
 SCHEMA_VERSION = 1
+_ATTEMPTS = 100
+"""To lock the file, a tenth of a second apart."""
 KEPT = 9
 """Newest runs that are kept of each recipe, device and precision."""
 
@@ -81,8 +85,8 @@ def read_site(path: Path | None) -> SiteRates:
         if found.schema_version != SCHEMA_VERSION:
             raise ValueError(f"schema version {found.schema_version}, not {SCHEMA_VERSION}")
         for name, rates in found.rates.items():
-            if not all(0 < value < float("inf") for rate in rates for value in _numbers(rate)):
-                raise ValueError(f"rates.{name} has a rate that is not above 0")
+            if not all(1e-9 < value < 1e24 for rate in rates for value in _numbers(rate)):
+                raise ValueError(f"rates.{name} has a rate that no machine reaches")
     except (ValueError, OSError) as error:
         raise DataError(
             f"{path} cannot be read ({error}); remove it, and the next runs measure again"
@@ -94,11 +98,21 @@ def add_rate(path: Path, name: str, rate: MeasuredRate) -> None:
     """Add a run's rate to the file of a site. Raises DataError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(path.with_name(f".{path.name}.lock")):
+        with path.with_name(f".{path.name}.lock").open("w") as lock:
+            _wait_for(lock, path)
             content = asdict(read_site(path).with_rate(name, rate))
             write_whole(path, json.dumps(content, indent=1).encode())
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}; fix this") from error
+
+
+def _wait_for(lock: IO[Any], path: Path) -> None:
+    """Take a lock that all runs of a site share. A run trains meanwhile, so it never waits long."""
+    for _ in range(_ATTEMPTS):
+        if try_lock(lock) is not False:
+            return
+        time.sleep(0.1)
+    raise DataError(f"{path} is locked by another run; this run's rate is not kept")
 
 
 def _numbers(rate: MeasuredRate) -> tuple[float, ...]:

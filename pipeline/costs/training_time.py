@@ -174,7 +174,8 @@ def _communication(
 ) -> Estimate:
     """Collectives that compute does not hide."""
     ranks = hardware.ranks
-    moved = wire_bytes(bytes_sent(run, ranks, stage), ranks) if ranks > 1 else 0.0
+    sent = bytes_sent(run, ranks, stage, plan.accumulation)
+    moved = wire_bytes(sent, ranks) if ranks > 1 else 0.0
     least, usual, most = hardware.bus_bandwidth()
     if not moved:
         return Estimate("exposed communication", 0, "seconds", "computed", "one rank sends nothing")

@@ -62,6 +62,7 @@ class Children:
         make_directory(log.parent)
         passed = (lock.fileno(),) if lock else ()
         with log.open("ab") as file:
+            begin = file.tell()
             self._starting = True
             self._child = subprocess.Popen(
                 [sys.executable, "-m", *map(str, words)],
@@ -77,7 +78,7 @@ class Children:
             self.stopped = True
         self.check_stopped()
         if code:
-            raise ChildError(f"{_reason(log, code)}; all it said is in {log}")
+            raise ChildError(f"{_reason(log, code, begin)}; all it said is in {log}")
         return output.decode(errors="replace") if reads else ""
 
     def pause(self) -> None:
@@ -99,10 +100,10 @@ class Children:
             self.check_stopped()  # waiting for another process, for instance
 
 
-def _reason(log: Path, code: int) -> str:
-    """The last error line of a child."""
+def _reason(log: Path, code: int, begin: int) -> str:
+    """The last error line of a child; begin: where its part of the log begins."""
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        file.seek(max(begin, log.stat().st_size - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
     if errors:

@@ -12,22 +12,31 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from pipeline.config.formats import PAIR_FORMATS
+from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, AblationArm, AblationJob
 from pipeline.experiments.children import Children
 from pipeline.experiments.shards import held_out, prepare_shards, shared_tokenizer
-from pipeline.experiments.statistics import MIN_BOOTSTRAP_SEEDS
 from pipeline.training.run_directory.status import METRICS, RECORD
 from pipeline.typed_json import as_object, read_object
 
 RESULT = "result.json"
+DIVERGED = "the loss is not finite"
+GENERATED = "a generator predicts the words, not the model that is kept"
 SEQUENCES = "sequences.json"
 """Loss of each held-out sequence, in the run directory."""
+
+
+def scores_another_model(ablation: Ablation, arm: AblationArm) -> bool:
+    """Whether masked words are predicted by a generator, in one of two unlike objectives."""
+    mine, theirs = arm.run.objective, ablation.baseline.run.objective
+    return mine != theirs and not {mine.kind, theirs.kind}.isdisjoint(GENERATOR_KINDS)
 
 
 def measure(
@@ -45,18 +54,25 @@ def measure(
     prepare_shards(ablation, ablation.baseline, children)
     if shared_tokenizer(ablation, job.arm):
         words: list[object] = ["--data", held_out(ablation, ablation.baseline)]
-        if ablation.seeds >= MIN_BOOTSTRAP_SEEDS:
-            words += ["--per-sequence", directory / SEQUENCES]
+        words += ["--per-sequence", directory / SEQUENCES]  # more seeds may be asked for later
     else:
         missing["mask_loss"] = "another tokenizer than the baseline's"
         words = ["--data", held_out(ablation, job.arm)]
-    if ablation.grammar:
+    if scores_another_model(ablation, job.arm):
+        missing.setdefault("mask_loss", GENERATED)
+        if ablation.grammar:
+            missing["grammar"] = GENERATED
+    scores_grammar = ablation.grammar and "grammar" not in missing
+    if scores_grammar:
         words += ["--grammar", ablation.grammar]
     score = ["pipeline.evaluate", directory, "--json"]
     found = as_object(children.run([*score, *words], log, lock, reads=True))
     if "mask_loss" not in missing:
-        measures["mask_loss"] = found["mask_loss"]
-    if ablation.grammar:
+        if math.isfinite(loss := found["mask_loss"] or math.nan):
+            measures["mask_loss"] = loss
+        else:
+            missing["mask_loss"] = DIVERGED
+    if scores_grammar:
         measures["grammar"] = found["grammar"]["overall"]["accuracy"]
         for name, part in found["grammar"]["phenomena"].items():
             measures[f"grammar/{name}"] = part["accuracy"]

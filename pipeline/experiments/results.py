@@ -40,7 +40,7 @@ from pipeline.experiments.ablation import (
     AblationJob,
     initial_weights,
 )
-from pipeline.experiments.measures import sequence_losses
+from pipeline.experiments.measures import GENERATED, scores_another_model, sequence_losses
 from pipeline.experiments.runner import AblationRunner
 from pipeline.experiments.shards import held_out, same_held_out
 from pipeline.experiments.statistics import (
@@ -137,12 +137,15 @@ def _count_steps(ablation: Ablation, results: Results, target: float | None) -> 
     frozen = read_manifest(held_out(ablation, ablation.baseline))
     for arm in ablation.arms:
         own = read_manifest(held_out(ablation, arm))
-        comparable = same_held_out(own, frozen)
+        unlike = scores_another_model(ablation, arm)
+        comparable = same_held_out(own, frozen) and not unlike
         for (name, _), result in results.items():
             if name != arm.name:
                 continue
             found = steps_to(result["curve"], target) if target is not None else None
-            if not comparable:
+            if unlike:
+                why = GENERATED
+            elif not comparable:
                 why = "validated on its own format or masks while it trained"
             elif target is None:
                 why = "the baseline was not validated before the end"
@@ -167,7 +170,7 @@ def _arm(runner: AblationRunner, arm: AblationArm, results: Results) -> dict[str
         for name in names:
             pairs = [results[baseline.name, seed] for seed in range(ablation.seeds)]
             if all(name in run["measures"] for run in pairs):
-                differences[name] = _difference(pairs, runs, name)
+                differences[name] = _difference(pairs, runs, name, len(ablation.arms) - 1)
         if ablation.seeds >= MIN_BOOTSTRAP_SEEDS and "mask_loss" in differences:
             differences["mask_loss"]["bootstrap"] = _bootstrap(ablation, arm)
     tuning = [
@@ -208,9 +211,13 @@ def _noise(ablation: Ablation, results: Results, names: Mapping[str, Any]) -> di
 
 
 def _difference(
-    baseline: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]], name: str
+    baseline: Sequence[Mapping[str, Any]],
+    runs: Sequence[Mapping[str, Any]],
+    name: str,
+    rows: int = 1,
 ) -> dict[str, Any]:
-    return asdict(paired_difference(_values(baseline, name), _values(runs, name)))
+    """rows: arms whose p-values are corrected together."""
+    return asdict(paired_difference(_values(baseline, name), _values(runs, name), rows))
 
 
 def _values(runs: Sequence[Mapping[str, Any]], name: str) -> list[float]:

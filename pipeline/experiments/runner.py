@@ -8,13 +8,14 @@ and need not meet. A run that was interrupted resumes from its checkpoint.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.config.settings import fingerprint, to_dict
-from pipeline.errors import ConfigError, DataError
+from pipeline.config.settings import fingerprint, override, to_dict
+from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.experiments.ablation import (
     TUNING_FACTORS,
     TUNING_SEED,
@@ -23,7 +24,7 @@ from pipeline.experiments.ablation import (
     AblationJob,
 )
 from pipeline.experiments.children import ChildError, Children, taken
-from pipeline.experiments.measures import RESULT, measure
+from pipeline.experiments.measures import DIVERGED, RESULT, measure
 from pipeline.experiments.shards import LOGS, directories, prepare_shards
 from pipeline.files import make_directory, write_whole
 from pipeline.typed_json import read_object
@@ -31,6 +32,12 @@ from pipeline.typed_json import read_object
 SETTINGS = "settings.json"
 """What an output was made of; another ablation does not continue it."""
 ARMS = "arms"
+_DIVERGENCE = ("the gradient was not finite", "are used up")
+"""Ends of a run whose learning rate was too high, see `training/recovery.py`."""
+
+
+class RunError(PipelineError):
+    """A run that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +48,25 @@ class AblationRunner:
     children: Children
 
     def finish(self, jobs: Sequence[AblationJob]) -> None:
-        """Do all these runs, those that other processes have taken excepted until they are free."""
-        waiting = [job for job in jobs if not self._do(job)]
+        """Do all these runs, those that other processes have taken excepted until they are free.
+
+        A run that fails stops none of the others. Raises RunError for the first, at the end.
+        """
+        failed: list[RunError] = []
+        waiting = list(jobs)
         while waiting:
-            self.children.pause()
-            waiting = [job for job in waiting if not self._do(job)]
+            taken_elsewhere = []
+            for job in waiting:
+                try:
+                    if not self._do(job):
+                        taken_elsewhere.append(job)
+                except RunError as error:
+                    failed.append(error)
+            if waiting := taken_elsewhere:
+                self.children.pause()
+        if failed:
+            more = f"; {len(failed) - 1} more runs failed" if len(failed) > 1 else ""
+            raise RunError(f"{failed[0]}{more}") from failed[0]
 
     def is_done(self, job: AblationJob) -> bool:
         """Whether a run has its result."""
@@ -89,7 +110,13 @@ class AblationRunner:
                 self.children.run(self._command(job, rate, directory), log, lock)
                 result = measure(self.ablation, job, rate, self.children, log, lock)
             except ChildError as error:
-                raise ChildError(f"{job.name}: {error}") from error
+                if not (job.factor and any(words in str(error) for words in _DIVERGENCE)):
+                    raise RunError(f"{job.name}: {error}") from error
+                result = {
+                    "arm": job.arm.name, "seed": job.seed, "peak_lr": rate, "seconds": 0.0,
+                    "measures": {}, "missing": {"mask_loss": DIVERGED}, "own_mask_loss": None,
+                }  # fmt: skip
+            make_directory(directory)
             write_whole(directory / RESULT, json.dumps(result, indent=1).encode())
             loss = held_out_loss(result)
             print(f"{job.name}: {loss:.4f} nats at [MASK], {result['seconds']:.0f} s", flush=True)
@@ -104,7 +131,10 @@ class AblationRunner:
 
 
 def held_out_loss(result: dict[str, Any]) -> float:
-    """The loss at [MASK] on the shared held-out sequences, or else on the arm's own."""
+    """The loss at [MASK] on the shared held-out sequences, or else on the arm's own; infinite for
+    a run that diverged."""
+    if result.get("missing", {}).get("mask_loss") == DIVERGED:
+        return math.inf
     found = result["measures"].get("mask_loss")
     return float(result["own_mask_loss"] if found is None else found)
 
@@ -122,8 +152,8 @@ def claim_output(ablation: Ablation) -> None:
     check_output(ablation)
     make_directory(ablation.output / ARMS)
     for arm in ablation.arms:
-        if not (file := arm_file(ablation, arm)).exists():
-            write_whole(file, json.dumps({"run": to_dict(arm.run)}, indent=1).encode())
+        content = json.dumps({"run": to_dict(arm.run)}, indent=1).encode()
+        write_whole(arm_file(ablation, arm), content)  # equal but for what changes no result
     write_whole(ablation.output / SETTINGS, json.dumps(_settings(ablation), indent=1).encode())
 
 
@@ -152,5 +182,9 @@ def _settings(ablation: Ablation) -> dict[str, Any]:
         "tune": ablation.tune,
         "inputs": [*ablation.inputs],
         "grammar": str(ablation.grammar.resolve()) if ablation.grammar else "",
-        "arms": {arm.name: fingerprint(arm.run) for arm in ablation.arms},
+        # batch.per_device changes no result; a run that is out of memory advises to lower it
+        "arms": {
+            arm.name: fingerprint(override(arm.run, ["batch.per_device=1"]))
+            for arm in ablation.arms
+        },
     }

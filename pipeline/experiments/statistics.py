@@ -26,6 +26,7 @@ MIN_BOOTSTRAP_SEEDS = 10
 RESAMPLES = 2_000
 _STEPS = 2_000
 _BATCH = 64
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,18 @@ class PairedDifference:
     p: float
     """Two-sided p-value of no difference, before any correction for the number of rows."""
     visible: float
-    """The smallest true difference that 80 % of such experiments would have found."""
+    """The smallest true difference that 80 % of such experiments would have found, if no other row
+    of the table has one."""
     seeds: int
 
 
-def paired_difference(baseline: Sequence[float], arm: Sequence[float]) -> PairedDifference:
+def paired_difference(
+    baseline: Sequence[float], arm: Sequence[float], rows: int = 1
+) -> PairedDifference:
     """Student's paired t over seeds; position i of both holds the scores of seed i.
 
-    Raises ValueError for fewer than two seeds or unequal numbers of them.
+    rows: p-values that `holm` will correct together, for `visible`. Equal differences have no t, so
+    p is that of the sign test. Raises ValueError for fewer than two seeds or unequal numbers.
     """
     differences = [b - a for a, b in zip(baseline, arm, strict=True)]
     seeds = len(differences)
@@ -57,9 +62,11 @@ def paired_difference(baseline: Sequence[float], arm: Sequence[float]) -> Paired
     mean, spread = fmean(differences), stdev(differences)
     error = spread / math.sqrt(seeds)
     half = t_quantile(seeds - 1) * error
-    t = abs(mean) / error if error else math.inf if mean else 0.0
-    p = 1 - t_within(t, seeds - 1)
-    visible = visible_effect(seeds) * spread
+    if spread > _ROUNDING * abs(mean):
+        p = 1 - t_within(abs(mean) / error, seeds - 1)
+    else:
+        p = 2.0 ** (1 - seeds) if mean else 1.0
+    visible = visible_effect(seeds, rows) * spread
     return PairedDifference(mean, spread, mean - half, mean + half, p, visible, seeds)
 
 
@@ -79,25 +86,37 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 @cache
-def visible_effect(seeds: int) -> float:
-    """The true difference that POWER of all paired t tests of one row find.
+def visible_effect(seeds: int, rows: int = 1) -> float:
+    """The true difference that POWER of all paired t tests find, if only this row has one.
 
-    In standard deviations of the seeds' differences: 1.68 for five seeds, 1.00 for ten.
+    rows: of a table corrected by `holm`, whose strictest step counts. In standard deviations of the
+    seeds' differences: 1.68 for five seeds and one row, 1.00 for ten.
     """
-    low, high = 0.0, 100.0
+    quantile = _quantile(seeds - 1, 1 - (1 - CONFIDENCE) / rows)
+    low, high = 0.0, 10_000.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        found = _power(middle * math.sqrt(seeds), seeds - 1)
+        found = _power(middle * math.sqrt(seeds), seeds - 1, quantile)
         low, high = (middle, high) if found < POWER else (low, middle)
     return high
 
 
-def _power(shift: float, freedom: int) -> float:
-    """P(|t'| > 95 % quantile) for the noncentral t' = (z + shift) / u, u^2 freedom ~ chi^2.
+def _quantile(freedom: int, level: float) -> float:
+    """q with P(|t| <= q) = level."""
+    low, high = 0.0, 1.0
+    while t_within(high, freedom) < level:
+        high *= 2
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_within(middle, freedom) < level else (low, middle)
+    return high
+
+
+def _power(shift: float, freedom: int, quantile: float) -> float:
+    """P(|t'| > quantile) for the noncentral t' = (z + shift) / u, u^2 freedom ~ chi^2.
 
     Integrated over u by Simpson's rule.
     """
-    quantile = t_quantile(freedom)
     logarithm = math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
     normal = NormalDist()
     most = 1 + 10 / math.sqrt(freedom)

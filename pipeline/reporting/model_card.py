@@ -160,8 +160,9 @@ def _introduction(facts: CardFacts, architecture: str) -> str:
         start = f"from {step.name} of the run {step.parent.parent.name}"
     elif initial := record.get("initial_weights"):
         start = f"from the weights of {initial.get('folder')} (sha256 {initial.get('sha256')})"
-    tokens = facts.summary.curves.last.get("tokens")
-    read = f", {tokens:,.0f} tokens" if tokens else ""
+    tokens = facts.summary.curves.curves.get("tokens")
+    last = tokens.points[-1] if tokens and tokens.points else None
+    read = f", {last[1]:,.0f} tokens" if last and last[0] == facts.step else ""
     return _escaped(
         f"An encoder for transformers' {architecture}, pretrained with Tenfold {start}: step "
         f"{facts.step:,} of {facts.run.steps:,}{read}."

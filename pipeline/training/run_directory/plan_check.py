@@ -9,7 +9,6 @@ which the next `pipeline.plan` uses. Nothing is waited for, and no other rank ta
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -19,12 +18,10 @@ from pathlib import Path
 
 import torch
 
-from pipeline.command_line import cores
 from pipeline.costs.devices import Hardware, rates_of
 from pipeline.costs.memory import held, memory
 from pipeline.costs.site_rates import MeasuredRate, add_rate, key, read_site, site_file
 from pipeline.costs.training_time import step_parts, total, work_flops
-from pipeline.errors import PipelineError
 from pipeline.files import write_whole
 from pipeline.training.cluster.engine import ZeroEngine
 from pipeline.training.planning.phases import Phase
@@ -47,6 +44,10 @@ class PlanCheck:
     """Of ZeRO, in effect."""
     engine: ZeroEngine
     device: torch.device
+    nodes: int
+    """Hosts of the run's ranks."""
+    usable: int
+    """Cores of the first host that its ranks may use."""
     tell: Callable[[str], None]
     """Prints a warning."""
     phase: Phase | None = None
@@ -69,7 +70,7 @@ class PlanCheck:
             self.is_done = True
             try:
                 self._write(phase)
-            except (OSError, PipelineError) as error:
+            except Exception as error:  # whatever is wrong with a forecast, training continues
                 self.tell(f"warning: no {PLAN}, or the site's rates lack this run: {error}")
 
     def step_seconds(self, phase: Phase) -> float:
@@ -82,7 +83,7 @@ class PlanCheck:
         return statistics.median(each[skipped:]) * phase.plan.sequences
 
     def _write(self, phase: Phase) -> None:
-        hardware = hardware_here(self.device, phase.plan.world_size)
+        hardware = hardware_here(self.device, phase.plan.world_size, self.nodes, self.usable)
         seconds = self.step_seconds(phase)
         found: dict[str, dict[str, float | None]] = {
             "seconds_per_step": {"predicted": None, "measured": seconds},
@@ -99,7 +100,8 @@ class PlanCheck:
         content = json.dumps(found, indent=1, allow_nan=False)
         write_whole(self.output / PLAN, content.encode())
         file = site_file()
-        if file and hardware:
+        is_whole = self.sequences[-1] == phase.plan.sequences  # the batch does not grow any more
+        if file and hardware and is_whole:
             run = phase.run
             rate = MeasuredRate(
                 flops=work_flops(run, phase.plan) / seconds / hardware.units,
@@ -134,16 +136,18 @@ class PlanCheck:
         return found
 
 
-def hardware_here(device: torch.device, ranks: int) -> Hardware | None:
-    """The machines of this run; None if nothing was published about its GPUs."""
-    per_node = min(ranks, int(os.environ.get("LOCAL_WORLD_SIZE", ranks)))
-    nodes = max(1, ranks // per_node)
+def hardware_here(device: torch.device, ranks: int, nodes: int, usable: int) -> Hardware | None:
+    """The machines of this run; None if nothing was published about its GPUs.
+
+    usable: cores of a node that its ranks may use.
+    """
+    per_node = max(1, ranks // nodes)
     if device.type == "cuda":
         rates = rates_of(torch.cuda.get_device_name(device))
         if rates is None:
             return None
-        return Hardware(device=rates, nodes=nodes, per_node=per_node, cores=cores(), nics=per_node)
-    used = min(cores(), torch.get_num_threads() * per_node)
+        return Hardware(device=rates, nodes=nodes, per_node=per_node, cores=usable, nics=per_node)
+    used = min(usable, torch.get_num_threads() * per_node)
     return Hardware(device=None, nodes=nodes, per_node=per_node, cores=used, nics=1)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.experiments import runner as module
 from pipeline.experiments.ablation import TUNING_SEED, AblationJob
-from pipeline.experiments.children import Children, taken
+from pipeline.experiments.children import ChildError, Children, taken
 from pipeline.experiments.measures import RESULT
 from pipeline.experiments.runner import AblationRunner, claim_output
 from tests.pipeline.experiments.test_ablation import ablation
@@ -28,6 +28,9 @@ class Recording(Children):
         self.pauses = 0
 
     def run(self, words: Sequence[object], *others: Any, **options: Any) -> str:
+        return self.trained_by(words)
+
+    def trained_by(self, words: Sequence[object]) -> str:
         self.trained.append([*map(str, words)])
         Path(words[words.index("--output") + 1]).mkdir(parents=True)  # type: ignore[arg-type]
         return ""
@@ -68,6 +71,39 @@ def test_each_arms_rate_is_tuned_with_another_seed(tmp_path: Path, children: Rec
     assert "optimizer.peak_lr=0.005" in next(
         words for words in children.trained if "/two/seed-0" in words[-5]
     )
+
+
+def test_a_run_that_fails_stops_no_other(
+    tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ablation(tmp_path)
+
+    def fail(self: Recording, words: Sequence[object], *others: Any, **options: Any) -> str:
+        if "seed=1" in words:
+            raise ChildError("the gradient was not finite in 10 steps in a row")
+        return Recording.trained_by(self, words)
+
+    monkeypatch.setattr(Recording, "run", fail)
+    with pytest.raises(PipelineError, match=r"one:1: the gradient .*; 1 more runs failed"):
+        AblationRunner(given, children).finish(given.jobs())
+    assert len(children.trained) == len(given.jobs()) - 2
+
+
+def test_a_rate_that_diverges_loses(
+    tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = replace(ablation(tmp_path), tune=True)
+
+    def fail(self: Recording, words: Sequence[object], *others: Any, **options: Any) -> str:
+        if f"seed={TUNING_SEED}" in words and "/rate-0.5" in str(words):
+            raise ChildError("the gradient was not finite in 10 steps in a row")
+        return Recording.trained_by(self, words)
+
+    monkeypatch.setattr(Recording, "run", fail)
+    runner = AblationRunner(given, children)
+    runner.finish(given.jobs())
+    one, two = given.arms
+    assert runner.rate_of(one) == one.run.optimizer.peak_lr == runner.rate_of(two)
 
 
 def test_a_run_that_another_process_has_taken_is_waited_for(

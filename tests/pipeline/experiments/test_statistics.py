@@ -31,8 +31,11 @@ def test_the_paired_difference_equals_scipys() -> None:
 
 
 def test_equal_differences_have_no_spread() -> None:
+    """There is no t; all of two, or of six, have the same sign."""
     assert paired_difference([1.0, 2.0], [1.0, 2.0]).p == 1
-    assert paired_difference([1.0, 2.0], [1.5, 2.5]).p == 0
+    assert paired_difference([1.0, 2.0], [1.5, 2.5]).p == 0.5
+    assert paired_difference([0.0, 0.2], [0.1, 0.30000000000000004]).p == 0.5
+    assert paired_difference([1.0] * 6, [2.0] * 6).p == 2**-5
 
 
 def test_one_seed_has_no_interval() -> None:
@@ -49,11 +52,13 @@ def test_holm() -> None:
     assert holm([]) == []
 
 
-@pytest.mark.parametrize("seeds", [3, 5, 10, 25])
-def test_the_visible_effect_has_the_power_that_scipy_computes(seeds: int) -> None:
-    effect = visible_effect(seeds) * np.sqrt(seeds)
-    quantile = stats.t.ppf(0.975, seeds - 1)
-    power = stats.nct.sf(quantile, seeds - 1, effect) + stats.nct.cdf(-quantile, seeds - 1, effect)
+@pytest.mark.parametrize("rows", [1, 3, 7])
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10, 25])
+def test_the_visible_effect_has_the_power_that_scipy_computes(seeds: int, rows: int) -> None:
+    effect = visible_effect(seeds, rows) * np.sqrt(seeds)
+    quantile = stats.t.ppf(1 - 0.025 / rows, seeds - 1)
+    below = np.nan_to_num(stats.nct.cdf(-quantile, seeds - 1, effect))  # nan: too small for scipy
+    power = stats.nct.sf(quantile, seeds - 1, effect) + below
     assert power == pytest.approx(POWER, abs=1e-4)
 
 

@@ -48,7 +48,7 @@ def check(output: Path, steps: int = 2400) -> tuple[PlanCheck, Any, list[str]]:
     record: Any = SimpleNamespace(run=planning.run, versions={"torch": "2"})
     made = PlanCheck(
         output=output, record=record, stage=1, engine=engine, device=torch.device("cpu"),
-        tell=told.append,
+        nodes=1, usable=2, tell=told.append,
     )  # fmt: skip
     return made, phase, told
 
@@ -106,11 +106,11 @@ def test_the_sites_next_plan_expects_what_was_measured(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
-    monkeypatch.setattr(plan_check, "cores", lambda: 1)
     predicted = []
     for run in ("first", "second"):
         (tmp_path / run).mkdir()
         made, phase, told = check(tmp_path / run, steps=4)
+        made.usable = 1
         for number in range(1, 5):
             clock.now += 2.0
             made.step(phase, number, 64)
@@ -120,6 +120,28 @@ def test_the_sites_next_plan_expects_what_was_measured(
     rates = read_site(tmp_path / "site.json").find("roberta_tiny", "cpu", "fp32")
     assert [rate.step_seconds for rate in rates] == [2.0, 2.0]
     assert rates[0].flops == work_flops(phase.run, phase.plan) / 2.0
+
+
+def test_whatever_a_forecast_raises_ends_no_run(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, phase, told = check(tmp_path, steps=4)
+    monkeypatch.setattr(plan_check, "step_parts", lambda *_: 1 / 0)
+    for number in range(1, 5):
+        clock.now += 2.0
+        made.step(phase, number, 64)
+    assert made.is_done and "ZeroDivisionError" not in told[0] and "division by zero" in told[0]
+
+
+def test_a_batch_that_still_grows_is_no_rate_of_the_site(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    made, phase, told = check(tmp_path, steps=4)
+    for number in range(1, 5):
+        clock.now += 2.0
+        made.step(phase, number, 32)
+    assert (tmp_path / PLAN).exists() and not (tmp_path / "site.json").exists() and not told
 
 
 def test_a_disk_that_refuses_ends_no_run(tmp_path: Path, clock: Clock) -> None:
