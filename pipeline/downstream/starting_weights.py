@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import xxhash
 from safetensors.torch import save_file
 from torch import Tensor
@@ -189,12 +190,15 @@ def _start(
             f"{origin} is of family {kind or 'unknown (no model_type)'}; supported: "
             f"{', '.join(HEADS)}, and SpanBERT as bert"
         )
+    if not any(name.startswith(f"{kind}.") for name in state):  # an encoder saved by itself
+        state = {f"{kind}.{name}": weight for name, weight in state.items()}
     boundaries = any(name.startswith(BOUNDARY_PREFIX) for name in state)
     vocabulary = read_vocabulary(tokenizer)
     digest = xxhash.xxh3_64()
     for name in sorted(state):
         digest.update(name.encode())
-        digest.update(state[name].contiguous().view(-1).numpy().tobytes())
+        # as bytes, because numpy has no bfloat16
+        digest.update(state[name].contiguous().view(-1).view(torch.uint8).numpy().data)
     family = "spanbert" if boundaries and kind != ELECTRA.model_type else kind
     if vocabulary.size > int(config.get("vocab_size", 0)):
         raise CheckpointError(

@@ -11,8 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+import transformers
 
+from pipeline import export, finetune
 from tests.conftest import Command
+from tests.pipeline.preparing import Call
 
 EXPORTS = Path(__file__).parents[1] / "golden/exports"
 
@@ -86,3 +90,40 @@ def test_bad_files(tmp_path: Path, command: Command, name: str, content: str, me
     assert found.returncode == 2
     assert found.stderr.startswith("error: ") and found.stderr.count("\n") == 1
     assert message in found.stderr
+
+
+def test_every_kind_of_start_scores_alike(trained: Path, tmp_path: Path, call: Call) -> None:
+    """A run, a checkpoint of it, its export, and what transformers makes of the export."""
+    run = trained / "1x16"
+    checkpoint = run / "checkpoints" / (run / "checkpoints/latest").read_text().strip()
+    exported = tmp_path / "exported"
+    call(export.main, run, "--output", exported)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    folders = {"words": transformers.AutoModelForMaskedLM, "encoder": transformers.AutoModel,
+               "rounded": transformers.AutoModelForMaskedLM}  # fmt: skip
+    for name, kind in folders.items():
+        model = kind.from_pretrained(exported)
+        if name == "rounded":
+            model = model.to(torch.bfloat16)
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    data = write_glue(tmp_path / "glue")
+    starts = {
+        "run": run, "step": run / "20", "checkpoint": checkpoint, "export": exported,
+        "earlier": run / "10", **{name: tmp_path / name for name in folders},
+    }  # fmt: skip
+    found = {}
+    for name, start in starts.items():
+        output = tmp_path / f"scores-{name}"
+        call(
+            finetune.main, start, "--task", "sst2", "--data", data, "--output", output,
+            "--epochs", 1, "--seeds", 1, "--baselines", "majority",
+        )  # fmt: skip
+        found[name] = results(output), (output / "predictions.jsonl").read_bytes()
+        scores = json.loads((output / "scores.json").read_text())
+        assert scores["model"]["family"] == "roberta"
+        step = {"earlier": 10, "run": 20, "step": 20, "checkpoint": 20}.get(name)
+        assert scores["model"]["origin"] == (f"{run} step {step}" if step else str(start))
+    for name in ("step", "checkpoint", "export", "words", "encoder"):
+        assert found[name] == found["run"], name
+    assert found["earlier"] != found["run"] != found["rounded"]

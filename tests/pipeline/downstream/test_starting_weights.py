@@ -23,7 +23,8 @@ from pipeline.downstream.starting_weights import (
 from pipeline.errors import CheckpointError
 from pipeline.training.weights.folders import write_folder
 
-EXPORTS = Path(__file__).parents[2] / "golden/exports"
+GOLDEN = Path(__file__).parents[2] / "golden"
+EXPORTS = GOLDEN / "exports"
 DESIGN = TaskDesign("classification", ("a", "b"))
 
 
@@ -45,6 +46,21 @@ def test_a_folder(family: str, tmp_path: Path) -> None:
     assert not torch.equal(
         next(start.random_model(DESIGN, 0).parameters()), next(model.parameters())
     )
+
+
+@pytest.mark.parametrize("family", ["roberta", "bert", "albert", "electra", "spanbert"])
+def test_a_run_is_its_export(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every family; the tokenizer is that of the shards, which may be gone."""
+    monkeypatch.chdir(tmp_path)  # the recorded runs name their shards relative to it
+    with pytest.raises(CheckpointError, match=rf"is no longer at .*shards/{family}/tokenizer; exp"):
+        load_start(GOLDEN / "runs" / family)
+    shutil.copytree(EXPORTS / family, tmp_path / "shards" / family / "tokenizer")
+    run, folder = load_start(GOLDEN / "runs" / family), load_start(EXPORTS / family)
+    assert run.family == folder.family == family
+    assert run.vocabulary.sha256 == folder.vocabulary.sha256
+    assert run.origin == f"{GOLDEN / 'runs' / family} step 10"
+    for left, right in zip(run.model(DESIGN, 0).parameters(), folder.model(DESIGN, 0).parameters()):
+        assert torch.equal(left, right)
 
 
 @pytest.mark.parametrize("kind", PARTS)
