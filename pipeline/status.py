@@ -17,6 +17,7 @@ from pathlib import Path
 from pipeline.command_line import Parser, example_text
 from pipeline.data.inspection.places import describe_place
 from pipeline.data.shards.manifest import MANIFEST
+from pipeline.durations import in_words
 from pipeline.errors import ConfigError, run_command
 from pipeline.training.run_directory.status import (
     RUNNING,
@@ -58,7 +59,7 @@ def full_lines(status: RunStatus) -> list[str]:
         lines.append(f"  speed        {', '.join(_speed_words(status))}")
     if saved:
         lines.append(
-            f"  checkpoint   step {saved.step:,}, {short_time(saved.age_seconds)} old, "
+            f"  checkpoint   step {saved.step:,}, {in_words(saved.age_seconds)} old, "
             f"{saved.bytes / 1e6:,.1f} MB"
         )
     else:
@@ -86,18 +87,6 @@ def table_lines(found: Sequence[RunStatus]) -> list[str]:
     return lines
 
 
-def short_time(seconds: float) -> str:
-    """`45 s`, `7 min`, `3 h 07 min` or `2 d 03 h`, rounded down."""
-    minutes = int(seconds) // 60
-    if minutes < 1:
-        return f"{int(seconds)} s"
-    if minutes < 60:
-        return f"{minutes} min"
-    if minutes < 48 * 60:
-        return f"{minutes // 60} h {minutes % 60:02d} min"
-    return f"{minutes // (24 * 60):,} d {minutes // 60 % 24:02d} h"
-
-
 def _step_words(status: RunStatus) -> list[str]:
     progress = status.progress
     of = f" of {progress.steps:,}" if progress.steps is not None else ""
@@ -120,7 +109,7 @@ def _speed_words(status: RunStatus) -> list[str]:
     if progress.tokens_per_second is not None:
         words.append(f"{progress.tokens_per_second:,.0f} tokens/s")
     if progress.seconds_left:
-        words.append(f"{short_time(progress.seconds_left)} of training left")
+        words.append(f"{in_words(progress.seconds_left)} of training left")
         if status.state == RUNNING:
             at = time.localtime(time.time() + progress.seconds_left)
             words.append(f"done {time.strftime('%Y-%m-%d %H:%M', at)}")
@@ -149,9 +138,9 @@ def _row(status: RunStatus) -> tuple[str, ...]:
         f"{progress.step:,}",
         unknown if progress.steps is None else f"{progress.steps:,}",
         unknown if progress.tokens_per_second is None else f"{progress.tokens_per_second:,.0f}",
-        unknown if progress.seconds_left is None else short_time(progress.seconds_left),
+        unknown if progress.seconds_left is None else in_words(progress.seconds_left),
         unknown if progress.loss is None else f"{progress.loss:.4f}",
-        f"{short_time(saved.age_seconds)} old" if saved else unknown,
+        f"{in_words(saved.age_seconds)} old" if saved else unknown,
         f"{len(status.restarts)}",
     )
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.costs.estimate import Estimate
+from pipeline.durations import digits_and_unit
 
 NOT_COUNTED = (
     "NCCL's buffers and the CUDA context, unless a line of memory names them",
@@ -18,8 +19,6 @@ NOT_COUNTED = (
 )
 MOST_COLUMNS = 160
 _UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_TIMES = ((2 * 86400, 86400, "days"), (7200, 3600, "h"), (120, 60, "min"), (1, 1, "s"))
-"""From how many seconds on, seconds of the unit, its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +82,11 @@ def _scaled(value: float, unit: str) -> tuple[str, str]:
     if unit == "share":
         return f"{100 * value:.3g}", "%"
     if unit == "hours" or unit == "seconds":
-        return _in_time(value * (3600 if unit == "hours" else 1))
+        return digits_and_unit(value * (3600 if unit == "hours" else 1))
     if unit in ("bytes", "tokens"):
         size, prefix = next((item for item in _UNITS if value >= item[0]), (1, ""))
         return f"{value / size:.3g}", f"{prefix}B" if unit == "bytes" else prefix
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}", unit
-
-
-def _in_time(seconds: float) -> tuple[str, str]:
-    if seconds < 1:
-        return f"{1000 * seconds:.3g}", "ms"
-    _, size, unit = next(item for item in _TIMES if seconds >= item[0])
-    return f"{seconds / size:.3g}", unit
 
 
 def _lines(part: Estimate, width: int) -> list[str]:

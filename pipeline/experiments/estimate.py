@@ -15,6 +15,7 @@ from statistics import fmean, median
 
 from pipeline.config.run import Run
 from pipeline.config.settings import override, to_dict
+from pipeline.durations import in_one_unit
 from pipeline.experiments.ablation import TUNING_FACTORS, AblationArm
 from pipeline.experiments.children import Children
 from pipeline.experiments.runner import AblationRunner
@@ -109,16 +110,9 @@ def describe(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator[str]:
     for part in found:
         yield (
             f"  {part.arm.name}: {part.runs} runs of {part.arm.run.steps:,} steps, {part.done} "
-            f"done; {in_hours(part.seconds)} each ({part.source})"
+            f"done; {in_one_unit(part.seconds)} each ({part.source})"
         )
     yield (
-        f"{in_hours(sum(part.left for part in found))} left if run one after another, besides "
+        f"{in_one_unit(sum(part.left for part in found))} left if run one after another, besides "
         "preparing, validations and scoring"
     )
-
-
-def in_hours(seconds: float) -> str:
-    """`12.5 s`, `3.1 min` or `7.2 hours`."""
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} hours"

@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.data.shards.manifest import Manifest
+from pipeline.durations import in_words
 from pipeline.reporting.curves import Curve, Point
 from pipeline.reporting.run_summary import RunSummary, changes
 from pipeline.reporting.score_files import Score
@@ -237,10 +238,10 @@ def _time(run: RunSummary, several: bool) -> Section:
     if len(curves.times) > 1:
         whole = curves.times[-1][1] - curves.times[0][1]
         steps = min(curves.step_seconds, whole)
-        rows.append(("first to last line", _hours(whole)))
+        rows.append(("first to last line", in_words(whole)))
         if whole:
-            rows.append(("in steps", f"{_hours(steps)} ({steps / whole:.1%})"))
-            rows.append(("in the rest", f"{_hours(whole - steps)} ({1 - steps / whole:.1%})"))
+            rows.append(("in steps", f"{in_words(steps)} ({steps / whole:.1%})"))
+            rows.append(("in the rest", f"{in_words(whole - steps)} ({1 - steps / whole:.1%})"))
             lines.append(REST)
     if curves.slowest:
         host, count = max(curves.slowest.items(), key=lambda part: part[1])
@@ -367,9 +368,3 @@ def shown(value: object) -> str:
     """A setting, cut if it is long."""
     text = str(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def _hours(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from pipeline.data.execution.progress import hours_and_minutes
+from pipeline.durations import in_words
 from pipeline.training.run_directory.metrics import memory_gb
 
 SECONDS_BETWEEN_LINES = 60.0
@@ -120,7 +120,7 @@ class Display:
         parts = (
             self._loss,
             f"{tokens / seconds:,.0f} tokens/s",
-            f"{hours_and_minutes(left)} left",
+            f"{in_words(left)} left",
             f"learning rate {self._learning_rate:.3g}",
             f"{memory_gb():.1f} GB",
         )

@@ -22,7 +22,7 @@ SOURCES = sorted(
     path for room in ("pipeline", "model") for path in (ROOT / room).rglob("*.py") if path.exists()
 )
 SHARED = {
-    "__init__", "command_line", "errors", "files", "html_page", "kernel_cache",
+    "__init__", "command_line", "durations", "errors", "files", "html_page", "kernel_cache",
     "private_directories", "typed_json",
 }  # fmt: skip
 """Files of pipeline/ that are no commands."""
@@ -31,7 +31,7 @@ MOST_FILES, MOST_LEVELS = 16, 3
 FLOW = (
     "model", "model/objectives", "model/hugging_face", "model/tasks",
     "pipeline", "pipeline/errors", "pipeline/files", "pipeline/private_directories",
-    "pipeline/kernel_cache", "pipeline/typed_json", "pipeline/html_page",
+    "pipeline/kernel_cache", "pipeline/typed_json", "pipeline/html_page", "pipeline/durations",
     "pipeline/data",
     "pipeline/config", "pipeline/recipes", "pipeline/command_line",
     "pipeline/data/kernels", "pipeline/data/documents", "pipeline/data/execution",

@@ -110,15 +110,6 @@ def test_what_is_no_run_is_said(run: Path, tmp_path: Path, show: Show, prepared:
     assert "is not a run" in show(run, prepared, code=2)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (3600 * 3 + 430, "3 h 07 min"),
-     (86400 * 2 - 1, "47 h 59 min"), (86400 * 2 + 3 * 3600, "2 d 03 h")],
-)  # fmt: skip
-def test_durations(seconds: float, words: str) -> None:
-    assert status.short_time(seconds) == words
-
-
 def test_it_needs_no_torch(run: Path) -> None:
     code = (
         "import sys; sys.modules |= dict.fromkeys(['torch', 'deepspeed', 'safetensors'])\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +9,8 @@ from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
 from tqdm import tqdm
+
+from pipeline.durations import in_words
 
 SECONDS_BETWEEN_LINES = 60.0
 
@@ -59,13 +60,7 @@ def progress_line(total: int, now_done: int, done_before: int, seconds: float) -
     """Bytes done, their share, this run's rate, and the remaining time."""
     share = f"{now_done / 1e9:,.2f} of {total / 1e9:,.2f} GB ({now_done / max(total, 1):.0%})"
     if now_done == done_before:
-        return f"preparing: {share}, no part finished yet in {hours_and_minutes(seconds)}"
+        return f"preparing: {share}, no part finished yet in {in_words(seconds)}"
     rate = (now_done - done_before) / max(seconds, 1e-9)
-    left = hours_and_minutes((total - now_done) / rate)
+    left = in_words((total - now_done) / rate)
     return f"preparing: {share}, {rate / 1e6:,.1f} MB/s, {left} left"
-
-
-def hours_and_minutes(seconds: float) -> str:
-    """`3 h 07 min`, rounded up to whole minutes."""
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"

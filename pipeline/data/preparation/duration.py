@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.data.execution.progress import hours_and_minutes
+from pipeline.durations import in_words
 
 Stage = Literal["extract", "hold out", "prepare"]
 STAGES: tuple[Stage, ...] = ("extract", "hold out", "prepare")
@@ -71,13 +71,3 @@ def describe_time(units: Iterable[Work], workers: int) -> str:
         f"about {in_words(total)}{steps} for {workers:,} workers, if the "
         f"disks keep up; bound by {bound}"
     )
-
-
-def in_words(seconds: float) -> str:
-    """A duration, in seconds if it is short: 38 s, 12 min 05 s, 3 h 40 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return hours_and_minutes(seconds)

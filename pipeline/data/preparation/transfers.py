@@ -24,8 +24,8 @@ from pipeline.data.extraction.extract import not_extracted
 from pipeline.data.extraction.units import FORMATS
 from pipeline.data.fetching.http_files import read_start
 from pipeline.data.fetching.local_copies import fetch_all, is_here
-from pipeline.data.preparation.duration import in_words
 from pipeline.data.preparation.sources import list_published
+from pipeline.durations import in_words
 from pipeline.errors import DataError
 
 _PLACES = 4

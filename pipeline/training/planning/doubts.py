@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipeline.durations import in_one_unit
 from pipeline.training.planning.phases import LATER_ORDER, Phase
 
 MOST_PASSES = 100.0
@@ -85,14 +86,6 @@ def _about_time(phases: Sequence[Phase], machines: Machines) -> list[str]:
     if step <= LONGEST_STEP[machines.device] and run <= LONGEST_RUN[machines.device]:
         return []
     return [
-        f"on {machines.words} a step takes at least {duration(step)}, the whole run "
-        f"{duration(run)}; train on more or faster devices, or choose a smaller recipe"
+        f"on {machines.words} a step takes at least {in_one_unit(step)}, the whole run "
+        f"{in_one_unit(run)}; train on more or faster devices, or choose a smaller recipe"
     ]
-
-
-def duration(seconds: float) -> str:
-    """`12 seconds`, `3.2 hours`, `41 years`: in the largest unit of which it has at least two."""
-    units = {"years": 365 * 86400, "days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
-    unit, size = next((item for item in units.items() if seconds >= 2 * item[1]), ("seconds", 1))
-    count = seconds / size
-    return f"{count:,.0f} {unit}" if count >= 10 else f"{count:.1f} {unit}"

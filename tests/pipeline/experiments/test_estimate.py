@@ -13,7 +13,6 @@ from pipeline.experiments.children import Children
 from pipeline.experiments.estimate import (
     describe,
     estimate,
-    in_hours,
     measured_seconds,
     tokens_of,
 )
@@ -38,8 +37,8 @@ def test_finished_runs_are_taken_before_measured_steps(
     assert (two.runs, two.done, two.left) == (3, 0, 3 * 7200.0)
     first, _, second, last = describe(runner, [one, two])
     assert first.startswith("9 runs (--task 0 to 8): 2 arms with 3 seeds, and 3 more of one")
-    assert second.endswith("2.0 hours each (measured, 3 steps on this machine)")
-    assert last.startswith("6.0 hours left if run one after another")
+    assert second.endswith("2 h each (measured, 3 steps on this machine)")
+    assert last.startswith("6.02 h left if run one after another")
 
 
 @pytest.mark.slow
@@ -57,8 +56,3 @@ def test_tokens_of_a_run() -> None:
     assert tokens_of(packed, 30.0) == 500_000
     phases = 'phases=[{"steps": 600, "sequence_length": 16, "sequences": 20}]'
     assert tokens_of(override(run, [phases]), 32.0) == 400 * 320 + 600 * 320
-
-
-def test_times_in_words() -> None:
-    assert [in_hours(s) for s in (0.0, 100, 600, 7200)] == ["0.0 s", "100.0 s", "10.0 min",
-                                                           "2.0 hours"]  # fmt: skip

@@ -8,7 +8,6 @@ from pipeline.data.preparation.duration import (
     Work,
     cpu_seconds,
     describe_time,
-    in_words,
     stage_seconds,
 )
 
@@ -38,19 +37,10 @@ def test_what_bounds_the_time_is_named() -> None:
     dump = Work("extract", "pages.xml.bz2", 600)
     splits = [Work("prepare", "a split", 1, 30), *[Work("prepare", "a split", 1)] * 10]
     assert describe_time([dump, *splits], 8) == (
-        "about 10 min 08 s (10 min 00 s to extract) for 8 workers, if the disks keep up; bound by "
-        "pages.xml.bz2, which one worker does alone in 10 min 00 s"
+        "about 10 min (10 min to extract) for 8 workers, if the disks keep up; bound by "
+        "pages.xml.bz2, which one worker does alone in 10 min"
     )
     assert describe_time(splits, 8) == (
         "about 8 s for 8 workers, if the disks keep up; bound by the cores"
     )
     assert "bound by the cores" in describe_time([dump, *splits], 1)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (725, "12 min 05 s"),
-     (3599.7, "1 h 00 min"), (13_200, "3 h 40 min"), (1e7, "2,777 h 47 min")],
-)  # fmt: skip
-def test_durations_in_words(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words

@@ -263,7 +263,7 @@ def test_disk_space_and_time(tmp_path: Path) -> None:
     lines = describe({"news": about}, tmp_path / "not" / "there", 4)
     assert lines[0].startswith("news: about 1,000,000 documents, 4,000.0 MB of text, 1,000,000,000")
     assert lines[1].startswith("disk: about 1,000,000,000.00 GB, ") and "not enough" in lines[1]
-    assert lines[2].startswith("time: about 30 min 03 s for 4 workers, if the disks keep up; bound")
+    assert lines[2].startswith("time: about 30 min for 4 workers, if the disks keep up; bound")
     assert lines[2].endswith("; 0.6 MB of text per CPU second")
     assert len(lines) == 3
     much = describe({"lao": replace(about, characters=3e9, unknown=6e8)}, tmp_path, 4)
