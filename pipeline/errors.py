@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 EXIT_USER_ERROR = 2
+EXIT_DIVERGED = 3
+"""Training diverged; with the same settings it would again."""
 EXIT_BY_USER = 130
 """Ctrl-C, by the convention of shells."""
 EXIT_INTERRUPTED = 75
@@ -25,6 +27,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 class PipelineError(Exception):
     """An error in the user's input; the message states the problem, the values and the remedy."""
+
+    exit_code = EXIT_USER_ERROR
+    """Of the command that it ends."""
 
 
 class ConfigError(PipelineError):
@@ -49,8 +54,14 @@ class CheckpointError(PipelineError):
     """An unusable run directory or checkpoint."""
 
 
+class DivergedError(PipelineError):
+    """Training whose losses or gradients did not stay finite, or whose spikes did not end."""
+
+    exit_code = EXIT_DIVERGED
+
+
 def run_command(main: Callable[[], None], *, at_once: bool = False) -> None:
-    """Run a command's `main`; a PipelineError becomes one `error:` line and exit code 2.
+    """Run a command's `main`; a PipelineError becomes one `error:` line and its exit code.
 
     A ConfigError with several problems prints one more line for each.
 
@@ -93,7 +104,7 @@ def _run(main: Callable[[], None]) -> None:
         problems = error.problems if isinstance(error, ConfigError) else ()
         lines = str(error).split("\n  ") if problems else [str(error)]
         print("error:", "\n  ".join(map(one_line, lines)), file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR)
+        sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output (`| head`) closed the pipe; this is not an error.
         sys.stderr.close()

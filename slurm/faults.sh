@@ -6,12 +6,13 @@
 #             failed_node=the node of the first rank that failed, if the fault may be that node's
 #             reason=one line
 #
-# In this order: a user's mistake (exit code 2) ends the job, whatever else happened; a device that
-# reports a fault restarts it; a message that a program is wrong ends it; else the first rank that
-# failed decides. What happens to the others afterwards is a consequence: they lose a rank (exit
-# code 70), or srun ends them.
+# In this order: a user's mistake (exit code 2) or a loss that diverged (3) ends the job, whatever
+# else happened; a device that reports a fault restarts it; a message that a program is wrong ends it;
+# else the first rank that failed decides. What happens to the others afterwards is a consequence:
+# they lose a rank (exit code 70), or srun ends them.
 
 MISTAKE=2
+DIVERGED=3
 LOST=70 # a rank that hung, or lost another one
 
 # Faults of devices. The texts are those of CUDA (cudaGetErrorString), NVML and the NVIDIA driver. The
@@ -86,7 +87,7 @@ judge() {
   reason=${reason#error: }
   reason=${reason:-exit code $status}
   device=$(said "${DEVICE_FAULTS[@]}") program=$(said "${PROGRAM_ERRORS[@]}")
-  if [[ $codes == *" $MISTAKE "* ]] || [ "$status" = "$MISTAKE" ]; then
+  if [[ " $status$codes" == *" $MISTAKE "* ]] || [[ " $status$codes" == *" $DIVERGED "* ]]; then
     return
   elif [ -n "$device" ]; then
     at_fault "${first_node:-$any_node}" "a device failed" "$device"

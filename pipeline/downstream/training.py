@@ -23,7 +23,7 @@ from pipeline.downstream.batches import (
 from pipeline.downstream.features import Feature
 from pipeline.downstream.protocols import TuningProtocol
 from pipeline.downstream.tasks import TaskKind
-from pipeline.errors import DataError
+from pipeline.errors import DataError, DivergedError
 
 PREDICTED_ROWS = 64
 """Rows per batch of predictions."""
@@ -44,7 +44,7 @@ def fine_tune(
 ) -> Fit:  # fmt: skip
     """Train the model in place. The same seed gives the same weights on the same device.
 
-    Raises DataError if there is nothing to train on, or the loss is not finite.
+    Raises DataError if there is nothing to train on, DivergedError if the loss is not finite.
     """
     usable = [feature for feature in features if feature.targets]
     if not usable:
@@ -71,7 +71,7 @@ def fine_tune(
             optimizer.zero_grad()
             losses.append(loss.item())
             if not math.isfinite(losses[-1]):
-                raise DataError(
+                raise DivergedError(
                     f"the loss is {losses[-1]} at step {step} of seed {seed}; lower the rate with "
                     f"--learning-rate (it is {protocol.peak_lr})"
                 )

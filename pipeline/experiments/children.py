@@ -28,6 +28,11 @@ _PAUSE_SECONDS = 0.5
 class ChildError(PipelineError):
     """A command failed; its reason is in the message."""
 
+    def __init__(self, message: str, code: int) -> None:
+        """code: the command's exit code, negative for a signal."""
+        super().__init__(message)
+        self.code = code
+
 
 class Children:
     """Starts one child at a time; passes requests to stop on to it."""
@@ -55,8 +60,8 @@ class Children:
         """Run `python -m WORDS...` to its end.
 
         log: gets what it prints; reads: return its standard output instead; environment: variables
-        besides this process's. Raises ChildError if it
-        fails, and ends this process with code 75 if it was asked to stop.
+        besides this process's. Raises ChildError if it fails, and ends this process with code 75
+        if it was asked to stop.
         """
         self.check_stopped()
         make_directory(log.parent)
@@ -78,7 +83,7 @@ class Children:
             self.stopped = True
         self.check_stopped()
         if code:
-            raise ChildError(f"{_reason(log, code, begin)}; all it said is in {log}")
+            raise ChildError(f"{_reason(log, code, begin)}; all it said is in {log}", code)
         return output.decode(errors="replace") if reads else ""
 
     def pause(self) -> None:

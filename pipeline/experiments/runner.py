@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.settings import fingerprint, override, to_dict
-from pipeline.errors import ConfigError, DataError, PipelineError
+from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError, PipelineError
 from pipeline.experiments.ablation import (
     TUNING_FACTORS,
     TUNING_SEED,
@@ -32,8 +32,6 @@ from pipeline.typed_json import read_object
 SETTINGS = "settings.json"
 """What an output was made of; another ablation does not continue it."""
 ARMS = "arms"
-_DIVERGENCE = ("the gradient was not finite", "are used up")
-"""Ends of a run whose learning rate was too high, see `training/recovery.py`."""
 
 
 class RunError(PipelineError):
@@ -110,7 +108,7 @@ class AblationRunner:
                 self.children.run(self._command(job, rate, directory), log, lock)
                 result = measure(self.ablation, job, rate, self.children, log, lock)
             except ChildError as error:
-                if not (job.factor and any(words in str(error) for words in _DIVERGENCE)):
+                if not (job.factor and error.code == EXIT_DIVERGED):
                     raise RunError(f"{job.name}: {error}") from error
                 result = {
                     "arm": job.arm.name, "seed": job.seed, "peak_lr": rate, "seconds": 0.0,

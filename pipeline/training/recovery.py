@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from pipeline.config.run import Run
 from pipeline.config.training_settings import SpikeSettings
-from pipeline.errors import CheckpointError, DataError
+from pipeline.errors import DataError, DivergedError
 from pipeline.loading.dataset import Dataset, ExcludedShards, exclude
 from pipeline.loading.order import places_of
 from pipeline.training.checkpoints.data_position import (
@@ -71,7 +71,7 @@ class Recovery:
     def on_loss(self, spike: Spike | None, progress: Progress) -> Progress:
         """Report and count a spike. Raises Rollback if the run goes back to a checkpoint.
 
-        Raises CheckpointError if all rollbacks are used up.
+        Raises DivergedError if all rollbacks are used up.
         """
         if spike is None:
             return progress
@@ -85,7 +85,7 @@ class Recovery:
             directory = self.cluster.gather(str(found or ""))[0]
             if progress.rollbacks >= most:
                 with reported_once(self.cluster.rank):
-                    raise CheckpointError(
+                    raise DivergedError(
                         f"{spike}, and spikes.rollbacks={most} are used up; last good checkpoint: "
                         f"{directory or 'none'}. Lower optimizer.peak_lr, or look at the data, and "
                         "fork it with --from into another --output"
@@ -143,13 +143,13 @@ class Recovery:
         return exclude_shards(progress, self.feed.datasets, damaged, self.cluster)
 
     def check_gradients(self, progress: Progress) -> None:
-        """Raises CheckpointError after MOST_SKIPPED steps in a row without a finite gradient."""
+        """Raises DivergedError after MOST_SKIPPED steps in a row without a finite gradient."""
         if progress.skipped_in_a_row < MOST_SKIPPED:
             return
         self.saver.finish()
         saved = f"step {self.saver.saved_step}" if self.saver.saved_step >= 0 else "none"
         with reported_once(self.cluster.rank):
-            raise CheckpointError(
+            raise DivergedError(
                 f"the gradient was not finite in {MOST_SKIPPED} steps in a row, up to step "
                 f"{progress.step}; last checkpoint: {saved}. Lower optimizer.peak_lr, and "
                 f"fork an earlier checkpoint of {self.saver.checkpoints.parent} with --from"

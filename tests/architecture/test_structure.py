@@ -236,7 +236,7 @@ def test_inheritance_is_one_deep() -> None:
         for node in nodes(path)
         if isinstance(node, ast.ClassDef)
     }
-    # the error tree is the one exception: PipelineError -> its three kinds
+    # the error tree is the one exception: PipelineError -> its kinds
     for child, bases in ours.items():
         for base in bases & set(ours) - {"PipelineError"}:
             pytest.fail(f"{child} inherits from {base}; share by composition")

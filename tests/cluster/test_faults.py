@@ -298,6 +298,9 @@ def test_a_mistake_wins_over_every_fault(judge) -> None:  # type: ignore[no-unty
     for log, status in ((task(0, "2"), 137), ("", 2)):
         assert judge(f"{faults}{mistake}\n{log}", status)[:2] == ("end", "")
     assert judge(f"{mistake}\n{task(0, '2')}", 2) == ("end", "", mistake[7:])
+    diverged = "error: the gradient was not finite in 10 steps in a row"
+    for log, status in ((task(0, "3"), 137), ("", 3)):
+        assert judge(f"{faults}{diverged}\n{log}", status)[:2] == ("end", "")
     lost = LOST.format(rank=3, node=2)
     log = f"{lost}\n{task(3, '70')}{TERMINATING}{mistake}\n{task(0, '2')}"
     assert judge(log, 70) == ("end", "", mistake[7:]), "not the rank that lost it"

@@ -1,4 +1,4 @@
-"""A user error is one line and exit code 2, without a traceback."""
+"""An error is one line and an exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ import sys
 
 import pytest
 
-from pipeline.errors import CheckpointError, ConfigError, DataError, run_command
+from pipeline.errors import CheckpointError, ConfigError, DataError, DivergedError, run_command
 
 
-@pytest.mark.parametrize("kind", [ConfigError, DataError, CheckpointError])
-def test_a_user_error_is_one_line_and_exit_code_two(
-    kind: type[Exception], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(ConfigError, 2), (DataError, 2), (CheckpointError, 2), (DivergedError, 3)],
+)
+def test_an_error_is_one_line_and_its_exit_code(
+    kind: type[Exception], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def main() -> None:
         raise kind("batch.sequences=0\nis out of range;  choose 1 or more")
 
     with pytest.raises(SystemExit) as stop:
         run_command(main)
-    assert stop.value.code == 2
+    assert stop.value.code == code
     out = capsys.readouterr()
     assert out.err == "error: batch.sequences=0 is out of range; choose 1 or more\n"
     assert out.out == ""

@@ -20,7 +20,7 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
-from pipeline.errors import EXIT_USER_ERROR, PipelineError
+from pipeline.errors import PipelineError
 from pipeline.training.cluster.engine import TIMEOUT_VARIABLE, init_distributed, timeout
 from pipeline.training.cluster.rendezvous import MissingRanks
 
@@ -224,7 +224,7 @@ def reported_once(rank: int) -> Iterator[None]:
     """Only the first rank raises an error that all ranks raise inside; the others exit silently."""
     try:
         yield
-    except PipelineError:
+    except PipelineError as error:
         if rank:
-            raise SystemExit(EXIT_USER_ERROR) from None
+            raise SystemExit(error.exit_code) from None
         raise

@@ -36,17 +36,20 @@ def test_what_it_prints_is_read_or_logged(module: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("code", "message", "exit_code"),
     [
-        ("print('error: first'); print('error: no room'); print('more'); sys.exit(2)", "no room;"),
-        ("raise KeyError('x')", r"ended with code 1 \(KeyError: 'x'\)"),
-        ("os.kill(os.getpid(), 9)", r"ended with signal 9 \(it printed nothing\)"),
+        ("print('error: one'); print('error: no room'); print(''); sys.exit(3)", "no room;", 3),
+        ("raise KeyError('x')", r"ended with code 1 \(KeyError: 'x'\)", 1),
+        ("os.kill(os.getpid(), 9)", r"ended with signal 9 \(it printed nothing\)", -9),
     ],
 )
-def test_a_failure_is_one_line(module: Path, tmp_path: Path, code: str, message: str) -> None:
+def test_a_failure_is_one_line(
+    module: Path, tmp_path: Path, code: str, message: str, exit_code: int
+) -> None:
     module.write_text(f"import os, sys\n{code}")
     with pytest.raises(ChildError, match=f"^{message}") as found:
         Children().run(["child_module"], tmp_path / "log")
+    assert found.value.code == exit_code
     assert str(found.value).endswith(f"all it said is in {tmp_path / 'log'}")
 
 

@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import ConfigError, DataError, PipelineError
+from pipeline.errors import (
+    EXIT_DIVERGED,
+    EXIT_USER_ERROR,
+    ConfigError,
+    DataError,
+    PipelineError,
+)
 from pipeline.experiments import runner as module
 from pipeline.experiments.ablation import TUNING_SEED, AblationJob
 from pipeline.experiments.children import ChildError, Children, taken
@@ -80,7 +86,7 @@ def test_a_run_that_fails_stops_no_other(
 
     def fail(self: Recording, words: Sequence[object], *others: Any, **options: Any) -> str:
         if "seed=1" in words:
-            raise ChildError("the gradient was not finite in 10 steps in a row")
+            raise ChildError("the gradient was not finite in 10 steps in a row", EXIT_DIVERGED)
         return Recording.trained_by(self, words)
 
     monkeypatch.setattr(Recording, "run", fail)
@@ -89,18 +95,24 @@ def test_a_run_that_fails_stops_no_other(
     assert len(children.trained) == len(given.jobs()) - 2
 
 
+@pytest.mark.parametrize("code", [EXIT_DIVERGED, EXIT_USER_ERROR, -9])
 def test_a_rate_that_diverges_loses(
-    tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
+    code: int, tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What ends a run in another way says nothing of its rate."""
     given = replace(ablation(tmp_path), tune=True)
 
     def fail(self: Recording, words: Sequence[object], *others: Any, **options: Any) -> str:
         if f"seed={TUNING_SEED}" in words and "/rate-0.5" in str(words):
-            raise ChildError("the gradient was not finite in 10 steps in a row")
+            raise ChildError("whatever it said", code)
         return Recording.trained_by(self, words)
 
     monkeypatch.setattr(Recording, "run", fail)
     runner = AblationRunner(given, children)
+    if code != EXIT_DIVERGED:
+        with pytest.raises(PipelineError, match="whatever it said"):
+            runner.finish(given.jobs())
+        return
     runner.finish(given.jobs())
     one, two = given.arms
     assert runner.rate_of(one) == one.run.optimizer.peak_lr == runner.rate_of(two)

@@ -18,7 +18,7 @@ from model.hugging_face.conversion import logical_parameters
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
-from pipeline.errors import CheckpointError
+from pipeline.errors import DivergedError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
@@ -208,7 +208,7 @@ def test_an_interrupted_validation_is_repeated(lesson: Path, tmp_path: Path) -> 
 
 def test_a_gradient_that_stays_infinite_ends_the_run(lesson: Path, tmp_path: Path) -> None:
     lost = trainer(lesson, tmp_path, Progress(), finite=False)
-    with pytest.raises(CheckpointError, match=r"in 10 steps in a row, up to step 10; last .* 8\."):
+    with pytest.raises(DivergedError, match=r"in 10 steps in a row, up to step 10; last .* 8\."):
         lost.train(12)
     assert lost.progress.skipped == MOST_SKIPPED
     assert lost.progress.sequences == 40
@@ -296,7 +296,7 @@ def test_a_spike_without_a_checkpoint_before_it_is_reported(
 def test_after_the_last_rollback_the_run_ends(spiky: Path, tmp_path: Path) -> None:
     progress = Progress(rollbacks=2)
     running = trainer(spiky, tmp_path / "run", progress, True, *SPIKES)
-    with pytest.raises(CheckpointError, match=r"rollbacks=2 are used up; last good .*/step-0+6\."):
+    with pytest.raises(DivergedError, match=r"rollbacks=2 are used up; last good .*/step-0+6\."):
         running.train(12)
 
 

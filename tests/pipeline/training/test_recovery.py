@@ -17,7 +17,7 @@ import torch
 
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.errors import CheckpointError, DataError
+from pipeline.errors import DataError, DivergedError
 from pipeline.loading.dataset import Dataset, exclude
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import MicroBatch
@@ -242,5 +242,5 @@ def test_a_spike_is_counted_or_ends_in_a_rollback(tmp_path: Path) -> None:
         going_back.on_loss(spike, Progress(rollbacks=1))
     assert rollback.value.directory == tmp_path / step_name(20)
     assert rollback.value.spike_step == 35
-    with pytest.raises(CheckpointError, match=r"rollbacks=2 are used up; last .*step-0+20"):
+    with pytest.raises(DivergedError, match=r"rollbacks=2 are used up; last .*step-0+20"):
         going_back.on_loss(spike, Progress(rollbacks=2))

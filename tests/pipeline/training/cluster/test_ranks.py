@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import CheckpointError, DataError
+from pipeline.errors import CheckpointError, DataError, DivergedError
 from pipeline.training.cluster.ranks import (
     Alone,
     agreed,
@@ -97,9 +97,10 @@ def test_only_the_first_rank_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launched_rank() == 3
     with pytest.raises(CheckpointError), reported_once(0):
         raise CheckpointError("x")
-    with pytest.raises(SystemExit) as silent, reported_once(3):
-        raise CheckpointError("x")
-    assert silent.value.code == 2
+    for error, code in ((CheckpointError("x"), 2), (DivergedError("x"), 3)):
+        with pytest.raises(SystemExit) as silent, reported_once(3):
+            raise error
+        assert silent.value.code == code
 
 
 @pytest.mark.parametrize(
