@@ -264,10 +264,16 @@ def changed(protocol: TuningProtocol, arguments: argparse.Namespace) -> TuningPr
 def chosen_part(arguments: argparse.Namespace) -> tuple[int, int]:
     """Number of this process among those that share the jobs, from 0, and how many there are.
 
-    Raises ConfigError unless --part is I/N with I from 1 to N.
+    Raises ConfigError unless --part is I/N with I from 1 to N, or if ranks share the jobs already.
     """
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if not arguments.part:
-        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        return int(os.environ.get("RANK", "0")), ranks
+    if ranks > 1:
+        raise ConfigError(
+            f"--part {arguments.part} and {ranks} ranks of torchrun would both share the seeds; "
+            "drop --part, or start one process"
+        )
     index, _, count = arguments.part.partition("/")
     if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
         raise ConfigError(f"--part {arguments.part} is not I/N, e.g. 1/5")

@@ -26,7 +26,7 @@ from pipeline.downstream.starting_weights import StartingWeights, save_weights
 from pipeline.downstream.tasks import LabelledTask
 from pipeline.downstream.training import fine_tune, predict
 from pipeline.errors import ConfigError
-from pipeline.files import make_directory, write_whole
+from pipeline.files import make_directory, only_once, write_whole
 from pipeline.typed_json import read_object
 
 MODEL, BAG, RANDOM = "model", "bag", "random"
@@ -87,16 +87,16 @@ def claim_output(output: Path, settings: dict[str, Any]) -> None:
     """
     make_directory(output / "jobs")
     path = output / SETTINGS
-    if path.exists():
-        before = read_object(path)
-        for name, value in json.loads(json.dumps(settings)).items():
-            if before.get(name) != value:
-                raise ConfigError(
-                    f"{output} was made with {name} {before.get(name)!r}, not {value!r}; repeat "
-                    "that, or give another --output"
-                )
-        return
-    write_whole(path, json.dumps(settings, indent=1).encode())
+    with only_once(path) as temporary:
+        if temporary is not None:
+            temporary.write_text(json.dumps(settings, indent=1))
+    before = read_object(path)
+    for name, value in json.loads(json.dumps(settings)).items():
+        if before.get(name) != value:
+            raise ConfigError(
+                f"{output} was made with {name} {before.get(name)!r}, not {value!r}; repeat that, "
+                "or give another --output"
+            )
 
 
 def is_done(work: TuningWork, job: TuningJob) -> bool:

@@ -43,7 +43,7 @@ from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.scoring.statistics import summary
 from pipeline.downstream.starting_weights import FINE_TUNED, save_folder
 from pipeline.downstream.tasks import read_split
-from pipeline.files import make_directory, write_whole
+from pipeline.files import lock_of, make_directory, one_at_a_time, write_whole
 from pipeline.typed_json import read_object
 
 SCHEMA_VERSION = 1
@@ -102,7 +102,15 @@ def publish(
     """Write the best model, its predictions, test files in GLUE's form, then scores.json.
 
     data: the folder that may hold the task's test files. Returns the names of what was written.
+    Processes that finish at the same time write one after another.
     """
+    with one_at_a_time(lock_of(work.output / SCORES)):
+        return _publish(work, scores, data, encoder)
+
+
+def _publish(
+    work: TuningWork, scores: Mapping[str, Any], data: Path, encoder: RowEncoder
+) -> list[str]:
     best = TuningJob(MODEL, scores["best"]["point"], scores["best"]["seed"])
     folder = work.folder(best)
     names: list[str] = []

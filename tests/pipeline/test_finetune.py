@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import transformers
 
 from pipeline import export, finetune
 from tests.conftest import Command
-from tests.pipeline.preparing import Call
+from tests.pipeline.conftest import launch, torchrun_forked
+from tests.pipeline.preparing import Call, contents
 
 EXPORTS = Path(__file__).parents[1] / "golden/exports"
 
@@ -73,6 +75,29 @@ def test_killed_and_in_parts_it_gives_what_it_gives_at_once(
     )
     assert left["scores"] == right["scores"]
     assert results(tmp_path / "whole") == results(killed)
+
+
+def test_ranks_of_torchrun_take_turns_at_the_seeds(tmp_path: Path) -> None:
+    """A seed is trained by one rank alone, and what they write together is what one writes."""
+    data = write_glue(tmp_path / "glue")
+    alone, two = tmp_path / "alone", tmp_path / "two"
+    one = launch(sys.executable, "-m", "pipeline.finetune", *words(data, alone))
+    assert one.returncode == 0, one.stderr
+    ranks = launch(*torchrun_forked("-m", "pipeline.finetune", *words(data, two)))
+    assert ranks.returncode == 0, ranks.stderr
+    assert sorted(re.findall(r"model seed (\d)", ranks.stderr)) == ["0", "1", "2"]
+    assert results(two) == results(alone)
+    timed = {"scores.json", *(f"jobs/model-0-{seed}/result.json" for seed in range(3))}
+    left, right = contents(alone), contents(two)
+    assert left.keys() == right.keys() > timed
+    for name in left.keys() - timed:
+        assert left[name] == right[name], name
+    found = [json.loads((output / "scores.json").read_text()) for output in (alone, two)]
+    for scores in found:
+        del scores["seconds"], scores["runs"]
+    assert found[0] == found[1]
+    both = launch(*torchrun_forked("-m", "pipeline.finetune", *words(data, two), "--part", "1/3"))
+    assert "--part 1/3 and 2 ranks of torchrun would both share the seeds" in both.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from pipeline.downstream import scores
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import ARMS, plan_jobs, run_job
 from pipeline.downstream.scores import assemble, describe_device, publish, report, versions
+from pipeline.downstream.starting_weights import save_folder
 from tests.pipeline.downstream.small_work import small_examples, small_work
 
 SCHEMA = {
@@ -62,3 +66,27 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
         assert record["id"] == example.id and record["gold"] == example.gold
         assert model.config.id2label[int(shares.argmax())] == record["predicted"]
         assert record["score"] == pytest.approx(float(shares.max()), abs=1e-5)
+
+
+def test_parts_that_finish_together_publish_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = small_work(tmp_path / "out")
+    jobs = plan_jobs(range(1), 2, ("model",))
+    for job in jobs:
+        run_job(work, job)
+    about = {"model": {}, "grid": "published", "data": {}}
+    found = assemble(work, jobs, small_examples(24), about)
+    encoder = RowEncoder(work.start.vocabulary, 32, False)
+    saved = []
+
+    def save_slowly(*arguments: object) -> None:
+        saved.append(arguments[-1])
+        time.sleep(0.3)
+        save_folder(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(scores, "save_folder", save_slowly)
+    with ThreadPoolExecutor(2) as parts:
+        written = list(parts.map(lambda _: publish(work, found, tmp_path, encoder), range(2)))
+    assert saved == [work.output / "model"]
+    assert sorted(written) == [["model/", "predictions.jsonl", "scores.json"], ["scores.json"]]
