@@ -13,6 +13,7 @@ from torch.cuda import is_available
 
 from pipeline.command_line import cores
 from pipeline.config.run import Run
+from pipeline.costs.shapes.parameters import parameter_sizes
 from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES
 from pipeline.training.cluster.deepspeed_config import deepspeed_dict
 from pipeline.training.cluster.ranks import launched_rank
@@ -43,7 +44,7 @@ def dry_run(job: Job) -> None:
     if job.verbose:
         plan = phases[0].plan
         settings = deepspeed_dict(
-            job.run, job.deepspeed,
+            job.run, job.deepspeed, parameters=sum(parameter_sizes(job.run)),
             rows=plan.rows, accumulation=plan.accumulation, world_size=ranks,
         )  # fmt: skip
         print(f"DeepSpeed: {settings}")

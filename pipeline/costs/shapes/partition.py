@@ -12,10 +12,7 @@ from itertools import accumulate
 
 from pipeline.config.run import Run
 from pipeline.costs.shapes.parameters import parameter_sizes
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
-
-BUCKET = 500_000_000
-"""DeepSpeed's own bucket, in elements: of stage 0, and of files that set none."""
+from pipeline.training.cluster.deepspeed_config import BUCKET, DeepSpeedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +91,7 @@ class Partition:
 
     @property
     def bucket_bytes(self) -> int:
-        """Bytes of the buffers that gradients pass through, allocated whatever the model's size."""
+        """Bytes of the buffers that gradients pass through."""
         from_network = self.stage == 2  # other buffers have the type of the sums
         return self.buffers * self.bucket * (self.width if from_network else 4)
 
@@ -138,7 +135,7 @@ def partition(run: Run, ranks: int, file: DeepSpeedFile) -> Partition:
         width=width,
         sizes=sizes,
         kept=tuple(size for size in sizes if stage == 3 and size < threshold),
-        bucket=int(file.zero.get("reduce_bucket_size", BUCKET)) if stage else BUCKET,
+        bucket=file.bucket(sum(sizes)) if stage else BUCKET,
         buffers=buffers * contiguous,
     )
 

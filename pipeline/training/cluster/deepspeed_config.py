@@ -19,6 +19,9 @@ from pipeline.errors import ConfigError
 
 FOLDER = Path(__file__).parents[3] / "ds_configs"  # next to pipeline/, installed or not
 
+BUCKET = 500_000_000
+"""DeepSpeed's own bucket, in elements: of stage 0, and of files that set none."""
+
 Choices = tuple[object, ...]
 OFFLOAD: dict[str, type | Choices] = {"device": ("none", "cpu"), "pin_memory": bool}
 ALLOWED: dict[str, type | Choices | dict[str, type | Choices]] = {
@@ -73,6 +76,11 @@ class DeepSpeedFile:
             return ""
         return f"{self.name} runs as ZeRO stage 1: DeepSpeed's stage 0 is exact in fp32 only"
 
+    def bucket(self, parameters: int) -> int:
+        """Elements of a bucket of gradients: the file's, or those of the whole model if it has
+        fewer. DeepSpeed allocates what it is told, and fills no more than the model has."""
+        return min(int(self.zero.get("reduce_bucket_size", BUCKET)), parameters)
+
     def offloads(self) -> bool:
         """Whether the optimizer's state is in host memory."""
         return bool(self.zero.get("offload_optimizer", {}).get("device", "none") != "none")
@@ -107,12 +115,21 @@ def read_deepspeed_file(name: str) -> DeepSpeedFile:
 
 
 def deepspeed_dict(
-    run: Run, file: DeepSpeedFile, *, rows: int, accumulation: int, world_size: int
+    run: Run,
+    file: DeepSpeedFile,
+    *,
+    parameters: int,
+    rows: int,
+    accumulation: int,
+    world_size: int,
 ) -> dict[str, Any]:
-    """rows: of a micro-batch, filling included; accumulation: micro-batches per step and rank."""
+    """parameters: trained elements of the model, padding words included; rows: of a micro-batch,
+    filling included; accumulation: micro-batches per step and rank."""
     half = run.precision != "fp32"
     stage = file.stage(run.precision)
     zero = dict(file.zero) | {"stage": stage, "sub_group_size": 2**60}  # all weights in one group
+    if stage:
+        zero["reduce_bucket_size"] = file.bucket(parameters)
     if stage in (1, 2) and not file.offloads() and not (half and stage == 1):
         zero["compute_grad_norm"] = False  # our optimizer computes it; other cases need this key
     return {

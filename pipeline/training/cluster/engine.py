@@ -162,8 +162,9 @@ def initialize(
         originals = {name: value.detach().clone() for name, value in parameters.items()}
     optimizer = LogicalOptimizer(parameters, logical, run.optimizer)
     settings = deepspeed_dict(
-        run, file, rows=rows, accumulation=accumulation, world_size=dist.get_world_size()
-    )
+        run, file, parameters=sum(parameter.numel() for parameter in parameters.values()),
+        rows=rows, accumulation=accumulation, world_size=dist.get_world_size(),
+    )  # fmt: skip
     with _quiet():
         wrapped, *_ = _deepspeed().initialize(
             model=model, optimizer=optimizer, config=settings, dist_init_required=False

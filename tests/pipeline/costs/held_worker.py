@@ -47,7 +47,7 @@ WHOLE: list[Setting] = [
     if (precision, stage) != ("bf16", 0) and (stage or bucket == BUCKETS[0])
 ]
 SETTINGS: dict[str, list[Setting]] = {
-    "some": [("bf16", 1, BUCKETS[0]), ("fp32", 3, BUCKETS[0])],
+    "some": [("bf16", 1, BUCKETS[0]), ("fp32", 1, BUCKETS[1]), ("fp32", 3, BUCKETS[0])],
     "whole": WHOLE,
 }
 

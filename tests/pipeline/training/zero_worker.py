@@ -278,6 +278,7 @@ def measure_naive(stage: int, plain: Plain, world: int) -> dict[str, Any]:
     optimizer = NaiveLamb(model.parameters(), run)
     config = deepspeed_dict(
         run, read_deepspeed_file(f"zero{stage}"),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
         rows=SEQUENCES // world, accumulation=1, world_size=world,
     )  # fmt: skip
     wrapped, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)

@@ -20,7 +20,7 @@ from pipeline.training.cluster.deepspeed_config import (
 )
 
 SHIPPED = sorted(path.stem for path in FOLDER.glob("*.json"))
-SIZES = {"rows": 4, "accumulation": 3, "world_size": 2}
+SIZES = {"parameters": 7_000_000, "rows": 4, "accumulation": 3, "world_size": 2}
 
 
 def written(folder: Path, content: Any) -> str:
@@ -43,6 +43,21 @@ def test_shipped_files(name: str, precision: Any) -> None:
     assert settings["data_types"] == {"grad_accum_dtype": "fp32"}
     stage = int(name.removesuffix("_offload")[-1])
     assert settings["zero_optimization"]["stage"] == (stage or int(precision == "bf16"))
+
+
+def test_a_bucket_holds_the_model_at_most() -> None:
+    """At stage 1 in fp32 the shipped 500 million elements would take 2 GB of any device."""
+    run = recipe("roberta_tiny")
+    for name in SHIPPED:
+        file = read_deepspeed_file(name)
+        for parameters, most in ((7_000_000, 7_000_000), (10**12, 500_000_000)):
+            sizes = {**SIZES, "parameters": parameters}
+            zero = deepspeed_dict(run, file, **sizes)["zero_optimization"]
+            if file.zero["stage"] == 0:
+                assert "reduce_bucket_size" not in zero
+            else:
+                asked = file.zero["reduce_bucket_size"]
+                assert zero["reduce_bucket_size"] == min(asked, most) == file.bucket(parameters)
 
 
 def test_stages_are_shipped() -> None:
