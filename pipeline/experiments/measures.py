@@ -68,7 +68,8 @@ def measure(
     score = ["pipeline.evaluate", directory, "--json"]
     found = as_object(children.run([*score, *words], log, lock, reads=True))
     if "mask_loss" not in missing:
-        if math.isfinite(loss := found["mask_loss"] or math.nan):
+        loss = found["mask_loss"]  # null if it is not a number
+        if loss is not None and math.isfinite(loss):
             measures["mask_loss"] = loss
         else:
             missing["mask_loss"] = DIVERGED

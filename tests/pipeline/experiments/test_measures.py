@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.errors import DataError
+from pipeline.experiments import measures as module
 from pipeline.experiments.ablation import Ablation, make_arms
 from pipeline.experiments.arms import arms_from_arguments
-from pipeline.experiments.measures import from_metrics, pair_judges, sequence_losses
+from pipeline.experiments.children import Children
+from pipeline.experiments.measures import (
+    DIVERGED,
+    from_metrics,
+    measure,
+    pair_judges,
+    sequence_losses,
+)
 from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.run_directory.run_json import read_record
 from tests.pipeline.conftest import STEPS
+from tests.pipeline.experiments.test_ablation import ablation
 
 
 def test_a_run(trained: Path) -> None:
@@ -42,6 +52,24 @@ def test_damage_is_said(tmp_path: Path) -> None:
         (tmp_path / "run.json").write_text(json.dumps({"plans": []}))
         with pytest.raises(DataError, match="no readable metrics"):
             from_metrics(tmp_path)
+
+
+@pytest.mark.parametrize("loss", ["0.0", "2.5", "null", "NaN", "Infinity"])
+def test_a_loss_that_is_not_finite_is_missing(
+    loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of exactly 0 is finite."""
+    monkeypatch.setattr(module, "prepare_shards", lambda *_: None)
+    monkeypatch.setattr(module, "shared_tokenizer", lambda *_: True)
+    monkeypatch.setattr(module, "from_metrics", lambda _: {})
+    children = Children()
+    monkeypatch.setattr(Children, "run", lambda *_, **__: f'{{"mask_loss": {loss}}}')
+    given = ablation(tmp_path)
+    found: dict[str, Any] = measure(given, given.jobs()[0], 1.0, children, tmp_path / "log", None)
+    if loss in ("0.0", "2.5"):
+        assert found["measures"] == {"mask_loss": float(loss)} and not found["missing"]
+    else:
+        assert found["missing"] == {"mask_loss": DIVERGED} and not found["measures"]
 
 
 def test_losses_of_sequences(tmp_path: Path) -> None:
