@@ -156,13 +156,35 @@ def add_published_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --recipe, --run and --set."""
+def add_recipe_arguments(
+    parser: argparse.ArgumentParser, default: str = f" (default: {DEFAULT_RECIPE})"
+) -> None:
+    """Add --recipe, --run and --set, for commands that need some settings of a run.
+
+    default: end of the help of --recipe; empty if the command does without settings.
+    """
     parser.add_argument(
-        "--recipe",
-        metavar="NAME",
-        help=f"a recipe that `tenfold recipes` lists (default: {DEFAULT_RECIPE})",
+        "--recipe", metavar="NAME", help=f"a recipe that `tenfold recipes` lists{default}"
     )
+    _add_run_and_changes(parser, "data.sequence_length=128")
+
+
+def add_training_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add RECIPE, --run, --set and --ds, for commands that need a whole run."""
+    parser.add_argument(
+        "recipe", nargs="?", metavar="RECIPE", help="a recipe that `tenfold recipes` lists"
+    )
+    _add_run_and_changes(parser, "optimizer.peak_lr=1e-3")
+    parser.add_argument(
+        "--ds",
+        default="zero1",
+        metavar="NAME",
+        help="DeepSpeed file that says how memory is used: a name in ds_configs, or a path "
+        "(default: zero1)",
+    )
+
+
+def _add_run_and_changes(parser: argparse.ArgumentParser, example: str) -> None:
     parser.add_argument(
         "--run", type=Path, metavar="FILE", help="the run.json of a run, instead of a recipe"
     )
@@ -171,21 +193,37 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH=VALUE",
-        help="change a setting of the recipe, e.g. data.sequence_length=128; may be repeated",
+        help=f"change a setting of the recipe or run, e.g. {example}; may be repeated",
     )
 
 
-def read_settings(recipe_name: str | None, run_file: Path | None, changes: list[str]) -> Run:
+def add_model_argument(parser: argparse.ArgumentParser) -> None:
+    """Add MODEL_OR_RUN."""
+    parser.add_argument(
+        "model",
+        type=Path,
+        metavar="MODEL_OR_RUN",
+        help="directory of a run, RUN/STEP, or a folder with config.json and model.safetensors",
+    )
+
+
+def read_recipe(name: str | None, run_file: Path | None) -> Run:
+    """The run of RECIPE or --run. Raises ConfigError unless exactly one is given."""
+    if name and not run_file:
+        return recipe(name)
+    if run_file and not name:
+        return read_run(run_file)
+    got = f"{name} and --run {run_file}" if name else "neither"
+    raise ConfigError(f"give either a recipe's name or --run run.json, got {got}")
+
+
+def read_settings(name: str | None, run_file: Path | None, changes: list[str]) -> Run:
     """The run of --recipe or --run, by default that of DEFAULT_RECIPE, with the changes of --set.
 
     Raises ConfigError if both are given, or for an unknown name, unreadable file or illegal value.
     """
-    if recipe_name and run_file:
-        raise ConfigError(
-            f"--recipe {recipe_name} and --run {run_file} both choose the settings; give one"
-        )
-    run = read_run(run_file) if run_file else recipe(recipe_name or DEFAULT_RECIPE)
-    return override(run, changes)
+    default = None if run_file else DEFAULT_RECIPE
+    return override(read_recipe(name or default, run_file), changes)
 
 
 def downloads() -> Path:

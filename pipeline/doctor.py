@@ -29,7 +29,7 @@ from pipeline.diagnosis.shards import QUICK_SECONDS, check_shards, compare_finge
 from pipeline.diagnosis.shared_directory import check_output
 from pipeline.diagnosis.signals import SignalWatch
 from pipeline.diagnosis.versions import compare_versions, find_versions
-from pipeline.errors import EXIT_USER_ERROR, run_command
+from pipeline.errors import EXIT_USER_ERROR, ConfigError, run_command
 
 
 def main() -> None:
@@ -123,6 +123,8 @@ def _print(
 
 
 def _settings(arguments: argparse.Namespace) -> Run | None:
+    if arguments.set and not (arguments.recipe or arguments.run):
+        raise ConfigError("--set changes a recipe or a run; give --recipe or --run too")
     if arguments.recipe or arguments.run:
         return read_settings(arguments.recipe, arguments.run, arguments.set)
     return None
@@ -159,7 +161,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--stage", type=Path, metavar="DIR", help="directory of pipeline.train --stage: its room"
     )
-    add_recipe_arguments(parser)
+    add_recipe_arguments(parser, default="")
     parser.add_argument(
         "--full",
         action="store_true",

@@ -19,8 +19,8 @@ from pipeline.model_folder import check_imports
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_plan))  # before torch and `model` are imported
 
+from pipeline.command_line import read_recipe
 from pipeline.config.run import Run
-from pipeline.config.run_file import read_run
 from pipeline.config.settings import override
 from pipeline.costs.cost_plan import PlannedRun, make_cost_plan
 from pipeline.costs.devices import GPUS, Hardware
@@ -29,7 +29,6 @@ from pipeline.costs.site_rates import read_site, site_file
 from pipeline.diagnosis.checks import FAIL, WARN
 from pipeline.diagnosis.placement import LaunchPlace
 from pipeline.diagnosis.shards import QUICK_SECONDS, check_shards
-from pipeline.recipes import recipe
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.planning.schedule import batch_advice
 from pipeline.training.start import open_data
@@ -51,9 +50,7 @@ def main() -> None:
 def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
     """The run with its data and machines, the price, and warnings about the data."""
     hardware, file = _hardware(arguments), read_deepspeed_file(arguments.ds)
-    if (arguments.recipe is None) == (arguments.run is None):
-        raise ConfigError("give either a recipe's name or --run run.json")
-    given = recipe(arguments.recipe) if arguments.run is None else read_run(arguments.run)
+    given = read_recipe(arguments.recipe, arguments.run)
     run = override(given, arguments.set)
     warnings = list(filter(None, [file.advice(run.precision), batch_advice(given, run)]))
     shipped = read_deepspeed_file(f"zero{file.stage(run.precision)}")

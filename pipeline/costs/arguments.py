@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pipeline.command_line import Parser, cores, example_text
+from pipeline.command_line import Parser, add_training_arguments, cores, example_text
 from pipeline.costs.devices import GPUS
 
 
@@ -24,10 +24,7 @@ def parse_plan() -> argparse.Namespace:
             "python -m pipeline.plan roberta_tiny --data data/shards/sample-* --cpu --json",
         ),
     )
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="see `tenfold recipes`")
-    parser.add_argument(
-        "--run", type=Path, metavar="FILE", help="the run.json of a run, instead of a recipe"
-    )
+    add_training_arguments(parser)
     text = parser.add_mutually_exclusive_group(required=True)
     text.add_argument(
         "--data",
@@ -69,15 +66,5 @@ def parse_plan() -> argparse.Namespace:
         "--price", type=float, default=0.0, metavar="P",
         help="of a GPU-hour (with --cpu of a node-hour), in any currency",
     )  # fmt: skip
-    parser.add_argument(
-        "--ds", default="zero1", metavar="NAME", help="DeepSpeed file, as for pipeline.train"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="change a setting of the recipe, e.g. batch.per_device=64; may be repeated",
-    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()

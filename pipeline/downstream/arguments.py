@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.command_line import Parser, example_text
+from pipeline.command_line import Parser, add_model_argument, example_text
 from pipeline.downstream.protocols import FAMILIES, TuningProtocol
 from pipeline.downstream.reading.hub import fetch
 from pipeline.downstream.reading.tables import TableColumns
@@ -36,12 +36,7 @@ def parse_finetune() -> argparse.Namespace:
             "\\\n    --text review --target stars --output stars",
         ),
     )
-    parser.add_argument(
-        "model",
-        type=Path,
-        metavar="MODEL_OR_RUN",
-        help="directory of a run, RUN/STEP, or a folder with config.json and model.safetensors",
-    )
+    add_model_argument(parser)
     parser.add_argument(
         "--task",
         required=True,

@@ -6,7 +6,12 @@ import argparse
 import math
 from pathlib import Path
 
-from pipeline.command_line import Parser, example_text
+from pipeline.command_line import (
+    Parser,
+    add_model_argument,
+    add_training_arguments,
+    example_text,
+)
 
 EXAMPLES = example_text(
     "python -m pipeline.train roberta_tiny --data data/shards/sample-* --output runs/tiny",
@@ -30,10 +35,7 @@ def parse_train() -> argparse.Namespace:
         "deepspeed --num_gpus N --module pipeline.train ...",
         epilog=EXAMPLES,
     )
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="see `tenfold recipes`")
-    parser.add_argument(
-        "--run", type=Path, metavar="FILE", help="the run.json of another run, instead of a recipe"
-    )
+    add_training_arguments(parser)
     parser.add_argument(
         "--data",
         type=Path,
@@ -43,20 +45,6 @@ def parse_train() -> argparse.Namespace:
         help="shards made by pipeline.prepare; several are mixed by size",
     )
     parser.add_argument("--output", type=Path, required=True, metavar="RUN", help="run directory")
-    parser.add_argument(
-        "--ds",
-        default="zero1",
-        metavar="NAME",
-        help="DeepSpeed file that says how memory is used: a name in ds_configs, or a path "
-        "(default: zero1)",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="change a setting of the recipe, e.g. optimizer.peak_lr=1e-3; may be repeated",
-    )
     parser.add_argument(
         "--stop-at",
         type=int,
@@ -191,12 +179,7 @@ def parse_evaluate() -> argparse.Namespace:
             "python -m pipeline.evaluate my-model --grammar BLiMP.zip",
         ),
     )
-    parser.add_argument(
-        "model",
-        type=Path,
-        metavar="MODEL_OR_RUN",
-        help="directory of a run, RUN/STEP, or a folder with config.json and model.safetensors",
-    )
+    add_model_argument(parser)
     parser.add_argument(
         "--data",
         type=Path,

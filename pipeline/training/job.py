@@ -6,11 +6,10 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.command_line import read_recipe
 from pipeline.config.run import Run
-from pipeline.config.run_file import read_run
 from pipeline.config.settings import override
 from pipeline.errors import ConfigError
-from pipeline.recipes import recipe
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.planning.schedule import batch_advice
 
@@ -47,9 +46,7 @@ class Job:
 
 def read_job(arguments: argparse.Namespace) -> Job:
     """The job of a command line. Raises ConfigError for contradictory options."""
-    if (arguments.recipe is None) == (arguments.run is None):
-        raise ConfigError("give either a recipe's name or --run run.json")
-    given = recipe(arguments.recipe) if arguments.run is None else read_run(arguments.run)
+    given = read_recipe(arguments.recipe, arguments.run)
     run = override(given, arguments.set)
     if arguments.stop_at is not None and not 1 <= arguments.stop_at <= run.steps:
         raise ConfigError(

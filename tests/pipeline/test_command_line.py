@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.command_line import DEFAULT_RECIPE, Parser, example_text, read_settings
+from pipeline.command_line import DEFAULT_RECIPE, Parser, example_text, read_recipe, read_settings
 from pipeline.config.settings import override, to_dict
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
@@ -28,8 +28,11 @@ def test_settings_come_from_a_recipe_or_a_run_file(tmp_path: Path) -> None:
     assert read_settings("bert_tiny", None, ["seed=7", "data.seed=7"]) == run
     assert read_settings(None, file, []) == run
     assert read_settings(None, file, ["seed=8"]) == override(run, ["seed=8"])
-    with pytest.raises(ConfigError, match=r"--recipe bert_tiny and --run .*run.json .*give one"):
+    with pytest.raises(ConfigError, match=r"give either .*, got bert_tiny and --run .*run.json"):
         read_settings("bert_tiny", file, [])
+    assert (read_recipe("bert_tiny", None), read_recipe(None, file)) == (recipe("bert_tiny"), run)
+    with pytest.raises(ConfigError, match=r"give either .* or --run run.json, got neither"):
+        read_recipe(None, None)
 
 
 def test_a_mistake_says_where_help_is() -> None:

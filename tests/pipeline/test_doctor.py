@@ -58,6 +58,11 @@ def test_the_full_form_measures_rates() -> None:
     assert code == 0 and found["all-reduce"]["status"] == "skipped"
 
 
+def test_a_change_of_nothing_is_refused() -> None:
+    ((code, output, errors),) = doctor(1, "--set", "steps=5")
+    assert (code, output) == (2, "") and errors.startswith("error: --set changes a recipe or a run")
+
+
 def test_what_would_stop_a_run_is_exit_code_2(prepared: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(prepared, tmp_path / "copy"))
     (copy / "rows" / "train-00000.arrow").unlink()
