@@ -40,7 +40,7 @@ from pipeline.downstream.jobs import (
     run_job,
 )
 from pipeline.downstream.protocols import TuningProtocol, protocol_for
-from pipeline.downstream.reading.examples import check_labels, labels_of
+from pipeline.downstream.reading.examples import check_labels, content_hash, labels_of
 from pipeline.downstream.scores import assemble, describe_device, publish, report, versions
 from pipeline.downstream.starting_weights import StartingWeights, load_fine_tuned, load_start
 from pipeline.downstream.tasks import LabelledTask, TaskData, read_task
@@ -143,7 +143,10 @@ def prepare(
 def settings(
     arguments: argparse.Namespace, data: TaskData, start: StartingWeights, protocol: TuningProtocol
 ) -> dict[str, Any]:
-    """What must be equal for an output to be continued."""
+    """What must be equal for an output to be continued, files by their content."""
+    examples = {"training": data.train, "development": data.dev} | {
+        split.path.stem: split for split in data.more_dev
+    }
     return {
         "task": arguments.task,
         "weights": start.identity,
@@ -152,7 +155,10 @@ def settings(
         "grid": arguments.grid,
         "seeds": arguments.seeds,
         "baselines": arguments.baselines,
-        "examples": [len(split.examples) for split in (data.train, data.dev, *data.more_dev)],
+        **{
+            f"{name} examples": f"{len(split.examples):,} with hash {content_hash(split.examples)}"
+            for name, split in examples.items()
+        },
     }
 
 

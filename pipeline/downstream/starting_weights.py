@@ -51,7 +51,7 @@ class StartingWeights:
     """Folder of the tokenizer."""
     vocabulary: Vocabulary
     identity: str
-    """Hash of the weights."""
+    """Hash of the weights and the configuration."""
 
     def model(self, task: TaskDesign, seed: int) -> TaskModel:
         """The model; parts of its head that are new are drawn."""
@@ -194,7 +194,7 @@ def _start(
         state = {f"{kind}.{name}": weight for name, weight in state.items()}
     boundaries = any(name.startswith(BOUNDARY_PREFIX) for name in state)
     vocabulary = read_vocabulary(tokenizer)
-    digest = xxhash.xxh3_64()
+    digest = xxhash.xxh3_64(json.dumps(config, sort_keys=True).encode())
     for name in sorted(state):
         digest.update(name.encode())
         # as bytes, because numpy has no bfloat16

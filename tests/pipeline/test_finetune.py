@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from pipeline import export, finetune
 from tests.conftest import Command
@@ -98,6 +100,41 @@ def test_ranks_of_torchrun_take_turns_at_the_seeds(tmp_path: Path) -> None:
     assert found[0] == found[1]
     both = launch(*torchrun_forked("-m", "pipeline.finetune", *words(data, two), "--part", "1/3"))
     assert "--part 1/3 and 2 ranks of torchrun would both share the seeds" in both.stderr
+
+
+def test_what_changed_since_the_first_seeds_is_refused(tmp_path: Path, call: Call) -> None:
+    """Rows, labels, weights and settings of the model, however many seeds are done."""
+    data, output = write_glue(tmp_path / "glue"), tmp_path / "out"
+    model = shutil.copytree(EXPORTS / "bert", tmp_path / "bert")
+    given = (
+        finetune.main, model, "--task", "sst2", "--data", data, "--output", output,
+        "--epochs", 1, "--seeds", 2, "--baselines", "majority",
+    )  # fmt: skip
+    call(*given, "--part", "1/2")
+    kept = contents(output)
+    changes = {
+        data / "train.tsv": ("good 1\t1", "good 1\t0", "training examples '48 with hash"),
+        data / "dev.tsv": ("bad 2\t0", "bad, 2\t0", "development examples '12 with hash"),
+        model / "config.json": ('"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-3', "weights '"),
+    }
+    for path, (old, new, message) in changes.items():
+        before = path.read_text()
+        assert before.count(old) == 1
+        path.write_text(before.replace(old, new))
+        error = call(*given, code=2)
+        assert error.startswith(f"error: {output} was made with {message}"), error
+        assert error.endswith("; repeat that, or give another --output\n")
+        assert error.count("\n") == 1 and contents(output) == kept
+        path.write_text(before)
+    weights = load_file(model / "model.safetensors")
+    weights["bert.embeddings.LayerNorm.bias"][3] += 1e-6
+    save_file(weights, model / "model.safetensors", {"format": "pt"})
+    assert f"{output} was made with weights '" in call(*given, code=2)
+    shutil.copyfile(EXPORTS / "bert/model.safetensors", model / "model.safetensors")
+    call(*given)  # nothing has changed
+    assert {name: contents(output)[name] for name in kept if "weights" not in name} == {
+        name: value for name, value in kept.items() if "weights" not in name
+    }
 
 
 @pytest.mark.parametrize(

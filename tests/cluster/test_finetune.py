@@ -1,0 +1,102 @@
+"""Tasks and seeds as a job array give the scores of one process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.slurm import ROOT, Cluster, Job
+from tests.launching.process import run
+
+BATCH_FILE = "slurm/finetune.sbatch"
+SMALL = ("--cpus-per-task=1", "--mem=1G", "--gres=none", "--time=10")
+MODEL = ROOT / "tests/golden/exports/bert"
+SEEDS = ("--seeds", "2", "--epochs", "1", "--baselines", "majority")
+TASKS = {
+    "sst2": ("sentence\tlabel", "the film is {}\t{}"),
+    "rte": ("index\tsentence1\tsentence2\tlabel", "0\ta film\tit is {}\t{}"),
+}
+"""Header and line of a file."""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """A folder of files as published for each task."""
+    for task, (header, line) in TASKS.items():
+        for name, count in (("train.tsv", 24), ("dev.tsv", 10)):
+            lines = [line.format(("bad", "good")[i % 2], i % 2) for i in range(count)]
+            (tmp_path / task).mkdir(exist_ok=True)
+            (tmp_path / task / name).write_text("\n".join([header, *lines]) + "\n")
+    return {task: tmp_path / task for task in TASKS}
+
+
+def environment(files: dict[str, Path], scores: Path) -> dict[str, str]:
+    """The variables that a user exports."""
+    return {
+        "TENFOLD_VENV": sys.prefix,
+        "TENFOLD_MODEL": str(MODEL),
+        "TENFOLD_TASKS": " ".join(f"{task}={folder}" for task, folder in files.items()),
+        "TENFOLD_SCORES": str(scores),
+        "TENFOLD_LOCAL": str(scores.parent / "local"),
+        "TENFOLD_DOCTOR": "off",
+        "TENFOLD_FINETUNE_ARGS": " ".join(SEEDS),
+    }
+
+
+def scores_of(output: Path) -> dict[str, Any]:
+    """The scores, without how long they took."""
+    found: dict[str, Any] = json.loads((output / "scores.json").read_text())
+    del found["seconds"]
+    for part in found["runs"]:
+        del part["seconds"]
+    return found
+
+
+def test_tasks_and_seeds_as_an_array(
+    cluster: Cluster, files: dict[str, Path], tmp_path: Path
+) -> None:
+    """On both nodes; numbered task by task. Without the doctor, which takes longer than they."""
+    scores = tmp_path / "scores"
+    variables = environment(files, scores)
+    first = cluster.submit(BATCH_FILE, "--array=2-8:2", *SMALL, **variables)
+    elements = [Job(cluster, f"{first.id}_{number}") for number in (2, 4, 6, 8)]  # type: ignore[arg-type]
+    assert [element.end() for element in elements] == ["COMPLETED"] * 4, first.log()
+    for number, element in enumerate(elements):
+        (task, seed) = (list(TASKS)[number // 2], number % 2)
+        assert f"model seed {seed}, " in element.log(), element.log()
+        assert f"{scores / task}" in element.log() or f"model seed {1 - seed}" not in element.log()
+    for task, folder in files.items():
+        alone = tmp_path / "alone" / task
+        command = [sys.executable, "-m", "pipeline.finetune", MODEL, "--task", task, "--data"]
+        local = run([*command, folder, "--output", alone, *SEEDS], env=cluster.environment())
+        assert local.returncode == 0, local.stderr
+        assert scores_of(scores / task) == scores_of(alone)
+        assert (scores / task / "model/model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("array", "changes", "message"),
+    [
+        ("0-2", {}, "an array of 3 elements does not divide into 2 tasks; give --array=0-9 for"),
+        ("0-1", {"TENFOLD_MODEL": ""}, "TENFOLD_MODEL is not set"),
+        ("0-1", {"TENFOLD_TASKS": ""}, "TENFOLD_TASKS is not set"),
+        ("", {}, "submit this file as an array"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    cluster: Cluster, files: dict[str, Path], tmp_path: Path, array: str,
+    changes: dict[str, str], message: str,
+) -> None:  # fmt: skip
+    variables = environment(files, tmp_path / "scores") | changes
+    options = [f"--array={array}"] if array else []
+    job = cluster.submit(BATCH_FILE, *options, *SMALL, **variables)
+    last = Job(cluster, f"{job.id}_{array[-1]}") if array else job  # type: ignore[arg-type]
+    assert last.end() == "FAILED", last.log()
+    assert last.field("ExitCode") == "2:0"
+    (line,) = last.log().splitlines()
+    assert line.startswith("error: ") and message in line
+    assert not (tmp_path / "scores").exists()
