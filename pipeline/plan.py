@@ -53,12 +53,6 @@ def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
     given = read_recipe(arguments.recipe, arguments.run)
     run = override(given, arguments.set)
     warnings = list(filter(None, [file.advice(run.precision), batch_advice(given, run)]))
-    shipped = read_deepspeed_file(f"zero{file.stage(run.precision)}")
-    if file.name != shipped.name and {**file.zero, "stage": 0} != {**shipped.zero, "stage": 0}:
-        warnings.append(
-            f"memory, traffic and times are those of {shipped.name}: what else {file.name} sets, "
-            "such as offload and buckets, is not planned"
-        )
     if arguments.data:
         warnings += _look_at(arguments.data, run)
         data = open_data(run, arguments.data, hardware.ranks, file.stage(run.precision))

@@ -233,7 +233,7 @@ def build_plan_check(
             return None
     here = {core for host, own in zip(hosts, usable) if host == hosts[0] for core in own.split()}
     return PlanCheck(
-        output=job.output, record=start.record, stage=job.deepspeed.stage(job.run.precision),
+        output=job.output, record=start.record, file=job.deepspeed,
         engine=engine, device=cluster.device, nodes=len(set(hosts)), usable=len(here), tell=warn,
     )  # fmt: skip
 

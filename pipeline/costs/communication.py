@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from pipeline.config.run import Run
 from pipeline.costs.estimate import Estimate
-from pipeline.costs.memory import deepspeed_file
 from pipeline.costs.shapes.parameters import logical_count
 from pipeline.costs.shapes.partition import Partition, partition
 from pipeline.loading.micro_batch import LossCounts
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
 from pipeline.training.planning.plan import micro_batches
 from pipeline.training.planning.schedule import resolve_batch_size
 
@@ -21,15 +21,13 @@ WIRE_SHARES = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0}
 """Times (n-1)/n: what a ring puts on each rank's wire, per byte of the whole tensor."""
 
 
-def bytes_sent(
-    run: Run, ranks: int, stage: int | None = None, accumulation: int = 0
-) -> list[Estimate]:
+def bytes_sent(run: Run, ranks: int, file: DeepSpeedFile, accumulation: int = 0) -> list[Estimate]:
     """Bytes of the tensors that each rank gives to collectives in an optimizer step, by purpose.
 
-    An estimate's name ends with its collective. Empty on one rank. stage: see `memory.memory`;
-    accumulation: micro-batches per step and rank, 0 if every row is full.
+    An estimate's name ends with its collective. Empty on one rank. accumulation: micro-batches per
+    step and rank, 0 if every row is full.
     """
-    return sent_under(run, partition(run, ranks, deepspeed_file(stage)), accumulation)
+    return sent_under(run, partition(run, ranks, file), accumulation)
 
 
 def sent_under(run: Run, parts: Partition, accumulation: int = 0) -> list[Estimate]:
@@ -40,6 +38,8 @@ def sent_under(run: Run, parts: Partition, accumulation: int = 0) -> list[Estima
     found = [*_gradients(parts, accumulation), *_weights(parts, accumulation)]
     if parts.stage:
         found.append(_sent("clip norm", "all-reduce", 8, "one float64"))
+    if parts.stage == 2 and parts.offload:
+        found.append(_sent("DeepSpeed's norm", "all-reduce", 4, "which offload cannot leave out"))
     if parts.stage and run.optimizer.kind == "lamb":
         size = 16 * logical_count(run)
         found.append(_sent("LAMB's norms", "all-reduce", size, "two float64 per weight"))

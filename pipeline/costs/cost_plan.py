@@ -12,14 +12,14 @@ from pipeline.costs.devices import Hardware
 from pipeline.costs.disk import disk, text_bytes
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.expected_data import NOWHERE
-from pipeline.costs.memory import largest_micro_batch, memory
+from pipeline.costs.memory import host_memory, largest_micro_batch, memory, not_planned
 from pipeline.costs.preparation_time import preparation_time
 from pipeline.costs.report import CostPlan, PlanSection, shown
 from pipeline.costs.scaling import efficiency
 from pipeline.costs.site_rates import SiteRates
 from pipeline.costs.training_time import budget, run_hours, step_parts, total
 from pipeline.loading.dataset import Dataset
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.planning.doubts import Machines, doubts
 from pipeline.training.planning.phases import Phase, make_phases
 
@@ -55,7 +55,7 @@ class PlannedRun:
 
     def step(self, phase: Phase, hardware: Hardware) -> list[Estimate]:
         """The seconds of a step of a phase, part by part."""
-        return step_parts(phase.run, phase.plan, hardware, self.stage, self.site)
+        return step_parts(phase.run, phase.plan, hardware, self.file, self.site)
 
 
 def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> CostPlan:
@@ -82,10 +82,11 @@ def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> C
     machines = Machines(kind, hardware.ranks, hardware.nodes * hardware.cores)
     sections = [
         _memory(planned, longest),
+        *_host(planned, longest.run),
         *(_step(planned, phase, several) for phase in phases),
         PlanSection(
             "traffic", "bytes that each rank gives to collectives per step",
-            bytes_sent(longest.run, hardware.ranks, planned.stage, longest.plan.accumulation),
+            bytes_sent(longest.run, hardware.ranks, planned.file, longest.plan.accumulation),
         ),
         PlanSection(
             "time", f"the whole run on {hardware.words}", [hours, *budget(hours, hardware, price)]
@@ -102,6 +103,7 @@ def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> C
         ),
     ]  # fmt: skip
     warnings = [*found, *doubts(phases, machines), *data_warnings(phases)]
+    warnings += not_planned(longest.run, hardware.ranks, planned.file)
     warnings += _room(planned, sections[0])
     return CostPlan(
         name=planned.run.name,
@@ -118,17 +120,17 @@ def _memory(planned: PlannedRun, phase: Phase) -> PlanSection:
     ranks, device = planned.hardware.ranks, planned.hardware.device
     run = replace(phase.run, batch=replace(phase.run.batch, per_device=phase.plan.rows))
     on_gpu = device is not None
-    found = memory(run, ranks, planned.stage, on_gpu=on_gpu)
+    found = memory(run, ranks, planned.file, on_gpu=on_gpu)
     for stage in sorted({max(stage, _least_stage(planned)) for stage in STAGES}):
-        name = f"sum at stage {stage}" + THIS * (stage == planned.stage)
+        mine = stage == planned.stage
+        file = planned.file if mine else read_deepspeed_file(f"zero{stage}")
+        parts = memory(run, ranks, file, on_gpu=on_gpu)
+        why = f"the sum with --ds {file.name}; see what is not counted"
         found.append(
-            replace(
-                total(name, memory(run, ranks, stage, on_gpu=on_gpu), "bytes"),
-                assumption="the sum; see what is not counted",
-            )
+            replace(total(f"sum at stage {stage}" + THIS * mine, parts, "bytes"), assumption=why)
         )
     if device is not None:
-        most = largest_micro_batch(phase.run, ranks, int(device.memory), planned.stage)
+        most = largest_micro_batch(phase.run, ranks, int(device.memory), planned.file)
         found.append(
             Estimate(
                 "largest batch.per_device", most, "", "computed",
@@ -138,6 +140,23 @@ def _memory(planned: PlannedRun, phase: Phase) -> PlanSection:
     return PlanSection(
         "memory", f"per rank, {phase.plan.rows} rows of {phase.sequence_length}", found
     )
+
+
+def _host(planned: PlannedRun, run: Run) -> list[PlanSection]:
+    """What offload needs of the memory of a GPU's host; no section without offload."""
+    if planned.hardware.device is None:
+        return []
+    found = host_memory(run, planned.hardware.ranks, planned.file)
+    if not found:
+        return []
+    count = planned.hardware.per_node
+    each = total("sum per node", found, "bytes")
+    why = f"{count} ranks, beside Python and the loader; offload has not run on a GPU here"
+    whole = replace(
+        each, value=count * each.value, low=count * each.least, high=count * each.most,
+        assumption=why,
+    )  # fmt: skip
+    return [PlanSection("host", f"host memory per rank, by {planned.file.name}", [*found, whole])]
 
 
 def _least_stage(planned: PlannedRun) -> int:

@@ -9,49 +9,67 @@ from pipeline.config.run import Run
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.shapes.activations import activations
 from pipeline.costs.shapes.partition import Partition, partition
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
 from pipeline.training.optimizer.gpu_update import BLOCK
 
-DEFAULT_STAGE = 1
-"""That of `pipeline.train` without --ds."""
 
-
-def memory(
-    run: Run, ranks: int, stage: int | None = None, *, on_gpu: bool = True
-) -> list[Estimate]:
+def memory(run: Run, ranks: int, file: DeepSpeedFile, *, on_gpu: bool = True) -> list[Estimate]:
     """Bytes per rank by part, with `batch.per_device` rows in a micro-batch.
 
     A part is at its largest; not all parts are at the same time, so their sum is an upper bound.
-    stage: of the ds file zero0 to zero3, None for the default; on_gpu: whose path the model takes.
+    on_gpu: whose path the model takes. What offload moves to the host, see `host_memory`, is
+    counted only without a GPU, where it is the same memory.
     """
-    parts = partition(run, ranks, deepspeed_file(stage))
+    parts = partition(run, ranks, file)
     return [
         *state(parts),
         *passing(parts),
+        *([] if on_gpu else on_host(parts, pinned=False)),
         *_rows(run, on_gpu),
         *(_overhead(parts) if on_gpu else ()),
     ]
 
 
-def held(run: Run, ranks: int, stage: int | None = None) -> list[Estimate]:
-    """The bytes per rank between steps, and of the gradients; stage: as for `memory`."""
-    return state(partition(run, ranks, deepspeed_file(stage)))
+def held(run: Run, ranks: int, file: DeepSpeedFile) -> list[Estimate]:
+    """The bytes per rank between steps, and of the gradients."""
+    return state(partition(run, ranks, file))
+
+
+def host_memory(run: Run, ranks: int, file: DeepSpeedFile) -> list[Estimate]:
+    """Bytes per rank that offload keeps in the memory of a GPU's host; empty without offload."""
+    return on_host(partition(run, ranks, file), file.pins())
 
 
 def largest_micro_batch(
-    run: Run, ranks: int, device_bytes: int, stage: int | None = None, *, on_gpu: bool = True
+    run: Run, ranks: int, device_bytes: int, file: DeepSpeedFile, *, on_gpu: bool = True
 ) -> int:
     """The largest `batch.per_device` whose upper ends fit on a device together; 0 if none does."""
     one, two = (
-        sum(part.most for part in memory(_with_rows(run, rows), ranks, stage, on_gpu=on_gpu))
+        sum(part.most for part in memory(_with_rows(run, rows), ranks, file, on_gpu=on_gpu))
         for rows in (1, 2)
     )
     return 1 + int((device_bytes - one) // (two - one)) if one <= device_bytes else 0
 
 
-def deepspeed_file(stage: int | None) -> DeepSpeedFile:
-    """The ds file of a stage as it is shipped."""
-    return read_deepspeed_file(f"zero{DEFAULT_STAGE if stage is None else stage}")
+def not_planned(run: Run, ranks: int, file: DeepSpeedFile) -> list[str]:
+    """Warnings about what a ds file sets and an estimate does not follow."""
+    parts = partition(run, ranks, file)
+    found = []
+    if parts.stage == 1 and file.offloads():
+        found.append(f"{file.name} offloads at stage 1, which is planned as without; use stage 2")
+    for key in ("stage3_max_live_parameters", "stage3_max_reuse_distance"):
+        value = int(file.zero.get(key, LIVE))
+        if parts.stage == 3 and value < parts.total:
+            found.append(
+                f"{file.name}: {key}={value:,} is below the model's {parts.total:,}: weights may "
+                "be gathered twice per micro-batch, so memory is planned too high, traffic too low"
+            )
+    return found
+
+
+LIVE = 1_000_000_000
+"""DeepSpeed's own limits of what stage 3 keeps gathered, in elements."""
+_OFFLOADED = "in host memory: offload"
 
 
 def _with_rows(run: Run, rows: int) -> Run:
@@ -65,11 +83,52 @@ def state(parts: Partition) -> list[Estimate]:
         held = parts.padded if parts.stage == 1 else parts.share
     kept = ", those that every rank keeps whole included" if parts.kept else ""
     precision = {2: "bf16", 4: "fp32"}[parts.width]
+    weights, why = parts.width * parts.weights, f"{precision}, for the network{kept}"
+    if parts.offload_weights:
+        weights -= parts.width * parts.share
+        why = f"{precision}, those that every rank keeps whole; the rest {_OFFLOADED}"
+    found = [_bytes("weights", weights, why)]
+    if parts.offload:
+        # stage 2 in bf16 sums over micro-batches on the device, then copies the sums
+        own = 4 * parts.share if (parts.stage, parts.width) == (2, 2) else 0
+        found += [_bytes(name, 0, _OFFLOADED) for name in ("master weights", "moments")]
+        return [*found, _bytes("gradients", own, f"fp32, then copied: {_OFFLOADED}")]
     return [
-        _bytes("weights", parts.width * parts.weights, f"{precision}, for the network{kept}"),
+        *found,
         _bytes("master weights", 4 * parts.share if parts.stage else 0, "fp32, which are trained"),
         _bytes("moments", 8 * parts.share, "two per weight, fp32"),
         _bytes("gradients", 4 * held, "fp32, summed over micro-batches"),
+    ]
+
+
+def on_host(parts: Partition, pinned: bool) -> list[Estimate]:
+    """What offload holds in host memory instead, between steps and in them.
+
+    pinned: memory that is locked for copies, which torch's allocator rounds up to powers of two.
+    """
+    if not parts.offload:
+        return []
+    # of stage 2 in fp32: whole parameters, summed over micro-batches
+    sums = {(2, 4): 4 * parts.overlapping, (3, 2): 4 * parts.share, (3, 4): 4 * parts.share}
+    copies = parts.width * (parts.share + max(parts.sizes)) if parts.stage == 2 else 0
+    weights = parts.width * parts.share if parts.offload_weights else 0
+    found = [
+        _bytes("host: weights", weights, "the rank's share, from which the devices gather"),
+        _bytes("host: master weights", 4 * parts.share, "fp32, which are trained"),
+        _bytes("host: moments", 8 * parts.share, "two per weight, fp32"),
+        _bytes(
+            "host: gradients", 4 * parts.share + sums.get((parts.stage, parts.width), 0),
+            "fp32, for the update, and sums over micro-batches",
+        ),
+        _bytes("host: copies", copies, "of updated weights and of the largest gradient"),
+    ]  # fmt: skip
+    if not pinned:
+        return [part for part in found if part.value]
+    why = "; pinned, rounded up to powers of two at most"
+    return [
+        replace(part, assumption=part.assumption + why, low=part.value, high=2 * part.value)
+        for part in found
+        if part.value
     ]
 
 
@@ -77,7 +136,9 @@ def passing(parts: Partition) -> list[Estimate]:
     """What a rank holds for a part of a step, activations excepted."""
     largest = max(parts.sizes)
     fresh = parts.width * (3 if parts.stage else 2) * largest
-    if parts.stage == 2 and parts.width == 4:
+    if parts.stage == 2 and parts.offload:
+        fresh += parts.width * largest  # a buffer for the way to the host and back
+    elif parts.stage == 2 and parts.width == 4:
         fresh += 4 * parts.overlapping
     found = [
         _bytes(
@@ -99,6 +160,7 @@ def passing(parts: Partition) -> list[Estimate]:
             )
         )  # fmt: skip
     copied = parts.stage == 3 or (parts.stage in (1, 2) and parts.width == 4)
+    copied = copied and not parts.offload
     found.append(
         _bytes(
             "optimizer temporaries", 4 * parts.share if copied else 0,

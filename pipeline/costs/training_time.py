@@ -16,6 +16,7 @@ from pipeline.costs.communication import bytes_sent, wire_bytes
 from pipeline.costs.devices import CPU_CORE_FLOPS, CPU_UPDATE_SECONDS, Hardware
 from pipeline.costs.estimate import Basis, Estimate
 from pipeline.costs.site_rates import MeasuredRate, SiteRates, median_flops
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
 from pipeline.training.planning.phases import Phase
 from pipeline.training.planning.plan import Plan, flops_of
 from pipeline.training.planning.schedule import sequences_until
@@ -40,11 +41,11 @@ def work_flops(run: Run, plan: Plan) -> int:
 
 
 def step_parts(
-    run: Run, plan: Plan, hardware: Hardware, stage: int, site: SiteRates
+    run: Run, plan: Plan, hardware: Hardware, file: DeepSpeedFile, site: SiteRates
 ) -> list[Estimate]:
     """The seconds of an optimizer step, part by part; see `total`.
 
-    run, plan: of one phase; stage: of ZeRO, as asked for.
+    run, plan: of one phase.
     """
     work = work_flops(run, plan) / hardware.units
     measured = site.find(run.name, hardware.kind, run.precision)
@@ -52,12 +53,12 @@ def step_parts(
         parts = [_seconds("forward, backward and update", work, *_measured(measured))]
         if hardware.ranks <= max(rate.ranks for rate in measured):
             return parts
-        return [*parts, _communication(run, plan, hardware, stage, parts[0])]
+        return [*parts, _communication(run, plan, hardware, file, parts[0])]
     compute = _compute(run, hardware, work, site)
     return [
         compute,
-        _update(plan, hardware),
-        _communication(run, plan, hardware, stage, compute),
+        _update(plan, hardware, file.offloads()),
+        _communication(run, plan, hardware, file, compute),
         *_host(hardware),
         _input(run, plan, compute),
     ]
@@ -156,13 +157,15 @@ def _compute(run: Run, hardware: Hardware, work: float, site: SiteRates) -> Esti
     return _seconds(name, work, (least, usual, most), "published", why)
 
 
-def _update(plan: Plan, hardware: Hardware) -> Estimate:
-    """The optimizer, of the rank's share of the weights."""
+def _update(plan: Plan, hardware: Hardware, on_host: bool) -> Estimate:
+    """The optimizer, of the rank's share of the weights; on_host: with offload."""
     share = plan.parameters / (plan.world_size if plan.zero_stage else 1)
     name, device = "optimizer update", hardware.device
-    if device is None:
+    if device is None or on_host:
         value = share * CPU_UPDATE_SECONDS * hardware.per_node / hardware.cores
         why = "0.84 s for RoBERTa-base on two cores (RESULTS.md)"
+        if device:
+            why = f"offloaded, on {hardware.cores} cores per node: {why}; without copies over PCIe"
     else:
         value = share * UPDATE_BYTES / device.bandwidth
         why = f"{UPDATE_BYTES} bytes per weight of this rank at {device.bandwidth / 1e12:g} TB/s"
@@ -170,11 +173,11 @@ def _update(plan: Plan, hardware: Hardware) -> Estimate:
 
 
 def _communication(
-    run: Run, plan: Plan, hardware: Hardware, stage: int, compute: Estimate
+    run: Run, plan: Plan, hardware: Hardware, file: DeepSpeedFile, compute: Estimate
 ) -> Estimate:
     """Collectives that compute does not hide."""
     ranks = hardware.ranks
-    sent = bytes_sent(run, ranks, stage, plan.accumulation)
+    sent = bytes_sent(run, ranks, file, plan.accumulation)
     moved = wire_bytes(sent, ranks) if ranks > 1 else 0.0
     least, usual, most = hardware.bus_bandwidth()
     if not moved:

@@ -14,6 +14,9 @@ from pipeline.config.run import Run
 from pipeline.costs.shapes.parameters import parameter_sizes
 from pipeline.training.cluster.deepspeed_config import BUCKET, DeepSpeedFile
 
+KEPT_WHOLE = 100_000
+"""Elements below which stage 3 keeps a parameter whole, if the ds file does not say."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
@@ -32,6 +35,10 @@ class Partition:
     """Most elements of a bucket."""
     buffers: int
     """Buffers of that many elements through which gradients pass."""
+    offload: bool = False
+    """Whether the optimizer's state is in host memory."""
+    offload_weights: bool = False
+    """Whether the network's weights are there too."""
 
     @property
     def total(self) -> int:
@@ -124,9 +131,10 @@ class Partition:
 def partition(run: Run, ranks: int, file: DeepSpeedFile) -> Partition:
     """The partition of a run's model as `file` says."""
     stage, sizes = file.stage(run.precision), parameter_sizes(run)
-    threshold = file.zero.get("stage3_param_persistence_threshold", 0)
+    threshold = file.zero.get("stage3_param_persistence_threshold", KEPT_WHOLE)
+    offload = stage > 1 and file.offloads()
     overlaps = bool(file.zero.get("overlap_comm", False))
-    contiguous = bool(file.zero.get("contiguous_gradients", True))
+    contiguous = bool(file.zero.get("contiguous_gradients", True)) or (offload and stage == 2)
     width = 4 if run.precision == "fp32" else 2
     buffers = {0: 0, 1: 0 if width == 2 else 1 + overlaps, 2: 1 + overlaps, 3: 1}[stage]
     return Partition(
@@ -137,6 +145,8 @@ def partition(run: Run, ranks: int, file: DeepSpeedFile) -> Partition:
         kept=tuple(size for size in sizes if stage == 3 and size < threshold),
         bucket=file.bucket(sum(sizes)) if stage else BUCKET,
         buffers=buffers * contiguous,
+        offload=offload,
+        offload_weights=stage == 3 and file.offloads_weights(),
     )
 
 

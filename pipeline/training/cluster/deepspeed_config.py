@@ -83,7 +83,18 @@ class DeepSpeedFile:
 
     def offloads(self) -> bool:
         """Whether the optimizer's state is in host memory."""
-        return bool(self.zero.get("offload_optimizer", {}).get("device", "none") != "none")
+        return self._is_on_host("offload_optimizer")
+
+    def offloads_weights(self) -> bool:
+        """Whether the network's weights are in host memory too (stage 3)."""
+        return self._is_on_host("offload_param")
+
+    def pins(self) -> bool:
+        """Whether host memory is locked, for faster copies."""
+        return bool(self.zero.get("offload_optimizer", {}).get("pin_memory", False))
+
+    def _is_on_host(self, section: str) -> bool:
+        return bool(self.zero.get(section, {}).get("device", "none") != "none")
 
 
 def read_deepspeed_file(name: str) -> DeepSpeedFile:

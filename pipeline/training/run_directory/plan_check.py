@@ -23,6 +23,7 @@ from pipeline.costs.memory import held, memory
 from pipeline.costs.site_rates import MeasuredRate, add_rate, key, read_site, site_file
 from pipeline.costs.training_time import step_parts, total, work_flops
 from pipeline.files import write_whole
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
 from pipeline.training.cluster.engine import ZeroEngine
 from pipeline.training.planning.phases import Phase
 from pipeline.training.run_directory.history import now_utc
@@ -40,8 +41,7 @@ class PlanCheck:
 
     output: Path
     record: RunRecord
-    stage: int
-    """Of ZeRO, in effect."""
+    file: DeepSpeedFile
     engine: ZeroEngine
     device: torch.device
     nodes: int
@@ -92,7 +92,7 @@ class PlanCheck:
             },
         }  # fmt: skip
         if hardware:
-            parts = step_parts(phase.run, phase.plan, hardware, self.stage, read_site(site_file()))
+            parts = step_parts(phase.run, phase.plan, hardware, self.file, read_site(site_file()))
             predicted = total("step", parts).value
             found["seconds_per_step"]["predicted"] = predicted
             found["sequences_per_second"]["predicted"] = phase.plan.sequences / predicted
@@ -117,18 +117,18 @@ class PlanCheck:
         """Of this rank: computed, and held by torch."""
         run = replace(phase.run, batch=replace(phase.run.batch, per_device=phase.plan.rows))
         ranks = phase.plan.world_size
-        of = {part.name: part.value for part in held(run, ranks, self.stage)}
+        of = {part.name: part.value for part in held(run, ranks, self.file)}
         found: dict[str, dict[str, float | None]] = {
             "moments_bytes": {"predicted": of["moments"], "measured": moment_bytes(self.engine)}
         }
-        if self.stage < 3:
+        if self.engine.stage < 3:
             measured = weight_bytes(self.engine.module)
             found["weights_bytes"] = {"predicted": of["weights"], "measured": measured}
         if self.device.type == "cuda":
             found["peak_memory_bytes"] = {
                 "predicted": sum(
                     part.value
-                    for part in memory(run, ranks, self.stage)
+                    for part in memory(run, ranks, self.file)
                     if part.basis == "computed"  # what torch allocates, without the context
                 ),
                 "measured": torch.cuda.max_memory_allocated(self.device),

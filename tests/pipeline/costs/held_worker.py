@@ -37,19 +37,26 @@ from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.step_trace import StepTrace
 
 ROWS, LENGTH, SLOTS, ACCUMULATION = 1, 12, 1, 2
-BUCKETS = (600_000, 5_000_000)
-"""`reduce_bucket_size`: smaller and larger than the model."""
-Setting = tuple[str, int, int]
-"""Precision, stage, bucket size."""
+SMALL, LARGE = ({"reduce_bucket_size": size} for size in (600_000, 5_000_000))
+"""Buckets smaller and larger than the model."""
+Setting = tuple[str, str, dict[str, Any]]
+"""Precision, ds file, and what is changed in it."""
 WHOLE: list[Setting] = [
-    (precision, stage, bucket)
-    for precision, stage, bucket in product(("fp32", "bf16"), range(4), BUCKETS)
-    if (precision, stage) != ("bf16", 0) and (stage or bucket == BUCKETS[0])
+    ("fp32", "zero0", {}),
+    *(
+        (precision, f"zero{stage}", changes)
+        for precision, stage, changes in product(("fp32", "bf16"), (1, 2, 3), (SMALL, LARGE))
+    ),
+    *product(("fp32", "bf16"), ("zero2_offload", "zero3_offload"), (SMALL,)),
+    ("fp32", "zero3", {"stage3_param_persistence_threshold": 0}),
 ]
 SETTINGS: dict[str, list[Setting]] = {
-    "some": [("bf16", 1, BUCKETS[0]), ("fp32", 1, BUCKETS[1]), ("fp32", 3, BUCKETS[0])],
+    "some": [
+        ("bf16", "zero1", SMALL), ("fp32", "zero1", LARGE), ("fp32", "zero3", SMALL),
+        ("bf16", "zero2_offload", SMALL),
+    ],
     "whole": WHOLE,
-}
+}  # fmt: skip
 
 
 def run_of(precision: str, ranks: int) -> Run:
@@ -62,12 +69,10 @@ def run_of(precision: str, ranks: int) -> Run:
     return replace(run, precision=precision, batch=batch)
 
 
-def file_of(stage: int, bucket: int) -> DeepSpeedFile:
-    """A ds file with a bucket size, which stage 0 does not read."""
-    shipped = read_deepspeed_file(f"zero{stage}")
-    if stage == 0:
-        return shipped
-    return replace(shipped, zero={**shipped.zero, "reduce_bucket_size": bucket})
+def file_of(name: str, changes: dict[str, Any]) -> DeepSpeedFile:
+    """A shipped ds file with changes."""
+    shipped = read_deepspeed_file(name)
+    return replace(shipped, zero={**shipped.zero, **changes})
 
 
 def micro_batch() -> Inputs:
@@ -121,6 +126,14 @@ def masters(engine: ZeroEngine) -> Iterator[torch.Tensor]:
     yield from getattr(zero_of(engine), "fp32_partitioned_groups_flat", ())
 
 
+def copies(engine: ZeroEngine) -> Iterator[torch.Tensor]:
+    """What stage 2 keeps for copies between a device and its host."""
+    zero = zero_of(engine)
+    yield from getattr(zero, "param_buffer_of_bit16_for_cpu_offload_groups", ())
+    if hasattr(zero, "temp_grad_buffer_for_cpu_offload"):
+        yield zero.temp_grad_buffer_for_cpu_offload
+
+
 def gradients(engine: ZeroEngine) -> list[torch.Tensor]:
     return [found for found in _gradients(engine) if found is not None]
 
@@ -137,6 +150,9 @@ def _gradients(engine: ZeroEngine) -> Iterator[torch.Tensor | None]:
             yield from group or ()
     yield from getattr(zero, "fp32_groups_gradients_flat", ())
     yield getattr(zero, "grad_partitions_flat_buffer", None)
+    for master in masters(engine):
+        yield master.grad
+    yield from getattr(zero, "accumulated_grads_in_cpu", {}).values()
 
 
 def buffers(engine: ZeroEngine) -> Iterator[torch.Tensor]:
@@ -145,13 +161,13 @@ def buffers(engine: ZeroEngine) -> Iterator[torch.Tensor]:
         yield from [] if buffer is None else [buffer] if torch.is_tensor(buffer) else buffer
 
 
-def measure(precision: str, stage: int, bucket: int) -> dict[str, Any]:
+def measure(precision: str, name: str, changes: dict[str, Any]) -> dict[str, Any]:
     """What this rank holds and sends in the second step; all in bytes."""
     run = run_of(precision, dist.get_world_size())
     with LiveBytes(ignored_device="meta") as live:  # DeepSpeed keeps shapes there
         model = build_model(run, seed=0).train()
         engine = initialize(
-            model, run, file_of(stage, bucket), logical_parameters(model),
+            model, run, file_of(name, changes), logical_parameters(model),
             rows=ROWS, accumulation=ACCUMULATION,
         )  # fmt: skip
         buckets = watch_buckets(engine, live)
@@ -179,11 +195,12 @@ def measure(precision: str, stage: int, bucket: int) -> dict[str, Any]:
             tensor for state in engine.optimizer.state.values() for tensor in state.values()
         ),
         "gradients": held,
+        "copies": unique_bytes(copies(engine)),
         "communication buckets": max(buckets),
         "at rest": live.now, "backward": peak, "step": live.peak,
     }  # fmt: skip
     engine.close()
-    return {"setting": [precision, stage, bucket], "held": found, "sent": trace.sent}
+    return {"setting": [precision, name, changes], "held": found, "sent": trace.sent}
 
 
 def main() -> None:

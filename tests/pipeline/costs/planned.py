@@ -22,6 +22,7 @@ def planned(
     nics: int = 0,
     cores: int = 2,
     stage: int = 1,
+    ds: str = "",
     tokens: int = 36 * 10**9,
     site: SiteRates = NO_RATES,
 ) -> PlannedRun:
@@ -34,6 +35,6 @@ def planned(
         nics=nics or ranks,
     )  # fmt: skip
     return PlannedRun(
-        run=run, train=train, validation=validation, file=read_deepspeed_file(f"zero{stage}"),
+        run=run, train=train, validation=validation, file=read_deepspeed_file(ds or f"zero{stage}"),
         hardware=hardware, site=site,
     )  # fmt: skip

@@ -4,14 +4,17 @@ import pytest
 
 from pipeline.costs.communication import bytes_sent, wire_bytes
 from pipeline.recipes import recipe
+from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
+
+ZERO1 = read_deepspeed_file("zero1")
 
 
 def test_a_rank_alone_sends_nothing() -> None:
-    assert bytes_sent(recipe("roberta_tiny"), 1) == []
+    assert bytes_sent(recipe("roberta_tiny"), 1, ZERO1) == []
 
 
 def test_a_ring_sends_twice_the_gradients_and_once_the_weights() -> None:
-    sent = bytes_sent(recipe("roberta_base"), 64, 1)
+    sent = bytes_sent(recipe("roberta_base"), 64, ZERO1)
     gradients, weights, *small = (part.value for part in sent)
     assert wire_bytes(sent, 64) == pytest.approx(
         63 / 64 * (2 * gradients + weights + 2 * sum(small))

@@ -38,6 +38,19 @@ def test_a_stage_that_runs_as_another_is_listed_once() -> None:
     assert sums == ["sum at stage 1 (this plan)", "sum at stage 2", "sum at stage 3"]
 
 
+def test_offload_has_a_section_for_the_host() -> None:
+    job = planned("roberta_large", gpu="h100", ds="zero2_offload")
+    plan = make_cost_plan(job, 0.0, [])
+    found = sections(plan)
+    parts = [part.value for name, part in found["host"].items() if name != "sum per node"]
+    assert found["host"]["sum per node"].value == 8 * sum(parts)
+    assert "offloaded, on 2 cores per node" in found["step"]["optimizer update"].assumption
+    names = [name for name in found["memory"] if name.endswith("(this plan)")]
+    assert names == ["sum at stage 2 (this plan)"]
+    assert "zero2_offload" in found["memory"][names[0]].assumption and not plan.warnings
+    assert "host" not in sections(make_cost_plan(planned("roberta_large", gpu="h100"), 0.0, []))
+
+
 def test_phases_have_a_step_each() -> None:
     job = planned("bert_base_published", gpu="h100", tokens=4 * 10**9)
     plan = make_cost_plan(job, 0.0, [])

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from pipeline.costs.memory import largest_micro_batch, memory
+from pipeline.costs.memory import host_memory, largest_micro_batch, memory, not_planned
 from pipeline.recipes import recipe
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+
+ZERO1 = read_deepspeed_file("zero1")
 
 
 def test_state_of_a_published_model() -> None:
     """RoBERTa-large in bf16 on 8 ranks at stage 1, by hand: 355.5 M elements with padding words."""
-    parts = {part.name: part.value for part in memory(recipe("roberta_large"), 8, 1)}
+    parts = {part.name: part.value for part in memory(recipe("roberta_large"), 8, ZERO1)}
     elements = 355_412_057 + (50_304 - 50_265) * 1_025
     assert elements % 16 == 0  # no padding
     assert parts["weights"] == 2 * elements
@@ -19,19 +23,19 @@ def test_state_of_a_published_model() -> None:
 
 def test_the_largest_micro_batch_fits_and_one_more_row_does_not() -> None:
     run, device = recipe("roberta_base"), 40 * 2**30
-    rows = largest_micro_batch(run, 8, device)
+    rows = largest_micro_batch(run, 8, device, ZERO1)
     assert rows > 8
     for more, fits in ((0, True), (1, False)):
         given = replace(run, batch=replace(run.batch, per_device=rows + more))
-        assert (sum(part.most for part in memory(given, 8)) <= device) == fits
-    assert largest_micro_batch(run, 8, 2**20) == 0
+        assert (sum(part.most for part in memory(given, 8, ZERO1)) <= device) == fits
+    assert largest_micro_batch(run, 8, 2**20, ZERO1) == 0
 
 
 def test_the_path_of_a_cpu_has_no_gpu_in_it() -> None:
     """In fp32 with dropout it keeps the weights of attention; there is no CUDA."""
     run = recipe("roberta_base")
     there, here = (
-        {part.name: part.value for part in memory(run, 1, on_gpu=on_gpu)}
+        {part.name: part.value for part in memory(run, 1, ZERO1, on_gpu=on_gpu)}
         for on_gpu in (True, False)
     )
     assert here["activations"] > there["activations"]
@@ -39,5 +43,42 @@ def test_the_path_of_a_cpu_has_no_gpu_in_it() -> None:
 
 
 def test_bands_are_where_something_is_not_computed() -> None:
-    for part in memory(recipe("roberta_base"), 8):
+    for part in memory(recipe("roberta_base"), 8, ZERO1):
         assert (part.least < part.most) == (part.basis == "published"), part.name
+
+
+def changed(name: str, **zero: Any) -> DeepSpeedFile:
+    file = read_deepspeed_file(name)
+    return DeepSpeedFile("mine.json", {**file.zero, **zero})
+
+
+def test_a_file_of_one_s_own_is_planned_as_it_is() -> None:
+    run = recipe("roberta_base")
+    for name, factor in (("zero2", 2), ("zero3", 1)):  # stage 2 has two buffers to overlap
+        usual, small = (
+            {part.name: part.value for part in memory(run, 8, file)}["communication buckets"]
+            for file in (changed(name), changed(name, reduce_bucket_size=40_000_000))
+        )
+        assert usual - small > factor * 2 * 10_000_000 * 0.9
+    file = changed("zero3", stage3_max_reuse_distance=1000)
+    (warning,) = not_planned(run, 8, file)
+    assert "stage3_max_reuse_distance=1,000 is below the model's" in warning
+    for name in ("zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload"):
+        assert not_planned(run, 8, read_deepspeed_file(name)) == []
+
+
+def test_offload_moves_the_optimizer_to_the_host() -> None:
+    run = recipe("roberta_large")
+    for name in ("zero2", "zero3"):
+        there = {part.name: part for part in memory(run, 8, read_deepspeed_file(name))}
+        file = read_deepspeed_file(f"{name}_offload")
+        here = {part.name: part for part in memory(run, 8, file)}
+        host = {part.name: part for part in host_memory(run, 8, file)}
+        for part in ("master weights", "moments"):
+            assert here[part].value == 0 and here[part].assumption
+            assert host[f"host: {part}"].value == there[part].value
+            assert host[f"host: {part}"].most == 2 * there[part].value  # pinned
+        assert ("host: weights" in host) == (name == "zero3")
+        assert host_memory(run, 8, read_deepspeed_file(name)) == []
+        alone = {part.name for part in memory(run, 8, file, on_gpu=False)}
+        assert set(host) <= alone  # without a GPU it is the same memory

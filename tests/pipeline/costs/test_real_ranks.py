@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from pipeline.costs.communication import sent_under
-from pipeline.costs.memory import passing, state
-from pipeline.costs.shapes.partition import partition
+from pipeline.costs.memory import on_host, passing, state
+from pipeline.costs.shapes.partition import Partition, partition
 from tests.pipeline.conftest import forkrun, launch
 from tests.pipeline.costs.held_worker import SETTINGS, file_of, run_of
 
@@ -43,22 +43,33 @@ def measured(ranks: int, what: str) -> list[list[dict[str, Any]]]:
     return [list(found) for found in zip(*of_ranks, strict=True)]
 
 
+def held_by(parts: Partition) -> Counter[str]:
+    """Predicted bytes by part; on a CPU, what is offloaded is in the same memory."""
+    found: Counter[str] = Counter()
+    for part in (*state(parts), *passing(parts), *on_host(parts, pinned=False)):
+        found[part.name.removeprefix("host: ")] += int(part.value)
+    return found
+
+
 @launches
 def test_a_rank_holds_what_is_predicted(ranks: int, what: str) -> None:
     """Weights, fp32 weights, moments, gradients and buckets, on the rank that holds most."""
     for found in measured(ranks, what):
-        precision, stage, bucket = found[0]["setting"]
-        parts = partition(run_of(precision, ranks), ranks, file_of(stage, bucket))
-        predicted = {part.name: part.value for part in (*state(parts), *passing(parts))}
+        precision, name, changes = found[0]["setting"]
+        parts = partition(run_of(precision, ranks), ranks, file_of(name, changes))
+        predicted = held_by(parts)
         most = {name: max(own["held"][name] for own in found) for name in found[0]["held"]}
-        if stage == 3:  # gloo copies what it reduces
+        if parts.stage == 3:  # gloo copies what it reduces
             predicted["communication buckets"] += parts.copy_bytes
         for name in set(most) & set(predicted):
             assert predicted[name] == pytest.approx(most[name], rel=TOLERANCE), (found, name)
         between = predicted["weights"] + predicted["master weights"] + predicted["moments"]
-        permanent = parts.stage == 3 or parts.flat_gradients
+        permanent = parts.stage == 3 or parts.flat_gradients or parts.offload
         between += predicted["gradients"] if permanent else 0
         between += parts.bucket_bytes if parts.stage == 3 else 0
+        if parts.offload and parts.stage == 2:  # to the host and from it; summed on the device
+            between += predicted["copies"] + parts.width * max(parts.sizes)
+            between -= 4 * parts.share if parts.width == 2 else 0
         assert most["at rest"] == pytest.approx(between, rel=TOLERANCE), found
 
 
@@ -66,9 +77,9 @@ def test_a_rank_holds_what_is_predicted(ranks: int, what: str) -> None:
 def test_the_sum_of_all_parts_is_enough(ranks: int, what: str) -> None:
     """And not much more than enough; a row of 12 tokens adds next to nothing."""
     for found in measured(ranks, what):
-        precision, stage, bucket = found[0]["setting"]
-        parts = partition(run_of(precision, ranks), ranks, file_of(stage, bucket))
-        total = sum(part.value for part in (*state(parts), *passing(parts)))
+        precision, name, changes = found[0]["setting"]
+        parts = partition(run_of(precision, ranks), ranks, file_of(name, changes))
+        total = sum(held_by(parts).values())
         peak = max(max(own["held"]["backward"], own["held"]["step"]) for own in found)
         assert peak * (1 - TOLERANCE) <= total <= 1.75 * peak, found
 
@@ -76,13 +87,13 @@ def test_the_sum_of_all_parts_is_enough(ranks: int, what: str) -> None:
 @launches
 def test_a_step_sends_what_is_predicted(ranks: int, what: str) -> None:
     for found in measured(ranks, what) if ranks > 1 else ():
-        precision, stage, bucket = found[0]["setting"]
+        precision, name, changes = found[0]["setting"]
         run = run_of(precision, ranks)
         predicted: Counter[str] = Counter()
-        for part in sent_under(run, partition(run, ranks, file_of(stage, bucket))):
+        for part in sent_under(run, partition(run, ranks, file_of(name, changes))):
             predicted[COLLECTIVES[part.name.rsplit(", ")[-1]]] += int(part.value)
         for own in found:
             sent: Counter[str] = Counter()
-            for name, size in own["sent"].items():
-                sent[name.split()[0]] += size
+            for collective, size in own["sent"].items():
+                sent[collective.split()[0]] += size
             assert sent == predicted, (found[0]["setting"], sent, predicted)

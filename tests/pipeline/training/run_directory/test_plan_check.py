@@ -43,12 +43,12 @@ def check(output: Path, steps: int = 2400) -> tuple[PlanCheck, Any, list[str]]:
     (phase,) = planning.phases(planning.hardware)
     told: list[str] = []
     engine: Any = SimpleNamespace(
-        module=torch.nn.Linear(10, 10, bias=False), optimizer=SimpleNamespace(state={})
+        stage=1, module=torch.nn.Linear(10, 10, bias=False), optimizer=SimpleNamespace(state={})
     )
     record: Any = SimpleNamespace(run=planning.run, versions={"torch": "2"})
     made = PlanCheck(
-        output=output, record=record, stage=1, engine=engine, device=torch.device("cpu"),
-        nodes=1, usable=2, tell=told.append,
+        output=output, record=record, file=planning.file, engine=engine,
+        device=torch.device("cpu"), nodes=1, usable=2, tell=told.append,
     )  # fmt: skip
     return made, phase, told
 
