@@ -32,7 +32,7 @@ import base_image
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
 CI = ROOT / ".ci"
-EXTRAS = ("training", "mpi")
+EXTRAS = ("training", "mpi", "gpu")
 ALSO = ("mpich>=4.3",)
 """An MPI for preparing on many nodes: mpi4py has none, and a container cannot use the site's."""
 BUILD = ("uv", "setuptools>=77", "setuptools-scm")
@@ -43,8 +43,8 @@ PYTHON = "3.11"
 OLDEST_PYTHON = "3.10"
 TORCH_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
 SOURCE_ONLY = ("deepspeed",)
-CUDA = re.compile("triton$|cuda-|nvidia-")
-"""Packages that torch needs with CUDA alone."""
+CUDA = re.compile("triton$|cuda-|nvidia-(?!ml-py$)")
+"""Packages that torch needs with CUDA alone; nvidia-ml-py is Python that finds no GPU there."""
 HEADER = "# Written by `make lock` from pyproject.toml; do not edit.\n"
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, skip
 
 NAME = "GPU"
+LACKING = "GPUs need the nvidia-ml-py package: pip install 'tenfold[gpu]'"
+_DRIVER = Path("/proc/driver/nvidia/version")
 _HARMLESS = 0x1 | 0x2 | 0x4 | 0x100
 """Clock event reasons: idle, applications' clocks, power cap, display clocks."""
 
@@ -34,8 +36,7 @@ def find_device(local_rank: int, local_size: int) -> tuple[Device, list[Check]]:
         nvml.nvmlInit()
         count = int(nvml.nvmlDeviceGetCount())
     except ImportError:
-        driver = Path("/proc/driver/nvidia/version").exists()
-        return Device(), [skip(NAME, "install nvidia-ml-py" if driver else "no GPU")]
+        return Device(), [skip(NAME, LACKING if _DRIVER.exists() else "no GPU")]
     except Exception as error:  # the library's own class, which only it has
         return Device(), [skip(NAME, f"no GPU ({error})")]
     given = os.environ.get("CUDA_VISIBLE_DEVICES")

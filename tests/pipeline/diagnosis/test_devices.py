@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from pathlib import Path
 
 import pytest
 
+from pipeline.diagnosis import devices
 from pipeline.diagnosis.checks import FAIL, OK, SKIPPED, WARN
 from pipeline.diagnosis.devices import compare_devices, find_device
 
@@ -33,12 +36,38 @@ def nvmlDeviceGetCurrentClocksEventReasons(handle): return 0x40 * handle
 def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pynvml.py").write_text(STAND_IN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(__import__("sys").modules, "pynvml", raising=False)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
 
 
 def test_no_gpu_is_skipped() -> None:
     device, (check,) = find_device(0, 1)
     assert check.status == SKIPPED and not device.uuid
+
+
+def test_a_gpu_without_its_library_is_skipped_with_the_name_of_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # cannot be imported
+    assert find_device(0, 1)[1][0].value == "no GPU"
+    monkeypatch.setattr(devices, "_DRIVER", tmp_path)
+    (check,) = find_device(0, 1)[1]
+    assert check.status == SKIPPED and check.value == devices.LACKING
+    assert "tenfold[gpu]" in check.value
+
+
+def test_the_library_has_what_the_stand_in_has() -> None:
+    library = pytest.importorskip("pynvml")
+    stand_in: dict[str, object] = {}
+    exec(STAND_IN, stand_in)
+    names = {name for name in stand_in if name.lower().startswith("nvml")}
+    assert "nvmlInit" in names
+    for name in names:
+        theirs, ours = getattr(library, name), stand_in[name]
+        if callable(ours):
+            mine = list(inspect.signature(ours).parameters)
+            assert len(mine) == len(inspect.signature(theirs).parameters), name
+        else:
+            assert theirs == ours, name
 
 
 @pytest.mark.usefixtures("nvml")
