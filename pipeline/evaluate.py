@@ -50,9 +50,10 @@ from pipeline.loading.dataset import Dataset
 from pipeline.training.checkpoints.read import choose_from
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.validation.evaluate import (
+    SequenceLosses,
     corpus_fields,
     evaluate_corpora,
-    sequence_losses,
+    in_file_order,
     unmasked,
     validation_loader,
     validation_loaders,
@@ -82,10 +83,7 @@ def main() -> None:
     if datasets:
         check_datasets(datasets, {}, sha256)
         check_lengths(model, datasets)
-        result |= score(model, datasets, sequences, attention)
-        if arguments.per_sequence:
-            losses = sequence_losses(model, datasets, place(model), attention)
-            write_whole(arguments.per_sequence, json.dumps(losses).encode())
+        result |= score(model, datasets, sequences, attention, arguments.per_sequence)
     tables = []
     if arguments.grammar or arguments.cloze or text:
         vocabulary = find_vocabulary(arguments.model, arguments.data, model)
@@ -204,18 +202,26 @@ def check_lengths(model: Model, datasets: list[Dataset]) -> None:
 
 
 def score(
-    model: Model, datasets: list[Dataset], sequences: int, attention: Attention
+    model: Model,
+    datasets: list[Dataset],
+    sequences: int,
+    attention: Attention,
+    per_sequence: Path | None = None,
 ) -> dict[str, Any]:
-    """Scores on the validation rows; sequences: how many to use for pseudo-perplexity, or 0."""
+    """Scores on the validation rows; sequences: how many to use for pseudo-perplexity, or 0;
+    per_sequence: file for the losses of each row."""
     device = place(model)
     loaders = validation_loaders(datasets, ROWS, attention=attention)
-    scores = evaluate_corpora(model, model.parts, loaders, device)
+    losses: dict[str, SequenceLosses] | None = {} if per_sequence else None
+    scores = evaluate_corpora(model, model.parts, loaders, device, losses)
     assert scores is not None
     predictions = sum(part.counts.predictions for part in scores.values())
     if not predictions:
         raise DataError("the held-out sequences have no predicted tokens; prepare more documents")
     result: dict[str, Any] = corpus_fields(scores, "") | {"predictions": predictions}
     result |= loss_entry(model.parts)
+    if per_sequence and losses:
+        write_whole(per_sequence, json.dumps(in_file_order(losses, datasets)).encode())
     if sequences:
         tokenizer = datasets[0].manifest.tokenizer
         special = {int(tokenizer[name]) for name in ("bos", "pad", "eos", "unk", "mask")}

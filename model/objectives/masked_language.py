@@ -60,6 +60,8 @@ class Inputs(NamedTuple):
     words_only: bool = False
     """Return only `word_losses` [K], the loss of each predicted word. For scoring sentences: rows
     are full, and each has one predicted word, so K = B."""
+    each_word: bool = False
+    """Return `word_losses` [K] besides the sums, without a gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +179,8 @@ def word_sums(losses_K: Tensor, found_K: Tensor, inputs: Inputs) -> Sums:
     positions_K, weights_K = inputs.positions_K, inputs.weights_K
     shown_K = inputs.input_ids_BS.flatten().index_select(0, positions_K)
     masked_K = weights_K * (shown_K == inputs.mask_id)
-    return {
+    each = {"word_losses": losses_K.detach()} if inputs.each_word else {}
+    return each | {
         "mlm_loss": (losses_K * weights_K).sum(),
         "mlm_correct": (found_K * weights_K).sum(),
         "mask_loss": (losses_K.detach() * masked_K).sum(),

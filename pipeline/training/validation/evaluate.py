@@ -15,7 +15,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 from model.objectives.masked_language import Inputs, LossPart, Sums
 from model.objectives.span_boundary import MOST_TARGETS
 from pipeline.config.formats import Attention
+from pipeline.data.shards.arrow_files import corpus_of
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import Extras, LossCounts
@@ -74,6 +76,39 @@ class Scores:
     def fields(self, prefix: str) -> dict[str, float]:
         """The metrics with a prefix, as fields of a line of metrics."""
         return {f"{prefix}{name}": value for name, value in self.metrics.items()}
+
+
+class SequenceLosses(NamedTuple):
+    """The loss at [MASK] of each sequence that was read, in that order."""
+
+    mask_loss: list[float]
+    """Sums, not means."""
+    mask_count: list[float]
+    """Numbers of such positions."""
+
+    def add(self, inputs: Inputs, losses_K: Tensor, rows: int) -> None:
+        """Append those of a micro-batch whose first `rows` rows are sequences."""
+        length = inputs.input_ids_BS.shape[1]
+        shown_K = inputs.input_ids_BS.flatten()[inputs.positions_K]
+        masked_K = (inputs.weights_K * (shown_K == inputs.mask_id)).double()
+        for values, each_K in ((self.mask_loss, losses_K * masked_K), (self.mask_count, masked_K)):
+            sums_B = torch.zeros(len(inputs.input_ids_BS), dtype=torch.float64)
+            sums_B.index_add_(0, (inputs.positions_K // length).cpu(), each_K.cpu())
+            values += sums_B[:rows].tolist()
+
+
+def in_file_order(
+    losses: Mapping[str, SequenceLosses], datasets: Sequence[Dataset]
+) -> dict[str, list[float]]:
+    """Losses of the sequences of each corpus -> those of all, in the order of the shards."""
+    left = {corpus: zip(*own, strict=True) for corpus, own in losses.items()}
+    pairs = [
+        pair
+        for dataset in datasets
+        for shard in dataset.shards
+        for pair in islice(left[corpus_of(dataset.directory / shard.file)], shard.sequences)
+    ]
+    return {name: [*part] for name, part in zip(SequenceLosses._fields, zip(*pairs), strict=True)}
 
 
 def validation_loader(
@@ -130,11 +165,13 @@ def evaluate(
     *,
     total: Total = lambda sums: sums,
     stopped: Callable[[], bool] = lambda: False,
+    sequences: SequenceLosses | None = None,
 ) -> Scores | None:
     """Scores over one pass of the loader; None if `stopped` returns True before its end.
 
     parts: of the loss whose sums `forward` returns; total: adds up over ranks; stopped: returns the
-    same on every rank. The caller puts the model in eval mode.
+    same on every rank; sequences: gets the losses of this rank's sequences. The caller puts the
+    model in eval mode.
     """
     mask_id = loader.datasets[0].manifest.tokenizer["mask"]
     sums: Sums = {}
@@ -144,26 +181,17 @@ def evaluate(
             if stopped():
                 loader.close()
                 return None
-            add(sums, forward(model_inputs(batch, device, mask_id)))
+            inputs = model_inputs(batch, device, mask_id)
+            if sequences is not None:
+                inputs = inputs._replace(each_word=True)
+            found = forward(inputs)
+            if sequences is not None:
+                sequences.add(inputs, found.pop("word_losses"), len(batch.samples.row))
+            add(sums, found)
             counts += batch.counts
-    found = total(torch.cat([torch.from_numpy(counts).double(), pack(sums)]))
-    reached = LossCounts(*map(int, found[: len(counts)].tolist()))
-    return Scores(parts, unpack(found[len(counts) :], sums), reached)
-
-
-def sequence_losses(
-    forward: Forward, datasets: Sequence[Dataset], device: torch.device, attention: Attention
-) -> dict[str, list[float]]:
-    """`mask_loss` and `mask_count` of each held-out sequence, in file order: sums, not means."""
-    loader = validation_loader(datasets, 1, attention=attention)
-    mask_id = datasets[0].manifest.tokenizer["mask"]
-    found: dict[str, list[float]] = {"mask_loss": [], "mask_count": []}
-    with torch.no_grad():
-        for batch in loader.micro_batches():
-            sums = forward(model_inputs(batch, device, mask_id))
-            for name, values in found.items():
-                values.append(float(sums[name]))
-    return found
+    everywhere = total(torch.cat([torch.from_numpy(counts).double(), pack(sums)]))
+    reached = LossCounts(*map(int, everywhere[: len(counts)].tolist()))
+    return Scores(parts, unpack(everywhere[len(counts) :], sums), reached)
 
 
 def evaluate_corpora(
@@ -171,12 +199,17 @@ def evaluate_corpora(
     parts: tuple[LossPart, ...],
     loaders: Mapping[str, Loader],
     device: torch.device,
+    sequences: dict[str, SequenceLosses] | None = None,
     **options: Any,
 ) -> dict[str, Scores] | None:
-    """`evaluate` for each corpus; None if it was stopped."""
+    """`evaluate` for each corpus; None if it was stopped.
+
+    sequences: gets the losses of each corpus's sequences.
+    """
     found = {}
     for corpus, loader in loaders.items():
-        scores = evaluate(forward, parts, loader, device, **options)
+        own = None if sequences is None else sequences.setdefault(corpus, SequenceLosses([], []))
+        scores = evaluate(forward, parts, loader, device, sequences=own, **options)
         if scores is None:
             return None
         found[corpus] = scores

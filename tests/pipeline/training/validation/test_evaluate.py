@@ -10,21 +10,27 @@ import pytest
 import torch
 
 from model.objectives.masked_language import LossPart, MaskedLanguageModel
+from pipeline.config.formats import Attention
+from pipeline.config.settings import override
 from pipeline.data.shards.arrow_files import read_table
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
+from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.validation.evaluate import (
     Scores,
+    SequenceLosses,
     corpus_fields,
     evaluate,
     evaluate_corpora,
     evaluating,
+    in_file_order,
     unmasked,
     validation_loader,
     validation_loaders,
 )
+from pipeline.training.weights.build import build_model
 
 CPU = torch.device("cpu")
 
@@ -121,6 +127,50 @@ def test_isolated_documents_are_scored_as_if_each_were_alone(
     assert isolated.metrics["mlm_loss"] == pytest.approx(mean, rel=1e-6)
     assert seen and seen.counts == isolated.counts
     assert abs(seen.metrics["mlm_loss"] - mean) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "attention"),
+    [
+        ("roberta_tiny", [], "document"),
+        ("bert_tiny", [], "row"),
+        ("albert_tiny", ["encoder.embedding_width=16"], "row"),
+        ("spanbert_tiny", [], "document"),
+        ("electra_tiny", [], "row"),
+        ("electra_tiny", ["objective.kind=all_tokens_mlm"], "document"),
+    ],
+)
+def test_losses_of_sequences_are_those_of_each_alone(
+    name: str, settings: list[str], attention: Attention, dataset: Dataset
+) -> None:
+    """Of any objective, in the order of the shards, and adding up to the score of all."""
+    vocabulary = dataset.manifest.tokenizer["size"]
+    sizes = ["encoder.layers=2", "encoder.width=32", "encoder.heads=2", "encoder.feed_forward=64",
+             "encoder.initializer_range=0.3", f"data.vocab_size={vocabulary}"]  # fmt: skip
+    model = build_model(override(recipe(name), [*sizes, *settings]), seed=0).eval()
+    few = dataset.by_corpus()
+    some = [few["news"], few["books"], few["news"]]  # not in the order in which corpora are read
+    found: dict[str, SequenceLosses] = {}
+    loaders = validation_loaders(some, 24, attention=attention)
+    scores = evaluate_corpora(model, model.parts, loaders, CPU, found)
+    losses = in_file_order(found, some)
+    begin = 0
+    for part in some:
+        mask_id = part.manifest.tokenizer["mask"]
+        loader = validation_loader([part], 1, attention=attention)
+        for row, batch in enumerate(loader.micro_batches(), begin):
+            with torch.no_grad():
+                alone = model(model_inputs(batch, CPU, mask_id))
+            assert losses["mask_count"][row] == float(alone["mask_count"])
+            assert losses["mask_loss"][row] == pytest.approx(float(alone["mask_loss"]), rel=1e-5)
+            if row == begin + 30:  # more than a micro-batch
+                break
+        loader.close()
+        begin += int(part.shard_rows.sum())
+    assert scores
+    total = Scores.total(scores.values())
+    assert sum(losses["mask_loss"]) == pytest.approx(float(total.sums["mask_loss"]), rel=1e-6)
+    assert "word_losses" not in total.sums
 
 
 def test_corpora_are_scored_separately_and_together(
