@@ -61,7 +61,8 @@ def main() -> None:
     protocol = chosen_protocol(arguments, task, start)
     encoder = row_encoder(start, protocol)
     work = prepare(arguments.output, task, data, start, protocol, encoder)
-    jobs = plan_jobs(range(arguments.seeds), len(work.points), ARMS_OF[arguments.baselines])
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    jobs = plan_jobs(seeds, len(work.points), ARMS_OF[arguments.baselines])
     claim_output(arguments.output, settings(arguments, data, start, protocol))
     for job in jobs[part::parts]:
         if not is_done(work, job):
@@ -81,11 +82,13 @@ def main() -> None:
 
 def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
     """The examples, with the first --train-rows of training."""
-    if arguments.seeds < 1 or arguments.train_rows < 0:
-        raise ConfigError(
-            f"--seeds must be positive and --train-rows not negative, got {arguments.seeds} and "
-            f"{arguments.train_rows}"
-        )
+    for option, value, least in (
+        ("--seeds", arguments.seeds, 1),
+        ("--first-seed", arguments.first_seed, 0),
+        ("--train-rows", arguments.train_rows, 0),
+    ):
+        if value < least:
+            raise ConfigError(f"{option} must be {least} or more, got {value}")
     train, dev, more = chosen_files(arguments, task)
     data = read_task(task, train, dev, more, arguments.dev_share or task.dev_share)
     if arguments.train_rows:

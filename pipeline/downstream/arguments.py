@@ -119,6 +119,13 @@ def _add_protocol(parser: Parser) -> None:
         "--seeds", type=int, default=5, metavar="N", help="fine-tunings per point (default: 5)"
     )
     parser.add_argument(
+        "--first-seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the first of them; the others follow (default: 0)",
+    )
+    parser.add_argument(
         "--grid",
         choices=("none", "published"),
         default="none",

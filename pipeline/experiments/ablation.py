@@ -73,6 +73,10 @@ class Ablation:
     inputs: tuple[str, ...]
     """Arguments of pipeline.prepare that name the corpus."""
     output: Path
+    tasks: tuple[tuple[str, Path], ...] = ()
+    """Labelled tasks that finished runs are fine-tuned on, and the folders of their files."""
+    finetune_seeds: int = 1
+    """Fine-tunings of a run on a task."""
 
     @property
     def baseline(self) -> AblationArm:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.command_line import Parser, add_input_arguments, example_text
+from pipeline.downstream.tasks import TASKS, find_file
 from pipeline.errors import ConfigError
 from pipeline.experiments.ablation import Ablation, AblationJob, make_arms
 from pipeline.experiments.arms import (
@@ -17,6 +18,7 @@ from pipeline.experiments.arms import (
     arms_from_file,
     table,
 )
+from pipeline.experiments.fine_tuning import protocol_family
 from pipeline.experiments.table import Table
 
 
@@ -94,18 +96,14 @@ def parse_ablate(words: Sequence[str] | None = None) -> argparse.Namespace:
         help="choose each arm's peak learning rate among half, once and twice the recipe's, by "
         "held-out loss with a seed that is not in the table",
     )
-    parser.add_argument(
-        "--grammar",
-        type=Path,
-        metavar="DIR",
-        help="also score minimal pairs, as pipeline.evaluate --grammar",
-    )
+    _add_scores(parser)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new directory")
     _add_shares(parser)
     arguments = parser.parse_args(words)
     for option, value, least in (
         ("--seeds", arguments.seeds, 1),
         ("--train-steps", arguments.train_steps, 0),
+        ("--finetune-seeds", arguments.finetune_seeds, 1),
     ):
         if value < least:
             raise ConfigError(f"{option} must be positive, got {value}")
@@ -135,6 +133,32 @@ def _add_arms(parser: Parser) -> None:
     parser.set_defaults(common=[])
 
 
+def _add_scores(parser: Parser) -> None:
+    """What runs are scored on besides their held-out sequences."""
+    parser.add_argument(
+        "--grammar",
+        type=Path,
+        metavar="DIR",
+        help="also score minimal pairs, as pipeline.evaluate --grammar",
+    )
+    parser.add_argument(
+        "--finetune",
+        action="append",
+        default=[],
+        metavar="TASK=DIR",
+        help="also fine-tune each finished run on a task with its files as published, as "
+        "pipeline.finetune --task TASK --data DIR, all arms by the protocol of the baseline's "
+        "family; repeat it for more tasks, also later",
+    )
+    parser.add_argument(
+        "--finetune-seeds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="fine-tunings per run and task, whose mean is the score (default: 1)",
+    )
+
+
 def _add_shares(parser: Parser) -> None:
     """What a process does of the whole."""
     share = parser.add_mutually_exclusive_group()
@@ -159,7 +183,8 @@ def read_ablation(arguments: argparse.Namespace) -> Ablation:
     if arguments.grammar and not arguments.grammar.exists():
         raise ConfigError(f"--grammar {arguments.grammar} does not exist; name a folder of pairs")
     chosen = _chosen_table(arguments)
-    return Ablation(
+    tasks = _chosen_tasks(arguments.finetune)
+    ablation = Ablation(
         table=chosen,
         arms=make_arms(chosen, arguments.common, arguments.train_steps),
         seeds=arguments.seeds,
@@ -167,7 +192,31 @@ def read_ablation(arguments: argparse.Namespace) -> Ablation:
         grammar=arguments.grammar,
         inputs=tuple(_inputs(arguments)),
         output=arguments.output,
+        tasks=tasks,
+        finetune_seeds=arguments.finetune_seeds,
     )
+    if tasks:
+        protocol_family(ablation)
+    return ablation
+
+
+def _chosen_tasks(given: Sequence[str]) -> tuple[tuple[str, Path], ...]:
+    """The tasks of --finetune; that their files exist is known before hours of training."""
+    found: dict[str, Path] = {}
+    for word in given:
+        name, equals, folder = word.partition("=")
+        if not (equals and folder) or name not in TASKS:
+            raise ConfigError(
+                f"--finetune {word} is not TASK=DIR with a published task; known: "
+                f"{', '.join(TASKS)}"
+            )
+        if name in found:
+            raise ConfigError(f"--finetune names {name} twice; drop one")
+        found[name] = Path(folder)
+        for names in (TASKS[name].train, TASKS[name].dev):
+            if names:
+                find_file(found[name], names, TASKS[name])
+    return tuple(found.items())
 
 
 def _chosen_table(arguments: argparse.Namespace) -> Table:

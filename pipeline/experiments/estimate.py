@@ -18,6 +18,7 @@ from pipeline.config.settings import override, to_dict
 from pipeline.durations import in_one_unit
 from pipeline.experiments.ablation import TUNING_FACTORS, AblationArm
 from pipeline.experiments.children import Children
+from pipeline.experiments.fine_tuning import seconds_of
 from pipeline.experiments.runner import AblationRunner
 from pipeline.files import write_whole
 from pipeline.training.run_directory.status import METRICS
@@ -51,7 +52,7 @@ def estimate(runner: AblationRunner) -> list[ArmEstimate]:
     for arm in runner.ablation.arms:
         jobs = [job for job in runner.ablation.jobs() if job.arm is arm]
         jobs += runner.tuning_jobs(arm)
-        done = [job for job in jobs if runner.is_done(job)]
+        done = [job for job in jobs if runner.is_measured(job)]
         if done:
             seconds = fmean(float(runner.result(job)["seconds"]) for job in done)
             source = f"recorded by {len(done)} finished run{'s' * (len(done) > 1)}"
@@ -112,7 +113,16 @@ def describe(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator[str]:
             f"  {part.arm.name}: {part.runs} runs of {part.arm.run.steps:,} steps, {part.done} "
             f"done; {in_one_unit(part.seconds)} each ({part.source})"
         )
+    left = sum(part.left for part in found)
+    for task, _ in ablation.tasks:
+        known = seconds_of(ablation, jobs, task)
+        if known:
+            left += fmean(known) * (len(jobs) - len(known))
+            cost = f"{in_one_unit(fmean(known))} each"
+        else:
+            cost = "not in the hours below, as none is done"
+        yield f"  {task}: {len(jobs)} runs to fine-tune, {len(known)} done; {cost}"
     yield (
-        f"{in_one_unit(sum(part.left for part in found))} left if run one after another, besides "
-        "preparing, validations and scoring"
+        f"{in_one_unit(left)} left if run one after another, besides preparing, validations and "
+        "scoring"
     )

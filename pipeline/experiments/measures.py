@@ -27,6 +27,8 @@ from pipeline.training.run_directory.status import METRICS, RECORD
 from pipeline.typed_json import as_object, read_object
 
 RESULT = "result.json"
+PAIR_ACCURACY = "pair_accuracy/"
+"""Prefix of the measures of pairs."""
 DIVERGED = "the loss is not finite"
 GENERATED = "a generator predicts the words, not the model that is kept"
 SEQUENCES = "sequences.json"
@@ -79,15 +81,15 @@ def measure(
             measures[f"grammar/{name}"] = part["accuracy"]
     for label, judge in pair_judges(ablation).items():
         if job.arm.run.objective.kind != "mlm_pair":
-            missing[f"pair_accuracy/{label}"] = "no head for pairs"
+            missing[PAIR_ACCURACY + label] = "no head for pairs"
             continue
         prepare_shards(ablation, judge, children)
         if shared_tokenizer(ablation, judge):
             where = held_out(ablation, judge)
             pairs = as_object(children.run([*score, "--data", where], log, lock, reads=True))
-            measures[f"pair_accuracy/{label}"] = pairs["pair_accuracy"]
+            measures[PAIR_ACCURACY + label] = pairs["pair_accuracy"]
         else:
-            missing[f"pair_accuracy/{label}"] = "another tokenizer than the baseline's"
+            missing[PAIR_ACCURACY + label] = "another tokenizer than the baseline's"
     return {
         "arm": job.arm.name, "seed": job.seed, "peak_lr": rate,
         "measures": measures, "missing": missing, **from_metrics(directory),

@@ -3,16 +3,18 @@
 schema_version  1
 table           name, title, source, note, measures (the paper's)
 baseline        name of its arm
+references      measure -> the arm that others are compared with where that is not the baseline
 seeds           runs of each arm; the baseline has as many more
 tuned           whether each arm's peak learning rate was chosen among `factors`
 target_loss     what `steps_to_loss` counts to: the held-out loss that every run of the baseline has
                 reached by 80 % of its steps; null if it was not validated before
 equal_tokens    whether all arms read the same number of tokens, to 1 %
+fine_tuning     tasks, protocol (its family), seeds (fine-tunings per run and task); null if none
 noise           measure -> the difference of the baseline to itself with other seeds
 arms            name, recipe, changes, source, published, peak_lr, tuning, initial_weights (what
                 equal seeds start with in common with the baseline), shards (fingerprint), cost
                 (means over seeds), measures (measure -> mean, spread, values by seed),
-                differences (measure -> to the baseline), missing (measure -> why)
+                differences (measure -> to the baseline or `references`), missing (measure -> why)
 runs            every run: arm, seed, peak_lr, measures, curve, cost
 
 A difference has mean, standard_deviation, low, high (95 %, Student's t over seeds), p, p_holm
@@ -40,7 +42,13 @@ from pipeline.experiments.ablation import (
     AblationJob,
     initial_weights,
 )
-from pipeline.experiments.measures import GENERATED, scores_another_model, sequence_losses
+from pipeline.experiments.fine_tuning import protocol_family
+from pipeline.experiments.measures import (
+    GENERATED,
+    PAIR_ACCURACY,
+    scores_another_model,
+    sequence_losses,
+)
 from pipeline.experiments.runner import AblationRunner
 from pipeline.experiments.shards import held_out, same_held_out
 from pipeline.experiments.statistics import (
@@ -82,9 +90,9 @@ def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
         [results[ablation.baseline.name, seed]["curve"] for seed in range(ablation.seeds)]
     )
     _count_steps(ablation, results, target)
-    table = ablation.table
-    arms = [_arm(runner, arm, results) for arm in ablation.arms]
-    for name in arms[0]["measures"]:
+    table, compared = ablation.table, references(ablation, results)
+    arms = [_arm(runner, arm, results, compared) for arm in ablation.arms]
+    for name in compared:
         rows = [arm["differences"][name] for arm in arms[1:] if name in arm["differences"]]
         for row, p in zip(rows, holm([row["p"] for row in rows]), strict=True):
             row |= {"p_holm": p, "significant": p <= 1 - CONFIDENCE}
@@ -96,15 +104,29 @@ def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
             "note": table.note, "measures": [*table.measures],
         },
         "baseline": ablation.baseline.name,
+        "references": {
+            name: arm for name, arm in compared.items() if arm != ablation.baseline.name
+        },
         "seeds": ablation.seeds,
         "tuned": ablation.tune,
         "factors": [*TUNING_FACTORS] if ablation.tune else [],
         "target_loss": target,
         "equal_tokens": max(tokens) <= (1 + EQUAL) * min(tokens),
+        "fine_tuning": _fine_tuning(ablation),
         "noise": _noise(ablation, results, arms[0]["measures"]),
         "arms": arms,
         "runs": [*results.values()],
     }  # fmt: skip
+
+
+def _fine_tuning(ablation: Ablation) -> dict[str, Any] | None:
+    if not ablation.tasks:
+        return None
+    return {
+        "tasks": [task for task, _ in ablation.tasks],
+        "protocol": protocol_family(ablation),
+        "seeds": ablation.finetune_seeds,
+    }
 
 
 def target_loss(curves: Sequence[Points]) -> float | None:
@@ -157,20 +179,45 @@ def _count_steps(ablation: Ablation, results: Results, target: float | None) -> 
                 result["missing"]["steps_to_loss"] = why
 
 
-def _arm(runner: AblationRunner, arm: AblationArm, results: Results) -> dict[str, Any]:
-    """All but p_holm."""
-    ablation, baseline = runner.ablation, runner.ablation.baseline
-    runs = [results[arm.name, seed] for seed in range(ablation.seeds)]
+def references(ablation: Ablation, results: Results) -> dict[str, str]:
+    """Measure -> the arm that others are compared with: the baseline, if its runs have the measure.
+
+    Otherwise none, but for pairs, the first arm with a head for them: a table of pair objectives
+    may have the arm without one as its baseline.
+    """
+    found: dict[str, str] = {}
+    for arm in ablation.arms:
+        for name in _measured(ablation, results, arm.name)[0]:
+            if arm is ablation.baseline or name.startswith(PAIR_ACCURACY):
+                found.setdefault(name, arm.name)
+    return found
+
+
+def _measured(ablation: Ablation, results: Results, arm: str) -> tuple[list[str], dict[str, str]]:
+    """The measures that all runs of an arm have, and why others are missing."""
+    runs = [results[arm, seed] for seed in range(ablation.seeds)]
     missing: dict[str, str] = {}
     for run in runs:
         missing |= run["missing"]
-    names = [name for name in runs[0]["measures"] if name not in missing]
+    shared = set(runs[0]["measures"]).intersection(*(run["measures"] for run in runs))
+    return [name for name in runs[0]["measures"] if name in shared - missing.keys()], missing
+
+
+def _arm(
+    runner: AblationRunner, arm: AblationArm, results: Results, compared: Mapping[str, str]
+) -> dict[str, Any]:
+    """All but p_holm; compared: from `references`."""
+    ablation, baseline = runner.ablation, runner.ablation.baseline
+    runs = [results[arm.name, seed] for seed in range(ablation.seeds)]
+    names, missing = _measured(ablation, results, arm.name)
     differences = {}
-    if arm is not baseline and ablation.seeds > 1:
+    if ablation.seeds > 1:
         for name in names:
-            pairs = [results[baseline.name, seed] for seed in range(ablation.seeds)]
-            if all(name in run["measures"] for run in pairs):
-                differences[name] = _difference(pairs, runs, name, len(ablation.arms) - 1)
+            if compared.get(name, arm.name) == arm.name:
+                continue
+            pairs = [results[compared[name], seed] for seed in range(ablation.seeds)]
+            having = [a for a in ablation.arms if name in _measured(ablation, results, a.name)[0]]
+            differences[name] = _difference(pairs, runs, name, len(having) - 1)
         if ablation.seeds >= MIN_BOOTSTRAP_SEEDS and "mask_loss" in differences:
             differences["mask_loss"]["bootstrap"] = _bootstrap(ablation, arm)
     tuning = [

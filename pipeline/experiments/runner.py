@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pipeline.config.settings import fingerprint, override, to_dict
 from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError, PipelineError
@@ -24,6 +24,7 @@ from pipeline.experiments.ablation import (
     AblationJob,
 )
 from pipeline.experiments.children import ChildError, Children, taken
+from pipeline.experiments.fine_tuning import fine_tune, fine_tuned, is_fine_tuned
 from pipeline.experiments.measures import DIVERGED, RESULT, measure
 from pipeline.experiments.shards import LOGS, directories, prepare_shards
 from pipeline.files import make_directory, write_whole
@@ -32,6 +33,8 @@ from pipeline.typed_json import read_object
 SETTINGS = "settings.json"
 """What an output was made of; another ablation does not continue it."""
 ARMS = "arms"
+_TASKS = "finetune"
+"""Of the settings; unlike the others they may be added to."""
 
 
 class RunError(PipelineError):
@@ -67,16 +70,28 @@ class AblationRunner:
             raise RunError(f"{failed[0]}{more}") from failed[0]
 
     def is_done(self, job: AblationJob) -> bool:
-        """Whether a run has its result."""
+        """Whether a run has its result and its fine-tuned scores."""
+        return self.is_measured(job) and is_fine_tuned(self.ablation, job)
+
+    def is_measured(self, job: AblationJob) -> bool:
+        """Whether a run has its result, all but fine-tuned scores."""
         return (self.ablation.directory(job) / RESULT).exists()
 
     def result(self, job: AblationJob) -> dict[str, Any]:
-        """The result of a finished run. Raises DataError if it is damaged."""
+        """The result of a measured run, with its fine-tuned scores so far.
+
+        Raises DataError if it is damaged.
+        """
         path = self.ablation.directory(job) / RESULT
         try:
-            return read_object(path)
+            found = read_object(path)
         except (ValueError, OSError) as error:
             raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error
+        measures, missing = fine_tuned(self.ablation, job)
+        if measures or missing:
+            found |= {"measures": found["measures"] | measures,
+                      "missing": found["missing"] | missing}  # fmt: skip
+        return found
 
     def tuning_jobs(self, arm: AblationArm) -> list[AblationJob]:
         """The runs that choose an arm's peak learning rate; none without --tune."""
@@ -99,26 +114,36 @@ class AblationRunner:
                 return True
             if lock is None:
                 return False
-            self.finish([] if job.factor else self.tuning_jobs(job.arm))
-            factor = job.factor * job.arm.run.optimizer.peak_lr
-            rate = factor or self.rate_of(job.arm)
-            prepare_shards(self.ablation, job.arm, self.children)
             log = self.ablation.output / LOGS / f"{job.arm.name}-{job.folder}.log"
             try:
-                self.children.run(self._command(job, rate, directory), log, lock)
-                result = measure(self.ablation, job, rate, self.children, log, lock)
+                if not self.is_measured(job):
+                    self._train(job, log, lock)
+                fine_tune(self.ablation, job, self.children, log, lock)
             except ChildError as error:
-                if not (job.factor and error.code == EXIT_DIVERGED):
-                    raise RunError(f"{job.name}: {error}") from error
-                result = {
-                    "arm": job.arm.name, "seed": job.seed, "peak_lr": rate, "seconds": 0.0,
-                    "measures": {}, "missing": {"mask_loss": DIVERGED}, "own_mask_loss": None,
-                }  # fmt: skip
-            make_directory(directory)
-            write_whole(directory / RESULT, json.dumps(result, indent=1).encode())
-            loss = held_out_loss(result)
-            print(f"{job.name}: {loss:.4f} nats at [MASK], {result['seconds']:.0f} s", flush=True)
+                raise RunError(f"{job.name}: {error}") from error
             return True
+
+    def _train(self, job: AblationJob, log: Path, lock: IO[Any]) -> None:
+        """Train and measure a run. Raises ChildError."""
+        directory = self.ablation.directory(job)
+        self.finish([] if job.factor else self.tuning_jobs(job.arm))
+        factor = job.factor * job.arm.run.optimizer.peak_lr
+        rate = factor or self.rate_of(job.arm)
+        prepare_shards(self.ablation, job.arm, self.children)
+        try:
+            self.children.run(self._command(job, rate, directory), log, lock)
+            result = measure(self.ablation, job, rate, self.children, log, lock)
+        except ChildError as error:
+            if not (job.factor and error.code == EXIT_DIVERGED):
+                raise
+            result = {
+                "arm": job.arm.name, "seed": job.seed, "peak_lr": rate, "seconds": 0.0,
+                "measures": {}, "missing": {"mask_loss": DIVERGED}, "own_mask_loss": None,
+            }  # fmt: skip
+        make_directory(directory)
+        write_whole(directory / RESULT, json.dumps(result, indent=1).encode())
+        loss = held_out_loss(result)
+        print(f"{job.name}: {loss:.4f} nats at [MASK], {result['seconds']:.0f} s", flush=True)
 
     def _command(self, job: AblationJob, rate: float, directory: Path) -> list[object]:
         return [
@@ -143,23 +168,32 @@ def arm_file(ablation: Ablation, arm: AblationArm) -> Path:
 
 
 def claim_output(ablation: Ablation) -> None:
-    """Create the output, or check that it was made with the same settings; more seeds are welcome.
+    """Create the output, or check that it was made with the same settings; more seeds and more
+    tasks are welcome.
 
     Raises ConfigError naming the first setting that differs.
     """
-    check_output(ablation)
+    tasks = check_output(ablation)
     make_directory(ablation.output / ARMS)
     for arm in ablation.arms:
         content = json.dumps({"run": to_dict(arm.run)}, indent=1).encode()
         write_whole(arm_file(ablation, arm), content)  # equal but for what changes no result
-    write_whole(ablation.output / SETTINGS, json.dumps(_settings(ablation), indent=1).encode())
+    settings = _settings(ablation) | {_TASKS: tasks}
+    write_whole(ablation.output / SETTINGS, json.dumps(settings, indent=1).encode())
 
 
-def check_output(ablation: Ablation) -> None:
-    """Raise ConfigError naming the first setting that differs from those the output has."""
+def check_output(ablation: Ablation) -> dict[str, Any]:
+    """The tasks of the output, together with those asked for.
+
+    Raises ConfigError naming the first setting that differs from those the output has.
+    """
     path = ablation.output / SETTINGS
+    tasks: dict[str, Any] = {
+        task: {"data": str(data.resolve()), "seeds": ablation.finetune_seeds}
+        for task, data in ablation.tasks
+    }
     if not path.exists():
-        return
+        return tasks
     try:
         before = read_object(path)
     except (ValueError, OSError) as error:
@@ -170,6 +204,14 @@ def check_output(ablation: Ablation) -> None:
                 f"{ablation.output} was made with {name} {before.get(name)!r}, not {value!r}; "
                 "repeat that, or give another --output"
             )
+    earlier: dict[str, Any] = before.get(_TASKS, {})
+    for task, value in tasks.items():
+        if earlier.get(task, value) != value:
+            raise ConfigError(
+                f"{ablation.output} has fine-tuned scores of {task} with {earlier[task]}, not "
+                f"{value}; repeat that, or give another --output"
+            )
+    return earlier | tasks
 
 
 def _settings(ablation: Ablation) -> dict[str, Any]:

@@ -23,6 +23,7 @@ MEASURES = {
     "mask_loss": ("Loss at [MASK], nats; lower is better", 4),
     "steps_to_loss": ("Steps to a fixed loss; fewer are better", 0),
     "grammar": ("Grammar, share of minimal pairs; higher is better", 4),
+    "fine-tuned": ("Fine-tuned, mean score of the tasks; higher is better", 4),
 }
 """Title and decimals."""
 HEAD = ("arm", "mean", "difference", "95 % interval", "p, Holm", "visible from", "")
@@ -104,6 +105,11 @@ def _design(content: Mapping[str, Any]) -> list[str]:
         ]
     else:
         lines.append("peak learning rates are not tuned")
+    if tuning := content.get("fine_tuning"):
+        lines.append(
+            f"fine-tuned scores: all arms by the protocol of {tuning['protocol']}, with equal "
+            f"fine-tuning seeds for equal seeds, {tuning['seeds']} per run and task"
+        )
     if target := content.get("target_loss"):
         lines.append(
             f"the fixed loss is {target:.4f} nats, which every run of the baseline has reached by "
@@ -118,12 +124,15 @@ def _at_edge(arm: Mapping[str, Any]) -> bool:
 
 
 def _measure(content: Mapping[str, Any], name: str) -> Section:
-    """A table of one measure: the baseline, its noise, the other arms."""
+    """A table of one measure: the baseline, its noise, the other arms.
+
+    If the baseline lacks it, another arm may take its place.
+    """
     kind, _, part = name.partition("/")
     title, digits = MEASURES.get(kind, ("", 4))
     if part:
         title = f"{kind.replace('_', ' ').capitalize()}: {part}; higher is better"
-    first = content["arms"][0]
+    first, reference = content["arms"][0], content.get("references", {}).get(name, "")
     rows: list[Sequence[str]] = [
         (f"{first['name']}, the baseline", _mean(first, name, digits), "", "", "", "",
          first["missing"].get(name, ""))
@@ -137,9 +146,15 @@ def _measure(content: Mapping[str, Any], name: str) -> Section:
         mean = _mean(arm, name, digits)
         if name in arm["differences"]:
             rows.append(_row(arm["name"], mean, arm["differences"][name], digits))
+        elif arm["name"] == reference:
+            rows.append((f"{reference}, in its place", mean, "", "", "", "", ""))
         else:
             rows.append((arm["name"], mean, "", "", "", "", _why(content, arm, name)))
     lines = [
+        f"{first['name']} lacks it, so arms are compared with {reference}, the first that has it; "
+        "the noise is not known"
+    ] if reference else []  # fmt: skip
+    lines += [
         f"{arm['name']}: {found['low']:+.4f} to {found['high']:+.4f} if held-out sequences are "
         "resampled, too (multi-bootstrap)"
         for arm in content["arms"][1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,6 +99,37 @@ def test_killed_then_continued_in_an_array_it_gives_the_same(
     assert last.returncode == 0, last.stderr
     assert first.stat().st_mtime_ns == before
     assert table(output) == table(whole)
+
+
+@pytest.mark.slow
+def test_finished_runs_are_fine_tuned(
+    whole: Path, corpus: Path, tiny_tokenizer: Path, tmp_path: Path, command: Command
+) -> None:
+    """Asked for after they are done; nothing is trained again, and seeds are paired."""
+    output, task = tmp_path / "out", tmp_path / "SST-2"
+    shutil.copytree(whole, output)
+    task.mkdir()
+    words_of = ("a bad film", "a good film", "no fun", "much fun")
+    lines = [f"{words_of[i % 4]} {i}\t{i % 2}" for i in range(48)]
+    for name, some in (("train.tsv", lines[:32]), ("dev.tsv", lines[32:])):
+        (task / name).write_text("\n".join(["sentence\tlabel", *some]) + "\n")
+    given = words(corpus, tiny_tokenizer, output, "--finetune", f"sst2={task}")
+    before = (output / "runs/low/seed-0/result.json").stat().st_mtime_ns
+    first = command("ablate", *given, "--only", "high:1", **environment())
+    assert first.returncode == 0, first.stderr
+    found = command("ablate", *given, **environment())
+    assert found.returncode == 0, found.stderr
+    assert (output / "runs/low/seed-0/result.json").stat().st_mtime_ns == before
+    assert "Fine-tuned: sst2 accuracy; higher is better" in found.stdout
+    content = json.loads((output / "ablation.json").read_text())
+    assert content["fine_tuning"] == {"tasks": ["sst2"], "protocol": "roberta", "seeds": 1}
+    low, high = (arm["measures"]["fine-tuned/sst2 accuracy"] for arm in content["arms"])
+    assert low["n"] == high["n"] == 2 and all(0 <= value <= 1 for value in low["values"])
+    row = content["arms"][1]["differences"]["fine-tuned/sst2 accuracy"]
+    assert row["mean"] == pytest.approx(high["mean"] - low["mean"]) and row["p_holm"] <= 1
+    assert "fine-tuned/sst2 accuracy" in content["noise"]
+    jobs = sorted(path.name for path in output.glob("runs/low/*/finetune-sst2/jobs/*"))
+    assert jobs == ["model-0-0", "model-0-1", "model-0-2", "model-0-3"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, PipelineError
 from pipeline.experiments.arguments import chosen_jobs, parse_ablate, read_ablation
 
 OWN = ["--recipe", "roberta_tiny", "--corpus", "c", "--output", "o"]
@@ -47,6 +47,17 @@ def test_prepare_gets_what_names_the_corpus() -> None:
     )  # fmt: skip
 
 
+def test_tasks_to_fine_tune_on(tmp_path: Path) -> None:
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / name).touch()
+    words = ["roberta/masking", "--corpus", "c", "--output", "o", "--finetune-seeds", "2"]
+    tasks = [f"--finetune={task}={tmp_path}" for task in ("sst2", "rte")]
+    found = read_ablation(parse_ablate([*words, *tasks]))
+    assert found.tasks == (("sst2", tmp_path), ("rte", tmp_path)) and found.finetune_seeds == 2
+    with pytest.raises(ConfigError, match="names sst2 twice"):
+        read_ablation(parse_ablate([*words, tasks[0], tasks[0]]))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -57,8 +68,12 @@ def test_prepare_gets_what_names_the_corpus() -> None:
         ([*OWN, "--arm", "a"], "1 arms"),
         ([*OWN, "--arm", "a/b", "--arm", "c"], "cannot name a directory"),
         ([*OWN, "--task", "1", "--collect"], "not allowed with"),
+        ([*OWN, "--arm", "a", "--arm", "b", "--finetune", "sst3=d"], "sst3=d is not TASK=DIR"),
+        ([*OWN, "--arm", "a", "--arm", "b", "--finetune", "sst2"], "sst2 is not TASK=DIR"),
+        ([*OWN, "--arm", "a", "--arm", "b", "--finetune", "sst2=no/such"], "no/such has none of"),
+        ([*OWN, "--finetune-seeds", "0"], "--finetune-seeds must be positive, got 0"),
     ],
 )
 def test_mistakes(words: list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
+    with pytest.raises(PipelineError, match=message.replace("?", r"\?")):
         read_ablation(parse_ablate(words))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from pipeline.experiments.estimate import (
     measured_seconds,
     tokens_of,
 )
+from pipeline.experiments.fine_tuning import score_file
 from pipeline.experiments.measures import RESULT
 from pipeline.experiments.runner import AblationRunner
 from pipeline.recipes import recipe
@@ -39,6 +41,12 @@ def test_finished_runs_are_taken_before_measured_steps(
     assert first.startswith("9 runs (--task 0 to 8): 2 arms with 3 seeds, and 3 more of one")
     assert second.endswith("2 h each (measured, 3 steps on this machine)")
     assert last.startswith("6.02 h left if run one after another")
+    tuned = AblationRunner(replace(given, tasks=(("mrpc", tmp_path),)), Children())
+    *_, line, last = describe(tuned, [one, two])
+    assert line == "  mrpc: 9 runs to fine-tune, 0 done; not in the hours below, as none is done"
+    score_file(given, given.jobs()[0], "mrpc").write_text('{"score": 0.5, "seconds": 7200}')
+    *_, line, last = describe(tuned, [one, two])
+    assert line == "  mrpc: 9 runs to fine-tune, 1 done; 2 h each" and last.startswith("22 h left")
 
 
 @pytest.mark.slow

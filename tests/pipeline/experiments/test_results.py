@@ -16,6 +16,7 @@ from pipeline.experiments.children import Children
 from pipeline.experiments.measures import RESULT, SEQUENCES
 from pipeline.experiments.results import collect, steps_to, target_loss
 from pipeline.experiments.runner import AblationRunner
+from pipeline.experiments.statistics import visible_effect
 from tests.pipeline.experiments.test_ablation import ablation
 
 SEQUENCE_COUNT = 40
@@ -89,6 +90,41 @@ def test_p_values_are_corrected_for_the_number_of_arms(
     assert rows[0]["p_holm"] == pytest.approx(min(1, 3 * rows[0]["p"]))
     assert rows[2]["p_holm"] >= rows[1]["p_holm"] >= 2 * rows[1]["p"]
     assert all(row["significant"] == (row["p_holm"] <= 0.05) for row in rows)
+
+
+def test_without_a_head_in_the_baseline_pairs_are_compared_with_the_first_arm_that_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    """As in albert/pair; other measures that the baseline lacks have no differences."""
+    monkeypatch.setattr(results, "held_out", lambda *_: prepared)
+    given = ablation(tmp_path, 5, "none nsp sop")
+    write_results(given, 0.1)
+    rng = np.random.default_rng(1)
+    accuracies: dict[str, list[float]] = {"nsp": [], "sop": []}
+    for job in given.jobs():
+        path = given.directory(job) / RESULT
+        found = json.loads(path.read_text())
+        if job.arm.name == "none":
+            found["missing"] = {"pair_accuracy/order": "no head for pairs", "grammar": "why"}
+        else:
+            value = float(rng.normal(0.9 if job.arm.name == "sop" else 0.5, 0.01))
+            accuracies[job.arm.name].append(value)
+            found["measures"] |= {"pair_accuracy/order": value, "grammar": 0.5}
+        path.write_text(json.dumps(found))
+    path = collect(AblationRunner(given, Children()))
+    assert path is not None
+    table = json.loads(path.read_text())
+    none, nsp, sop = table["arms"]
+    assert table["references"] == {"pair_accuracy/order": "nsp"}
+    assert "pair_accuracy/order" not in none["differences"] | nsp["differences"]
+    row = sop["differences"]["pair_accuracy/order"]
+    expected = stats.ttest_rel(accuracies["sop"], accuracies["nsp"])
+    assert row["p"] == row["p_holm"] == pytest.approx(expected.pvalue) and row["significant"]
+    assert row["mean"] == pytest.approx(np.mean(accuracies["sop"]) - np.mean(accuracies["nsp"]))
+    assert row["visible"] / row["standard_deviation"] == pytest.approx(visible_effect(5, 1))
+    assert "grammar" not in sop["differences"] and "pair_accuracy/order" not in table["noise"]
+    loss = sop["differences"]["mask_loss"]
+    assert loss["visible"] / loss["standard_deviation"] == pytest.approx(visible_effect(5, 2))
 
 
 def test_steps_to_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path) -> None:

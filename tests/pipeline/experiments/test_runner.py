@@ -20,6 +20,7 @@ from pipeline.errors import (
 from pipeline.experiments import runner as module
 from pipeline.experiments.ablation import TUNING_SEED, AblationJob
 from pipeline.experiments.children import ChildError, Children, taken
+from pipeline.experiments.fine_tuning import score_file
 from pipeline.experiments.measures import RESULT
 from pipeline.experiments.runner import AblationRunner, claim_output
 from tests.pipeline.experiments.test_ablation import ablation
@@ -48,7 +49,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> Recording:
         best = 0.5 if job.arm.name == "two" else 1.0
         loss = abs(rate / job.arm.run.optimizer.peak_lr - best)
         return {"measures": {"mask_loss": loss}, "seconds": 1.0, "own_mask_loss": 9.0,
-                "peak_lr": rate}  # fmt: skip
+                "peak_lr": rate, "missing": {}}  # fmt: skip
 
     monkeypatch.setattr(module, "prepare_shards", lambda *_: None)
     monkeypatch.setattr(module, "measure", measure)
@@ -145,6 +146,42 @@ def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> No
     (tmp_path / "out/settings.json").write_text("[")
     with pytest.raises(DataError, match="is damaged"):
         claim_output(given)
+
+
+def test_tasks_may_be_added_to_an_output_but_not_changed(tmp_path: Path) -> None:
+    given = ablation(tmp_path / "out")
+    claim_output(given)
+    before = json.loads((tmp_path / "out/settings.json").read_text())
+    del before["finetune"]  # as written before tasks could be asked for
+    (tmp_path / "out/settings.json").write_text(json.dumps(before))
+    one = replace(given, tasks=(("mrpc", tmp_path / "a"),))
+    claim_output(one)
+    claim_output(replace(given, tasks=(("sst2", tmp_path / "b"),)))
+    claim_output(given)
+    kept = json.loads((tmp_path / "out/settings.json").read_text())["finetune"]
+    assert {task: each["seeds"] for task, each in kept.items()} == {"mrpc": 1, "sst2": 1}
+    for other in (replace(one, finetune_seeds=2), replace(one, tasks=(("mrpc", tmp_path),))):
+        with pytest.raises(ConfigError, match="has fine-tuned scores of mrpc with"):
+            claim_output(other)
+
+
+def test_a_measured_run_is_only_fine_tuned(
+    tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ablation(tmp_path)
+    AblationRunner(given, children).finish(given.jobs())
+    runner = AblationRunner(replace(given, tasks=(("mrpc", tmp_path),)), children)
+    assert not any(runner.is_done(job) for job in given.jobs())
+    trained = len(children.trained)
+
+    def tune(asked: Any, job: AblationJob, *others: Any) -> None:
+        score_file(asked, job, "mrpc").write_text('{"score": 0.5, "seconds": 1.0}')
+
+    monkeypatch.setattr(module, "fine_tune", tune)
+    runner.finish(given.jobs())
+    assert len(children.trained) == trained and all(map(runner.is_done, given.jobs()))
+    found = runner.result(given.jobs()[0])
+    assert found["measures"] == {"mask_loss": 0.0, "fine-tuned/mrpc f1": 0.5}
 
 
 def test_a_damaged_result_is_said(tmp_path: Path) -> None:

@@ -97,6 +97,13 @@ def test_other_designs_are_said(tmp_path: Path) -> None:
     assert "the best of 0.5, 1, 2 x the recipe's" in text
     assert "  two: the best rate is at the edge of the grid" in text
     assert "  one: the best rate" not in text
+    found["fine_tuning"] = {"tasks": ["sst2", "rte"], "protocol": "electra", "seeds": 3}
+    for each in found["arms"]:
+        each["measures"] |= {"fine-tuned": {"mean": 0.8}, "fine-tuned/rte accuracy": {"mean": 0.6}}
+    text = shown(tmp_path, found)
+    assert "by the protocol of electra, with equal fine-tuning seeds for equal seeds, 3 per" in text
+    assert "\nFine-tuned, mean score of the tasks; higher is better\n" in text
+    assert "\nFine-tuned: rte accuracy; higher is better\n" in text
     for each in found["arms"]:
         each["differences"] = {}
     text = shown(tmp_path, found | {"seeds": 1, "noise": {}})
@@ -112,6 +119,20 @@ def test_a_measure_that_the_baseline_lacks(tmp_path: Path) -> None:
     assert table[start + 2 : start + 4] == [
         "one, the baseline no head for pairs", "two 0.7500 the baseline lacks it",
     ]  # fmt: skip
+
+
+def test_an_arm_takes_the_place_of_a_baseline_without_a_measure(tmp_path: Path) -> None:
+    found = content() | {"references": {"pair_accuracy/next": "two"}}
+    found["arms"][0]["missing"] = {"pair_accuracy/next": "no head for pairs"}
+    for each, mean in zip(found["arms"][1:3], (0.75, 0.5), strict=True):
+        each["measures"]["pair_accuracy/next"] = {"mean": mean}
+    found["arms"][2]["differences"]["pair_accuracy/next"] = difference(-0.25, True)
+    table = [" ".join(row.split()) for row in shown(tmp_path, found).splitlines()]
+    start = table.index("Pair accuracy: next; higher is better")
+    said = table[start + 1 : start + 6]
+    assert any(line.startswith("one lacks it, so arms are compared with two,") for line in said)
+    assert "two, in its place 0.7500" in said
+    assert "three 0.5000 -0.2500 -0.2700 to -0.2300 < 0.001 0.0312 significant" in table
 
 
 def test_identical_arms_are_said(tmp_path: Path) -> None:

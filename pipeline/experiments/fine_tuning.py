@@ -1,0 +1,125 @@
+"""Fine-tuned scores of a finished run: pipeline.finetune on each task that --finetune names.
+
+RUN/finetune-TASK is the output of pipeline.finetune, without its weights. RUN/finetune-TASK.json is
+written last, so a task that has it is done; it may be asked for after the run has been measured.
+
+All arms are fine-tuned by the protocol of the baseline's family, and the runs of a seed with the
+same fine-tuning seeds, which differ between seeds: with --finetune-seeds N, run s has seeds N s to
+N s + N - 1, and their mean is its score.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from statistics import fmean
+from typing import IO, Any
+
+from pipeline.downstream.protocols import FAMILIES
+from pipeline.downstream.tasks import TASKS
+from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError
+from pipeline.experiments.ablation import Ablation, AblationJob
+from pipeline.experiments.children import ChildError, Children
+from pipeline.files import write_whole
+from pipeline.typed_json import read_object
+
+FINE_TUNED = "fine-tuned"
+"""The measure of all tasks together, if there are several, and prefix of each task's."""
+DIVERGED = "fine-tuning diverged"
+_SCORES, _WEIGHTS = "scores.json", "model"
+"""Of what pipeline.finetune writes."""
+
+
+def protocol_family(ablation: Ablation) -> str:
+    """Whose hyperparameters all arms are fine-tuned with: the first part of the recipe's name.
+
+    Raises ConfigError if that is not a family.
+    """
+    recipe = ablation.baseline.arm.recipe
+    family = recipe.partition("_")[0]
+    if family not in FAMILIES:
+        raise ConfigError(
+            f"--finetune: the baseline's recipe {recipe} is of no family with a protocol; known: "
+            f"{', '.join(FAMILIES)}"
+        )
+    return family
+
+
+def score_file(ablation: Ablation, job: AblationJob, task: str) -> Path:
+    """Where the score of a run on a task is, once it is known."""
+    return ablation.directory(job) / f"finetune-{task}.json"
+
+
+def is_fine_tuned(ablation: Ablation, job: AblationJob) -> bool:
+    """Whether a run has all its scores. A run that only tunes a rate has none."""
+    tasks = () if job.factor else ablation.tasks
+    return all(score_file(ablation, job, task).exists() for task, _ in tasks)
+
+
+def fine_tune(
+    ablation: Ablation, job: AblationJob, children: Children, log: Path, lock: IO[Any] | None
+) -> None:
+    """Fine-tune a run on each task that it has no score of. Raises ChildError."""
+    for task, data in () if job.factor else ablation.tasks:
+        path = score_file(ablation, job, task)
+        if path.exists():
+            continue
+        output, seeds = path.with_suffix(""), ablation.finetune_seeds
+        words = (
+            "pipeline.finetune", ablation.directory(job), "--task", task, "--data", data,
+            "--output", output, "--protocol", protocol_family(ablation), "--seeds", seeds,
+            "--first-seed", job.seed * seeds, "--baselines", "majority",
+        )  # fmt: skip
+        try:
+            children.run(words, log, lock)
+        except ChildError as error:
+            if error.code != EXIT_DIVERGED:
+                raise
+            found: dict[str, Any] = {"score": None, "seconds": 0.0}
+        else:
+            scores = read_object(output / _SCORES)
+            found = {
+                "score": scores["scores"][TASKS[task].metrics[0]]["mean"],
+                "seconds": scores["seconds"],
+            }
+            shutil.rmtree(output / _WEIGHTS, ignore_errors=True)
+        write_whole(path, json.dumps(found, indent=1).encode())
+        said = DIVERGED if found["score"] is None else f"{found['score']:.4f}"
+        print(f"{job.name}: {task} {said}, {found['seconds']:.0f} s", flush=True)
+
+
+def fine_tuned(ablation: Ablation, job: AblationJob) -> tuple[dict[str, float], dict[str, str]]:
+    """Scores of a run as measures, and why some are missing; nothing for tasks not yet done."""
+    measures: dict[str, float] = {}
+    missing: dict[str, str] = {}
+    for task, _ in () if job.factor else ablation.tasks:
+        name = f"{FINE_TUNED}/{task} {TASKS[task].metrics[0]}"
+        found = _read(score_file(ablation, job, task))
+        if found is not None and found["score"] is not None:
+            measures[name] = float(found["score"])
+        elif found is not None:
+            missing[name] = DIVERGED
+    if len(ablation.tasks) > 1:
+        if missing:
+            missing[FINE_TUNED] = DIVERGED
+        elif measures:
+            measures[FINE_TUNED] = fmean(measures.values())
+    return measures, missing
+
+
+def seconds_of(ablation: Ablation, jobs: list[AblationJob], task: str) -> list[float]:
+    """Seconds of the fine-tunings of a task that are done."""
+    found = [_read(score_file(ablation, job, task)) for job in jobs]
+    return [float(each["seconds"]) for each in found if each is not None]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Raises DataError if it is damaged."""
+    if not path.exists():
+        return None
+    try:
+        found = read_object(path)
+        return {"score": found["score"], "seconds": found["seconds"]}
+    except (ValueError, OSError, KeyError) as error:
+        raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error

@@ -1,0 +1,127 @@
+"""Scores of fine-tuning: asked for once, by one protocol, kept, averaged, missing with a reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import EXIT_DIVERGED, EXIT_USER_ERROR, ConfigError, DataError
+from pipeline.experiments.ablation import Ablation, AblationJob, make_arms
+from pipeline.experiments.arms import SCALES, TABLES, arms_from_arguments, table
+from pipeline.experiments.children import ChildError, Children
+from pipeline.experiments.fine_tuning import (
+    DIVERGED,
+    fine_tune,
+    fine_tuned,
+    is_fine_tuned,
+    protocol_family,
+    score_file,
+    seconds_of,
+)
+from pipeline.recipes import RECIPES
+from tests.pipeline.experiments.test_ablation import ablation
+
+
+class Tuning(Children):
+    """Writes the scores of pipeline.finetune: that of mrpc is .9, others' .7 and accuracy's .8."""
+
+    def __init__(self, code: int = 0) -> None:
+        super().__init__()
+        self.code, self.asked = code, list[list[str]]()
+
+    def run(self, words: Sequence[object], *others: Any, **options: Any) -> str:
+        self.asked.append([*map(str, words)])
+        if self.code:
+            raise ChildError("whatever it said", self.code)
+        output = Path(str(words[words.index("--output") + 1]))
+        (output / "model").mkdir(parents=True)
+        f1 = 0.9 if "mrpc" in words else 0.7
+        scores = {"accuracy": {"mean": 0.8}, "f1": {"mean": f1}}
+        (output / "scores.json").write_text(json.dumps({"scores": scores, "seconds": 2.5}))
+        return ""
+
+
+def given(tmp_path: Path, *tasks: str, seeds: int = 1) -> Ablation:
+    return replace(
+        ablation(tmp_path), tasks=tuple((task, tmp_path / task) for task in tasks),
+        finetune_seeds=seeds,
+    )  # fmt: skip
+
+
+def done(asked: Ablation, children: Children, tmp_path: Path) -> AblationJob:
+    job = asked.jobs()[2]  # one:1
+    asked.directory(job).mkdir(parents=True, exist_ok=True)
+    fine_tune(asked, job, children, tmp_path / "log", None)
+    return job
+
+
+def test_each_task_is_fine_tuned_once(tmp_path: Path) -> None:
+    asked, children = given(tmp_path, "mrpc", seeds=3), Tuning()
+    assert not is_fine_tuned(asked, asked.jobs()[2])
+    job = done(asked, children, tmp_path)
+    run = tmp_path / "runs/one/seed-1"
+    assert children.asked == [[
+        "pipeline.finetune", str(run), "--task", "mrpc", "--data", str(tmp_path / "mrpc"),
+        "--output", str(run / "finetune-mrpc"), "--protocol", "roberta", "--seeds", "3",
+        "--first-seed", "3", "--baselines", "majority",
+    ]]  # fmt: skip
+    assert fine_tuned(asked, job) == ({"fine-tuned/mrpc f1": 0.9}, {})
+    assert is_fine_tuned(asked, job) and seconds_of(asked, asked.jobs(), "mrpc") == [2.5]
+    assert [*(run / "finetune-mrpc").iterdir()] == [run / "finetune-mrpc/scores.json"]
+    more = given(tmp_path, "mrpc", "sst2", seeds=3)
+    assert not is_fine_tuned(more, job)
+    done(more, children, tmp_path)
+    assert [words[3] for words in children.asked] == ["mrpc", "sst2"]
+    measures, missing = fine_tuned(more, job)
+    assert not missing and measures == pytest.approx(
+        {"fine-tuned/mrpc f1": 0.9, "fine-tuned/sst2 accuracy": 0.8, "fine-tuned": 0.85}
+    )
+
+
+def test_divergence_is_a_missing_score_and_a_mistake_is_none(tmp_path: Path) -> None:
+    asked = given(tmp_path, "mrpc", "sst2")
+    with pytest.raises(ChildError, match="whatever it said"):
+        done(asked, Tuning(EXIT_USER_ERROR), tmp_path)
+    assert fine_tuned(asked, asked.jobs()[2]) == ({}, {})
+    job = done(asked, Tuning(EXIT_DIVERGED), tmp_path)
+    assert fine_tuned(asked, job) == ({}, dict.fromkeys(
+        ["fine-tuned/mrpc f1", "fine-tuned/sst2 accuracy", "fine-tuned"], DIVERGED
+    ))  # fmt: skip
+    assert is_fine_tuned(asked, job)
+
+
+def test_a_run_that_tunes_a_rate_is_not_fine_tuned(tmp_path: Path) -> None:
+    asked, children = given(tmp_path, "mrpc"), Tuning()
+    job = AblationJob(arm=asked.baseline, seed=7, factor=2.0)
+    assert is_fine_tuned(asked, job) and fine_tuned(asked, job) == ({}, {})
+    fine_tune(asked, job, children, tmp_path / "log", None)
+    assert not children.asked
+
+
+def test_damage_is_said(tmp_path: Path) -> None:
+    asked = given(tmp_path, "mrpc")
+    path = score_file(asked, asked.jobs()[0], "mrpc")
+    path.parent.mkdir(parents=True)
+    for content in ("[", "{}"):
+        path.write_text(content)
+        with pytest.raises(DataError, match=r"finetune-mrpc.json is damaged .*; remove it"):
+            fine_tuned(asked, asked.jobs()[0])
+
+
+def test_every_recipe_has_a_protocol(tmp_path: Path) -> None:
+    families = {"spanbert/masking": "spanbert", "albert/pair": "albert"}
+    for name in TABLES:
+        chosen = table(name, SCALES[0])
+        found = protocol_family(replace(given(tmp_path), arms=make_arms(chosen, [], 0)))
+        assert found == families.get(name, found)
+    for recipe in RECIPES:
+        arms = make_arms(arms_from_arguments(recipe, [("a", []), ("b", [])]), [], 0)
+        assert recipe.startswith(protocol_family(replace(given(tmp_path), arms=arms)))
+    odd = replace(arms[0], arm=replace(arms[0].arm, recipe="gpt_base"))
+    with pytest.raises(ConfigError, match="gpt_base is of no family"):
+        protocol_family(replace(given(tmp_path), arms=(odd,)))
