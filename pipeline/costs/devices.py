@@ -9,11 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-PEAK_FLOPS = {
-    "B200": 2250e12, "H200": 989e12, "H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12,
-    "A100": 312e12, "L40S": 362e12,
-}  # fmt: skip
-"""Dense bf16 rates by part of the GPU's name, the first match; from NVIDIA's data sheets."""
 CPU = "cpu"
 CPU_CORE_FLOPS = (8e9, 30e9, 110e9)
 """Least, usual and most per second and core in fp32. The most is RoBERTa-base on two cores of a
@@ -59,19 +54,19 @@ _HOPPER_SOURCE = (
 )
 GPUS = {
     "h100": DeviceRates(
-        name="H100", memory=80e9, bf16_flops=PEAK_FLOPS["H100"], fp32_flops=67e12,
+        name="H100", memory=80e9, bf16_flops=989e12, fp32_flops=67e12,
         bandwidth=3.35e12, link_bandwidth=450e9, nic_bandwidth=50e9, watts=(700, 1275),
         utilization=_HOPPER_BAND, utilization_source=_HOPPER_SOURCE,
         source="data sheets of NVIDIA H100 SXM and DGX H100",
     ),
     "h200": DeviceRates(
-        name="H200", memory=141e9, bf16_flops=PEAK_FLOPS["H200"], fp32_flops=67e12,
+        name="H200", memory=141e9, bf16_flops=989e12, fp32_flops=67e12,
         bandwidth=4.8e12, link_bandwidth=450e9, nic_bandwidth=50e9, watts=(700, 1275),
         utilization=_HOPPER_BAND, utilization_source=_HOPPER_SOURCE,
         source="data sheets of NVIDIA H200 SXM and DGX H200",
     ),
     "a100": DeviceRates(
-        name="A100", memory=80e9, bf16_flops=PEAK_FLOPS["A100"], fp32_flops=19.5e12,
+        name="A100", memory=80e9, bf16_flops=312e12, fp32_flops=19.5e12,
         bandwidth=2.04e12, link_bandwidth=300e9, nic_bandwidth=25e9, watts=(400, 812),
         utilization=(0.237, 0.35, 0.50),
         utilization_source="BERT on A100 reaches 24 % (MosaicML) and 25 % (NVIDIA), hand-fused "
@@ -79,6 +74,13 @@ GPUS = {
         source="data sheets of NVIDIA A100 80GB SXM and DGX A100",
     ),
 }  # fmt: skip
+BOARDS: tuple[tuple[str, DeviceRates | float], ...] = (
+    ("MIG", 0.0), ("B200", 2250e12), ("GH200", 989e12),
+    ("H200 NVL", 835e12), ("H200", GPUS["h200"]), ("H100 PCIe", 756e12), ("H100 NVL", 835e12),
+    ("H100", GPUS["h100"]), ("A100.*PCIe", 312e12), ("A100", GPUS["a100"]), ("L40S", 362e12),
+)  # fmt: skip
+"""Pattern of a part of a GPU's name, the first match; its rates, or the dense bf16 FLOP per second
+alone of a board that is not in the table, from NVIDIA's data sheets."""
 LINK_SHARE, NIC_SHARE = 0.8, 0.82
 """What an all-reduce makes of the links: 330 of eight NICs' 400 GB/s, and as much of NVLink
 (assumed)."""
@@ -138,11 +140,17 @@ class Hardware:
 
 def rates_of(name: str) -> DeviceRates | None:
     """The rates of a GPU by the name that its driver tells; None for an unknown one."""
-    if re.search("PCIe|NVL|MIG", name, re.IGNORECASE):
-        return None  # other boards than those of the table
-    return next((gpu for gpu in GPUS.values() if re.search(rf"\b{gpu.name}\b", name)), None)
+    found = _find(name)
+    return found if isinstance(found, DeviceRates) else None
 
 
 def peak_flops_of(name: str) -> float:
     """Dense bf16 FLOP/s of a GPU by the name that its driver tells; 0 if unknown."""
-    return next((rate for part, rate in PEAK_FLOPS.items() if part in name), 0.0)
+    found = _find(name)
+    return found.bf16_flops if isinstance(found, DeviceRates) else found
+
+
+def _find(name: str) -> DeviceRates | float:
+    return next(
+        (known for part, known in BOARDS if re.search(rf"\b{part}\b", name, re.IGNORECASE)), 0.0
+    )

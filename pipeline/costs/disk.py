@@ -9,7 +9,7 @@ from pipeline.costs.estimate import Estimate
 from pipeline.costs.expected_data import NOWHERE
 from pipeline.data.shards.manifest import Manifest, Shard
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.staging import RESERVE
+from pipeline.loading.staging import RESERVE, staged_bytes
 from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES
 
 TEXT_BYTES = 4.2
@@ -47,7 +47,6 @@ def disk(run: Run, parameters: int, datasets: Sequence[Dataset]) -> list[Estimat
         file["bytes"] for dataset in datasets for file in dataset.manifest.files.values()
     )
     rows = "as many bytes per token and row as in the sample corpus"
-    staged = _bytes(train, masks=2)
     copies = run.checkpoint.most_kept(run.steps)
     kept = f"checkpoint.keep={run.checkpoint.keep}, one more while the next is written"
     if run.checkpoint.keep_every:
@@ -66,7 +65,7 @@ def disk(run: Run, parameters: int, datasets: Sequence[Dataset]) -> list[Estimat
             *((0.9 * size, 1.2 * size) if expected else (None, None)),
         ),
         Estimate(
-            "staging, each node", staged + RESERVE, "bytes",
+            "staging, each node", staged_bytes(train), "bytes",
             "published" if expected else "computed",
             f"--stage: {_per_token(train):.2f} bytes per token for an epoch, the masks of the "
             f"next, {RESERVE / 1e9:.1f} GB free",

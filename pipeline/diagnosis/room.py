@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.config.run import Run
-from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.shards.manifest import Shard, read_manifest
 from pipeline.diagnosis.checks import WARN, Check, judge
 from pipeline.errors import DataError
-from pipeline.loading.staging import RESERVE
+from pipeline.loading.staging import staged_bytes
 
 GB = 1e9
 _STATE_BYTES = 12
@@ -29,13 +29,13 @@ def checkpoint_bytes(run: Run) -> float:
 
 def check_staging(directories: Sequence[Path], stage: Path) -> list[Check]:
     """Whether the rows, and the masks of a pass and the next, fit on the node's disk."""
-    needed = float(RESERVE)
+    found: list[Shard] = []
     for directory in directories:
         try:
-            shards = read_manifest(directory).of("train")
+            found += read_manifest(directory).of("train")
         except DataError:  # reported with the shards
             continue
-        needed += sum(s.bytes + sum(mask.bytes for mask in s.masks[:2]) for s in shards)
+    needed = staged_bytes(found)
     place = next(level for level in (stage.absolute(), *stage.absolute().parents) if level.is_dir())
     status = os.statvfs(place)
     free = status.f_bavail * status.f_frsize

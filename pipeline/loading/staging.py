@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,17 @@ from pipeline.private_directories import own_directory
 
 RESERVE = 1 << 30
 """Bytes of the disk that are left free for others."""
+MASKS_AT_ONCE = 2
+"""Of an epoch, and of the next, which is copied ahead."""
 _CHUNK = 1 << 22
 _LOCK = ".lock"
+
+
+def staged_bytes(shards: Sequence[Shard]) -> int:
+    """Room that the rows and masks of a split need on a node's disk, with what stays free."""
+    return RESERVE + sum(
+        shard.bytes + sum(mask.bytes for mask in shard.masks[:MASKS_AT_ONCE]) for shard in shards
+    )
 
 
 class Staging:

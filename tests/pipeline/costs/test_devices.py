@@ -15,6 +15,21 @@ def test_a_gpu_is_found_by_its_drivers_name() -> None:
     assert rates_of("Tesla V100") is None and peak_flops_of("Tesla V100") == 0.0
 
 
+@pytest.mark.parametrize(
+    ("name", "gpu", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100", 989e12), ("NVIDIA A100-SXM4-80GB", "a100", 312e12),
+        ("NVIDIA A100-PCIE-40GB", None, 312e12), ("NVIDIA A100 80GB PCIe", None, 312e12),
+        ("NVIDIA H100 PCIe", None, 756e12), ("NVIDIA H200 NVL", None, 835e12),
+        ("NVIDIA GH200 480GB", None, 989e12), ("NVIDIA B200", None, 2250e12),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None, 0.0), ("NVIDIA GB200", None, 0.0),
+    ],
+)  # fmt: skip
+def test_other_boards_have_a_peak_at_most(name: str, gpu: str | None, peak: float) -> None:
+    assert rates_of(name) is (GPUS[gpu] if gpu else None)
+    assert peak_flops_of(name) == peak
+
+
 def test_all_reduces_cross_nodes_as_fast_as_their_network_cards() -> None:
     # facts of a cluster with eight cards of 400 Gb/s: 330 GB/s, at 512 GPUs and more 250
     assert machines(8).bus_bandwidth()[1] == pytest.approx(330e9, rel=0.01)
