@@ -55,6 +55,7 @@ def _examine(
     placement = ranks.placement
     offsets = ranks.clock_offsets()
     row, versions, own = _look_here(ranks, arguments)
+    rows = ranks.gather(row)
     if arguments.output:
         one = checkpoint_bytes(settings) if settings else 0.0
         most = settings.checkpoint.most_kept(settings.steps) if settings else 1
@@ -67,15 +68,14 @@ def _examine(
     if arguments.full:
         from pipeline.diagnosis import rates  # torch: seconds that the quick form does without
 
-        own += rates.measure(ranks)
-    answers = ranks.gather([row, versions, prints, [asdict(check) for check in own]])
-    rows = [answer[0] for answer in answers]
-    checks = merge([[_check(item) for item in answer[3]] for answer in answers])
+        own += rates.measure(ranks, rows, versions)
+    answers = ranks.gather([versions, prints, [asdict(check) for check in own]])
+    checks = merge([[_check(item) for item in answer[2]] for answer in answers])
     if answers:
         for entry, offset in zip(rows, offsets):
             entry["clock"] = f"{offset:+.3f} s" if len(rows) > 1 else ""
-        checks += compare_fingerprints([answer[2] for answer in answers])
-        checks.append(compare_versions([answer[1] for answer in answers]))
+        checks += compare_fingerprints([answer[1] for answer in answers])
+        checks.append(compare_versions([answer[0] for answer in answers]))
         checks += check_clocks(offsets) + compare_devices(rows)
     return rows, checks
 

@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -87,11 +88,21 @@ def sync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def one_at_a_time(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file `path`; no-op on a file system without locks."""
+def one_at_a_time(path: Path, seconds: float | None = None) -> Iterator[None]:
+    """Hold an exclusive lock on the file `path`; no-op on a file system without locks.
+
+    seconds: how long to wait for it, None for ever. Raises DataError if that is too short.
+    """
     with path.open("w") as lock:
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        if seconds is None:
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        else:
+            end = time.monotonic() + seconds
+            while try_lock(lock) is False:
+                if time.monotonic() > end:
+                    raise DataError(f"{path} is locked by another process; rerun when it has ended")
+                time.sleep(0.1)
         yield
 
 

@@ -114,7 +114,11 @@ def _build(kind: Any, values: dict[str, Any], where: str) -> Any:
 def _fields_of(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
     """The types of a dataclass's fields, and the names of those with a default."""
     hints = get_type_hints(kind)
-    optional = frozenset(field.name for field in fields(kind) if field.default is not MISSING)
+    optional = frozenset(
+        field.name
+        for field in fields(kind)
+        if field.default is not MISSING or field.default_factory is not MISSING
+    )
     return {field.name: hints[field.name] for field in fields(kind)}, optional
 
 

@@ -1,7 +1,8 @@
-"""$TENFOLD_ROOT/site.json: rates that this site's own runs reached, for the next plan.
+"""$TENFOLD_ROOT/site.json: rates that were measured at this site, for the next plan.
 
-A rate is of a recipe, a device and a precision. A run adds one after its first steps; the newest
-few are kept, and their median counts. The file is replaced as a whole, under a lock.
+A run adds the rate of its recipe, device and precision after its first steps, `pipeline.doctor
+--full` those of the machines that it ran on. The newest few are kept, and their median counts. The
+file is replaced as a whole, under a lock.
 """
 
 from __future__ import annotations
@@ -9,22 +10,20 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
 
 from pipeline.errors import DataError
-from pipeline.files import try_lock, write_whole
+from pipeline.files import one_at_a_time, write_whole
 from pipeline.typed_json import build, read_object
 
 SITE = "site.json"
 SCHEMA_VERSION = 1
-_ATTEMPTS = 100
-"""To lock the file, a tenth of a second apart."""
+_LOCK_SECONDS = 10.0
+"""For the file's lock. A run trains meanwhile, so it never waits long."""
 KEPT = 9
-"""Newest runs that are kept of each recipe, device and precision."""
+"""Newest rates that are kept under each key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +41,47 @@ class MeasuredRate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineRates:
+    """What the doctor measured on the machines of a launch."""
+
+    flops: float
+    """FLOP per second of a matrix product: in bf16 of a GPU, in fp32 of a core."""
+    bus_bandwidth: float
+    """Bytes per second that each rank sends in an all-reduce; 0 if there was one rank."""
+    ranks: int
+    measured_at: str
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRates:
     """The content of site.json."""
 
     schema_version: int = SCHEMA_VERSION
     rates: Mapping[str, tuple[MeasuredRate, ...]] = field(default_factory=dict)
     """By `key`, oldest first."""
+    machines: Mapping[str, tuple[MachineRates, ...]] = field(default_factory=dict)
+    """By `machine_key`, oldest first."""
 
     def find(self, recipe: str, device: str, precision: str) -> tuple[MeasuredRate, ...]:
         """The rates of a recipe on a device; empty if none was measured."""
         return tuple(self.rates.get(key(recipe, device, precision), ()))
 
-    def with_rate(self, name: str, rate: MeasuredRate) -> SiteRates:
-        """These rates and a new one, under `key`."""
+    def links(self, device: str, nodes: int, per_node: int) -> tuple[MachineRates, ...]:
+        """Those with an all-reduce, of so many ranks on so many nodes."""
+        found = self.machines.get(machine_key(device, nodes, per_node), ())
+        return tuple(rate for rate in found if rate.bus_bandwidth)
+
+    def products(self, device: str) -> tuple[MachineRates, ...]:
+        """Those of a device, however many were measured."""
+        names = (name for name in self.machines if name.startswith(f"{device} "))
+        return tuple(rate for name in names for rate in self.machines[name])
+
+    def with_rate(self, name: str, rate: MeasuredRate | MachineRates) -> SiteRates:
+        """These rates and a new one, under its key."""
+        if isinstance(rate, MachineRates):
+            measured = (*self.machines.get(name, ()), rate)[-KEPT:]
+            return replace(self, machines={**self.machines, name: measured})
         kept = (*self.rates.get(name, ()), rate)[-KEPT:]
         return replace(self, rates={**self.rates, name: kept})
 
@@ -62,6 +89,11 @@ class SiteRates:
 def key(recipe: str, device: str, precision: str) -> str:
     """`roberta_base cpu fp32`."""
     return f"{recipe} {device} {precision}"
+
+
+def machine_key(device: str, nodes: int, per_node: int) -> str:
+    """`H100 2x8`."""
+    return f"{device} {nodes}x{per_node}"
 
 
 def median_flops(rates: tuple[MeasuredRate, ...]) -> tuple[float, float, float]:
@@ -84,9 +116,11 @@ def read_site(path: Path | None) -> SiteRates:
         found = build(SiteRates, read_object(path))
         if found.schema_version != SCHEMA_VERSION:
             raise ValueError(f"schema version {found.schema_version}, not {SCHEMA_VERSION}")
-        for name, rates in found.rates.items():
+        every: list[tuple[str, tuple[MeasuredRate | MachineRates, ...]]]
+        every = [*found.rates.items(), *found.machines.items()]
+        for name, rates in every:
             if not all(1e-9 < value < 1e24 for rate in rates for value in _numbers(rate)):
-                raise ValueError(f"rates.{name} has a rate that no machine reaches")
+                raise ValueError(f"{name} has a rate that no machine reaches")
     except (ValueError, OSError) as error:
         raise DataError(
             f"{path} cannot be read ({error}); remove it, and the next runs measure again"
@@ -94,26 +128,18 @@ def read_site(path: Path | None) -> SiteRates:
     return found
 
 
-def add_rate(path: Path, name: str, rate: MeasuredRate) -> None:
-    """Add a run's rate to the file of a site. Raises DataError if it cannot be written."""
+def add_rate(path: Path, name: str, rate: MeasuredRate | MachineRates) -> None:
+    """Add a rate to the file of a site. Raises DataError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.with_name(f".{path.name}.lock").open("w") as lock:
-            _wait_for(lock, path)
+        with one_at_a_time(path.with_name(f".{path.name}.lock"), _LOCK_SECONDS):
             content = asdict(read_site(path).with_rate(name, rate))
             write_whole(path, json.dumps(content, indent=1).encode())
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}; fix this") from error
 
 
-def _wait_for(lock: IO[Any], path: Path) -> None:
-    """Take a lock that all runs of a site share. A run trains meanwhile, so it never waits long."""
-    for _ in range(_ATTEMPTS):
-        if try_lock(lock) is not False:
-            return
-        time.sleep(0.1)
-    raise DataError(f"{path} is locked by another run; this run's rate is not kept")
-
-
-def _numbers(rate: MeasuredRate) -> tuple[float, ...]:
+def _numbers(rate: MeasuredRate | MachineRates) -> tuple[float, ...]:
+    if isinstance(rate, MachineRates):
+        return rate.flops, rate.bus_bandwidth or 1.0, rate.ranks
     return rate.flops, rate.step_seconds, rate.sequences_per_second, rate.ranks

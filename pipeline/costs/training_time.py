@@ -7,6 +7,7 @@ of the recipe if there are any, else a share of the published peak.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,12 +16,14 @@ from pipeline.config.run import Run
 from pipeline.costs.communication import bytes_sent, wire_bytes
 from pipeline.costs.devices import CPU_CORE_FLOPS, CPU_UPDATE_SECONDS, Hardware
 from pipeline.costs.estimate import Basis, Estimate
-from pipeline.costs.site_rates import MeasuredRate, SiteRates, median_flops
+from pipeline.costs.site_rates import MachineRates, MeasuredRate, SiteRates, median_flops
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
 from pipeline.training.planning.phases import Phase
 from pipeline.training.planning.plan import Plan, flops_of
 from pipeline.training.planning.schedule import sequences_until
 
+PUBLISHED: Basis = "published"
+HERE: Basis = "measured here"
 UPDATE_BYTES = 30
 """Of memory traffic per weight: LAMB reads and writes gradients, masters and moments."""
 HOST_SECONDS = (1.5e-3, 4e-3, 9e-3)
@@ -53,12 +56,12 @@ def step_parts(
         parts = [_seconds("forward, backward and update", work, *_measured(measured))]
         if hardware.ranks <= max(rate.ranks for rate in measured):
             return parts
-        return [*parts, _communication(run, plan, hardware, file, parts[0])]
+        return [*parts, _communication(run, plan, hardware, file, parts[0], site)]
     compute = _compute(run, hardware, work, site)
     return [
         compute,
         _update(plan, hardware, file.offloads()),
-        _communication(run, plan, hardware, file, compute),
+        _communication(run, plan, hardware, file, compute, site),
         *_host(hardware),
         _input(run, plan, compute),
     ]
@@ -149,12 +152,39 @@ def _compute(run: Run, hardware: Hardware, work: float, site: SiteRates) -> Esti
             f"{CPU_CORE_FLOPS[0] / 1e9:.0f} to {CPU_CORE_FLOPS[2] / 1e9:.0f} GFLOP/s per core, the "
             "most for wide layers (RESULTS.md)"
         )
-        return _seconds(name, work, CPU_CORE_FLOPS, "published", why)
+        rates, bound = _bounded(CPU_CORE_FLOPS, site if run.precision == "fp32" else None, hardware)
+        return _seconds(name, work, rates, "published", why + bound)
     peak, shares = device.flops(run.precision), device.utilization
     why = f"{shares[0]:.0%} to {shares[2]:.0%} of {peak / 1e12:g} TFLOP/s; "
     why += device.utilization_source
     least, usual, most = (share * peak for share in shares)
-    return _seconds(name, work, (least, usual, most), "published", why)
+    known = site if run.precision == "bf16" else None
+    rates, bound = _bounded((least, usual, most), known, hardware)
+    return _seconds(name, work, rates, "published", why + bound)
+
+
+def _bounded(
+    rates: tuple[float, float, float], site: SiteRates | None, hardware: Hardware
+) -> tuple[tuple[float, float, float], str]:
+    """Rates that do not exceed the matrix products that the doctor measured, and words on that.
+
+    site: None if products were measured in another precision.
+    """
+    measured = site.products(hardware.kind) if site else ()
+    if not measured:
+        return rates, ""
+    most = max(rate.flops for rate in measured)
+    least, usual, fastest = (min(rate, most) for rate in rates)
+    return (least, usual, fastest), (
+        f"; at most the {most / 1e12:.3g} TFLOP/s of a matrix product, {_doctors(measured)}"
+    )
+
+
+def _doctors(measured: Sequence[MachineRates]) -> str:
+    """Where the doctor's rates are kept, and of when they are."""
+    count = f"{len(measured)} doctor's run{'s' * (len(measured) > 1)}"
+    last = max(rate.measured_at for rate in measured)
+    return f"site.json: {count}, the last on {last[:10]}"
 
 
 def _update(plan: Plan, hardware: Hardware, on_host: bool) -> Estimate:
@@ -173,13 +203,24 @@ def _update(plan: Plan, hardware: Hardware, on_host: bool) -> Estimate:
 
 
 def _communication(
-    run: Run, plan: Plan, hardware: Hardware, file: DeepSpeedFile, compute: Estimate
+    run: Run,
+    plan: Plan,
+    hardware: Hardware,
+    file: DeepSpeedFile,
+    compute: Estimate,
+    site: SiteRates,
 ) -> Estimate:
     """Collectives that compute does not hide."""
     ranks = hardware.ranks
     sent = bytes_sent(run, ranks, file, plan.accumulation)
     moved = wire_bytes(sent, ranks) if ranks > 1 else 0.0
     least, usual, most = hardware.bus_bandwidth()
+    where, basis = "between nodes" if hardware.nodes > 1 else "inside a node", PUBLISHED
+    measured = site.links(hardware.kind, hardware.nodes, hardware.per_node)
+    if measured:
+        found = [rate.bus_bandwidth for rate in measured]
+        least, usual, most = 0.9 * min(found), statistics.median(found), 1.1 * max(found)
+        where, basis = f"{where}, {_doctors(measured)}", HERE
     if not moved:
         return Estimate("exposed communication", 0, "seconds", "computed", "one rank sends nothing")
     hidden, how = 0.0, "none hidden: after the last micro-batch"
@@ -188,9 +229,8 @@ def _communication(
         if plan.zero_stage == 1:
             hidden /= plan.accumulation
         how = f"at best hidden under {HIDDEN_SHARE:.0%} of compute"
-    where = "between nodes" if hardware.nodes > 1 else "inside a node"
     return Estimate(
-        "exposed communication", moved / usual, "seconds", "published",
+        "exposed communication", moved / usual, "seconds", basis,
         f"{moved / 1e9:.3g} GB per rank at {usual / 1e9:.3g} GB/s {where}; {how}",
         max(0.0, moved / most - hidden), moved / least,
     )  # fmt: skip

@@ -8,16 +8,23 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+from pipeline.command_line import cores
+from pipeline.costs.devices import CPU, rates_of
+from pipeline.costs.site_rates import MachineRates, add_rate, machine_key, site_file
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, skip
 from pipeline.diagnosis.exchange import Exchange
+from pipeline.errors import DataError
+from pipeline.training.run_directory.history import now_utc
 
 Pair = tuple[int, int]
 
@@ -38,8 +45,14 @@ SLOWEST_LINK = 0.1e9
 """Bytes per second that any network for training exceeds: gigabit Ethernet has 0.125e9."""
 
 
-def measure(ranks: Exchange) -> list[Check]:
-    """Rates of products, all-reduces and pairs of nodes, on rank 0. Collective."""
+def measure(
+    ranks: Exchange, table: Sequence[Mapping[str, Any]], versions: Mapping[str, str]
+) -> list[Check]:
+    """Rates of products, all-reduces and pairs of nodes, on rank 0. Collective.
+
+    table: the rank table, empty but on rank 0. If nothing is wrong, the rates go to $TENFOLD_ROOT's
+    site.json, with these versions.
+    """
     place = ranks.placement
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     checks = _check_kernels() if kind == "cuda" else []
@@ -48,21 +61,66 @@ def measure(ranks: Exchange) -> list[Check]:
         why = "some ranks see a GPU and some do not"
         return [*checks, judge("products", why, FAIL, "alike", "look at the rank table")]
     device = torch.device(f"cuda:{place.local_rank}" if kind == "cuda" else "cpu")
-    names = ranks.gather(f"{os.uname().nodename}.{place.local_rank}")
+    names = [f"{row['host']}.{row['local_rank']}" for row in table]
     ranks.barrier()
     products = ranks.gather(_product_rate(device))
     checks += compare_products(products, names, kind) if names else []
+    unit = statistics.median(products) / used_cores(place.local_size, kind) if products else 0.0
     if place.world_size == 1:
-        return [*checks, skip("all-reduce", "one rank"), skip("pairs of nodes", "one rank")]
+        checks += [skip("all-reduce", "one rank"), skip("pairs of nodes", "one rank")]
+        return [*checks, *_keep(checks, table, device, (unit, 0.0), versions)]
     chosen = ranks.broadcast([r for r, first in enumerate(_firsts(ranks)) if first])
     _join(ranks, device)
     try:
-        checks += [_check_all_reduce(place.world_size, device)]
+        bandwidth, check = _check_all_reduce(place.world_size, device)
+        checks.append(check)
         found = ranks.gather(_pair_rates(place.rank, chosen, device))
     finally:
         dist.destroy_process_group()
     pairs = {(a, b): rate for answer in found for a, b, rate in answer}
-    return [*checks, *compare_pairs(pairs, names)] if names else []
+    if not names:
+        return []
+    checks += compare_pairs(pairs, names)
+    return [*checks, *_keep(checks, table, device, (unit, bandwidth), versions)]
+
+
+def used_cores(local_size: int, kind: str) -> float:
+    """Cores that a rank multiplies with: its own, or its part of the node's; 1 with a GPU."""
+    mine = cores()
+    own = mine / local_size if mine == (os.cpu_count() or 1) else mine
+    return 1.0 if kind == "cuda" else max(1.0, min(float(torch.get_num_threads()), own))
+
+
+def _keep(
+    checks: Sequence[Check],
+    table: Sequence[Mapping[str, Any]],
+    device: torch.device,
+    rates: tuple[float, float],
+    versions: Mapping[str, str],
+) -> list[Check]:
+    """Write the rates for the next plan, unless something is wrong with them or the GPU is unknown.
+
+    rates: FLOPs per second of a GPU or core; bytes per second of an all-reduce, 0 if alone.
+    """
+    name, file = "site's rates", site_file()
+    hosts = Counter(row["host"] for row in table)
+    gpu = rates_of(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    if file is None:
+        return [skip(name, "TENFOLD_ROOT is not set")]
+    if len(set(hosts.values())) > 1 or any(check.status in (WARN, FAIL) for check in checks):
+        return [skip(name, "not kept: rates differ among these ranks")]
+    if device.type == "cuda" and gpu is None:
+        return [skip(name, "not kept: pipeline.plan does not know this GPU")]
+    key = machine_key(gpu.name if gpu else CPU, len(hosts), len(table) // len(hosts))
+    rate = MachineRates(
+        flops=rates[0], bus_bandwidth=rates[1], ranks=len(table),
+        measured_at=now_utc(), versions=versions,
+    )  # fmt: skip
+    try:
+        add_rate(file, key, rate)
+    except DataError as error:
+        return [judge(name, str(error), WARN, "kept", "the next plan uses published rates")]
+    return [judge(name, f"{key} in {file}", "")]
 
 
 def compare_products(rates: Sequence[float], names: Sequence[str], kind: str) -> list[Check]:
@@ -157,14 +215,14 @@ def _product_rate(device: torch.device) -> float:
     return 2 * side**3 / _fastest(lambda: torch.mm(left, right), device)
 
 
-def _check_all_reduce(ranks: int, device: torch.device) -> Check:
+def _check_all_reduce(ranks: int, device: torch.device) -> tuple[float, Check]:
     """The rate of an all-reduce. Bus bandwidth: what it would be with one ring (nccl-tests)."""
     kind = torch.bfloat16 if device.type == "cuda" else torch.float32
     bucket = torch.zeros(_BUCKET[device.type], dtype=kind, device=device)
     seconds = _fastest(lambda: dist.all_reduce(bucket), device)
     rate = bucket.nbytes / seconds * 2 * (ranks - 1) / ranks
     value = f"bus bandwidth {rate / 1e9:.3g} GB/s for {bucket.nbytes / 1e6:,.0f} MB"
-    return judge("all-reduce", value, "")
+    return rate, judge("all-reduce", value, "")
 
 
 def _pair_rates(rank: int, chosen: Sequence[int], device: torch.device) -> list[list[float]]:

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
+from pipeline.costs.site_rates import read_site
 from tests.launching.process import ROOT
+from tests.pipeline.costs.planned import planned
 
 
 def doctor(ranks: int, *arguments: object, **environment: str) -> list[tuple[int, str, str]]:
@@ -50,7 +52,7 @@ def test_the_full_form_measures_rates() -> None:
     (code, output, errors), other = doctor(2, "--full", "--json")
     assert (code, errors) == (0, "") and other == (0, "", "")
     found = {check["name"]: check for check in json.loads(output)["checks"]}
-    assert found["products"]["value"].endswith("TFLOP/s")
+    assert " TFLOP/s" in found["products"]["value"]  # a busy machine has a slower rank
     assert found["all-reduce"]["value"].endswith("GB/s for 16 MB")
     assert found["pairs of nodes"]["value"].startswith("slowest ")
     ((code, output, _),) = doctor(1, "--full", "--json")
@@ -61,6 +63,42 @@ def test_the_full_form_measures_rates() -> None:
 def test_a_change_of_nothing_is_refused() -> None:
     ((code, output, errors),) = doctor(1, "--set", "steps=5")
     assert (code, output) == (2, "") and errors.startswith("error: --set changes a recipe or a run")
+
+
+def torchrun(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Two ranks of a real torchrun."""
+    words = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    command = [sys.executable, *words, "-m", "pipeline.doctor", *map(str, arguments)]
+    own = {"OMP_NUM_THREADS": "1"} | environment
+    return subprocess.run(
+        command, cwd=ROOT, env=os.environ | own, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_torchrun_and_what_the_full_form_measures_is_kept_for_plans(tmp_path: Path) -> None:
+    result = torchrun("--full", "--json", TENFOLD_ROOT=str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)  # one report
+    assert [(row["rank"], row["local_rank"]) for row in report["ranks"]] == [(0, 0), (1, 1)]
+    found = {check["name"]: check for check in report["checks"]}
+    if found["products"]["status"] == "ok" and found["pairs of nodes"]["status"] == "ok":
+        assert found["site's rates"]["value"] == f"cpu 1x2 in {tmp_path / 'site.json'}"
+        (rate,) = read_site(tmp_path / "site.json").links("cpu", 1, 2)
+        assert f"bus bandwidth {rate.bus_bandwidth / 1e9:.3g} GB/s" in found["all-reduce"]["value"]
+        job = planned("roberta_base", per_node=2, site=read_site(tmp_path / "site.json"))
+        parts = {part.name: part for part in job.step(*job.phases(job.hardware), job.hardware)}
+        assert parts["exposed communication"].basis == "measured here"
+        assert "1 doctor's run" in parts["exposed communication"].assumption
+        assert "TFLOP/s of a matrix product" in parts["forward and backward"].assumption
+    else:  # a busy machine: one rank had less of it
+        assert found["site's rates"]["value"] == "not kept: rates differ among these ranks"
+
+
+def test_torchrun_tells_of_exit_code_2(tmp_path: Path) -> None:
+    result = torchrun("--data", tmp_path / "nowhere", "--brief")
+    assert result.returncode == 1  # torchrun's own
+    assert "exitcode  : 2" in result.stderr, result.stderr
+    assert result.stdout.count("doctor: would stop") == 1
 
 
 def test_what_would_stop_a_run_is_exit_code_2(prepared: Path, tmp_path: Path) -> None:

@@ -5,17 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.costs import site_rates
 from pipeline.costs.site_rates import (
     KEPT,
+    MachineRates,
     MeasuredRate,
     SiteRates,
     add_rate,
     key,
+    machine_key,
     median_flops,
     read_site,
     site_file,
 )
 from pipeline.errors import DataError
+from pipeline.files import one_at_a_time
 from tests.pipeline.costs.test_training_time import rate
 
 NAME = key("roberta_tiny", "cpu", "fp32")
@@ -69,3 +73,39 @@ def test_impossible_rates_are_refused(tmp_path: Path, value: float) -> None:
     file.write_text(json.dumps(content))
     with pytest.raises(DataError, match="has a rate that no machine reaches"):
         read_site(file)
+
+
+def link(bandwidth: float, flops: float = 50e9) -> MachineRates:
+    return MachineRates(
+        flops=flops, bus_bandwidth=bandwidth, ranks=2, measured_at="2026-11-23T10:00:00Z",
+        versions={"torch": "2"},
+    )  # fmt: skip
+
+
+def test_the_doctor_s_rates_are_of_their_machines(tmp_path: Path) -> None:
+    file = tmp_path / "site.json"
+    add_rate(file, NAME, rate(5))
+    for bandwidth in (2e9, 3e9):
+        add_rate(file, machine_key("cpu", 2, 1), link(bandwidth))
+    add_rate(file, machine_key("cpu", 1, 1), link(0, flops=60e9))
+    found = read_site(file)
+    assert [each.bus_bandwidth for each in found.links("cpu", 2, 1)] == [2e9, 3e9]
+    assert found.links("cpu", 1, 2) == found.links("H100", 2, 1) == ()
+    assert found.links("cpu", 1, 1) == ()  # alone
+    assert sorted(each.flops for each in found.products("cpu")) == [50e9, 50e9, 60e9]
+    assert found.products("H100") == () and found.find("roberta_tiny", "cpu", "fp32")
+    content = json.loads(file.read_text())
+    del content["machines"]  # as files were before the doctor wrote any
+    file.write_text(json.dumps(content))
+    assert read_site(file).products("cpu") == () and read_site(file).rates == found.rates
+
+
+def test_a_file_that_stays_locked_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_rates, "_LOCK_SECONDS", 0.0)
+    file = tmp_path / "site.json"
+    why = r"\.site\.json\.lock is locked by another process"
+    with one_at_a_time(tmp_path / ".site.json.lock"), pytest.raises(DataError, match=why):
+        add_rate(file, NAME, rate(5))
+    add_rate(file, NAME, rate(5))

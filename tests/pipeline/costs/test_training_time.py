@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.costs.site_rates import MeasuredRate, SiteRates
+from pipeline.costs.site_rates import MachineRates, MeasuredRate, SiteRates, machine_key
 from pipeline.costs.training_time import budget, run_hours, total, work_flops
 from tests.pipeline.costs.planned import planned
 
@@ -90,3 +90,25 @@ def test_nothing_is_sent_by_one_rank_and_more_by_higher_stages() -> None:
         parts = {part.name: part for part in job.step(phase, job.hardware)}
         sent.append(parts["exposed communication"].most)
     assert sent[0] == 0 < sent[1] < sent[2]
+
+
+def test_what_the_doctor_measured_replaces_published_links_and_bounds_compute() -> None:
+    """Of as many ranks on as many nodes; a device is not faster than its matrix products."""
+    slow = MachineRates(
+        flops=300e12, bus_bandwidth=10e9, ranks=16, measured_at="2026-11-23T10:00:00Z", versions={}
+    )
+    site = SiteRates().with_rate(machine_key("H100", 2, 8), slow)
+    for nodes, basis in ((2, "measured here"), (4, "published")):
+        job = planned("roberta_large", gpu="h100", nodes=nodes, site=site)
+        usual = planned("roberta_large", gpu="h100", nodes=nodes)
+        (phase,) = job.phases(job.hardware)
+        mine, theirs = (
+            {part.name: part for part in each.step(phase, each.hardware)} for each in (job, usual)
+        )
+        sent, before = mine["exposed communication"], theirs["exposed communication"]
+        assert (sent.basis, before.basis) == (basis, "published")
+        assert (sent.value > 10 * before.value) == (nodes == 2)
+        compute = mine["forward and backward"]
+        assert compute.least == compute.value > theirs["forward and backward"].value
+        assert "at most the 300 TFLOP/s of a matrix product, site.json" in compute.assumption
+    assert "site.json: 1 doctor's run, the last on 2026-11-23" in compute.assumption
