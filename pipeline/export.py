@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pipeline.errors import CheckpointError, ConfigError, run_command
+from pipeline.errors import CheckpointError, ConfigError, DataError, run_command
 from pipeline.model_folder import check_imports
 from pipeline.training.arguments import parse_export
 
@@ -21,12 +21,13 @@ if __name__ == "__main__":
     run_command(partial(check_imports, parse_export))  # before torch and `model` are imported
 
 from pipeline.data.shards.manifest import VALIDATION
+from pipeline.downstream.starting_weights import load_start, start_of
 from pipeline.files import write_whole
 from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
 from pipeline.reporting.model_card import CARD, CardFacts, model_card
 from pipeline.reporting.run_summary import read_run
-from pipeline.reporting.score_files import read_scores
+from pipeline.reporting.score_files import read_scores, scored_weights
 from pipeline.training.checkpoints.read import CHECKPOINTS, step_name
 from pipeline.training.run_directory.run_json import RunRecord, read_record
 from pipeline.training.validation.evaluate import validation_loader
@@ -95,6 +96,7 @@ def publish(saved: SavedRun, dataset: Dataset, output: Path, facts: CardFacts) -
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         write_folder(saved.model, dataset.directory / "tokenizer", temporary)
+        check_scores(facts.score_files, saved, temporary)
         difference = check_folder(temporary, saved.model, validation_loader([dataset], ROWS))
         card = model_card(facts, read_object(temporary / CONFIG))
         write_whole(temporary / CARD, card.encode(errors="replace"))
@@ -106,6 +108,24 @@ def publish(saved: SavedRun, dataset: Dataset, output: Path, facts: CardFacts) -
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return difference
+
+
+def check_scores(files: Sequence[Path], saved: SavedRun, folder: Path) -> None:
+    """Raise DataError for fine-tuned scores of another model than the exported one.
+
+    folder: the export. A fine-tuning may have started from the run or from its export, whose
+    configurations differ in what transformers adds.
+    """
+    asked = {path: found for path in files if (found := scored_weights(path))}
+    if not asked:
+        return
+    known = {load_start(folder).identity, start_of(saved, folder).identity}
+    for path, weights in asked.items():
+        if weights not in known:
+            raise DataError(
+                f"--scores {path} are of other weights than step {saved.step:,} of "
+                f"{saved.directory}, which is exported; fine-tune that step, or drop them"
+            )
 
 
 def _check_languages(codes: Sequence[str]) -> None:

@@ -31,7 +31,14 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
 from pipeline.training.run_directory.run_json import read_record
-from pipeline.training.weights.folders import CONFIG, WEIGHTS, is_generator, load_run, read_folder
+from pipeline.training.weights.folders import (
+    CONFIG,
+    WEIGHTS,
+    SavedRun,
+    is_generator,
+    load_run,
+    read_folder,
+)
 
 FINE_TUNED = "model"
 """Folder of the best weights inside an output of fine-tuning."""
@@ -98,18 +105,23 @@ def load_start(path: Path) -> StartingWeights:
     saved, messages = load_run(path)
     for message in messages:
         print(f"checkpoints: {message}")
-    origin = f"{saved.directory} step {saved.step:,}"
-    if isinstance(saved.model, ReplacedTokenModel):
-        state, config = to_folders(saved.model)[0]
-    else:
-        with _fitting(origin):
-            state, config = to_hugging_face(saved.model)
     tokenizer = read_record(saved.directory).directories[0] / "tokenizer"
     if not tokenizer.is_dir():
         raise CheckpointError(
             f"the tokenizer of {saved.directory} is no longer at {tokenizer}; export the run with "
             "--data and fine-tune that folder"
         )
+    return start_of(saved, tokenizer)
+
+
+def start_of(saved: SavedRun, tokenizer: Path) -> StartingWeights:
+    """The weights of a run that is loaded; tokenizer: its folder."""
+    origin = f"{saved.directory} step {saved.step:,}"
+    if isinstance(saved.model, ReplacedTokenModel):
+        state, config = to_folders(saved.model)[0]
+    else:
+        with _fitting(origin):
+            state, config = to_hugging_face(saved.model)
     return _start(origin, state, config, tokenizer)
 
 

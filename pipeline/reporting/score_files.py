@@ -10,6 +10,8 @@ from typing import Any
 from pipeline.errors import DataError
 from pipeline.typed_json import read_object
 
+THROUGH = " through "
+"""In the origin of weights that were fine-tuned on another task first."""
 BASELINE = "baseline"
 """Note of a score that a model should exceed."""
 
@@ -27,6 +29,18 @@ class Score:
     """Its protocol: recipe of the fine-tuning, seeds, what it is beside."""
     kind: str = ""
     """Kind of the task that the model was fine-tuned for; empty for all others."""
+
+
+def scored_weights(path: Path) -> str:
+    """Hash of the weights that a fine-tuning began from, see `StartingWeights.identity`; empty if
+    the file does not say, or if they were an earlier fine-tuning's (--init-from)."""
+    try:
+        model = read_object(path).get("model")
+    except (ValueError, OSError) as error:
+        raise DataError(f"--scores {path} cannot be read: {error}") from error
+    if not isinstance(model, Mapping) or THROUGH in str(model.get("origin")):
+        return ""
+    return str(model.get("weights", ""))
 
 
 def read_scores(path: Path) -> list[Score]:

@@ -4,6 +4,8 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +13,12 @@ import transformers
 from safetensors.torch import load_file
 
 from pipeline import export
+from pipeline.downstream.starting_weights import load_start, start_of
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.training.weights import folders
+from tests.pipeline.reporting.test_score_files import FINE_TUNED
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def run_export(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
@@ -70,6 +76,25 @@ def test_a_card_is_the_same_at_every_export_of_a_step(
     assert b"# 1x16, step 10\n" in card and b'language: ["en"]' in card
     run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "last")
     assert b"# 1x16, step 20\n" in (tmp_path / "last" / "README.md").read_bytes()
+
+
+@pytest.mark.parametrize("family", ["bert", "electra", "spanbert"])
+def test_scores_of_another_model_are_refused(family: str, tmp_path: Path) -> None:
+    """Those of a fine-tuning that started from the run's step or from its export are taken."""
+    saved, _ = folders.load_run(GOLDEN / "runs" / family)
+    tokenizer, scores = tmp_path / "shards" / "tokenizer", tmp_path / "scores.json"
+    shutil.copytree(GOLDEN / "exports" / family, tokenizer)
+    folders.write_folder(saved.model, tokenizer, tmp_path / "model")
+    for start in (start_of(saved, tokenizer), load_start(tmp_path / "model")):
+        model = {"origin": start.origin, "weights": start.identity}
+        scores.write_text(json.dumps(FINE_TUNED | {"model": model}))
+        export.check_scores([scores], saved, tmp_path / "model")
+    scores.write_text(json.dumps(FINE_TUNED | {"model": model | {"weights": "0" * 16}}))
+    facts: Any = SimpleNamespace(score_files=[scores])
+    dataset: Any = SimpleNamespace(directory=tokenizer.parent)
+    with pytest.raises(DataError, match=r"scores.json are of other weights than step 10 of"):
+        export.publish(saved, dataset, tmp_path / "new", facts)
+    assert not (tmp_path / "new").exists() and not (tmp_path / ".new.tmp").exists()
 
 
 def test_different_logits_are_refused_and_write_nothing(

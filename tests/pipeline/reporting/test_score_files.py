@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import DataError
-from pipeline.reporting.score_files import read_scores
+from pipeline.reporting.score_files import read_scores, scored_weights
 
 FINE_TUNED: dict[str, Any] = {
     "schema_version": 1, "task": "sst2", "metric": "accuracy", "model": {"origin": "runs/a"},
@@ -28,6 +28,20 @@ ZERO_SHOT: dict[str, Any] = {
 def read(path: Path, content: object) -> list[Any]:
     path.write_text(json.dumps(content))
     return read_scores(path)
+
+
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [
+        ({"origin": "runs/a", "weights": "abc"}, "abc"),
+        ({"origin": "runs/a through scores/mnli", "weights": "abc"}, ""),
+        ({"origin": "runs/a"}, ""),
+        ("runs/a step 3", ""),
+    ],
+)
+def test_the_weights_that_a_score_began_from(model: object, weights: str, tmp_path: Path) -> None:
+    (tmp_path / "scores.json").write_text(json.dumps({"model": model}))
+    assert scored_weights(tmp_path / "scores.json") == weights
 
 
 def test_fine_tuned_scores_and_their_baselines(tmp_path: Path) -> None:
