@@ -187,9 +187,10 @@ def _rows(run: Run, on_gpu: bool) -> list[Estimate]:
 
 def _overhead(parts: Partition) -> list[Estimate]:
     """What a GPU's libraries hold; our numbers do not include it."""
-    block = 4 * min(BLOCK, parts.share)
+    block = 0 if parts.offload else 4 * min(BLOCK, parts.share)
+    why = "the host updates" if parts.offload else f"updates of at most {BLOCK:,} weights at a time"
     return [
-        _bytes("update block", block, f"updates of at most {BLOCK:,} weights at a time"),
+        _bytes("update block", block, why),
         Estimate(
             "CUDA and NCCL", 1.6e9, "bytes", "published",
             "after an all-reduce (NVIDIA/nccl issue 864); 1.06 before (1685), twice for two groups",
