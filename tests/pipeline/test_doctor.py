@@ -85,7 +85,8 @@ def test_torchrun_and_what_the_full_form_measures_is_kept_for_plans(tmp_path: Pa
         assert found["site's rates"]["value"] == f"cpu 1x2 in {tmp_path / 'site.json'}"
         (rate,) = read_site(tmp_path / "site.json").links("cpu", 1, 2)
         assert f"bus bandwidth {rate.bus_bandwidth / 1e9:.3g} GB/s" in found["all-reduce"]["value"]
-        job = planned("roberta_base", per_node=2, site=read_site(tmp_path / "site.json"))
+        site = read_site(tmp_path / "site.json")
+        job = planned("roberta_base", "precision=fp32", per_node=2, site=site)
         parts = {part.name: part for part in job.step(*job.phases(job.hardware), job.hardware)}
         assert parts["exposed communication"].basis == "measured here"
         assert "1 doctor's run" in parts["exposed communication"].assumption
