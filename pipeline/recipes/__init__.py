@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pipeline.config.run import Run
 from pipeline.config.settings import find_near
 from pipeline.errors import ConfigError
-from pipeline.recipes import albert, bert, electra, roberta, spanbert
+from pipeline.recipes import albert, bert, electra, mini, roberta, spanbert
 
 RECIPES: dict[str, Callable[[], Run]] = {
     function.__name__: function
     for function in (
         roberta.roberta_tiny,
-        roberta.roberta_mini,
+        mini.roberta_mini,
         roberta.roberta_base,
         roberta.roberta_large,
         roberta.roberta_tiny_published,
@@ -26,14 +26,14 @@ RECIPES: dict[str, Callable[[], Run]] = {
         roberta.roberta_base_2k,
         roberta.roberta_base_8k,
         bert.bert_tiny,
-        bert.bert_mini,
+        mini.bert_mini,
         bert.bert_base,
         bert.bert_large,
         bert.bert_tiny_published,
         bert.bert_base_published,
         bert.bert_large_published,
         albert.albert_tiny,
-        albert.albert_mini,
+        mini.albert_mini,
         albert.albert_base,
         albert.albert_large,
         albert.albert_xlarge,
@@ -52,7 +52,7 @@ RECIPES: dict[str, Callable[[], Run]] = {
         albert.albert_xlarge_v1_published,
         albert.albert_xxlarge_v1_published,
         electra.electra_tiny,
-        electra.electra_mini,
+        mini.electra_mini,
         electra.electra_small,
         electra.electra_base,
         electra.electra_large,
@@ -61,7 +61,7 @@ RECIPES: dict[str, Callable[[], Run]] = {
         electra.electra_base_published,
         electra.electra_large_published,
         spanbert.spanbert_tiny,
-        spanbert.spanbert_mini,
+        mini.spanbert_mini,
         spanbert.spanbert_base,
         spanbert.spanbert_large,
         spanbert.spanbert_tiny_published,

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
-from pipeline.recipes.bert import bert_base, bert_mini, bert_tiny, with_adam
+from pipeline.recipes.bert import bert_base, bert_tiny, with_adam
 
 
 def albert_base() -> Run:
@@ -116,30 +116,6 @@ def albert_tiny() -> Run:
             pair_weight=0.1,  # ours: 1 in base
         ),
         steps=4_800,  # ours: twice BERT-tiny's, since one shared layer predicts n-grams
-    )
-
-
-def albert_mini() -> Run:
-    """6 shared layers of width 320: hours on 2 CPU cores."""
-    base, mini = albert_base(), bert_mini()
-    return replace(
-        mini,
-        name="albert_mini",
-        data=replace(
-            base.data,
-            sequence_length=128,  # ours: as bert_mini
-            vocab_size=8_192,  # ours: as bert_mini
-        ),
-        encoder=replace(
-            mini.encoder,
-            embedding_width=128,  # paper table 1
-            sharing="all",
-            activation="gelu_tanh",
-        ),
-        objective=replace(
-            base.objective,
-            pair_weight=0.1,  # ours: as ALBERT-tiny, whose shared layer it would else dominate
-        ),
     )
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from pipeline.config.run import Run
 from pipeline.config.training_settings import EarlierPhase
-from pipeline.recipes.roberta import roberta_base, roberta_large, roberta_mini, roberta_tiny
+from pipeline.recipes.roberta import roberta_base, roberta_large, roberta_tiny
 
 
 def bert_base() -> Run:
@@ -85,27 +85,6 @@ def bert_tiny() -> Run:
         encoder=replace(
             tiny.encoder,
             positions=32,  # ours: sequence_length
-            layer_norm_eps=1e-12,  # hf
-            position_offset=0,  # hf
-            segment_types=2,  # hf
-        ),
-        objective=base.objective,
-    )
-
-
-def bert_mini() -> Run:
-    """6 layers of width 320, 10 M parameters: hours on 2 CPU cores."""
-    base, mini = bert_base(), roberta_mini()
-    return replace(
-        mini,
-        name="bert_mini",
-        data=replace(
-            base.data,
-            sequence_length=128,  # ours: as RoBERTa-mini
-            vocab_size=8_192,  # ours: as RoBERTa-mini
-        ),
-        encoder=replace(
-            mini.encoder,
             layer_norm_eps=1e-12,  # hf
             position_offset=0,  # hf
             segment_types=2,  # hf

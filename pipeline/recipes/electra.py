@@ -24,17 +24,17 @@ from dataclasses import replace
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
 from pipeline.config.training_settings import GeneratorSettings, ObjectiveSettings
-from pipeline.recipes.bert import bert_base, bert_large, bert_mini, bert_tiny, with_adam
+from pipeline.recipes.bert import bert_base, bert_large, bert_tiny, with_adam
 
 
 def electra_base() -> Run:
     """ELECTRA-base, uncased, LAMB at a batch of 8,192 (extrapolated)."""
-    return _electra(bert_base(), "electra_base", generator_width=1 / 3)  # electra, of base: 0.33333
+    return as_electra(bert_base(), "electra_base", generator_width=1 / 3)  # electra, base: 0.33333
 
 
 def electra_large() -> Run:
     """ELECTRA-large, uncased, LAMB at a batch of 8,192 (extrapolated)."""
-    run = _electra(bert_large(), "electra_large", generator_width=1 / 4)  # electra's default
+    run = as_electra(bert_large(), "electra_large", generator_width=1 / 4)  # electra's default
     return replace(
         run,
         data=replace(
@@ -69,20 +69,10 @@ def electra_tiny() -> Run:
     """2 layers of width 128, trained in minutes on 2 CPU cores, for tests."""
     # With half the width, one head and embeddings of 64, the generator had learned little more
     # than word frequencies after 1,000 steps.
-    run = _electra(with_adam(bert_tiny()), "electra_tiny", generator_width=1.0)  # ours: see above
+    run = as_electra(with_adam(bert_tiny()), "electra_tiny", generator_width=1.0)  # ours: see above
     generator = replace(
         run.objective.generator,
         layers=0.5,  # ours: one layer is faster than two and predicts as well
-    )
-    return replace(run, objective=replace(run.objective, generator=generator))
-
-
-def electra_mini() -> Run:
-    """6 layers of width 320, 10 M parameters: hours on 2 CPU cores."""
-    run = _electra(bert_mini(), "electra_mini", generator_width=0.4)  # ours: two heads of 64
-    generator = replace(
-        run.objective.generator,
-        layers=0.5,  # ours: three layers, so that it costs a tenth of the encoder
     )
     return replace(run, objective=replace(run.objective, generator=generator))
 
@@ -129,7 +119,7 @@ def electra_tiny_published() -> Run:
     )
 
 
-def _electra(bert: Run, name: str, generator_width: float) -> Run:
+def as_electra(bert: Run, name: str, generator_width: float) -> Run:
     """A BERT with replaced token detection, on ELECTRA's segments and masks."""
     return replace(
         bert,

@@ -21,7 +21,6 @@ new ones). Sources of the numbers; "recalled" marks those quoted from memory:
     spanbert      the command in facebookresearch/SpanBERT's pretraining README, read; its code
                   has a different default span_p
     palm          Chowdhery et al. 2022, sec. 5.1, for spikes: recalled
-    babyberta     Huebner et al. 2021, RoBERTa on 5 M words of child-directed speech: recalled
     extrapolated  used beyond what the source measured: You et al. trained BERT, mostly at 128
     ours          chosen by us, with the reason
 """
@@ -259,43 +258,6 @@ def roberta_tiny() -> Run:
         spikes=replace(base.spikes, window=64, skip_before=10, skip_after=20),  # ours: a short run
         validation=replace(base.validation, every=200),  # ours: twelve points on the curve
         checkpoint=replace(base.checkpoint, every=200),  # ours: a failure loses seconds
-    )
-
-
-def roberta_mini() -> Run:
-    """6 layers of width 320, 10 M parameters: hours on 2 CPU cores."""
-    base, tiny = roberta_base(), roberta_tiny()
-    return replace(
-        base,
-        name="roberta_mini",
-        precision="fp32",
-        data=replace(
-            base.data,
-            sequence_length=128,  # ours: a paragraph; attention costs little of the step
-            vocab_size=8_192,  # babyberta
-        ),
-        encoder=replace(
-            base.encoder,
-            layers=6,  # ours: half of base; 10 M parameters with the words
-            width=320,  # ours: five heads of 64
-            heads=5,  # ours: as wide as in base
-            feed_forward=1_280,  # ours: 4 x width as in base
-            dropout=0.0,  # ours: hours on two cores are about one pass over 75 MB, no overfitting
-            positions=128,  # ours: sequence_length
-            initializer_range=0.056,  # ours: 1/sqrt(width), as the tiny models that Adam trains
-        ),
-        optimizer=replace(
-            base.optimizer,
-            kind="adamw",
-            peak_lr=1e-3,  # ours: ten times babyberta's, for a short run; MINI.md says if tuned
-            beta2=0.98,  # ours: table 9's
-        ),
-        schedule=replace(base.schedule, warmup_steps=700),  # ours: 1/20 of the steps
-        batch=replace(tiny.batch, sequences=16, per_device=16),  # babyberta; ours: one micro-batch
-        steps=14_000,  # ours: two hours on two cores at 0.51 s, measured; 1.2 passes over 75 MB
-        spikes=tiny.spikes,
-        validation=replace(base.validation, every=500),  # ours: 28 points on the curve
-        checkpoint=replace(base.checkpoint, every=500),  # ours: a failure loses five minutes
     )
 
 

@@ -17,35 +17,28 @@ from dataclasses import replace
 
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
-from pipeline.recipes.bert import bert_base, bert_large, bert_mini, bert_tiny, with_adam
+from pipeline.recipes.bert import bert_base, bert_large, bert_tiny, with_adam
 
 
 def spanbert_base() -> Run:
     """SpanBERT-base, cased, LAMB at a batch of 8,192 (extrapolated)."""
-    return _spanbert(bert_base(), "spanbert_base")
+    return as_spanbert(bert_base(), "spanbert_base")
 
 
 def spanbert_large() -> Run:
     """SpanBERT-large, cased, LAMB at a batch of 8,192 (extrapolated)."""
-    return _spanbert(bert_large(), "spanbert_large")
+    return as_spanbert(bert_large(), "spanbert_large")
 
 
 def spanbert_tiny() -> Run:
     """2 layers of width 128, trained in minutes on 2 CPU cores, for tests."""
     tiny = with_adam(bert_tiny())
-    run = _spanbert(tiny, "spanbert_tiny")
+    run = as_spanbert(tiny, "spanbert_tiny")
     return replace(
         run,
         data=replace(run.data, vocab_size=tiny.data.vocab_size),
         steps=3_600,  # ours: more than BERT-tiny's, since neighbouring words are masked too
     )
-
-
-def spanbert_mini() -> Run:
-    """6 layers of width 320, 10 M parameters: hours on 2 CPU cores."""
-    mini = bert_mini()
-    run = _spanbert(mini, "spanbert_mini")
-    return replace(run, data=replace(run.data, vocab_size=mini.data.vocab_size))
 
 
 def spanbert_base_published() -> Run:
@@ -69,7 +62,7 @@ def spanbert_tiny_published() -> Run:
     )
 
 
-def _spanbert(bert: Run, name: str) -> Run:
+def as_spanbert(bert: Run, name: str) -> Run:
     """A BERT with masked spans and without next sentence prediction."""
     return replace(
         bert,

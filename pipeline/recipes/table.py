@@ -7,9 +7,11 @@ for a recipe.
 from __future__ import annotations
 
 import inspect
-import sys
+from collections.abc import Callable
+from importlib import import_module
 from itertools import groupby
 
+from pipeline.config.run import Run
 from pipeline.recipes import RECIPES
 
 
@@ -17,10 +19,15 @@ def format_recipes() -> str:
     """A heading per family, and a line per recipe with its name and description."""
     width = max(map(len, RECIPES))
     lines = []
-    for module, recipes in groupby(RECIPES.values(), key=lambda recipe: recipe.__module__):
-        lines.append(_first_line(sys.modules[module]))
+    for family, recipes in groupby(RECIPES.values(), key=_family):
+        lines.append(_first_line(import_module(f"pipeline.recipes.{family}")))
         lines += [f"  {recipe.__name__:{width}}  {_first_line(recipe)}" for recipe in recipes]
     return "\n".join(lines)
+
+
+def _family(recipe: Callable[[], Run]) -> str:
+    family, *_ = recipe.__name__.split("_")
+    return family
 
 
 def _first_line(described: object) -> str:

@@ -13,8 +13,6 @@ from pipeline.config.run import Run
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.errors import ConfigError
 from pipeline.recipes import RECIPES, recipe
-from pipeline.training.planning.plan import parameters_of
-from tests.pipeline.recipes.on_meta import sizes
 
 RECIPE_FILES = sorted(Path(recipes.__file__).parent.glob("*.py"))
 
@@ -147,27 +145,6 @@ def test_tiny_of_other_families_has_the_settings_that_are_known_to_learn(
     assert (run.optimizer.kind, run.optimizer.peak_lr, run.optimizer.beta2) == (kind, peak_lr, 0.98)
     assert (run.encoder.initializer_range, run.encoder.dropout) == (initializer_range, 0.0)
     assert run.steps == steps
-
-
-@pytest.mark.parametrize(
-    ("family", "count"),
-    [
-        ("roberta", 10_173_312),
-        ("bert", 10_276_354),
-        ("albert", 2_492_610),
-        ("electra", 10_850_497),
-        ("spanbert", 10_557_304),
-    ],
-)
-def test_minis_differ_in_what_the_family_is(family: str, count: int) -> None:
-    run, roberta = recipe(f"{family}_mini"), recipe("roberta_mini")
-    lengths = run.data.sequence_length, run.encoder.positions
-    assert (run.data.vocab_size, *lengths) == (8_192, 128, 128)
-    assert (run.encoder.layers, run.encoder.width, run.encoder.heads) == (6, 320, 5)
-    assert (run.precision, run.optimizer.kind) == ("fp32", "adamw")
-    assert (run.batch, run.schedule, run.steps) == (roberta.batch, roberta.schedule, roberta.steps)
-    assert run.data.tokenizer == recipe(f"{family}_base").data.tokenizer
-    assert sum(sizes(run).values()) == parameters_of(run) == count
 
 
 def test_unknown_recipe_names_the_nearest() -> None:
