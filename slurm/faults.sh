@@ -3,7 +3,8 @@
 #
 #   judge   reads `life_log`, $status and $TENFOLD_LAUNCHER; sets
 #             verdict=restart or end
-#             failed_node=the node of the first rank that failed, if the fault may be that node's
+#             failed_node=the node of the rank that reported the fault, else of the first one that
+#               failed; empty if the fault is not that node's, or any rank's may be the faulty one
 #             reason=one line
 #
 # In this order: a user's mistake (exit code 2) or a loss that diverged (3) ends the job, whatever
@@ -70,7 +71,7 @@ NETWORK_FAULTS=(
 COLLECTIVE_TIMEOUT='Watchdog caught collective operation timeout'
 
 judge() {
-  local node code first='' first_node='' any_node='' codes=' ' device program network silent=()
+  local node code first='' first_node='' codes=' ' device program network silent=()
   verdict='end' failed_node=''
   while read -r node code; do
     if [ "$code" = silent ]; then
@@ -78,7 +79,6 @@ judge() {
       continue
     fi
     codes+="$code "
-    any_node=${any_node:-$node}
     if [ -z "$first" ] && [ "$code" != "$LOST" ]; then first=$code first_node=$node; fi
   done < <(failures)
   # that a rank lost another one explains nothing if there is a better reason
@@ -90,7 +90,15 @@ judge() {
   if [[ " $status$codes" == *" $MISTAKE "* ]] || [[ " $status$codes" == *" $DIVERGED "* ]]; then
     return
   elif [ -n "$device" ]; then
-    at_fault "${first_node:-$any_node}" "a device failed" "$device"
+    node=$(speaker "${DEVICE_FAULTS[@]}")
+    if [ -z "$node$first_node" ]; then # those that ended have only lost another one
+      if [ "${SLURM_JOB_NUM_NODES:-}" = 1 ]; then
+        node=$SLURM_JOB_NODELIST
+      elif [ ${#silent[@]} -eq 1 ]; then
+        node=${silent[0]}
+      fi
+    fi
+    at_fault "${node:-$first_node}" "a device failed" "$device"
   elif [ -n "$program" ]; then
     reason=$program
   elif [[ $first == signal ]]; then
@@ -172,6 +180,15 @@ failures() {
 
 # Prints the first message of some in the log; nothing if there is none.
 said() { life_log | matches "$@"; }
+
+# Prints the node of the rank whose exception has the first of some messages: torch starts its lines
+# with [rank2], and common.sh has printed a table of ranks and nodes.
+speaker() {
+  local line
+  line=$(life_log | grep -m 1 -a -E "$(IFS='|' && echo "$*")") || true
+  [[ $line =~ ^\[rank([0-9]+)\] ]] || return 0
+  life_log | awk -v rank="${BASH_REMATCH[1]}" '$1 == rank && $3 ~ /^[0-9]+$/ { print $2; exit }'
+}
 
 matches() { grep -m 1 -a -o -E "$(IFS='|' && echo "$*")" | head -n 1; }
 

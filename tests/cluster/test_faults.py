@@ -124,6 +124,25 @@ def test_the_first_rank_that_failed_names_the_node(judge) -> None:  # type: igno
     assert judge(log, 1, "torchrun")[:2] == ("restart", "node02")
 
 
+def test_a_fault_is_that_of_the_rank_that_reports_it(judge) -> None:  # type: ignore[no-untyped-def]
+    """Though another one ends first, or all end as ranks that lost another one."""
+    table = " rank  node                 local  GPU\n" + "".join(
+        f"{rank:5}  node0{1 + rank // 2}                   {rank % 2}  NVIDIA H100, GPU-{rank}\n"
+        for rank in range(4)
+    )
+    lost = LOST.format(rank=0, node=1) + "\n"
+    for ends in (
+        task(0, "Aborted (core dumped)") + task(2, "1"),
+        lost + task(0, "70") + TERMINATING + task(2, "70"),
+    ):
+        log = f"{table}step 2 of 9\n[rank2]: {ECC}\n{ends}"
+        assert judge(log, 134)[:2] == ("restart", "node02")
+    xid = "NVRM: Xid (PCI:0000:05:00): 79, GPU has fallen off the bus.\n"
+    everyone = f"{table}{xid}{lost}{task(0, '70')}{TERMINATING}"
+    assert judge(everyone + task(2, "70"), 70)[:2] == ("restart", ""), "nobody says who"
+    assert judge(everyone + task(2, "Killed"), 70)[:2] == ("restart", "node02"), "it hangs"
+
+
 PROGRAM_ERRORS = [
     # sgl-project/sglang#1274
     "RuntimeError: CUDA error: device-side assert triggered\n",
