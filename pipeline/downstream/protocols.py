@@ -116,6 +116,22 @@ FAMILIES = {
     "spanbert": SPANBERT,
 }
 
+_CHANGES: dict[tuple[str, str], dict[str, Any]] = {
+    # Devlin sec. 4.2 and 4.3
+    ("bert", "spans"): {"peak_lr": 5e-5, "rows": 32, "epochs": 3, "length": 384, "grid": ()},
+    ("bert", "squad2"): {"peak_lr": 5e-5, "rows": 48, "epochs": 2, "length": 384, "grid": ()},
+    ("bert", "swag"): {"peak_lr": 2e-5, "rows": 16, "grid": ()},  # Devlin sec. 4.4
+    ("roberta", "spans"): {
+        "peak_lr": 1.5e-5, "rows": 48, "epochs": 2, "weight_decay": 0.01, "grid": (),
+    },
+    ("roberta", "choices"): {"peak_lr": 1e-5, "epochs": 4, "grid": ()},
+    ("electra", "rte"): {"epochs": 10},
+    ("electra", "stsb"): {"epochs": 10},
+    ("electra", "spans"): {"epochs": 2, "length": 512},
+    ("spanbert", "spans"): {"epochs": 4, "length": 512},
+}  # fmt: skip
+"""What differs by task, or else by kind of task."""
+
 _ALBERT_STEPS: dict[str, tuple[float, int, float, int, float]] = {
     # task: peak_lr, rows, dropout, steps, warm-up steps (table 14)
     "cola": (1e-5, 16, 0.0, 5336, 320),
@@ -138,33 +154,14 @@ def protocol_for(family: str, task: LabelledTask, width: int) -> TuningProtocol:
 
     width: of the hidden vectors; ELECTRA's rates depend on the size.
     """
-    base = FAMILIES[family]
-    changes: dict[str, Any] = {}
-    if family == "bert" and task.kind == "spans":
-        # Devlin sec. 4.2 and 4.3: rate 5e-5; batch 32 and 3 epochs, or 48 and 2 epochs
-        second = task.name == "squad2"
-        changes = {"peak_lr": 5e-5, "length": 384, "grid": (), "rows": 48 if second else 32,
-                   "epochs": 2 if second else 3}  # fmt: skip
-    elif family == "bert" and task.name == "swag":
-        changes = {"peak_lr": 2e-5, "rows": 16, "grid": ()}  # Devlin sec. 4.4
-    elif family == "roberta" and task.kind == "spans":
-        changes = {"peak_lr": 1.5e-5, "rows": 48, "epochs": 2, "weight_decay": 0.01, "grid": ()}
-    elif family == "roberta" and task.kind == "choices":
-        changes = {"peak_lr": 1e-5, "epochs": 4, "grid": ()}
-    elif family == "albert" and task.name in _ALBERT_STEPS:
+    changes = dict(_CHANGES.get((family, task.name), _CHANGES.get((family, task.kind), {})))
+    if family == "albert" and task.name in _ALBERT_STEPS:
         rate, rows, dropout, steps, warmup = _ALBERT_STEPS[task.name]
         changes = {"peak_lr": rate, "rows": rows, "dropout": dropout, "max_steps": steps,
                    "warmup": warmup / steps,
                    "length": 384 if task.kind == "spans" else 512}  # fmt: skip
-    elif family == "electra":
-        if width >= 1024:
-            changes = {"peak_lr": 5e-5, "layer_decay": 0.9}
-        elif width <= 256:
-            changes = {"peak_lr": 3e-4}  # Clark, table 7
-        if task.name in ("rte", "stsb"):
-            changes["epochs"] = 10
-        elif task.kind == "spans":
-            changes |= {"epochs": 2, "length": 512}
-    elif family == "spanbert" and task.kind == "spans":
-        changes = {"epochs": 4, "length": 512}
-    return replace(base, **changes)
+    if family == "electra" and width >= 1024:
+        changes |= {"peak_lr": 5e-5, "layer_decay": 0.9}
+    elif family == "electra" and width <= 256:
+        changes |= {"peak_lr": 3e-4}  # Clark, table 7
+    return replace(FAMILIES[family], **changes)
