@@ -1,7 +1,5 @@
 """Interrupt `pipeline.train` at many moments, resume it, compare with an undisturbed run.
 
-    python interruptions.py WORK [--points N] [--kills N] [--stops N] [--ranks N] -- ARGUMENTS...
-
 Dies at `points` of all points at which a checkpoint is written, synced or renamed, by the writer's
 thread or the main one (-1: at every point). Then SIGKILL at `kills` random moments, and SIGTERM and
 SIGINT at `stops` moments each; seeds are fixed. ARGUMENTS are pipeline.train's, without --output,
@@ -19,7 +17,6 @@ ranks by torchrun, which gets the signal (it passes SIGTERM and SIGINT on to its
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -38,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import torch
 
 from pipeline import train
+from pipeline.command_line import Parser
 from pipeline.errors import EXIT_INTERRUPTED, run_command
 from pipeline.training.checkpoints.read import saved_steps, verify
 from pipeline.training.cluster import processes
@@ -238,8 +236,9 @@ def print_row(*cells: object) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("work", type=Path)
+    usage = "python %(prog)s WORK [--points N] [--kills N] [--stops N] [--ranks N] -- ARGUMENTS..."
+    parser = Parser(prog="interruptions.py", usage=usage, description=__doc__)
+    parser.add_argument("work", type=Path, metavar="WORK", help="new directory for all runs")
     for name, words in (
         ("points", "deaths while a checkpoint is written; only without --ranks"),
         ("kills", "runs that get SIGKILL"),
@@ -247,10 +246,12 @@ def main() -> None:
         ("ranks", "start new processes instead of forks"),
     ):
         parser.add_argument(f"--{name}", type=int, default=0, metavar="N", help=words)
-    place = sys.argv.index("--")
-    options = parser.parse_args(sys.argv[1:place])
+    parser.add_argument(
+        "arguments", nargs="+", metavar="ARGUMENTS", help="after --: those of pipeline.train"
+    )
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    runs = Runs(options.work.resolve(), tuple(sys.argv[place + 1 :]), options.ranks)
+    runs = Runs(options.work.resolve(), tuple(options.arguments), options.ranks)
     if not runs.ranks:
         for module in ("deepspeed", "torch.utils.tensorboard", "matplotlib.figure"):
             importlib.import_module(module)  # once, before any fork

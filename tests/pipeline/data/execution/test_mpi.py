@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,7 @@ def test_a_killed_rank_costs_only_its_split(
         while len(logs := processes(work)) < 3 or len([*work.glob("task-*.json")]) < 5:
             assert time.monotonic() < deadline and job.poll() is None
             time.sleep(0.01)
+        left = shared_memory(logs.values())
         os.kill(logs[victim], signal.SIGKILL)
         job.communicate(timeout=120)
         assert job.returncode
@@ -96,7 +98,10 @@ def test_a_killed_rank_costs_only_its_split(
         while len([*work.glob("task-*.json")]) < 35:
             assert job.poll() is None
             time.sleep(0.01)
+        left |= shared_memory(processes(work).values())
         job.kill()
+    for file in left:
+        file.unlink(missing_ok=True)
     assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
     result = finish(*command)
     assert result.returncode == 0, result.stderr
@@ -104,12 +109,18 @@ def test_a_killed_rank_costs_only_its_split(
 
 
 def processes(work: Path) -> dict[int, int]:
-    """Process number of each rank that has started, from its log."""
+    """Process number of each rank that has started, from its log: of the last start."""
     found = {}
     for log in work.glob("rank-*.log"):
-        if match := re.search(r"rank (\d+), process (\d+) on ", log.read_text()):
-            found[int(match[1])] = int(match[2])
+        for rank, process in re.findall(r"rank (\d+), process (\d+) on ", log.read_text()):
+            found[int(rank)] = int(process)
     return found
+
+
+def shared_memory(ranks: Iterable[int]) -> set[Path]:
+    """MPICH's files in /dev/shm that these processes map; it removes none when a rank is killed."""
+    maps = "\n".join(Path(f"/proc/{rank}/maps").read_text() for rank in ranks)
+    return {Path(file) for file in re.findall(r"/dev/shm/mpich\S*", maps)}
 
 
 def test_an_error_on_any_rank_is_one_line(tiny_tokenizer: Path, tmp_path: Path) -> None:
