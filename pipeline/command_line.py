@@ -81,7 +81,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "--revision",
         default="",
         metavar="COMMIT",
-        help="commit of the Hub's copy (default: the one that --explain names)",
+        help="commit of the Hub's copy (default: the one that `pipeline.prepare --explain` names)",
     )
     add_reading_arguments(parser)
     parser.add_argument(
@@ -109,7 +109,8 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["file", "book", "blank_lines", "lines"],
         help="plain text files hold one document per file, one book per file, documents separated "
         "by blank lines, or one document per line (default: file for wikipedia, book for "
-        "bookcorpus, else blank_lines); also reads plain text that is left out beside other files",
+        "bookcorpus, else blank_lines); beside files of other formats plain text is skipped unless "
+        "this is given",
     )
 
 
@@ -145,13 +146,13 @@ def add_published_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip-missing",
         action="store_true",
-        help="name and leave out files of --months that are listed and do not exist (HTTP 404)",
+        help="skip files of --months that are listed but do not exist (HTTP 404), and name them",
     )
     parser.add_argument(
         "--language",
         default="",
         metavar="CODE",
-        help="keep pages in this language of each WARC or WET file, e.g. en; any: in all "
+        help="keep pages in this language of each WARC or WET file, e.g. en; any keeps all "
         "languages (default: en for --months, else any)",
     )
 

@@ -150,7 +150,8 @@ def _parse() -> argparse.Namespace:
         nargs="+",
         default=[],
         metavar="DIR",
-        help="shards: every file with its size, a sample of hashes, the settings of --recipe",
+        help="shards to check: every file with its size, a sample of hashes, the settings of "
+        "--recipe",
     )
     parser.add_argument(
         "--output",
@@ -159,13 +160,17 @@ def _parse() -> argparse.Namespace:
         help="run directory, whether it exists or not: its file system is tested by all nodes",
     )
     parser.add_argument(
-        "--stage", type=Path, metavar="DIR", help="directory of pipeline.train --stage: its room"
+        "--stage",
+        type=Path,
+        metavar="DIR",
+        help="directory of pipeline.train --stage: its free space",
     )
     add_recipe_arguments(parser, default="")
     parser.add_argument(
         "--full",
         action="store_true",
-        help="also measure products, all-reduces and pairs of nodes with torch: a minute or more",
+        help="also measure matrix products, all-reduces and pairs of nodes with torch: a minute "
+        "or more",
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--brief", action="store_true", help="print warnings and failures only")

@@ -296,9 +296,9 @@ def _locate(manifest: Manifest, split: str, index: int) -> tuple[Shard, int]:
 def _parse() -> argparse.Namespace:
     parser = Parser(
         prog="python -m pipeline.inspect",
-        description="Show what pipeline.prepare made: counts, mask rates, lengths, and a sequence "
-        "with its masks side by side; or what a tokenizer does to many scripts; or what documents "
-        "are: samples kept and dropped by reason, lengths, languages, sites, copies. A run, a "
+        description="Show what PATH holds. Shards: counts, mask rates, lengths, and a sequence "
+        "with its masks side by side. A tokenizer: what it does to many scripts. Documents: "
+        "samples kept and dropped by reason, lengths, languages, sites, copies. A run, a "
         "checkpoint, a model or a folder of them: what it is, and which commands take it.",
         epilog=example_text(
             "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --verify",
@@ -311,11 +311,15 @@ def _parse() -> argparse.Namespace:
         "directory",
         type=Path,
         metavar="PATH",
-        help="a prepared directory, a tokenizer's, or documents: raw files, or those of "
-        "$TENFOLD_ROOT/documents; or a run, a checkpoint, an exported model",
+        help="shards, a tokenizer, documents (raw files, or those of $TENFOLD_ROOT/documents), a "
+        "run, a checkpoint or an exported model",
     )
     parser.add_argument(
-        "--sequence", type=int, default=0, metavar="I", help="the sequence to show (default: 0)"
+        "--sequence",
+        type=int,
+        default=0,
+        metavar="I",
+        help="shards: the sequence to show (default: 0)",
     )
     parser.add_argument(
         "--split",
@@ -332,13 +336,13 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="read every file, check its hash, redraw every mask and compare",
+        help="shards: read every file, check its hash, redraw every mask and compare",
     )
     parser.add_argument(
         "--corpus",
         default="",
         metavar="NAME",
-        help="of documents: read them as this corpus or group, as pipeline.prepare does",
+        help="documents: read them as this corpus or group, as pipeline.prepare does",
     )
     add_reading_arguments(parser)
     parser.add_argument(
@@ -346,7 +350,7 @@ def _parse() -> argparse.Namespace:
         type=int,
         default=3,
         metavar="N",
-        help="of documents: how many to show of those kept, and of those dropped for each reason "
+        help="documents: how many to show of those kept, and of those dropped for each reason "
         "(default: 3)",
     )
     parser.add_argument(
@@ -354,12 +358,12 @@ def _parse() -> argparse.Namespace:
         nargs="?",
         const="",
         metavar="DIR",
-        help="of documents: also show what --dedup and --filter of pipeline.prepare dropped, and "
+        help="documents: also show what --dedup and --filter of pipeline.prepare dropped, and "
         "copies side by side (default: the newest in $TENFOLD_ROOT/documents/decisions); needs "
         "the --corpus and files of that command",
     )
     parser.add_argument(
-        "--html", type=Path, metavar="PAGE", help="of documents: also write a page for a browser"
+        "--html", type=Path, metavar="PAGE", help="documents: also write a page for a browser"
     )
     arguments = parser.parse_args()
     if arguments.tokens < 0:

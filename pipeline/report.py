@@ -91,7 +91,7 @@ def _parse() -> argparse.Namespace:
     )
     wanted = parser.add_mutually_exclusive_group(required=True)
     wanted.add_argument("--output", type=Path, metavar="PAGE", help="the HTML page to write")
-    wanted.add_argument("--text", action="store_true", help="print the report instead")
+    wanted.add_argument("--text", action="store_true", help="print the report as text instead")
     return parser.parse_args()
 
 

@@ -185,7 +185,7 @@ def _parse() -> argparse.Namespace:
         type=Path,
         nargs="+",
         metavar="RUN",
-        help="a run directory: all of it is shown; of several, a line each",
+        help="run directories: one is shown in full, several with a line each",
     )
     parser.add_argument(
         "--json",

@@ -65,13 +65,17 @@ def _parse() -> argparse.Namespace:
         required=True,
         metavar="IDS",
         help="ids from the column id of DIR/documents.parquet, or files with one id per line; an "
-        "id that several corpora have takes the name of one and a tab before it",
+        "id that several corpora have is written as corpus, tab, id",
     )
     parser.add_argument(
         "--output", type=Path, required=True, metavar="NEW", help="directory of the new shards"
     )
     parser.add_argument(
-        "--workers", type=int, default=cores(), metavar="N", help="processes (default: all cores)"
+        "--workers",
+        type=int,
+        default=cores(),
+        metavar="N",
+        help="number of processes (default: one per core)",
     )
     return parser.parse_args()
 

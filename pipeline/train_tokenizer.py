@@ -46,7 +46,10 @@ def main() -> None:
         "--kind", choices=list(SPECIALS), help="kind of vocabulary (default: the recipe's)"
     )
     parser.add_argument(
-        "--vocab-size", type=int, help="tokens, with the special ones (default: the recipe's)"
+        "--vocab-size",
+        type=int,
+        metavar="N",
+        help="number of tokens, with the special ones (default: the recipe's)",
     )
     parser.add_argument(
         "--sample-bytes",

@@ -32,7 +32,7 @@ def parse_plan() -> argparse.Namespace:
         nargs="+",
         default=[],
         metavar="DIR",
-        help="shards made by pipeline.prepare: their files, hashes and settings are looked at too",
+        help="shards made by pipeline.prepare: their files, hashes and settings are checked too",
     )
     text.add_argument(
         "--tokens",
@@ -41,7 +41,9 @@ def parse_plan() -> argparse.Namespace:
         help="plan for shards of N tokens that are not prepared yet, e.g. 4e9; English has about "
         "4.2 bytes per token",
     )
-    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--nodes", type=int, default=1, metavar="N", help="number of nodes (default: 1)"
+    )
     parser.add_argument(
         "--gpus-per-node",
         type=int,
@@ -49,7 +51,9 @@ def parse_plan() -> argparse.Namespace:
         help="ranks per node, one per GPU (default: 8; with --cpu 1)",
     )
     device = parser.add_mutually_exclusive_group(required=True)
-    device.add_argument("--gpu", choices=tuple(GPUS), help="SXM boards of 80, 141, 80 GB")
+    device.add_argument(
+        "--gpu", choices=tuple(GPUS), help="kind of GPU: SXM boards of 80, 141, 80 GB"
+    )
     device.add_argument("--cpu", action="store_true", help="train without GPUs")
     parser.add_argument(
         "--cores", type=int, default=cores(), metavar="N",
@@ -64,7 +68,7 @@ def parse_plan() -> argparse.Namespace:
     )
     parser.add_argument(
         "--price", type=float, default=0.0, metavar="P",
-        help="of a GPU-hour (with --cpu of a node-hour), in any currency",
+        help="price of a GPU-hour (with --cpu of a node-hour), in any currency",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()

@@ -41,7 +41,7 @@ def parse_finetune() -> argparse.Namespace:
         "--task",
         required=True,
         metavar="TASK",
-        help=f"{', '.join(TASKS)}; or for files of your own {', '.join(KINDS)}",
+        help=f"{', '.join(TASKS)}; or, for files of your own, {', '.join(KINDS)}",
     )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
     _add_files(parser)
@@ -65,7 +65,7 @@ def _add_files(parser: Parser) -> None:
         "--fetch",
         action="store_true",
         help="read the task from the Hugging Face Hub, kept as JSON lines in --data: needs a "
-        "network once, and the extra hub",
+        "network once, and pip install '.[hub]'",
     )
     parser.add_argument(
         "--train", type=Path, metavar="FILE", help="training file, instead of the published name"
@@ -94,7 +94,7 @@ def _add_files(parser: Parser) -> None:
         nargs="+",
         default=[],
         metavar="COLUMN",
-        help="one or two texts; question and paragraph of spans; words of tags",
+        help="one or two texts; spans: question and paragraph; tags: the words",
     )
     columns.add_argument(
         "--target",
@@ -116,7 +116,11 @@ def _add_files(parser: Parser) -> None:
 def _add_protocol(parser: Parser) -> None:
     """Seeds and hyperparameters."""
     parser.add_argument(
-        "--seeds", type=int, default=5, metavar="N", help="fine-tunings per point (default: 5)"
+        "--seeds",
+        type=int,
+        default=5,
+        metavar="N",
+        help="fine-tunings per point of --grid (default: 5)",
     )
     parser.add_argument(
         "--first-seed",

@@ -97,7 +97,13 @@ def parse_ablate(words: Sequence[str] | None = None) -> argparse.Namespace:
         "held-out loss with a seed that is not in the table",
     )
     _add_scores(parser)
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new directory")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="directory of the results, new or to resume",
+    )
     _add_shares(parser)
     arguments = parser.parse_args(words)
     for option, value, least in (
@@ -115,7 +121,7 @@ def _add_arms(parser: Parser) -> None:
     parser.add_argument(
         "--arms", type=Path, metavar="FILE", help="a Python file with arms of your own"
     )
-    parser.add_argument("--recipe", metavar="NAME", help="the recipe of the arms of --arm")
+    parser.add_argument("--recipe", metavar="NAME", help="the recipe that each --arm changes")
     parser.add_argument(
         "--arm",
         action=_ArmOption,
@@ -138,7 +144,7 @@ def _add_scores(parser: Parser) -> None:
     parser.add_argument(
         "--grammar",
         type=Path,
-        metavar="DIR",
+        metavar="PATH",
         help="also score minimal pairs, as pipeline.evaluate --grammar",
     )
     parser.add_argument(

@@ -44,7 +44,13 @@ def parse_train() -> argparse.Namespace:
         metavar="DIR",
         help="shards made by pipeline.prepare; several are mixed by size",
     )
-    parser.add_argument("--output", type=Path, required=True, metavar="RUN", help="run directory")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="RUN",
+        help="directory of the run, new or to resume",
+    )
     parser.add_argument(
         "--stop-at",
         type=int,
@@ -109,7 +115,7 @@ def _add_dry_run(parser: Parser) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="print the plan, warn about what cannot be meant, and write nothing",
+        help="print the plan, warn about doubtful settings, and write nothing",
     )
     parser.add_argument(
         "--ranks",
@@ -186,13 +192,13 @@ def parse_evaluate() -> argparse.Namespace:
         nargs="+",
         default=[],
         metavar="DIR",
-        help="shards made by pipeline.prepare with the model's tokenizer; needed unless one of the "
-        "next three reads something else",
+        help="shards made by pipeline.prepare with the model's tokenizer; needed unless "
+        "--grammar, --cloze or --pseudo-perplexity FILE is given",
     )
     parser.add_argument(
         "--grammar",
         type=Path,
-        metavar="DIR",
+        metavar="PATH",
         help="minimal pairs: a folder, file or zip of .jsonl as in BLiMP, or of .txt as in Zorro; "
         "with --data, word frequencies are scored beside the model",
     )

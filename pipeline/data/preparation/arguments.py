@@ -48,15 +48,15 @@ def prepare_arguments() -> argparse.Namespace:
         metavar="DIR",
         help="folder with tokenizer.json, vocab.txt, vocab.json + merges.txt, encoder.json + "
         "vocab.bpe (+ dict.txt for RoBERTa's ids) or a SentencePiece .model, or one such file by "
-        "its published name, e.g. bert-base-uncased-vocab.txt; default: one trained on the "
-        "corpus's text, or shared by named corpora, in $TENFOLD_ROOT/tokenizers",
+        "its published name, e.g. bert-base-uncased-vocab.txt (default: one trained on the "
+        "corpus's text, or shared by named corpora, in $TENFOLD_ROOT/tokenizers)",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="DIR",
-        help="default: $TENFOLD_ROOT/shards/<corpus>-<recipe>-<fingerprint>; TENFOLD_ROOT is "
-        "./data unless set",
+        help="directory of the shards (default: "
+        "$TENFOLD_ROOT/shards/<corpus>-<recipe>-<fingerprint>; TENFOLD_ROOT is ./data unless set)",
     )
     parser.add_argument(
         "--workers",
@@ -80,7 +80,8 @@ def prepare_arguments() -> argparse.Namespace:
         "--compression",
         choices=["none", "zstd"],
         default="none",
-        help="none is memory-mapped; zstd is a third smaller and needs data.order=blocks to train",
+        help="none is memory-mapped; zstd is a third smaller and needs data.order=blocks to train "
+        "(default: none)",
     )
     parser.add_argument(
         "--max-bad-fraction",
@@ -147,7 +148,7 @@ def _add_source_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--allow-unknown",
         action="store_true",
-        help="accept a corpus with over 10%% of its characters behind unknown tokens",
+        help="accept a corpus of which the tokenizer knows less than 90%% of the characters",
     )
 
 
