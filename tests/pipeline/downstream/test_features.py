@@ -129,14 +129,20 @@ def test_offsets_are_those_of_the_text() -> None:
     assert answer_tokens(Example("0", ("q", text), ()), offsets) is None
 
 
-@pytest.mark.parametrize("name", ["bert/bert-base-cased-vocab.txt", "gpt2", "albert"])
-def test_spans_are_exact_on_real_questions(real_data: Path, name: str) -> None:
-    """The characters of the gold tokens hold the answer, and begin and end in it."""
+@pytest.mark.parametrize(
+    ("name", "inside"), [("bert/bert-base-cased-vocab.txt", 1), ("gpt2", 13), ("albert", 73)]
+)
+def test_spans_are_exact_on_real_questions(real_data: Path, name: str, inside: int) -> None:
+    """The characters of the gold tokens are the answer, unless it starts or ends inside a token.
+
+    inside: answers that do, which no two tokens can give: the answer `highways` where the tokens
+    are `highway` and `s.`, `2,70` of 2,700. They get the fewest tokens that hold them.
+    """
     path = EXPORTS / name if name == "albert" else real_data / "tokenizers" / name
     rows = RowEncoder(read_vocabulary(path), 384, name == "gpt2")
     examples = read_squad(real_data / "eval/XQuAD/xquad.en.json")
     assert len(examples) == 1190
-    exact = set()
+    exact, wider = set(), set()
     for feature in rows.encode(examples, "spans", ()):
         first, last = map(int, feature.targets)
         if (first, last) == (0, 0):
@@ -144,14 +150,14 @@ def test_spans_are_exact_on_real_questions(real_data: Path, name: str) -> None:
         example, window = examples[feature.example], feature.window
         assert window is not None and isinstance(example.gold, tuple)
         answer = example.gold[0]
-        assert isinstance(answer, Answer)
-        begin = window.offsets[first - window.first][0]
-        end = window.offsets[last - window.first][1]
-        shown = example.texts[1][begin:end]
-        assert answer.text.strip() in shown
-        inner = window.offsets[first - window.first][1], window.offsets[last - window.first][0]
-        assert inner[0] > answer.start and inner[1] < answer.start + len(answer.text)
-        if shown == answer.text.strip():
+        assert isinstance(answer, Answer) and answer.text == answer.text.strip()
+        end = answer.start + len(answer.text)
+        (a, b), (c, d) = (window.offsets[place - window.first] for place in (first, last))
+        assert a <= answer.start < b and c < end <= d
+        if (a, d) == (answer.start, end):
             exact.add(feature.example)
+            assert example.texts[1][a:d] == answer.text
+        else:
+            wider.add(feature.example)
     assert rows.lost.answers == 0
-    assert len(exact) > 1100  # others end inside a token, as in $5bn
+    assert (len(exact), len(wider), len(exact & wider)) == (1190 - inside, inside, 0)
