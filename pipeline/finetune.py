@@ -157,6 +157,7 @@ def settings(
         "protocol": protocol.describe(),
         "grid": arguments.grid,
         "seeds": arguments.seeds,
+        "first seed": arguments.first_seed,
         "baselines": arguments.baselines,
         **{
             f"{name} examples": f"{len(split.examples):,} with hash {content_hash(split.examples)}"

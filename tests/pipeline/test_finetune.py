@@ -112,6 +112,8 @@ def test_what_changed_since_the_first_seeds_is_refused(tmp_path: Path, call: Cal
     )  # fmt: skip
     call(*given, "--part", "1/2")
     kept = contents(output)
+    assert "was made with first seed 0, not 2; repeat" in call(*given, "--first-seed", 2, code=2)
+    assert contents(output) == kept
     changes = {
         data / "train.tsv": ("good 1\t1", "good 1\t0", "training examples '48 with hash"),
         data / "dev.tsv": ("bad 2\t0", "bad, 2\t0", "development examples '12 with hash"),
