@@ -54,7 +54,7 @@ def _examine(
     """The rank table and the checks, on rank 0. Collective."""
     placement = ranks.placement
     offsets = ranks.clock_offsets()
-    row, versions, own = _look_here(ranks, arguments)
+    row, versions, own = _look_here(ranks, arguments, settings is not None)
     rows = ranks.gather(row)
     if arguments.output:
         one = checkpoint_bytes(settings) if settings else 0.0
@@ -76,16 +76,18 @@ def _examine(
             entry["clock"] = f"{offset:+.3f} s" if len(rows) > 1 else ""
         checks += compare_fingerprints([answer[1] for answer in answers])
         checks.append(compare_versions([answer[0] for answer in answers]))
-        checks += check_clocks(offsets) + compare_devices(rows)
+        checks += check_clocks(offsets) + compare_devices(rows, is_training=settings is not None)
     return rows, checks
 
 
 def _look_here(
-    ranks: Exchange, arguments: argparse.Namespace
+    ranks: Exchange, arguments: argparse.Namespace, is_training: bool
 ) -> tuple[dict[str, Any], dict[str, str], list[Check]]:
     """This rank's row, its versions, and the checks that need nobody else."""
     placement = ranks.placement
-    device, checks = find_device(placement.local_rank, placement.local_size)
+    device, checks = find_device(
+        placement.local_rank, placement.local_size, is_training=is_training
+    )
     versions = find_versions()
     if device.driver:
         versions["driver"] = device.driver

@@ -14,6 +14,8 @@ from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, skip
 NAME = "GPU"
 LACKING = "GPUs need the nvidia-ml-py package: pip install 'tenfold[gpu]'"
 _DRIVER = Path("/proc/driver/nvidia/version")
+_NONE_GIVEN = ("", "NoDevFiles", "-1")
+"""CUDA_VISIBLE_DEVICES of a job without GPUs; NoDevFiles is Slurm's."""
 _HARMLESS = 0x1 | 0x2 | 0x4 | 0x100
 """Clock event reasons: idle, applications' clocks, power cap, display clocks."""
 
@@ -29,8 +31,13 @@ class Device:
     driver: str = ""
 
 
-def find_device(local_rank: int, local_size: int) -> tuple[Device, list[Check]]:
-    """The GPU that a rank of this node uses, with its checks; skipped without a GPU."""
+def find_device(
+    local_rank: int, local_size: int, *, is_training: bool = False
+) -> tuple[Device, list[Check]]:
+    """The GPU that a rank of this node uses, with its checks; skipped if the job has no GPU.
+
+    is_training: whether every rank needs one. Other jobs may see a node's GPUs and use none.
+    """
     try:
         nvml: Any = import_module("pynvml")
         nvml.nvmlInit()
@@ -40,6 +47,8 @@ def find_device(local_rank: int, local_size: int) -> tuple[Device, list[Check]]:
     except Exception as error:  # the library's own class, which only it has
         return Device(), [skip(NAME, f"no GPU ({error})")]
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not count or given in _NONE_GIVEN:
+        return Device(), [skip(NAME, "no GPU given to this job")]
     visible = (
         [str(i) for i in range(count)] if given is None else list(filter(None, given.split(",")))
     )
@@ -48,7 +57,7 @@ def find_device(local_rank: int, local_size: int) -> tuple[Device, list[Check]]:
             judge(
                 NAME,
                 f"{len(visible)} visible for {local_size} ranks",
-                FAIL,
+                WARN if given is None and not is_training else FAIL,
                 "one per rank",
                 "request --gres=gpu:RANKS, and leave CUDA_VISIBLE_DEVICES to Slurm",
             )
@@ -108,8 +117,13 @@ def _check_health(nvml: Any, handle: Any) -> list[Check]:
     return found
 
 
-def compare_devices(found: Sequence[Mapping[str, str]]) -> list[Check]:
-    """Whether each rank has a GPU of its own; found: the row of each rank in the rank table."""
+def compare_devices(
+    found: Sequence[Mapping[str, str]], *, is_training: bool = False
+) -> list[Check]:
+    """Whether each rank has a GPU of its own; found: the row of each rank in the rank table.
+
+    is_training: whether every rank needs one; other jobs may span nodes with and without GPUs.
+    """
     owners: dict[str, list[int]] = {}
     for rank, row in enumerate(found):
         if row["uuid"]:
@@ -120,11 +134,12 @@ def compare_devices(found: Sequence[Mapping[str, str]]) -> list[Check]:
     missing = [rank for rank, row in enumerate(found) if not row["uuid"]]
     value, wrong = f"{len(owners)} for {len(found)} ranks", ""
     if shared:
+        wrong = FAIL
         uuid, ranks = next(iter(shared.items()))
         value = f"ranks {' and '.join(map(str, ranks))} both have {uuid}"
     elif missing:
+        wrong = FAIL if is_training else WARN
         value = f"rank {missing[0]} has none, others have one"
-    wrong = FAIL if shared or missing else ""
     return [
         judge("one GPU per rank", value, wrong, "one per rank",
               "request --gres=gpu:RANKS; do not set CUDA_VISIBLE_DEVICES by hand")

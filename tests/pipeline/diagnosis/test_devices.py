@@ -39,15 +39,51 @@ def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
 
 
-def test_no_gpu_is_skipped() -> None:
-    device, (check,) = find_device(0, 1)
+@pytest.mark.usefixtures("nvml")
+@pytest.mark.parametrize(
+    ("count", "given"), [(0, None), (0, "0"), (2, ""), (2, "NoDevFiles"), (2, "-1")]
+)
+def test_no_gpu_is_skipped(monkeypatch: pytest.MonkeyPatch, count: int, given: str | None) -> None:
+    """A node's driver shows no device to a job that asked for none, or all of them."""
+    monkeypatch.setattr("pynvml.nvmlDeviceGetCount", lambda: count)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    device, (check,) = find_device(0, 32)
     assert check.status == SKIPPED and not device.uuid
+
+
+def test_a_driver_that_does_not_answer_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pynvml.py").write_text("def nvmlInit(): raise RuntimeError('not loaded')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    device, (check,) = find_device(0, 1)
+    assert (check.status, check.value) == (SKIPPED, "no GPU (not loaded)") and not device.uuid
+
+
+@pytest.mark.usefixtures("nvml")
+@pytest.mark.parametrize(
+    ("given", "is_training", "status"),
+    [("0,1", False, FAIL), (None, True, FAIL), (None, False, WARN)],
+)
+def test_fewer_gpus_than_ranks(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, is_training: bool, status: str
+) -> None:
+    """Without CUDA_VISIBLE_DEVICES another job than training may not have asked for any."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    (check,) = find_device(0, 3, is_training=is_training)[1]
+    assert (check.status, check.value) == (status, "2 visible for 3 ranks")
 
 
 def test_a_gpu_without_its_library_is_skipped_with_the_name_of_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)  # cannot be imported
+    monkeypatch.setattr(devices, "_DRIVER", tmp_path / "none")
     assert find_device(0, 1)[1][0].value == "no GPU"
     monkeypatch.setattr(devices, "_DRIVER", tmp_path)
     (check,) = find_device(0, 1)[1]
@@ -90,4 +126,6 @@ def test_two_ranks_on_one_device() -> None:
     assert compare_devices(rows)[0].status == FAIL
     assert compare_devices(rows[:2])[0].status == OK
     assert compare_devices([{"uuid": ""}]) == []
-    assert compare_devices([rows[0], {"uuid": ""}])[0].status == FAIL
+    differing = [rows[0], {"uuid": ""}]
+    assert compare_devices(differing, is_training=True)[0].status == FAIL
+    assert compare_devices(differing)[0].status == WARN
