@@ -37,7 +37,9 @@ def held(run: Run, ranks: int, file: DeepSpeedFile) -> list[Estimate]:
 
 def host_memory(run: Run, ranks: int, file: DeepSpeedFile) -> list[Estimate]:
     """Bytes per rank that offload keeps in the memory of a GPU's host; empty without offload."""
-    return on_host(partition(run, ranks, file), file.pins())
+    return on_host(
+        partition(run, ranks, file), pinned=file.pins(), pinned_weights=file.pins_weights()
+    )
 
 
 def largest_micro_batch(
@@ -101,19 +103,37 @@ def state(parts: Partition) -> list[Estimate]:
     ]
 
 
-def on_host(parts: Partition, pinned: bool) -> list[Estimate]:
+def on_host(parts: Partition, *, pinned: bool, pinned_weights: bool = False) -> list[Estimate]:
     """What offload holds in host memory instead, between steps and in them.
 
-    pinned: memory that is locked for copies, which torch's allocator rounds up to powers of two.
+    pinned, pinned_weights: whether the optimizer's memory and that of the weights are locked for
+    copies, which torch's allocator rounds up to powers of two.
     """
+    weights = parts.width * parts.share if parts.offload_weights else 0
+    found = [
+        _locked(
+            _bytes("host: weights", weights, "the rank's share, from which the devices gather"),
+            pinned_weights,
+        ),
+        *(_locked(part, pinned) for part in _optimizer_on_host(parts)),
+    ]
+    return [part for part in found if part.value]
+
+
+def _locked(part: Estimate, pinned: bool) -> Estimate:
+    if not pinned:
+        return part
+    why = "; pinned, rounded up to powers of two at most"
+    return replace(part, assumption=part.assumption + why, low=part.value, high=2 * part.value)
+
+
+def _optimizer_on_host(parts: Partition) -> list[Estimate]:
     if not parts.offload:
         return []
     # of stage 2 in fp32: whole parameters, summed over micro-batches
     sums = {(2, 4): 4 * parts.overlapping, (3, 2): 4 * parts.share, (3, 4): 4 * parts.share}
     copies = parts.width * (parts.share + max(parts.sizes)) if parts.stage == 2 else 0
-    weights = parts.width * parts.share if parts.offload_weights else 0
-    found = [
-        _bytes("host: weights", weights, "the rank's share, from which the devices gather"),
+    return [
         _bytes("host: master weights", 4 * parts.share, "fp32, which are trained"),
         _bytes("host: moments", 8 * parts.share, "two per weight, fp32"),
         _bytes(
@@ -122,14 +142,6 @@ def on_host(parts: Partition, pinned: bool) -> list[Estimate]:
         ),
         _bytes("host: copies", copies, "of updated weights and of the largest gradient"),
     ]  # fmt: skip
-    if not pinned:
-        return [part for part in found if part.value]
-    why = "; pinned, rounded up to powers of two at most"
-    return [
-        replace(part, assumption=part.assumption + why, low=part.value, high=2 * part.value)
-        for part in found
-        if part.value
-    ]
 
 
 def passing(parts: Partition) -> list[Estimate]:

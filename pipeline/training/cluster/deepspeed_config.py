@@ -90,8 +90,15 @@ class DeepSpeedFile:
         return self._is_on_host("offload_param")
 
     def pins(self) -> bool:
-        """Whether host memory is locked, for faster copies."""
-        return bool(self.zero.get("offload_optimizer", {}).get("pin_memory", False))
+        """Whether the host memory of the optimizer is locked, for faster copies."""
+        return self._is_pinned("offload_optimizer")
+
+    def pins_weights(self) -> bool:
+        """Whether that of the network's weights is."""
+        return self._is_pinned("offload_param")
+
+    def _is_pinned(self, section: str) -> bool:
+        return bool(self.zero.get(section, {}).get("pin_memory", False))
 
     def _is_on_host(self, section: str) -> bool:
         return bool(self.zero.get(section, {}).get("device", "none") != "none")

@@ -82,3 +82,22 @@ def test_offload_moves_the_optimizer_to_the_host() -> None:
         assert host_memory(run, 8, read_deepspeed_file(name)) == []
         alone = {part.name for part in memory(run, 8, file, on_gpu=False)}
         assert set(host) <= alone  # without a GPU it is the same memory
+
+
+def test_weights_go_to_the_host_with_or_without_the_optimizer() -> None:
+    """Each section pins its own memory."""
+    run = recipe("roberta_large")
+    whole = {part.name: part for part in memory(run, 8, changed("zero3"))}
+    for pinned in (True, False):
+        there = {"device": "cpu", "pin_memory": pinned}
+        alone = changed("zero3", offload_param=there)
+        (weights,) = host_memory(run, 8, alone)
+        assert weights.name == "host: weights"
+        device = {part.name: part.value for part in memory(run, 8, alone)}
+        assert weights.value == whole["weights"].value - device["weights"]
+        assert device["moments"] == whole["moments"].value
+        assert weights.most == (1 + pinned) * weights.value
+        both = changed("zero3_offload", offload_param=there)
+        host = {part.name: part for part in host_memory(run, 8, both)}
+        assert host["host: weights"] == weights
+        assert host["host: moments"].most == 2 * host["host: moments"].value
