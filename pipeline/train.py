@@ -223,10 +223,10 @@ def build_plan_check(
 ) -> PlanCheck | None:
     """Compares the first steps with the plan, unless an earlier life did; first rank only.
 
-    hosts, usable: of each rank, its host and numbers of the cores it may use. None with an
-    optimizer in host memory, which no plan knows.
+    hosts, usable: of each rank, its host and numbers of the cores it may use. None with
+    offload: the rates of a site are of runs without it.
     """
-    if cluster.rank != 0 or job.deepspeed.offloads():
+    if cluster.rank != 0 or job.deepspeed.uses_host():
         return None
     with suppress(OSError):  # one rank alone must not end here
         if (job.output / PLAN).exists():

@@ -2,7 +2,8 @@
 
 `work_flops` counts what devices compute, padding and unused prediction slots included, so the rate
 of one run holds for another batch, number of ranks or data. A rate is that of this site's own runs
-of the recipe if there are any, else a share of the published peak.
+of the recipe if there are any, else a share of the published peak. Runs with offload give no rate
+and use none.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ def step_parts(
     """
     work = work_flops(run, plan) / hardware.units
     measured = site.find(run.name, hardware.kind, run.precision)
-    if measured:
+    if measured and not file.uses_host():
         parts = [_seconds("forward, backward and update", work, *_measured(measured))]
         if hardware.ranks <= max(rate.ranks for rate in measured):
             return parts
         return [*parts, _communication(run, plan, hardware, file, parts[0], site)]
-    compute = _compute(run, hardware, work, site)
+    compute = _compute(run, hardware, file, work, site)
     return [
         compute,
         _update(plan, hardware, file.offloads()),
@@ -134,14 +135,17 @@ def _seconds(
     )
 
 
-def _compute(run: Run, hardware: Hardware, work: float, site: SiteRates) -> Estimate:
-    """Forward and backward of a recipe that was not measured here."""
+def _compute(
+    run: Run, hardware: Hardware, file: DeepSpeedFile, work: float, site: SiteRates
+) -> Estimate:
+    """Forward and backward of a recipe that was not measured here, or with offload."""
     name, device = "forward and backward", hardware.device
     ending = f" {hardware.kind} {run.precision}"
     others = tuple(
         rate for key, found in site.rates.items() if key.endswith(ending) for rate in found
     )
-    if others:
+    unused = "; rates in site.json are of runs without offload" if others else ""
+    if others and not file.uses_host():
         least, usual, most = median_flops(others)
         names = sorted({key.removesuffix(ending) for key in site.rates if key.endswith(ending)})
         why = f"site.json has other recipes on this device: {', '.join(names)}"
@@ -153,14 +157,14 @@ def _compute(run: Run, hardware: Hardware, work: float, site: SiteRates) -> Esti
             "most for wide layers (RESULTS.md)"
         )
         rates, bound = _bounded(CPU_CORE_FLOPS, site if run.precision == "fp32" else None, hardware)
-        return _seconds(name, work, rates, "published", why + bound)
+        return _seconds(name, work, rates, "published", why + bound + unused)
     peak, shares = device.flops(run.precision), device.utilization
     why = f"{shares[0]:.0%} to {shares[2]:.0%} of {peak / 1e12:g} TFLOP/s; "
     why += device.utilization_source
     least, usual, most = (share * peak for share in shares)
     known = site if run.precision == "bf16" else None
     rates, bound = _bounded((least, usual, most), known, hardware)
-    return _seconds(name, work, rates, "published", why + bound)
+    return _seconds(name, work, rates, "published", why + bound + unused)
 
 
 def _bounded(

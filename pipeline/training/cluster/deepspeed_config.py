@@ -89,6 +89,10 @@ class DeepSpeedFile:
         """Whether the network's weights are in host memory too (stage 3)."""
         return self._is_on_host("offload_param")
 
+    def uses_host(self) -> bool:
+        """Whether either is."""
+        return self.offloads() or self.offloads_weights()
+
     def pins(self) -> bool:
         """Whether the host memory of the optimizer is locked, for faster copies."""
         return self._is_pinned("offload_optimizer")

@@ -67,6 +67,20 @@ def test_more_ranks_than_were_measured_add_communication() -> None:
     assert len(one.step(phase, one.hardware)) == 1
 
 
+def test_a_plan_with_offload_uses_no_rate_of_this_site() -> None:
+    site = SiteRates(rates={"roberta_large H200 bf16": (rate(4e14, ranks=8),)})
+    for ds in ("zero2_offload", "zero3_offload"):
+        with_rate, without = (
+            planned("roberta_large", gpu="h200", ds=ds, site=rates) for rates in (site, SiteRates())
+        )
+        (phase,) = with_rate.phases(with_rate.hardware)
+        parts, expected = (job.step(phase, job.hardware) for job in (with_rate, without))
+        assert [part.value for part in parts] == [part.value for part in expected]
+        assert "rates in site.json are of runs without offload" in parts[0].assumption
+        assert "offload" not in expected[0].assumption
+        assert parts[1].name == "optimizer update" and "offloaded" in parts[1].assumption
+
+
 def test_rates_of_other_recipes_are_a_wide_band() -> None:
     site = SiteRates(rates={"roberta_mini cpu fp32": (rate(30e9),), "x H100 bf16": (rate(1.0),)})
     job = planned("roberta_tiny", site=site)
