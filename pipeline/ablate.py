@@ -14,14 +14,19 @@ from pipeline.experiments.arguments import chosen_jobs, parse_ablate, read_ablat
 from pipeline.experiments.children import Children
 from pipeline.experiments.estimate import describe, estimate
 from pipeline.experiments.results import collect
-from pipeline.experiments.runner import AblationRunner, check_output, claim_output
+from pipeline.experiments.runner import (
+    AblationRunner,
+    check_output,
+    claim_output,
+    with_scored_tasks,
+)
 from pipeline.reporting.ablation_section import read_ablation_report
 from pipeline.reporting.renderings import as_text
 
 
 def main() -> None:
     arguments = parse_ablate()
-    ablation = read_ablation(arguments)
+    ablation = with_scored_tasks(read_ablation(arguments))
     jobs = chosen_jobs(arguments, ablation)
     children = Children()
     runner = AblationRunner(ablation, children)

@@ -19,7 +19,7 @@ from typing import IO, Any
 from pipeline.downstream.protocols import FAMILIES
 from pipeline.downstream.tasks import TASKS
 from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError
-from pipeline.experiments.ablation import Ablation, AblationJob
+from pipeline.experiments.ablation import RUNS, Ablation, AblationJob
 from pipeline.experiments.children import ChildError, Children
 from pipeline.files import write_whole
 from pipeline.typed_json import read_object
@@ -27,7 +27,7 @@ from pipeline.typed_json import read_object
 FINE_TUNED = "fine-tuned"
 """The measure of all tasks together, if there are several, and prefix of each task's."""
 DIVERGED = "fine-tuning diverged"
-_SCORES, _WEIGHTS = "scores.json", "model"
+_SCORES, _WEIGHTS, _SETTINGS = "scores.json", "model", "finetune.json"
 """Of what pipeline.finetune writes."""
 
 
@@ -57,6 +57,11 @@ def is_fine_tuned(ablation: Ablation, job: AblationJob) -> bool:
     return all(score_file(ablation, job, task).exists() for task, _ in tasks)
 
 
+def has_scores(ablation: Ablation, task: str) -> bool:
+    """Whether a run of the output, asked for or not, has a score on a task."""
+    return any(ablation.output.glob(f"{RUNS}/*/*/finetune-{task}.json"))
+
+
 def fine_tune(
     ablation: Ablation, job: AblationJob, children: Children, log: Path, lock: IO[Any] | None
 ) -> None:
@@ -84,6 +89,7 @@ def fine_tune(
                 "seconds": scores["seconds"],
             }
             shutil.rmtree(output / _WEIGHTS, ignore_errors=True)
+        found["examples"] = _examples(output)
         write_whole(path, json.dumps(found, indent=1).encode())
         said = DIVERGED if found["score"] is None else f"{found['score']:.4f}"
         print(f"{job.name}: {task} {said}, {found['seconds']:.0f} s", flush=True)
@@ -108,10 +114,38 @@ def fine_tuned(ablation: Ablation, job: AblationJob) -> tuple[dict[str, float], 
     return measures, missing
 
 
+def check_examples(ablation: Ablation, jobs: list[AblationJob]) -> None:
+    """Raise DataError if runs were fine-tuned on other examples of a task than the first run."""
+    for task, _ in ablation.tasks:
+        first: tuple[Path, object] | None = None
+        for job in jobs:
+            path = score_file(ablation, job, task)
+            found = (_read(path) or {}).get("examples")
+            if found is None:  # by an earlier version, which did not keep it
+                continue
+            first = first or (path, found)
+            if found != first[1]:
+                raise DataError(
+                    f"{path} is the score of other examples than {first[0]}; remove it and "
+                    f"{path.with_suffix('')}, and rerun"
+                )
+
+
 def seconds_of(ablation: Ablation, jobs: list[AblationJob], task: str) -> list[float]:
     """Seconds of the fine-tunings of a task that are done."""
     found = [_read(score_file(ablation, job, task)) for job in jobs]
     return [float(each["seconds"]) for each in found if each is not None]
+
+
+def _examples(output: Path) -> dict[str, str] | None:
+    """Number and hash of the examples in each file of a fine-tuning; None if it does not say."""
+    path = output / _SETTINGS
+    if not path.exists():
+        return None
+    try:
+        return {name: text for name, text in read_object(path).items() if name.endswith("examples")}
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} is damaged ({error}); remove {output} and rerun") from error
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -120,6 +154,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     try:
         found = read_object(path)
-        return {"score": found["score"], "seconds": found["seconds"]}
+        return {"score": found["score"], "seconds": found["seconds"],
+                "examples": found.get("examples")}  # fmt: skip
     except (ValueError, OSError, KeyError) as error:
         raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error

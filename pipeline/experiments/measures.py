@@ -87,7 +87,11 @@ def measure(
         if shared_tokenizer(ablation, judge):
             where = held_out(ablation, judge)
             pairs = as_object(children.run([*score, "--data", where], log, lock, reads=True))
-            measures[PAIR_ACCURACY + label] = pairs["pair_accuracy"]
+            accuracy = pairs.get("pair_accuracy")  # null if it is not a number
+            if accuracy is None:
+                missing[PAIR_ACCURACY + label] = f"{where} has no held-out pairs to label"
+            else:
+                measures[PAIR_ACCURACY + label] = accuracy
         else:
             missing[PAIR_ACCURACY + label] = "another tokenizer than the baseline's"
     return {

@@ -42,7 +42,7 @@ from pipeline.experiments.ablation import (
     AblationJob,
     initial_weights,
 )
-from pipeline.experiments.fine_tuning import protocol_family
+from pipeline.experiments.fine_tuning import check_examples, protocol_family
 from pipeline.experiments.measures import (
     GENERATED,
     PAIR_ACCURACY,
@@ -77,6 +77,7 @@ def collect(runner: AblationRunner) -> Path | None:
     jobs = runner.ablation.jobs()
     if not all(runner.is_done(job) for job in jobs):
         return None
+    check_examples(runner.ablation, jobs)
     results = {(job.arm.name, job.seed): runner.result(job) for job in jobs}
     path = runner.ablation.output / ABLATION
     write_whole(path, json.dumps(assemble(runner, results), indent=1, allow_nan=False).encode())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,7 +24,12 @@ from pipeline.experiments.ablation import (
     AblationJob,
 )
 from pipeline.experiments.children import ChildError, Children, taken
-from pipeline.experiments.fine_tuning import fine_tune, fine_tuned, is_fine_tuned
+from pipeline.experiments.fine_tuning import (
+    fine_tune,
+    fine_tuned,
+    has_scores,
+    is_fine_tuned,
+)
 from pipeline.experiments.measures import DIVERGED, RESULT, measure
 from pipeline.experiments.shards import LOGS, directories, prepare_shards
 from pipeline.files import make_directory, write_whole
@@ -34,7 +39,7 @@ SETTINGS = "settings.json"
 """What an output was made of; another ablation does not continue it."""
 ARMS = "arms"
 _TASKS = "finetune"
-"""Of the settings; unlike the others they may be added to."""
+"""Of the settings; unlike the others they may be added to, see `with_scored_tasks`."""
 
 
 class RunError(PipelineError):
@@ -119,12 +124,14 @@ class AblationRunner:
                 if not self.is_measured(job):
                     self._train(job, log, lock)
                 fine_tune(self.ablation, job, self.children, log, lock)
-            except ChildError as error:
+            except RunError:
+                raise  # of a run that tunes the rate
+            except PipelineError as error:
                 raise RunError(f"{job.name}: {error}") from error
             return True
 
     def _train(self, job: AblationJob, log: Path, lock: IO[Any]) -> None:
-        """Train and measure a run. Raises ChildError."""
+        """Train and measure a run. Raises ChildError, and DataError for damaged files."""
         directory = self.ablation.directory(job)
         self.finish([] if job.factor else self.tuning_jobs(job.arm))
         factor = job.factor * job.arm.run.optimizer.peak_lr
@@ -167,51 +174,66 @@ def arm_file(ablation: Ablation, arm: AblationArm) -> Path:
     return ablation.output / ARMS / f"{arm.name}.json"
 
 
+def with_scored_tasks(ablation: Ablation) -> Ablation:
+    """The ablation with the tasks that runs of its output have scores of, asked for or not.
+
+    The task of a command may have another folder than recorded until there is a score of it.
+    Raises ConfigError for a folder or a number of fine-tuning seeds that differs from the scores'.
+    """
+    recorded: dict[str, Any] = _read_settings(ablation).get(_TASKS, {})
+    scored = {task: each for task, each in recorded.items() if has_scores(ablation, task)}
+    tasks, seeds = dict(ablation.tasks), ablation.finetune_seeds
+    for task, earlier in scored.items():
+        folder = tasks.setdefault(task, Path(earlier["data"])).resolve()
+        if not ablation.tasks:
+            seeds = earlier["seeds"]
+        if (str(folder), seeds) != (earlier["data"], earlier["seeds"]):
+            raise ConfigError(
+                f"{ablation.output} has fine-tuned scores of {task} with {earlier['data']} and "
+                f"--finetune-seeds {earlier['seeds']}, not {folder} and {seeds}; repeat that, or "
+                "give another --output"
+            )
+    return replace(ablation, tasks=tuple(tasks.items()), finetune_seeds=seeds)
+
+
 def claim_output(ablation: Ablation) -> None:
     """Create the output, or check that it was made with the same settings; more seeds and more
     tasks are welcome.
 
     Raises ConfigError naming the first setting that differs.
     """
-    tasks = check_output(ablation)
+    check_output(ablation)
     make_directory(ablation.output / ARMS)
     for arm in ablation.arms:
         content = json.dumps({"run": to_dict(arm.run)}, indent=1).encode()
         write_whole(arm_file(ablation, arm), content)  # equal but for what changes no result
-    settings = _settings(ablation) | {_TASKS: tasks}
-    write_whole(ablation.output / SETTINGS, json.dumps(settings, indent=1).encode())
-
-
-def check_output(ablation: Ablation) -> dict[str, Any]:
-    """The tasks of the output, together with those asked for.
-
-    Raises ConfigError naming the first setting that differs from those the output has.
-    """
-    path = ablation.output / SETTINGS
-    tasks: dict[str, Any] = {
+    tasks = {
         task: {"data": str(data.resolve()), "seeds": ablation.finetune_seeds}
         for task, data in ablation.tasks
     }
-    if not path.exists():
-        return tasks
-    try:
-        before = read_object(path)
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is damaged ({error}); give another --output") from error
+    earlier = _read_settings(ablation).get(_TASKS, {})  # or another process asks for them now
+    settings = _settings(ablation) | {_TASKS: earlier | tasks}
+    write_whole(ablation.output / SETTINGS, json.dumps(settings, indent=1).encode())
+
+
+def check_output(ablation: Ablation) -> None:
+    """Raises ConfigError naming the first setting that differs from those the output has."""
+    before = _read_settings(ablation)
     for name, value in _settings(ablation).items():
-        if before.get(name) != value:
+        if before and before.get(name) != value:
             raise ConfigError(
                 f"{ablation.output} was made with {name} {before.get(name)!r}, not {value!r}; "
                 "repeat that, or give another --output"
             )
-    earlier: dict[str, Any] = before.get(_TASKS, {})
-    for task, value in tasks.items():
-        if earlier.get(task, value) != value:
-            raise ConfigError(
-                f"{ablation.output} has fine-tuned scores of {task} with {earlier[task]}, not "
-                f"{value}; repeat that, or give another --output"
-            )
-    return earlier | tasks
+
+
+def _read_settings(ablation: Ablation) -> dict[str, Any]:
+    """Of the output; empty if it is new."""
+    path = ablation.output / SETTINGS
+    try:
+        return read_object(path) if path.exists() else {}
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} is damaged ({error}); give another --output") from error
 
 
 def _settings(ablation: Ablation) -> dict[str, Any]:

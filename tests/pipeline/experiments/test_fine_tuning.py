@@ -16,6 +16,7 @@ from pipeline.experiments.arms import SCALES, TABLES, arms_from_arguments, table
 from pipeline.experiments.children import ChildError, Children
 from pipeline.experiments.fine_tuning import (
     DIVERGED,
+    check_examples,
     fine_tune,
     fine_tuned,
     is_fine_tuned,
@@ -93,6 +94,23 @@ def test_divergence_is_a_missing_score_and_a_mistake_is_none(tmp_path: Path) -> 
         ["fine-tuned/mrpc f1", "fine-tuned/sst2 accuracy", "fine-tuned"], DIVERGED
     ))  # fmt: skip
     assert is_fine_tuned(asked, job)
+
+
+def test_all_runs_are_fine_tuned_on_the_same_examples(tmp_path: Path) -> None:
+    asked, children = given(tmp_path, "mrpc"), Tuning()
+    jobs = asked.jobs()[:3]
+    for job, text in zip(jobs, ("", "2 with hash a", "2 with hash b"), strict=True):
+        folder = asked.directory(job) / "finetune-mrpc"
+        folder.mkdir(parents=True)
+        if text:  # without it as by an earlier version
+            settings = {"weights": job.name, "training examples": text}
+            (folder / "finetune.json").write_text(json.dumps(settings))
+        fine_tune(asked, job, children, tmp_path / "log", None)
+    check_examples(asked, jobs[:2])
+    with pytest.raises(
+        DataError, match=r"one/seed-1/\S+ is .* than \S+two/seed-0/.*mrpc, and rerun"
+    ):
+        check_examples(asked, jobs)
 
 
 def test_a_run_that_tunes_a_rate_is_not_fine_tuned(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,24 @@ def test_a_loss_that_is_not_finite_is_missing(
         assert found["measures"] == {"mask_loss": float(loss)} and not found["missing"]
     else:
         assert found["missing"] == {"mask_loss": DIVERGED} and not found["measures"]
+
+
+@pytest.mark.parametrize("accuracy", ["", ', "pair_accuracy": null', ', "pair_accuracy": 0.75'])
+def test_an_accuracy_that_is_not_known_is_missing(
+    accuracy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "prepare_shards", lambda *_: None)
+    monkeypatch.setattr(module, "shared_tokenizer", lambda *_: True)
+    monkeypatch.setattr(module, "held_out", lambda *_: Path("shards"))
+    monkeypatch.setattr(module, "from_metrics", lambda _: {})
+    monkeypatch.setattr(Children, "run", lambda *_, **__: f'{{"mask_loss": 2.5{accuracy}}}')
+    table = arms_from_arguments("albert_tiny", [("sop", []), ("same", [])])
+    given = replace(ablation(tmp_path), arms=make_arms(table, [], 0))
+    found = measure(given, given.jobs()[0], 1.0, Children(), tmp_path / "log", None)
+    known = {"pair_accuracy/order": 0.75} if "0.75" in accuracy else {}
+    why = {"pair_accuracy/order": "shards has no held-out pairs to label"}
+    assert found["measures"] == {"mask_loss": 2.5} | known
+    assert found["missing"] == ({} if known else why)
 
 
 def test_losses_of_sequences(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from pipeline.experiments.ablation import TUNING_SEED, AblationJob
 from pipeline.experiments.children import ChildError, Children, taken
 from pipeline.experiments.fine_tuning import score_file
 from pipeline.experiments.measures import RESULT
-from pipeline.experiments.runner import AblationRunner, claim_output
+from pipeline.experiments.runner import AblationRunner, claim_output, with_scored_tasks
 from tests.pipeline.experiments.test_ablation import ablation
 
 
@@ -80,18 +80,22 @@ def test_each_arms_rate_is_tuned_with_another_seed(tmp_path: Path, children: Rec
     )
 
 
+@pytest.mark.parametrize(
+    "error",
+    [ChildError("the gradient was not finite", EXIT_DIVERGED), DataError("the file is damaged")],
+)
 def test_a_run_that_fails_stops_no_other(
-    tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
+    error: PipelineError, tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ablation(tmp_path)
 
     def fail(self: Recording, words: Sequence[object], *others: Any, **options: Any) -> str:
         if "seed=1" in words:
-            raise ChildError("the gradient was not finite in 10 steps in a row", EXIT_DIVERGED)
+            raise error
         return Recording.trained_by(self, words)
 
     monkeypatch.setattr(Recording, "run", fail)
-    with pytest.raises(PipelineError, match=r"one:1: the gradient .*; 1 more runs failed"):
+    with pytest.raises(PipelineError, match=rf"one:1: {error}; 1 more runs failed"):
         AblationRunner(given, children).finish(given.jobs())
     assert len(children.trained) == len(given.jobs()) - 2
 
@@ -148,21 +152,28 @@ def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> No
         claim_output(given)
 
 
-def test_tasks_may_be_added_to_an_output_but_not_changed(tmp_path: Path) -> None:
+def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> None:
     given = ablation(tmp_path / "out")
     claim_output(given)
     before = json.loads((tmp_path / "out/settings.json").read_text())
     del before["finetune"]  # as written before tasks could be asked for
     (tmp_path / "out/settings.json").write_text(json.dumps(before))
-    one = replace(given, tasks=(("mrpc", tmp_path / "a"),))
-    claim_output(one)
-    claim_output(replace(given, tasks=(("sst2", tmp_path / "b"),)))
-    claim_output(given)
-    kept = json.loads((tmp_path / "out/settings.json").read_text())["finetune"]
-    assert {task: each["seeds"] for task, each in kept.items()} == {"mrpc": 1, "sst2": 1}
-    for other in (replace(one, finetune_seeds=2), replace(one, tasks=(("mrpc", tmp_path),))):
-        with pytest.raises(ConfigError, match="has fine-tuned scores of mrpc with"):
-            claim_output(other)
+    mrpc, wrong = (("mrpc", tmp_path / "a"),), (("mrpc", tmp_path / "wrong"),)
+    for tasks in (wrong, mrpc):  # a folder is corrected while there is no score
+        claim_output(with_scored_tasks(replace(given, tasks=tasks, finetune_seeds=3)))
+    assert with_scored_tasks(given) == given
+    score = score_file(given, given.jobs()[0], "mrpc")
+    score.parent.mkdir(parents=True)
+    score.write_text('{"score": 0.5, "seconds": 1.0}')
+    both = with_scored_tasks(replace(given, tasks=(("sst2", tmp_path / "b"),), finetune_seeds=3))
+    assert [task for task, _ in both.tasks] == ["sst2", "mrpc"]
+    claim_output(both)
+    kept = with_scored_tasks(replace(given, seeds=9))  # as --collect, or more seeds, asks
+    assert (kept.tasks, kept.finetune_seeds) == (mrpc, 3)
+    claim_output(kept)
+    for tasks, seeds in ((mrpc, 2), (wrong, 3)):
+        with pytest.raises(ConfigError, match=r"has fine-tuned scores of mrpc with .*/a and"):
+            with_scored_tasks(replace(given, tasks=tasks, finetune_seeds=seeds))
 
 
 def test_a_measured_run_is_only_fine_tuned(
