@@ -184,7 +184,7 @@ def load_model(path: Path) -> tuple[Model, str, str, Attention]:
         return load_folder(path), str(path), sha256, "row"
     saved, messages = load_run(path)
     for message in messages:
-        print(f"checkpoints: {message}")
+        print(f"checkpoints: {message}", file=sys.stderr)  # --json prints one object
     name = f"{saved.directory} step {saved.step:,}"
     return saved.model, name, saved.tokenizer_sha256, saved.run.batch.attention
 

@@ -20,6 +20,8 @@ from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_run, write_folder
 
+GOLDEN = Path(__file__).parents[1] / "golden"
+
 
 def scores(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
@@ -42,6 +44,15 @@ def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
     write_folder(load_run(run)[0].model, lesson / "tokenizer", tmp_path / "model")
     of_folder = scores(monkeypatch, capsys, tmp_path / "model", "--data", lesson)
     assert of_folder | {"model": ""} == found | {"model": ""}
+
+
+def test_messages_on_checkpoints_are_not_part_of_the_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, _ = load_run(GOLDEN / "runs/bert")
+    monkeypatch.setattr(evaluate, "load_run", lambda _: (saved, ["step 20 is damaged"]))
+    evaluate.load_model(GOLDEN / "runs/bert")
+    assert capsys.readouterr() == ("", "checkpoints: step 20 is damaged\n")
 
 
 def test_sequences_add_up_to_the_score(
