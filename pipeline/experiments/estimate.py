@@ -53,9 +53,10 @@ def estimate(runner: AblationRunner) -> list[ArmEstimate]:
         jobs = [job for job in runner.ablation.jobs() if job.arm is arm]
         jobs += runner.tuning_jobs(arm)
         done = [job for job in jobs if runner.is_measured(job)]
-        if done:
-            seconds = fmean(float(runner.result(job)["seconds"]) for job in done)
-            source = f"recorded by {len(done)} finished run{'s' * (len(done) > 1)}"
+        known = [float(runner.result(job)["seconds"]) for job in done]
+        if known := [seconds for seconds in known if seconds]:  # one that diverged has 0
+            seconds = fmean(known)
+            source = f"recorded by {len(known)} finished run{'s' * (len(known) > 1)}"
         else:
             seconds = measured_seconds(arm.run, runner.children)
             source = f"measured, {MEASURED_STEPS - 1} steps on this machine"
@@ -115,13 +116,13 @@ def describe(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator[str]:
         )
     left = sum(part.left for part in found)
     for task, _ in ablation.tasks:
-        known = seconds_of(ablation, jobs, task)
-        if known:
-            left += fmean(known) * (len(jobs) - len(known))
+        done = seconds_of(ablation, jobs, task)
+        if known := [seconds for seconds in done if seconds]:  # one that diverged has 0
+            left += fmean(known) * (len(jobs) - len(done))
             cost = f"{in_one_unit(fmean(known))} each"
         else:
             cost = "not in the hours below, as none is done"
-        yield f"  {task}: {len(jobs)} runs to fine-tune, {len(known)} done; {cost}"
+        yield f"  {task}: {len(jobs)} runs to fine-tune, {len(done)} done; {cost}"
     yield (
         f"{in_one_unit(left)} left if run one after another, besides preparing, validations and "
         "scoring"

@@ -37,6 +37,12 @@ def test_finished_runs_are_taken_before_measured_steps(
     one, two = estimate(runner)
     assert (one.runs, one.done, one.seconds, one.left) == (6, 2, 15.0, 60.0)
     assert (two.runs, two.done, two.left) == (3, 0, 3 * 7200.0)
+    diverged = given.directory(given.jobs()[4])  # one:2
+    diverged.mkdir(parents=True)
+    (diverged / RESULT).write_text(json.dumps({"seconds": 0.0}))
+    after = estimate(runner)[0]
+    assert (after.done, after.seconds, after.left) == (3, 15.0, 45.0)
+    assert after.source == "recorded by 2 finished runs"
     first, _, second, last = describe(runner, [one, two])
     assert first.startswith("9 runs (--task 0 to 8): 2 arms with 3 seeds, and 3 more of one")
     assert second.endswith("2 h each (measured, 3 steps on this machine)")
@@ -47,6 +53,9 @@ def test_finished_runs_are_taken_before_measured_steps(
     score_file(given, given.jobs()[0], "mrpc").write_text('{"score": 0.5, "seconds": 7200}')
     *_, line, last = describe(tuned, [one, two])
     assert line == "  mrpc: 9 runs to fine-tune, 1 done; 2 h each" and last.startswith("22 h left")
+    score_file(given, given.jobs()[2], "mrpc").write_text('{"score": null, "seconds": 0.0}')
+    *_, line, last = describe(tuned, [one, two])
+    assert "2 done; 2 h each" in line and last.startswith("20 h left")
 
 
 @pytest.mark.slow
