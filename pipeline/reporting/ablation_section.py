@@ -80,7 +80,8 @@ def _verdict(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
 def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> str:
     if content["seeds"] < FEW:
         return "one seed has no interval, give --seeds 2 or more"
-    return str(arm["missing"].get(measure, "the baseline lacks it"))
+    kind = measure.partition("/")[0]
+    return str(arm["missing"].get(measure, arm["missing"].get(kind, "the baseline lacks it")))
 
 
 def _design(content: Mapping[str, Any]) -> list[str]:
@@ -213,12 +214,16 @@ def _published(content: Mapping[str, Any]) -> Section | None:
     names = list(dict.fromkeys(name for arm in content["arms"] for name in arm["published"]))
     if not names:
         return None
-    rows = [
-        (arm["name"], *(f"{arm['published'][n]:g}" if n in arm["published"] else "" for n in names))
-        for arm in content["arms"]
-    ]
+    columns = [_aligned([arm["published"].get(name) for arm in content["arms"]]) for name in names]
+    rows = [*zip((arm["name"] for arm in content["arms"]), *columns, strict=True)]
     line = f"{content['table']['source']}, at the paper's scale: other data, sizes and measures"
     return Section("Published", [line], [TextTable(("arm", *names), rows)])
+
+
+def _aligned(values: Sequence[float | None]) -> list[str]:
+    """A column with the decimals of its most precise number."""
+    decimals = max(len(f"{value:.12g}".partition(".")[2]) for value in values if value is not None)
+    return ["" if value is None else f"{value:.{decimals}f}" for value in values]
 
 
 def _missing(arms: Sequence[Mapping[str, Any]]) -> Iterator[str]:

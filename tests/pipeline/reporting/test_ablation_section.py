@@ -121,6 +121,25 @@ def test_a_measure_that_the_baseline_lacks(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_an_arm_without_any_part_of_a_measure_is_given_its_own_reason(tmp_path: Path) -> None:
+    found = content()
+    for each in found["arms"][:2]:
+        each["measures"]["grammar/agreement"] = {"mean": 0.75}
+    found["arms"][3]["missing"] |= {"grammar": "a generator predicts the words"}
+    table = [" ".join(row.split()) for row in shown(tmp_path, found).splitlines()]
+    start = table.index("Grammar: agreement; higher is better")
+    assert "four a generator predicts the words" in table[start : start + 8]
+
+
+def test_published_figures_have_the_same_decimals(tmp_path: Path) -> None:
+    found = content()
+    for each, value in zip(found["arms"], (84.0, 78.7, 1234567.0), strict=False):
+        each["published"] = {"SST-2": value} if value < 100 else {"parameters": value}
+    table = [" ".join(row.split()) for row in shown(tmp_path, found).splitlines()]
+    start = table.index("Published")
+    assert {"one 84.0", "two 78.7", "three 1234567"} <= {*table[start:]}
+
+
 def test_an_arm_takes_the_place_of_a_baseline_without_a_measure(tmp_path: Path) -> None:
     found = content() | {"references": {"pair_accuracy/next": "two"}}
     found["arms"][0]["missing"] = {"pair_accuracy/next": "no head for pairs"}
