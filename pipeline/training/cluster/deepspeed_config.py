@@ -206,7 +206,7 @@ def _why_not(key: str, allowed: list[str]) -> str:
 
 
 def _check_effects(zero: Mapping[str, Any], name: str) -> None:
-    """Raises ConfigError for a setting that its stage does not read."""
+    """Raises ConfigError for a setting that its stage does not read, or that DeepSpeed refuses."""
     for key in zero:
         least = 3 if key.startswith("stage3_") or key == "offload_param" else 1
         if key != "stage" and zero["stage"] < least:
@@ -214,3 +214,10 @@ def _check_effects(zero: Mapping[str, Any], name: str) -> None:
                 f"{name}: {key} has no effect at stage {zero['stage']}; remove it, or use "
                 f"stage {least} or higher"
             )
+    if zero.get("reduce_bucket_size") == 0:
+        raise ConfigError(f"{name}: reduce_bucket_size=0 holds no gradient; give 1 or more")
+    if zero.get("allgather_bucket_size", 0) % 2:
+        raise ConfigError(
+            f"{name}: allgather_bucket_size={zero['allgather_bucket_size']} is odd; DeepSpeed "
+            "aligns buckets to 2 elements, give an even number"
+        )

@@ -101,6 +101,8 @@ def test_keys_that_run_owns(tmp_path: Path, key: str) -> None:
         ({"overlap_comm": True}, "has no stage"),
         ({"stage": 1, "reduce_bucket_size": 0.5}, "reduce_bucket_size=0.5 is not a whole number"),
         ({"stage": 1, "reduce_bucket_size": -1}, "reduce_bucket_size=-1 is not a whole number"),
+        ({"stage": 1, "reduce_bucket_size": 0}, "reduce_bucket_size=0 holds no gradient; give 1"),
+        ({"stage": 2, "allgather_bucket_size": 2e8 + 1}, "allgather_bucket_size=200000001 is odd"),
         ({"stage": 1, "overlap_comm": "yes"}, "overlap_comm='yes' is not true or false"),
         ({"stage": 1, "offload_optimizer": True}, "offload_optimizer=True is not a section"),
         ({"stage": 2, "offload_param": {"device": "nvme"}}, "device='nvme' is not one of none,"),
