@@ -15,7 +15,7 @@ from pipeline.costs.shapes.parameters import parameter_sizes
 from pipeline.training.cluster.deepspeed_config import BUCKET, DeepSpeedFile
 
 KEPT_WHOLE = 100_000
-"""Elements below which stage 3 keeps a parameter whole, if the ds file does not say."""
+"""Most elements of a parameter that stage 3 keeps whole, if the ds file does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def partition(run: Run, ranks: int, file: DeepSpeedFile) -> Partition:
         stage=stage,
         width=width,
         sizes=sizes,
-        kept=tuple(size for size in sizes if stage == 3 and size < threshold),
+        kept=tuple(size for size in sizes if stage == 3 and size <= threshold),
         bucket=file.bucket(sum(sizes)) if stage else BUCKET,
         buffers=buffers * contiguous,
         offload=offload,

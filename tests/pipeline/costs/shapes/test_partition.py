@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.costs.shapes.partition import Partition
+from pipeline.costs.shapes.partition import Partition, partition
+from pipeline.recipes import recipe
+from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
 
 SMALL = Partition(
     ranks=2, stage=1, width=4, sizes=(10, 5, 7), kept=(), bucket=16, buffers=1
@@ -20,6 +22,13 @@ def test_shares_are_padded() -> None:
     assert (third.share, third.weights) == (12, 24)
     assert (third.gathered, third.kept_elements) == (10, 14)
     assert replace(SMALL, stage=0).share == 22
+
+
+@pytest.mark.parametrize(("threshold", "is_kept"), [(127, False), (128, True)])
+def test_a_parameter_as_large_as_the_threshold_is_kept_whole(threshold: int, is_kept: bool) -> None:
+    """The biases of roberta_tiny have 128 elements."""
+    file = DeepSpeedFile("mine.json", {"stage": 3, "stage3_param_persistence_threshold": threshold})
+    assert (128 in partition(recipe("roberta_tiny"), 2, file).kept) == is_kept
 
 
 def test_a_rank_holds_whole_gradients_of_what_overlaps_its_part() -> None:
