@@ -57,8 +57,8 @@ def parse_plan() -> argparse.Namespace:
     device.add_argument("--cpu", action="store_true", help="train without GPUs")
     parser.add_argument(
         "--cores", type=int, default=cores(), metavar="N",
-        help="CPU cores per node, for --cpu and for the offline stage (default: those of this "
-        "machine)",
+        help="CPU cores per node, for --cpu, for updates of an offloaded optimizer and for the "
+        "offline stage (default: those of this machine)",
     )  # fmt: skip
     parser.add_argument(
         "--nics",
