@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -113,18 +114,22 @@ def publish(saved: SavedRun, dataset: Dataset, output: Path, facts: CardFacts) -
 def check_scores(files: Sequence[Path], saved: SavedRun, folder: Path) -> None:
     """Raise DataError for fine-tuned scores of another model than the exported one.
 
-    folder: the export. A fine-tuning may have started from the run or from its export, whose
-    configurations differ in what transformers adds.
+    folder: the export. A fine-tuning may have started from the run, from its export, or from what
+    transformers saved of that, whose configurations differ. A file of an earlier version, which has
+    the hash of weights and configuration only, may be of the latter: its mismatch is a warning.
     """
-    asked = {path: found for path in files if (found := scored_weights(path))}
+    asked = {path: found for path in files if any(found := scored_weights(path))}
     if not asked:
         return
-    known = {load_start(folder).identity, start_of(saved, folder).identity}
-    for path, weights in asked.items():
-        if weights not in known:
-            raise DataError(
-                f"--scores {path} are of other weights than step {saved.step:,} of "
-                f"{saved.directory}, which is exported; fine-tune that step, or drop them"
+    starts = load_start(folder), start_of(saved, folder)
+    for path, (encoder, identity) in asked.items():
+        what = f"of other weights than step {saved.step:,} of {saved.directory}, which is exported"
+        if encoder and encoder not in {start.encoder_hash for start in starts}:
+            raise DataError(f"--scores {path} are {what}; fine-tune that step, or drop them")
+        if not encoder and identity not in {start.identity for start in starts}:
+            print(
+                f"warning: --scores {path} may be {what}, or of another configuration of them",
+                file=sys.stderr,
             )
 
 

@@ -173,6 +173,7 @@ def about_model(work: TuningWork) -> dict[str, Any]:
         "origin": work.start.origin,
         "family": work.start.family,
         "weights": work.start.identity,
+        "encoder_hash": work.start.encoder_hash,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "device": describe_device(work.device),
         "versions": versions(),

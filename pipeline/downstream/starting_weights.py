@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,9 @@ class StartingWeights:
     vocabulary: Vocabulary
     identity: str
     """Hash of the weights and the configuration."""
+    encoder_hash: str
+    """Hash of the encoder's weights without pooler, which remain when transformers loads a folder
+    and saves it again, while its configuration and heads may change."""
 
     def model(self, task: TaskDesign, seed: int) -> TaskModel:
         """The model; parts of its head that are new are drawn."""
@@ -77,7 +80,7 @@ class StartingWeights:
         changes = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
         return StartingWeights(
             self.origin, self.family, self.state, {**self.config, **changes}, self.tokenizer,
-            self.vocabulary, self.identity,
+            self.vocabulary, self.identity, self.encoder_hash,
         )  # fmt: skip
 
 
@@ -147,7 +150,7 @@ def load_fine_tuned(output: Path, start: StartingWeights) -> StartingWeights:
         )
     return StartingWeights(
         found.origin, start.family, found.state, found.config, found.tokenizer, found.vocabulary,
-        found.identity,
+        found.identity, found.encoder_hash,
     )  # fmt: skip
 
 
@@ -203,18 +206,31 @@ def _start(
             f"{', '.join(HEADS)}, and SpanBERT as bert"
         )
     if not any(name.startswith(f"{kind}.") for name in state):  # an encoder saved by itself
-        state = {f"{kind}.{name}": weight for name, weight in state.items()}
+        state = {
+            name if name.startswith(BOUNDARY_PREFIX) else f"{kind}.{name}": weight
+            for name, weight in state.items()
+        }
     boundaries = any(name.startswith(BOUNDARY_PREFIX) for name in state)
     vocabulary = read_vocabulary(tokenizer)
-    digest = xxhash.xxh3_64(json.dumps(config, sort_keys=True).encode())
-    for name in sorted(state):
-        digest.update(name.encode())
-        # as bytes, because numpy has no bfloat16
-        digest.update(state[name].contiguous().view(-1).view(torch.uint8).numpy().data)
+    encoder = [name for name in state if name.startswith(f"{kind}.")]
+    encoder = [name for name in encoder if not name.startswith(f"{kind}.pooler.")]
     family = "spanbert" if boundaries and kind != ELECTRA.model_type else kind
     if vocabulary.size > int(config.get("vocab_size", 0)):
         raise CheckpointError(
             f"{tokenizer} has {vocabulary.size:,} ids, the model {config.get('vocab_size')}; give "
             "the model's own tokenizer"
         )
-    return StartingWeights(origin, family, state, config, tokenizer, vocabulary, digest.hexdigest())
+    return StartingWeights(
+        origin, family, state, config, tokenizer, vocabulary,
+        _hash(json.dumps(config, sort_keys=True), state, state), _hash("", state, encoder),
+    )  # fmt: skip
+
+
+def _hash(text: str, state: Mapping[str, Tensor], names: Iterable[str]) -> str:
+    """Of a text and the tensors of these names."""
+    digest = xxhash.xxh3_64(text.encode())
+    for name in sorted(names):
+        digest.update(name.encode())
+        # as bytes, because numpy has no bfloat16
+        digest.update(state[name].contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

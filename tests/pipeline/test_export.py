@@ -79,17 +79,35 @@ def test_a_card_is_the_same_at_every_export_of_a_step(
 
 
 @pytest.mark.parametrize("family", ["bert", "electra", "spanbert"])
-def test_scores_of_another_model_are_refused(family: str, tmp_path: Path) -> None:
-    """Those of a fine-tuning that started from the run's step or from its export are taken."""
+def test_scores_of_another_model_are_refused(
+    family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a fine-tuning that started from the run's step, from its export, or from what
+    transformers made of it are taken; of an older file, less is known."""
     saved, _ = folders.load_run(GOLDEN / "runs" / family)
     tokenizer, scores = tmp_path / "shards" / "tokenizer", tmp_path / "scores.json"
     shutil.copytree(GOLDEN / "exports" / family, tokenizer)
     folders.write_folder(saved.model, tokenizer, tmp_path / "model")
-    for start in (start_of(saved, tokenizer), load_start(tmp_path / "model")):
-        model = {"origin": start.origin, "weights": start.identity}
-        scores.write_text(json.dumps(FINE_TUNED | {"model": model}))
+    shutil.copytree(tmp_path / "model", tmp_path / "again")
+    transformers.AutoModel.from_pretrained(tmp_path / "model").save_pretrained(tmp_path / "again")
+    capsys.readouterr()  # weights of heads that AutoModel drops
+    again = load_start(tmp_path / "again")
+    starts = start_of(saved, tokenizer), load_start(tmp_path / "model")
+    assert again.identity not in {start.identity for start in starts}
+
+    def check(**model: str) -> str:
+        scores.write_text(json.dumps(FINE_TUNED | {"model": {"origin": "a", **model}}))
         export.check_scores([scores], saved, tmp_path / "model")
-    scores.write_text(json.dumps(FINE_TUNED | {"model": model | {"weights": "0" * 16}}))
+        return capsys.readouterr().err
+
+    for start in (*starts, again):
+        assert not check(weights=start.identity, encoder_hash=start.encoder_hash)
+    assert not check(weights=starts[0].identity) and not check(weights=starts[1].identity)
+    assert check(weights=again.identity).startswith(
+        f"warning: --scores {scores} may be of other weights than step 10 of"
+    )
+    with pytest.raises(DataError, match=r"scores.json are of other weights than step 10 of"):
+        check(weights=starts[0].identity, encoder_hash="0" * 16)
     facts: Any = SimpleNamespace(score_files=[scores])
     dataset: Any = SimpleNamespace(directory=tokenizer.parent)
     with pytest.raises(DataError, match=r"scores.json are of other weights than step 10 of"):

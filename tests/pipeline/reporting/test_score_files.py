@@ -33,13 +33,16 @@ def read(path: Path, content: object) -> list[Any]:
 @pytest.mark.parametrize(
     ("model", "weights"),
     [
-        ({"origin": "runs/a", "weights": "abc"}, "abc"),
-        ({"origin": "runs/a through scores/mnli", "weights": "abc"}, ""),
-        ({"origin": "runs/a"}, ""),
-        ("runs/a step 3", ""),
+        ({"origin": "runs/a", "weights": "abc", "encoder_hash": "d"}, ("d", "abc")),
+        ({"origin": "runs/a", "weights": "abc"}, ("", "abc")),
+        ({"origin": "runs/a through scores/mnli", "weights": "abc"}, ("", "")),
+        ({"origin": "runs/a"}, ("", "")),
+        ("runs/a step 3", ("", "")),
     ],
 )
-def test_the_weights_that_a_score_began_from(model: object, weights: str, tmp_path: Path) -> None:
+def test_the_weights_that_a_score_began_from(
+    model: object, weights: tuple[str, str], tmp_path: Path
+) -> None:
     (tmp_path / "scores.json").write_text(json.dumps({"model": model}))
     assert scored_weights(tmp_path / "scores.json") == weights
 
