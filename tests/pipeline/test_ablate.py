@@ -119,6 +119,8 @@ def test_finished_runs_are_fine_tuned(
     assert first.returncode == 0, first.stderr
     found = command("ablate", *given, **environment())
     assert found.returncode == 0, found.stderr
+    again = command("ablate", *words(corpus, tiny_tokenizer, output, "--collect"), **environment())
+    assert again.returncode == 0 and again.stdout == found.stdout[-len(again.stdout) :]
     assert (output / "runs/low/seed-0/result.json").stat().st_mtime_ns == before
     assert "Fine-tuned: sst2 accuracy; higher is better" in found.stdout
     content = json.loads((output / "ablation.json").read_text())
