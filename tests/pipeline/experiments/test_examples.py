@@ -1,0 +1,37 @@
+"""The ablations that are shown are complete, and their pages and README repeat their figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import experiments
+from pipeline.reporting.ablation_section import read_ablation_report
+from pipeline.reporting.renderings import as_page, as_text
+from pipeline.typed_json import read_object
+
+EXAMPLES = Path(experiments.__file__).with_name("examples")
+SEEDS = 5
+
+
+@pytest.mark.parametrize("name", ["masking", "formats"])
+def test_pages_and_readme_show_the_table(name: str) -> None:
+    report = read_ablation_report(EXAMPLES / name)
+    assert (EXAMPLES / name / "page.html").read_text() == as_page(report), (
+        f"make it again: python -m pipeline.report --ablation {EXAMPLES / name} --output ..."
+    )
+    readme = (EXAMPLES / "README.md").read_text()
+    _, table = as_text(report).split("Loss at [MASK], nats; lower is better\n", 1)
+    for row in table.split("\n\n", 1)[0].splitlines():
+        assert row.removeprefix("  ") in readme, row
+
+
+@pytest.mark.parametrize("name", ["masking", "formats"])
+def test_every_run_is_there(name: str) -> None:
+    content = read_object(EXAMPLES / name / "ablation.json")
+    arms = [arm["name"] for arm in content["arms"]]
+    expected = {(arm, seed) for arm in arms for seed in range(SEEDS)}
+    expected |= {(content["baseline"], seed) for seed in range(SEEDS, 2 * SEEDS)}
+    assert {(run["arm"], run["seed"]) for run in content["runs"]} == expected
+    assert all(run["measures"]["mask_loss"] > 0 for run in content["runs"])
