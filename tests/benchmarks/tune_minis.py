@@ -1,11 +1,14 @@
-"""Three learning rates per mini recipe, each for the CPU time of ten minutes on two cores.
+"""Learning rates and curves of the mini recipes on real text.
 
     python -m tests.benchmarks.tune_minis --shards DIR --output DIR [--only roberta electra ...]
+        [--precision bf16] [--jobs N] [--curves]
 
-DIR holds the shards of each family: `roberta`, `electra`, `bert`, `spanbert` and `albert`. The
-first family tries half, once and twice 1e-3, each later one the same around the best of the one
-before. Every run has its own whole schedule. A finished point is kept in OUTPUT/points.jsonl,
-and not run again. Prints lines of the table in pipeline/recipes/MINI.md.
+DIR holds the shards of each family: `roberta`, `electra`, `bert`, `spanbert` and `albert`. Each
+family tries half, once and twice 1e-3 for the steps that two cores do in ten minutes in float32,
+each with its own whole schedule. --curves trains each recipe as it is instead: `roberta_mini` for
+all its steps, the others for the steps of half an hour. Runs use one thread each, --jobs of them
+at once. A finished one is kept in OUTPUT/points.jsonl and not run again; an interrupted curve
+continues. Prints lines of the tables in pipeline/recipes/MINI.md.
 """
 
 from __future__ import annotations
@@ -13,85 +16,119 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 FAMILIES = ("roberta", "electra", "bert", "spanbert", "albert")
-FIRST = 1e-3
-"""The rate in the middle for the first family."""
-STEPS = 1_200
-"""Steps of roberta_mini in 1,200 CPU seconds, ten minutes of two cores."""
-THREADS = 2
+RATES = (1e-3, 2e-3, 5e-4)
+POINT_STEPS = 1_200
+"""Steps of roberta_mini in ten minutes on two cores, in float32."""
+CURVE_STEPS = {"roberta": 14_000}
+HALF_HOUR_STEPS = 3_500
+"""Steps of a curve that CURVE_STEPS does not name."""
 
 
-def points_of(output: Path) -> list[dict[str, Any]]:
-    """The points that are finished."""
-    path = output / "points.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+@dataclass(frozen=True)
+class Trial:
+    """One run: a family's recipe for some steps; rate: None for the recipe's."""
+
+    family: str
+    steps: int
+    rate: float | None
+    precision: str
+
+    @property
+    def name(self) -> str:
+        rate = "recipe" if self.rate is None else f"{self.rate:g}"
+        return f"{self.family}-{rate}-{self.steps}-{self.precision}"
+
+    def settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = {
+            "steps": self.steps,
+            "schedule.warmup_steps": self.steps // 20,
+            "precision": self.precision,
+            "logging.every": 50,
+        }
+        if self.rate is not None:
+            settings |= {
+                "optimizer.peak_lr": self.rate,
+                "validation.every": self.steps,
+                "checkpoint.every": self.steps,
+            }
+        return settings
 
 
-def train(family: str, rate: float, shards: Path, output: Path, steps: int) -> dict[str, Any]:
-    """One point: its held-out losses and the CPU seconds it took."""
-    run = output / f"{family}-{rate:g}"
-    settings = {
-        "steps": steps, "optimizer.peak_lr": rate, "schedule.warmup_steps": steps // 20,
-        "validation.every": steps, "checkpoint.every": steps, "logging.every": 50,
-    }  # fmt: skip
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "pipeline.train", f"{family}_mini", "--data", shards / family]
-    command += ["--output", run]
-    for name, value in settings.items():
+def train(trial: Trial, shards: Path, output: Path) -> dict[str, Any]:
+    """Run to the end, from where it stands: its held-out losses and its CPU seconds."""
+    run = output / trial.name
+    command = [sys.executable, "-m", "pipeline.train", f"{trial.family}_mini"]
+    command += ["--data", str(shards / trial.family), "--output", str(run)]
+    for name, value in trial.settings().items():
         command += ["--set", f"{name}={value}"]
-    with (output / f"{family}-{rate:g}.log").open("w") as log:
-        subprocess.run(
-            list(map(str, command)), check=True, stdout=log, stderr=log,
-            env=os.environ | {"OMP_NUM_THREADS": str(THREADS)},
-        )  # fmt: skip
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with (output / f"{trial.name}.log").open("a") as log:
+        child = subprocess.Popen(
+            command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        )
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit(f"{trial.name} ended with {child.returncode}, see {log.name}")
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     found = {name: value for name, value in last.items() if name.startswith("validation_")}
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    day = datetime.now(timezone.utc).date().isoformat()
     return {
-        "family": family, "peak_lr": rate, "steps": steps, "tokens": last["tokens"],
-        "cpu_seconds": round(seconds), "date": day, **found,
+        "name": trial.name, "family": trial.family, "peak_lr": trial.rate, "steps": trial.steps,
+        "precision": trial.precision, "tokens": last["tokens"],
+        "cpu_seconds": round(used.ru_utime + used.ru_stime),
+        "date": datetime.now(timezone.utc).date().isoformat(), **found,
     }  # fmt: skip
-
-
-def score(point: dict[str, Any]) -> float:
-    """What the best is chosen by: the whole loss if there is a second part."""
-    return float(point["validation_loss"])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--shards", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--only", nargs="+", choices=FAMILIES, default=list(FAMILIES))
-    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--curves", action="store_true")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    middle = FIRST
-    for family in arguments.only:
-        for rate in (middle, 2 * middle, middle / 2):
-            done = [(p["family"], p["peak_lr"], p["steps"]) for p in points_of(arguments.output)]
-            if (family, rate, arguments.steps) in done:
-                continue
-            point = train(family, rate, arguments.shards, arguments.output, arguments.steps)
-            with (arguments.output / "points.jsonl").open("a") as file:
-                file.write(json.dumps(point) + "\n")
-            print(
-                f"| `{family}_mini` | {rate:g} | {point['date']} | {arguments.steps:,} | "
-                f"{point['cpu_seconds']:,} | {score(point):.4f} | "
-                f"{point['validation_mlm_loss']:.4f} |",
-                flush=True,
-            )
-        own = [p for p in points_of(arguments.output) if p["family"] == family]
-        middle = min(own, key=score)["peak_lr"]
+    kept, lock = arguments.output / "points.jsonl", Lock()
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    done = {json.loads(line)["name"] for line in lines}
+
+    def finish(trial: Trial) -> None:
+        point = train(trial, arguments.shards, arguments.output)
+        with lock, kept.open("a") as file:
+            file.write(json.dumps(point) + "\n")
+        print(
+            f"| `{trial.family}_mini` | {trial.rate or 'recipe'} | {point['date']} | "
+            f"{trial.steps:,} | {point['cpu_seconds']:,} | {point['validation_loss']:.4f} | "
+            f"{point['validation_mlm_loss']:.4f} |",
+            flush=True,
+        )
+
+    rates = (None,) if arguments.curves else RATES
+    trials = [
+        Trial(
+            family,
+            CURVE_STEPS.get(family, HALF_HOUR_STEPS) if arguments.curves else POINT_STEPS,
+            rate,
+            arguments.precision,
+        )
+        for family in arguments.only
+        for rate in rates
+    ]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        list(pool.map(finish, (trial for trial in trials if trial.name not in done)))
 
 
 if __name__ == "__main__":
