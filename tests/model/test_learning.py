@@ -98,7 +98,7 @@ def test_words_are_predicted_from_the_ends_of_their_span() -> None:
 def test_replaced_words_are_detected() -> None:
     """Guessing gives an AUC of 0.5. Both networks must learn: else replacements are obvious."""
     model = ReplacedTokenModel(CONFIG, replace(CONFIG, layers=1), weight=50.0, seed=0)
-    train(model, tokens(0), 250)
+    train(model, tokens(0), 300)
     sums = scored(model, tokens(1))
     assert sums["mlm_correct"] / sums["mask_count"] > 0.5
     assert area_under_curve(*sums["rtd_histogram"]) > 0.8
