@@ -235,6 +235,6 @@ def test_a_page_that_takes_too_long_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time_limit, "SECONDS", 0.1)
-    slow = response("<p>" + "<b>x</b> word. " * 60_000, number=1)
+    slow = response("<p>" + "<b>x</b> word. " * 240_000, number=1)
     found = read(tmp_path / "x", response(page("Quick"), number=2), slow)
     assert [getattr(item, "dropped", item) for item in found] == ["", "over 10 s of CPU"]
