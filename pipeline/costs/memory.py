@@ -23,7 +23,7 @@ def memory(run: Run, ranks: int, file: DeepSpeedFile, *, on_gpu: bool = True) ->
     parts = partition(run, ranks, file)
     return [
         *state(parts),
-        *passing(parts),
+        *passing(parts, on_gpu),
         *([] if on_gpu else on_host(parts, pinned=False)),
         *_rows(run, on_gpu),
         *(_overhead(parts) if on_gpu else ()),
@@ -144,9 +144,12 @@ def _optimizer_on_host(parts: Partition) -> list[Estimate]:
     ]  # fmt: skip
 
 
-def passing(parts: Partition) -> list[Estimate]:
+def passing(parts: Partition, on_gpu: bool) -> list[Estimate]:
     """What a rank holds for a part of a step, activations excepted."""
     largest = max(parts.sizes)
+    sending = parts.copy_bytes
+    if parts.stage == 3 and not on_gpu:  # gloo, which sends without a GPU, copies what it reduces
+        sending += parts.copy_bytes
     fresh = parts.width * (3 if parts.stage else 2) * largest
     if parts.stage == 2 and parts.offload:
         fresh += parts.width * largest  # a buffer for the way to the host and back
@@ -158,7 +161,7 @@ def passing(parts: Partition) -> list[Estimate]:
             "of the word table, which is input and output, before they are added",
         ),
         _bytes(
-            "communication buckets", parts.bucket_bytes + parts.copy_bytes,
+            "communication buckets", parts.bucket_bytes + sending,
             f"{parts.buffers} of {parts.bucket:,} elements, and copies to send a full one"
             if parts.buffers
             else "no buffer" + ", but copies to send" * (parts.copy_bytes > 0),
