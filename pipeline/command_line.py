@@ -227,6 +227,13 @@ def read_settings(name: str | None, run_file: Path | None, changes: list[str]) -
     return override(read_recipe(name or default, run_file), changes)
 
 
+def check_least(*counts: tuple[str, int, int]) -> None:
+    """Raise ConfigError for a count below its least value; counts: option, value, least value."""
+    for option, value, least in counts:
+        if value < least:
+            raise ConfigError(f"{option} must be {least} or more, got {value}")
+
+
 def downloads() -> Path:
     """The directory of downloaded files."""
     return data_root() / "downloads"

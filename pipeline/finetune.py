@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipeline.command_line import check_least
 from pipeline.downstream.arguments import (
     changed,
     chosen_files,
@@ -20,7 +21,7 @@ from pipeline.downstream.arguments import (
     chosen_task,
     parse_finetune,
 )
-from pipeline.errors import ConfigError, run_command
+from pipeline.errors import run_command
 from pipeline.model_folder import check_imports
 
 if __name__ == "__main__":
@@ -82,13 +83,11 @@ def main() -> None:
 
 def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
     """The examples, with the first --train-rows of training."""
-    for option, value, least in (
+    check_least(
         ("--seeds", arguments.seeds, 1),
         ("--first-seed", arguments.first_seed, 0),
         ("--train-rows", arguments.train_rows, 0),
-    ):
-        if value < least:
-            raise ConfigError(f"{option} must be {least} or more, got {value}")
+    )
     train, dev, more = chosen_files(arguments, task)
     data = read_task(task, train, dev, more, arguments.dev_share or task.dev_share)
     if arguments.train_rows:

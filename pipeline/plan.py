@@ -19,7 +19,7 @@ from pipeline.model_folder import check_imports
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_plan))  # before torch and `model` are imported
 
-from pipeline.command_line import read_recipe
+from pipeline.command_line import check_least, read_recipe
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.costs.cost_plan import PlannedRun, make_cost_plan
@@ -88,12 +88,12 @@ def _hardware(arguments: argparse.Namespace) -> Hardware:
         raise ConfigError("--nics belongs to --gpu; remove it: --cpu assumes 1 GB/s between ranks")
     per_node = arguments.gpus_per_node or (1 if arguments.cpu else GPUS_PER_NODE)
     nics = per_node if arguments.nics is None else arguments.nics
-    for name, value in (
-        ("--nodes", arguments.nodes), ("--gpus-per-node", per_node), ("--nics", nics),
-        ("--cores", arguments.cores),
-    ):  # fmt: skip
-        if value < 1:
-            raise ConfigError(f"{name} {value} must be at least 1")
+    check_least(
+        ("--nodes", arguments.nodes, 1),
+        ("--gpus-per-node", per_node, 1),
+        ("--nics", nics, 1),
+        ("--cores", arguments.cores, 1),
+    )
     if not 0 <= arguments.price < 1e9:
         raise ConfigError(f"--price {arguments.price:g} is not a price; give 0 or more")
     return Hardware(

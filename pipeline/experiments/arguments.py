@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.command_line import Parser, add_input_arguments, example_text
+from pipeline.command_line import Parser, add_input_arguments, check_least, example_text
 from pipeline.downstream.tasks import TASKS, find_file
 from pipeline.errors import ConfigError
 from pipeline.experiments.ablation import Ablation, AblationJob, make_arms
@@ -106,13 +106,11 @@ def parse_ablate(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     _add_shares(parser)
     arguments = parser.parse_args(words)
-    for option, value, least in (
+    check_least(
         ("--seeds", arguments.seeds, 1),
         ("--train-steps", arguments.train_steps, 0),
         ("--finetune-seeds", arguments.finetune_seeds, 1),
-    ):
-        if value < least:
-            raise ConfigError(f"{option} must be positive, got {value}")
+    )
     return arguments
 
 

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.command_line import DEFAULT_RECIPE, Parser, example_text, read_recipe, read_settings
+from pipeline.command_line import (
+    DEFAULT_RECIPE,
+    Parser,
+    check_least,
+    example_text,
+    read_recipe,
+    read_settings,
+)
 from pipeline.config.settings import override, to_dict
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
@@ -33,6 +40,12 @@ def test_settings_come_from_a_recipe_or_a_run_file(tmp_path: Path) -> None:
     assert (read_recipe("bert_tiny", None), read_recipe(None, file)) == (recipe("bert_tiny"), run)
     with pytest.raises(ConfigError, match=r"give either .* or --run run.json, got neither"):
         read_recipe(None, None)
+
+
+def test_counts_have_a_least_value() -> None:
+    check_least(("--seeds", 1, 1), ("--steps", 0, 0), ("--nodes", 3, 2))
+    with pytest.raises(ConfigError, match=r"^--steps must be 0 or more, got -1$"):
+        check_least(("--seeds", 1, 1), ("--steps", -1, 0))
 
 
 def test_a_mistake_says_where_help_is() -> None:

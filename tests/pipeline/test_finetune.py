@@ -102,6 +102,18 @@ def test_ranks_of_torchrun_take_turns_at_the_seeds(tmp_path: Path) -> None:
     assert "--part 1/3 and 2 ranks of torchrun would both share the seeds" in both.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "least"),
+    [("--seeds", 0, 1), ("--first-seed", -1, 0), ("--train-rows", -1, 0)],
+)
+def test_counts_are_checked(
+    tmp_path: Path, call: Call, option: str, value: int, least: int
+) -> None:
+    given = words(tmp_path, tmp_path / "out", option, str(value))
+    error = call(finetune.main, *given, code=2)
+    assert error == f"error: {option} must be {least} or more, got {value}\n"
+
+
 def test_what_changed_since_the_first_seeds_is_refused(tmp_path: Path, call: Call) -> None:
     """Rows, labels, weights and settings of the model, however many seeds are done."""
     data, output = write_glue(tmp_path / "glue"), tmp_path / "out"

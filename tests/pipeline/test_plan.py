@@ -93,7 +93,7 @@ def test_damaged_shards_end_it(
         ("roberta_tiny --tokens 5 --cpu", "--tokens 5 is not a size of a corpus"),
         ("roberta_tiny --tokens nan --cpu", "--tokens nan is not a size"),
         ("roberta_tiny --tokens 1e6 --cpu --nics 2", "--nics belongs to --gpu"),
-        ("roberta_tiny --tokens 1e6 --cpu --nodes 0", "--nodes 0 must be at least 1"),
+        ("roberta_tiny --tokens 1e6 --cpu --nodes 0", "--nodes must be 1 or more, got 0"),
         ("roberta_tiny --tokens 1e6 --gpu h100 --price -1", "--price -1 is not a price"),
     ],
 )
