@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -53,15 +53,20 @@ def estimate(runner: AblationRunner) -> list[ArmEstimate]:
         jobs = [job for job in runner.ablation.jobs() if job.arm is arm]
         jobs += runner.tuning_jobs(arm)
         done = [job for job in jobs if runner.is_measured(job)]
-        known = [float(runner.result(job)["seconds"]) for job in done]
-        if known := [seconds for seconds in known if seconds]:  # one that diverged has 0
-            seconds = fmean(known)
-            source = f"recorded by {len(known)} finished run{'s' * (len(known) > 1)}"
+        seconds, count = _recorded([float(runner.result(job)["seconds"]) for job in done])
+        if count:
+            source = f"recorded by {count} finished run{'s' * (count > 1)}"
         else:
             seconds = measured_seconds(arm.run, runner.children)
             source = f"measured, {MEASURED_STEPS - 1} steps on this machine"
         found.append(ArmEstimate(arm, len(jobs), len(done), seconds, source))
     return found
+
+
+def _recorded(done: Sequence[float]) -> tuple[float, int]:
+    """Mean seconds and number of the runs that recorded some: one that diverged has 0."""
+    known = [seconds for seconds in done if seconds]
+    return (fmean(known) if known else 0.0), len(known)
 
 
 def measured_seconds(run: Run, children: Children) -> float:
@@ -117,9 +122,10 @@ def describe(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator[str]:
     left = sum(part.left for part in found)
     for task, _ in ablation.tasks:
         done = seconds_of(ablation, jobs, task)
-        if known := [seconds for seconds in done if seconds]:  # one that diverged has 0
-            left += fmean(known) * (len(jobs) - len(done))
-            cost = f"{in_one_unit(fmean(known))} each"
+        seconds, count = _recorded(done)
+        if count:
+            left += seconds * (len(jobs) - len(done))
+            cost = f"{in_one_unit(seconds)} each"
         else:
             cost = "not in the hours below, as none is done"
         yield f"  {task}: {len(jobs)} runs to fine-tune, {len(done)} done; {cost}"
