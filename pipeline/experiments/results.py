@@ -68,6 +68,8 @@ TARGET_SHARE = 0.8
 EQUAL = 0.01
 Results = Mapping[tuple[str, int], dict[str, Any]]
 """By arm and seed."""
+Measured = Mapping[str, tuple[list[str], dict[str, str]]]
+"""By arm, from `_measured`."""
 Points = Sequence[Sequence[float]]
 """Steps and held-out losses."""
 
@@ -91,8 +93,9 @@ def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
         [results[ablation.baseline.name, seed]["curve"] for seed in range(ablation.seeds)]
     )
     _count_steps(ablation, results, target)
-    table, compared = ablation.table, references(ablation, results)
-    arms = [_arm(runner, arm, results, compared) for arm in ablation.arms]
+    measured = {arm.name: _measured(ablation, results, arm.name) for arm in ablation.arms}
+    table, compared = ablation.table, references(ablation, measured)
+    arms = [_arm(runner, arm, results, measured, compared) for arm in ablation.arms]
     for name in compared:
         rows = [arm["differences"][name] for arm in arms[1:] if name in arm["differences"]]
         for row, p in zip(rows, holm([row["p"] for row in rows]), strict=True):
@@ -180,7 +183,7 @@ def _count_steps(ablation: Ablation, results: Results, target: float | None) -> 
                 result["missing"]["steps_to_loss"] = why
 
 
-def references(ablation: Ablation, results: Results) -> dict[str, str]:
+def references(ablation: Ablation, measured: Measured) -> dict[str, str]:
     """Measure -> the arm that others are compared with: the baseline, if its runs have the measure.
 
     Otherwise none, but for pairs, the first arm with a head for them: a table of pair objectives
@@ -188,7 +191,7 @@ def references(ablation: Ablation, results: Results) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for arm in ablation.arms:
-        for name in _measured(ablation, results, arm.name)[0]:
+        for name in measured[arm.name][0]:
             if arm is ablation.baseline or name.startswith(PAIR_ACCURACY):
                 found.setdefault(name, arm.name)
     return found
@@ -205,20 +208,24 @@ def _measured(ablation: Ablation, results: Results, arm: str) -> tuple[list[str]
 
 
 def _arm(
-    runner: AblationRunner, arm: AblationArm, results: Results, compared: Mapping[str, str]
+    runner: AblationRunner,
+    arm: AblationArm,
+    results: Results,
+    measured: Measured,
+    compared: Mapping[str, str],
 ) -> dict[str, Any]:
     """All but p_holm; compared: from `references`."""
     ablation, baseline = runner.ablation, runner.ablation.baseline
     runs = [results[arm.name, seed] for seed in range(ablation.seeds)]
-    names, missing = _measured(ablation, results, arm.name)
+    names, missing = measured[arm.name]
     differences = {}
     if ablation.seeds > 1:
         for name in names:
             if compared.get(name, arm.name) == arm.name:
                 continue
             pairs = [results[compared[name], seed] for seed in range(ablation.seeds)]
-            having = [a for a in ablation.arms if name in _measured(ablation, results, a.name)[0]]
-            differences[name] = _difference(pairs, runs, name, len(having) - 1)
+            having = sum(name in shared for shared, _ in measured.values())
+            differences[name] = _difference(pairs, runs, name, having - 1)
         if ablation.seeds >= MIN_BOOTSTRAP_SEEDS and "mask_loss" in differences:
             differences["mask_loss"]["bootstrap"] = _bootstrap(ablation, arm)
     tuning = [
