@@ -100,6 +100,10 @@ class Ablation:
         """The run directory of a job."""
         return self.output / RUNS / job.arm.name / job.folder
 
+    def tasks_of(self, job: AblationJob) -> tuple[tuple[str, Path], ...]:
+        """The tasks that a job is fine-tuned on: none if it only tunes a rate."""
+        return () if job.factor else self.tasks
+
 
 def make_arms(table: Table, common: Sequence[str], steps: int) -> tuple[AblationArm, ...]:
     """The arms of a table, the baseline first; common: settings of all arms; steps: 0 for those of

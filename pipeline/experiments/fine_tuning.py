@@ -52,9 +52,8 @@ def score_file(ablation: Ablation, job: AblationJob, task: str) -> Path:
 
 
 def is_fine_tuned(ablation: Ablation, job: AblationJob) -> bool:
-    """Whether a run has all its scores. A run that only tunes a rate has none."""
-    tasks = () if job.factor else ablation.tasks
-    return all(score_file(ablation, job, task).exists() for task, _ in tasks)
+    """Whether a run has all its scores."""
+    return all(score_file(ablation, job, task).exists() for task, _ in ablation.tasks_of(job))
 
 
 def has_scores(ablation: Ablation, task: str) -> bool:
@@ -66,7 +65,7 @@ def fine_tune(
     ablation: Ablation, job: AblationJob, children: Children, log: Path, lock: IO[Any] | None
 ) -> None:
     """Fine-tune a run on each task that it has no score of. Raises ChildError."""
-    for task, data in () if job.factor else ablation.tasks:
+    for task, data in ablation.tasks_of(job):
         path = score_file(ablation, job, task)
         if path.exists():
             continue
@@ -99,7 +98,7 @@ def fine_tuned(ablation: Ablation, job: AblationJob) -> tuple[dict[str, float], 
     """Scores of a run as measures, and why some are missing; nothing for tasks not yet done."""
     measures: dict[str, float] = {}
     missing: dict[str, str] = {}
-    for task, _ in () if job.factor else ablation.tasks:
+    for task, _ in ablation.tasks_of(job):
         name = f"{FINE_TUNED}/{task} {TASKS[task].metrics[0]}"
         found = _read(score_file(ablation, job, task))
         if found is not None and found["score"] is not None:
