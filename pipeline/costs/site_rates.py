@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from pipeline.errors import DataError
 from pipeline.files import one_at_a_time, write_whole
@@ -24,6 +25,7 @@ _LOCK_SECONDS = 10.0
 """For the file's lock. A run trains meanwhile, so it never waits long."""
 KEPT = 9
 """Newest rates that are kept under each key."""
+Rate = TypeVar("Rate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,15 @@ class MeasuredRate:
     measured_at: str
     versions: Mapping[str, str]
 
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Those that are above 0 on any machine."""
+        return self.flops, self.step_seconds, self.sequences_per_second, self.ranks
+
+    def added_to(self, site: SiteRates, name: str) -> SiteRates:
+        """The rates of a site and this one, under its key."""
+        return replace(site, rates=_newest(site.rates, name, self))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRates:
@@ -51,6 +62,15 @@ class MachineRates:
     ranks: int
     measured_at: str
     versions: Mapping[str, str]
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Those that are above 0 on any machine."""
+        return self.flops, self.bus_bandwidth or 1.0, self.ranks
+
+    def added_to(self, site: SiteRates, name: str) -> SiteRates:
+        """The rates of a site and these, under their key."""
+        return replace(site, machines=_newest(site.machines, name, self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +97,13 @@ class SiteRates:
         names = (name for name in self.machines if name.startswith(f"{device} "))
         return tuple(rate for name in names for rate in self.machines[name])
 
-    def with_rate(self, name: str, rate: MeasuredRate | MachineRates) -> SiteRates:
-        """These rates and a new one, under its key."""
-        if isinstance(rate, MachineRates):
-            measured = (*self.machines.get(name, ()), rate)[-KEPT:]
-            return replace(self, machines={**self.machines, name: measured})
-        kept = (*self.rates.get(name, ()), rate)[-KEPT:]
-        return replace(self, rates={**self.rates, name: kept})
+
+def _newest(
+    held: Mapping[str, tuple[Rate, ...]], name: str, rate: Rate
+) -> dict[str, tuple[Rate, ...]]:
+    """The rates held and a new one, under its key."""
+    rates = [*held.get(name, ()), rate]
+    return {**held, name: tuple(rates[-KEPT:])}
 
 
 def key(recipe: str, device: str, precision: str) -> str:
@@ -119,7 +139,7 @@ def read_site(path: Path | None) -> SiteRates:
         every: list[tuple[str, tuple[MeasuredRate | MachineRates, ...]]]
         every = [*found.rates.items(), *found.machines.items()]
         for name, rates in every:
-            if not all(1e-9 < value < 1e24 for rate in rates for value in _numbers(rate)):
+            if not all(1e-9 < value < 1e24 for rate in rates for value in rate.numbers):
                 raise ValueError(f"{name} has a rate that no machine reaches")
     except (ValueError, OSError) as error:
         raise DataError(
@@ -133,13 +153,7 @@ def add_rate(path: Path, name: str, rate: MeasuredRate | MachineRates) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(path.with_name(f".{path.name}.lock"), _LOCK_SECONDS):
-            content = asdict(read_site(path).with_rate(name, rate))
+            content = asdict(rate.added_to(read_site(path), name))
             write_whole(path, json.dumps(content, indent=1).encode())
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}; fix this") from error
-
-
-def _numbers(rate: MeasuredRate | MachineRates) -> tuple[float, ...]:
-    if isinstance(rate, MachineRates):
-        return rate.flops, rate.bus_bandwidth or 1.0, rate.ranks
-    return rate.flops, rate.step_seconds, rate.sequences_per_second, rate.ranks

@@ -82,6 +82,25 @@ def link(bandwidth: float, flops: float = 50e9) -> MachineRates:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        *(("rates", name) for name in ("flops", "step_seconds", "sequences_per_second", "ranks")),
+        *(("machines", name) for name in ("flops", "bus_bandwidth", "ranks")),
+    ],
+)
+def test_every_number_is_checked(tmp_path: Path, section: str, name: str) -> None:
+    file = tmp_path / "site.json"
+    add_rate(file, NAME, rate(5))
+    add_rate(file, machine_key("cpu", 2, 1), link(2e9))
+    content = json.loads(file.read_text())
+    (found,) = content[section].values()
+    found[0][name] = -1
+    file.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="has a rate that no machine reaches"):
+        read_site(file)
+
+
 def test_the_doctor_s_rates_are_of_their_machines(tmp_path: Path) -> None:
     file = tmp_path / "site.json"
     add_rate(file, NAME, rate(5))

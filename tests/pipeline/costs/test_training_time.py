@@ -111,7 +111,7 @@ def test_what_the_doctor_measured_replaces_published_links_and_bounds_compute() 
     slow = MachineRates(
         flops=300e12, bus_bandwidth=10e9, ranks=16, measured_at="2026-11-23T10:00:00Z", versions={}
     )
-    site = SiteRates().with_rate(machine_key("H100", 2, 8), slow)
+    site = slow.added_to(SiteRates(), machine_key("H100", 2, 8))
     for nodes, basis in ((2, "measured here"), (4, "published")):
         job = planned("roberta_large", gpu="h100", nodes=nodes, site=site)
         usual = planned("roberta_large", gpu="h100", nodes=nodes)
