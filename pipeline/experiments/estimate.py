@@ -121,14 +121,15 @@ def describe(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator[str]:
         )
     left = sum(part.left for part in found)
     for task, _ in ablation.tasks:
-        done = seconds_of(ablation, jobs, task)
+        tuned = [job for job in jobs if not runner.has_diverged(job)]
+        done = seconds_of(ablation, tuned, task)
         seconds, count = _recorded(done)
         if count:
-            left += seconds * (len(jobs) - len(done))
+            left += seconds * (len(tuned) - len(done))
             cost = f"{in_one_unit(seconds)} each"
         else:
             cost = "not in the hours below, as none is done"
-        yield f"  {task}: {len(jobs)} runs to fine-tune, {len(done)} done; {cost}"
+        yield f"  {task}: {len(tuned)} runs to fine-tune, {len(done)} done; {cost}"
     yield (
         f"{in_one_unit(left)} left if run one after another, besides preparing, validations and "
         "scoring"

@@ -41,6 +41,21 @@ def scores_another_model(ablation: Ablation, arm: AblationArm) -> bool:
     return mine != theirs and not {mine.kind, theirs.kind}.isdisjoint(GENERATOR_KINDS)
 
 
+def divergence(result: Mapping[str, Any]) -> str:
+    """Why the loss of a run is not finite; empty if it is, or is not measured."""
+    if result.get("missing", {}).get("mask_loss") != DIVERGED:
+        return ""
+    return str(result.get("error", DIVERGED))
+
+
+def diverged_result(job: AblationJob, rate: float, why: str) -> dict[str, Any]:
+    """The result of a run whose training diverged; why: what it said."""
+    return {
+        "arm": job.arm.name, "seed": job.seed, "peak_lr": rate, "seconds": 0.0, "measures": {},
+        "missing": {"mask_loss": DIVERGED}, "own_mask_loss": None, "error": why,
+    }  # fmt: skip
+
+
 def measure(
     ablation: Ablation,
     job: AblationJob,

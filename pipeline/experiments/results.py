@@ -7,19 +7,24 @@ references      measure -> the arm that others are compared with where that is n
 seeds           runs of each arm; the baseline has as many more
 tuned           whether each arm's peak learning rate was chosen among `factors`
 target_loss     what `steps_to_loss` counts to: the held-out loss that every run of the baseline has
-                reached by 80 % of its steps; null if it was not validated before
+                reached by 80 % of its steps; null if it was not validated before. Only runs that
+                finished count, here and below
 equal_tokens    whether all arms read the same number of tokens, to 1 %
 fine_tuning     tasks, protocol (its family), seeds (fine-tunings per run and task); null if none
 noise           measure -> the difference of the baseline to itself with other seeds
 arms            name, recipe, changes, source, published, peak_lr, tuning, initial_weights (what
                 equal seeds start with in common with the baseline), shards (fingerprint), cost
                 (means over seeds), measures (measure -> mean, spread, values by seed),
-                differences (measure -> to the baseline or `references`), missing (measure -> why)
-runs            every run: arm, seed, peak_lr, measures, curve, cost
+                differences (measure -> to the baseline or `references`), missing (measure -> why),
+                finished (its seeds, in the order of values), diverged (seed and why of each other
+                run, of the baseline's other seeds, too), not_compared (measure -> why, where too
+                few seeds are left)
+runs            every run: arm, seed, peak_lr, measures, curve, cost; `error` if it diverged
 
 A difference has mean, standard_deviation, low, high (95 %, Student's t over seeds), p, p_holm
 (corrected over the arms of a measure), significant, visible (the smallest true difference that 80 %
 of such experiments would find), seeds, and from ten seeds on low and high of the multi-bootstrap.
+It is of the seeds that finished in both arms; biased if these are not all.
 """
 
 from __future__ import annotations
@@ -46,6 +51,7 @@ from pipeline.experiments.fine_tuning import check_examples, protocol_family
 from pipeline.experiments.measures import (
     GENERATED,
     PAIR_ACCURACY,
+    divergence,
     scores_another_model,
     sequence_losses,
 )
@@ -66,6 +72,8 @@ COSTS = ("steps", "tokens", "sequences", "flops", "seconds", "memory_gb", "param
 TARGET_SHARE = 0.8
 """Share of the baseline's steps after which its loss is the target of `steps_to_loss`."""
 EQUAL = 0.01
+MIN_PAIRS = 2
+"""Seeds that both arms of a difference have finished."""
 Results = Mapping[tuple[str, int], dict[str, Any]]
 """By arm and seed."""
 Measured = Mapping[str, tuple[list[str], dict[str, str]]]
@@ -89,9 +97,7 @@ def collect(runner: AblationRunner) -> Path | None:
 def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
     """The content of ablation.json."""
     ablation = runner.ablation
-    target = target_loss(
-        [results[ablation.baseline.name, seed]["curve"] for seed in range(ablation.seeds)]
-    )
+    target = target_loss([run["curve"] for run in _runs(ablation, results, ablation.baseline.name)])
     _count_steps(ablation, results, target)
     measured = {arm.name: _measured(ablation, results, arm.name) for arm in ablation.arms}
     table, compared = ablation.table, references(ablation, measured)
@@ -100,7 +106,7 @@ def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
         rows = [arm["differences"][name] for arm in arms[1:] if name in arm["differences"]]
         for row, p in zip(rows, holm([row["p"] for row in rows]), strict=True):
             row |= {"p_holm": p, "significant": p <= 1 - CONFIDENCE}
-    tokens = [arm["cost"]["tokens"] for arm in arms]
+    tokens = [arm["cost"]["tokens"] for arm in arms if arm["cost"]] or [0]
     return {
         "schema_version": SCHEMA_VERSION,
         "table": {
@@ -141,7 +147,7 @@ def target_loss(curves: Sequence[Points]) -> float | None:
         if not early:
             return None
         found.append(min(early))
-    return max(found)
+    return max(found, default=None)
 
 
 def steps_to(curve: Points, target: float) -> float | None:
@@ -166,7 +172,7 @@ def _count_steps(ablation: Ablation, results: Results, target: float | None) -> 
         unlike = scores_another_model(ablation, arm)
         comparable = same_held_out(own, frozen) and not unlike
         for (name, _), result in results.items():
-            if name != arm.name:
+            if name != arm.name or divergence(result):
                 continue
             found = steps_to(result["curve"], target) if target is not None else None
             if unlike:
@@ -174,7 +180,7 @@ def _count_steps(ablation: Ablation, results: Results, target: float | None) -> 
             elif not comparable:
                 why = "validated on its own format or masks while it trained"
             elif target is None:
-                why = "the baseline was not validated before the end"
+                why = "no finished run of the baseline was validated before the end"
             else:
                 why = "the loss was not reached in every run"
             if comparable and found is not None:
@@ -198,13 +204,30 @@ def references(ablation: Ablation, measured: Measured) -> dict[str, str]:
 
 
 def _measured(ablation: Ablation, results: Results, arm: str) -> tuple[list[str], dict[str, str]]:
-    """The measures that all runs of an arm have, and why others are missing."""
-    runs = [results[arm, seed] for seed in range(ablation.seeds)]
+    """The measures that all finished runs of an arm have, and why others are missing."""
+    runs = _runs(ablation, results, arm)
+    if not runs:
+        return [], {"mask_loss": "every run diverged"}
     missing: dict[str, str] = {}
     for run in runs:
         missing |= run["missing"]
     shared = set(runs[0]["measures"]).intersection(*(run["measures"] for run in runs))
     return [name for name in runs[0]["measures"] if name in shared - missing.keys()], missing
+
+
+def _finished(results: Results, arm: str, seeds: Sequence[int]) -> list[int]:
+    """Those seeds of an arm whose runs did not diverge."""
+    return [seed for seed in seeds if not divergence(results[arm, seed])]
+
+
+def _runs(ablation: Ablation, results: Results, arm: str) -> list[dict[str, Any]]:
+    """The finished runs of an arm, without the baseline's other seeds."""
+    return [results[arm, seed] for seed in _finished(results, arm, range(ablation.seeds))]
+
+
+def _pairs(ablation: Ablation, results: Results, one: str, other: str) -> list[int]:
+    """The seeds that two arms are compared over: those that finished in both."""
+    return _finished(results, other, _finished(results, one, range(ablation.seeds)))
 
 
 def _arm(
@@ -216,18 +239,25 @@ def _arm(
 ) -> dict[str, Any]:
     """All but p_holm; compared: from `references`."""
     ablation, baseline = runner.ablation, runner.ablation.baseline
-    runs = [results[arm.name, seed] for seed in range(ablation.seeds)]
+    runs = _runs(ablation, results, arm.name)
     names, missing = measured[arm.name]
-    differences = {}
-    if ablation.seeds > 1:
-        for name in names:
-            if compared.get(name, arm.name) == arm.name:
-                continue
-            pairs = [results[compared[name], seed] for seed in range(ablation.seeds)]
-            having = sum(name in shared for shared, _ in measured.values())
-            differences[name] = _difference(pairs, runs, name, having - 1)
-        if ablation.seeds >= MIN_BOOTSTRAP_SEEDS and "mask_loss" in differences:
-            differences["mask_loss"]["bootstrap"] = _bootstrap(ablation, arm)
+    differences, not_compared = {}, {}
+    for name in names if ablation.seeds >= MIN_PAIRS else ():
+        other = compared.get(name, arm.name)
+        if other == arm.name:
+            continue
+        seeds = _pairs(ablation, results, arm.name, other)
+        if len(seeds) < MIN_PAIRS:
+            not_compared[name] = (
+                f"seeds that finished in it and in {other}: {len(seeds)} of {ablation.seeds}; a "
+                f"comparison needs {MIN_PAIRS}"
+            )
+            continue
+        sides = [[results[each, seed] for seed in seeds] for each in (other, arm.name)]
+        rows = _rows(ablation, results, measured, name, other)
+        differences[name] = _difference(sides, name, ablation.seeds, rows)
+        if name == "mask_loss" and len(seeds) >= MIN_BOOTSTRAP_SEEDS:
+            differences[name]["bootstrap"] = _bootstrap(ablation, arm, seeds)
     tuning = [
         {"factor": job.factor, "peak_lr": result["peak_lr"], "measures": result["measures"],
          "own_mask_loss": result["own_mask_loss"]}
@@ -240,56 +270,76 @@ def _arm(
         "changes": [*arm.arm.changes],
         "source": arm.arm.source,
         "published": dict(arm.arm.published),
-        "peak_lr": runs[0]["peak_lr"],
+        "peak_lr": results[arm.name, 0]["peak_lr"],
         "tuning": tuning,
         "initial_weights": initial_weights(arm.run, baseline.run),
         "shards": read_manifest(held_out(ablation, arm)).fingerprint,
-        "cost": {name: fmean(run[name] for run in runs) for name in COSTS},
+        "cost": {name: fmean(run[name] for run in runs) for name in COSTS if runs},
         "measures": {name: summary(_values(runs, name)) for name in names},
         "differences": differences,
         "missing": missing,
+        "finished": [run["seed"] for run in runs],
+        "diverged": [
+            {"seed": seed, "why": why}
+            for (name, seed), run in results.items()
+            if name == arm.name and (why := divergence(run))
+        ],
+        "not_compared": not_compared,
     }
+
+
+def _rows(
+    ablation: Ablation, results: Results, measured: Measured, name: str, reference: str
+) -> int:
+    """Arms that a measure compares with the reference, whose p-values are corrected together."""
+    return sum(
+        name in shared and len(_pairs(ablation, results, arm, reference)) >= MIN_PAIRS
+        for arm, (shared, _) in measured.items()
+        if arm != reference
+    )
 
 
 def _noise(ablation: Ablation, results: Results, names: Mapping[str, Any]) -> dict[str, Any]:
     """The baseline with its other seeds, minus the baseline."""
-    if ablation.seeds < 2:
+    name, count = ablation.baseline.name, ablation.seeds
+    others = _finished(results, name, range(count, 2 * count))
+    seeds = [seed for seed in _finished(results, name, range(count)) if count + seed in others]
+    if len(seeds) < MIN_PAIRS:
         return {}
-    name = ablation.baseline.name
-    runs = [results[name, seed] for seed in range(2 * ablation.seeds)]
-    first, others = runs[: ablation.seeds], runs[ablation.seeds :]
+    sides = [[results[name, start + seed] for seed in seeds] for start in (0, count)]
     return {
-        measure: _difference(first, others, measure)
+        measure: _difference(sides, measure, count)
         for measure in names
-        if all(measure in run["measures"] for run in others)
+        if all(measure in run["measures"] for run in sides[1])
     }
 
 
 def _difference(
-    baseline: Sequence[Mapping[str, Any]],
-    runs: Sequence[Mapping[str, Any]],
-    name: str,
-    rows: int = 1,
+    sides: Sequence[Sequence[Mapping[str, Any]]], name: str, seeds: int, rows: int = 1
 ) -> dict[str, Any]:
-    """rows: arms whose p-values are corrected together."""
-    return asdict(paired_difference(_values(baseline, name), _values(runs, name), rows))
+    """sides: runs of the baseline and of the arm; seeds: as many as there would be if none had
+    diverged; rows: from `_rows`."""
+    first, second = (_values(runs, name) for runs in sides)
+    return asdict(paired_difference(first, second, rows)) | {"biased": len(first) < seeds}
 
 
 def _values(runs: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [run["measures"][name] for run in runs]
 
 
-def _bootstrap(ablation: Ablation, arm: AblationArm) -> dict[str, float]:
+def _bootstrap(ablation: Ablation, arm: AblationArm, seeds: Sequence[int]) -> dict[str, float]:
     """The 95 % interval of the difference when seeds and held-out sequences are resampled."""
-    first, other = (_sequence_scores(ablation, each) for each in (ablation.baseline, arm))
+    first, other = (_sequence_scores(ablation, each, seeds) for each in (ablation.baseline, arm))
     low, high = interval(multi_bootstrap(first, other, np.random.RandomState(0)))
     return {"low": low, "high": high}
 
 
-def _sequence_scores(ablation: Ablation, arm: AblationArm) -> list[list[float]]:
+def _sequence_scores(
+    ablation: Ablation, arm: AblationArm, seeds: Sequence[int]
+) -> list[list[float]]:
     """Scores [seeds, sequences] whose mean is the loss at [MASK]: longer sequences count more."""
     found = []
-    for seed in range(ablation.seeds):
+    for seed in seeds:
         job = AblationJob(arm=arm, seed=seed, factor=0)
         sums, counts = sequence_losses(ablation.directory(job))
         scale = len(sums) / sum(counts)

@@ -30,7 +30,7 @@ from pipeline.experiments.fine_tuning import (
     has_scores,
     is_fine_tuned,
 )
-from pipeline.experiments.measures import DIVERGED, RESULT, measure
+from pipeline.experiments.measures import RESULT, diverged_result, divergence, measure
 from pipeline.experiments.shards import LOGS, directories, prepare_shards
 from pipeline.files import make_directory, write_whole
 from pipeline.typed_json import read_object
@@ -75,8 +75,14 @@ class AblationRunner:
             raise RunError(f"{failed[0]}{more}") from failed[0]
 
     def is_done(self, job: AblationJob) -> bool:
-        """Whether a run has its result and its fine-tuned scores."""
-        return self.is_measured(job) and is_fine_tuned(self.ablation, job)
+        """Whether a run has its result and its fine-tuned scores; one that diverged has none."""
+        if not self.is_measured(job):
+            return False
+        return is_fine_tuned(self.ablation, job) or self.has_diverged(job)
+
+    def has_diverged(self, job: AblationJob) -> bool:
+        """Whether a run is done because it diverged; with the same settings it would again."""
+        return self.is_measured(job) and bool(divergence(self.result(job)))
 
     def is_measured(self, job: AblationJob) -> bool:
         """Whether a run has its result, all but fine-tuned scores."""
@@ -123,7 +129,8 @@ class AblationRunner:
             try:
                 if not self.is_measured(job):
                     self._train(job, log, lock)
-                fine_tune(self.ablation, job, self.children, log, lock)
+                if not self.has_diverged(job):
+                    fine_tune(self.ablation, job, self.children, log, lock)
             except RunError:
                 raise  # of a run that tunes the rate
             except PipelineError as error:
@@ -141,16 +148,16 @@ class AblationRunner:
             self.children.run(self._command(job, rate, directory), log, lock)
             result = measure(self.ablation, job, rate, self.children, log, lock)
         except ChildError as error:
-            if not (job.factor and error.code == EXIT_DIVERGED):
+            if error.code != EXIT_DIVERGED:
                 raise
-            result = {
-                "arm": job.arm.name, "seed": job.seed, "peak_lr": rate, "seconds": 0.0,
-                "measures": {}, "missing": {"mask_loss": DIVERGED}, "own_mask_loss": None,
-            }  # fmt: skip
+            result = diverged_result(job, rate, str(error))
         make_directory(directory)
         write_whole(directory / RESULT, json.dumps(result, indent=1).encode())
-        loss = held_out_loss(result)
-        print(f"{job.name}: {loss:.4f} nats at [MASK], {result['seconds']:.0f} s", flush=True)
+        if why := divergence(result):
+            print(f"{job.name}: diverged: {why}", flush=True)
+        else:
+            loss = held_out_loss(result)
+            print(f"{job.name}: {loss:.4f} nats at [MASK], {result['seconds']:.0f} s", flush=True)
 
     def _command(self, job: AblationJob, rate: float, directory: Path) -> list[object]:
         return [
@@ -163,7 +170,7 @@ class AblationRunner:
 def held_out_loss(result: dict[str, Any]) -> float:
     """The loss at [MASK] on the shared held-out sequences, or else on the arm's own; infinite for
     a run that diverged."""
-    if result.get("missing", {}).get("mask_loss") == DIVERGED:
+    if divergence(result):
         return math.inf
     found = result["measures"].get("mask_loss")
     return float(result["own_mask_loss"] if found is None else found)

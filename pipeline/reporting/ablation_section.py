@@ -55,9 +55,11 @@ def _report(content: Mapping[str, Any]) -> Report:
         *(f"{name}: {table[name]}" for name in ("source", "note") if table[name]),
     ]
     report.sections.append(Section("What is compared", [*lines, *_design(content)]))
+    if any(_diverged(arm) for arm in arms):
+        report.sections.append(_divergences(content))
     names = dict.fromkeys(name for arm in arms for name in arm["measures"])
     report.sections += [_measure(content, name) for name in names]
-    report.sections.append(Section("Cost, means over seeds", tables=[_costs(arms)]))
+    report.sections.append(Section("Cost, means over seeds", tables=[_costs(content)]))
     if published := _published(content):
         report.sections.append(published)
     if missing := [*_missing(arms)]:
@@ -73,15 +75,60 @@ def _verdict(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
     found = f"{name}: {difference['mean']:+.4f} nats to {content['baseline']}"
     if not difference["significant"]:
         seen = f"{difference['visible']:.4f}"
-        return f"{found}, not significant; differences from {seen} on would have been seen"
-    return f"{found}, {'better' if difference['mean'] < 0 else 'worse'}, p {_p(difference)}"
+        found += f", not significant; differences from {seen} on would have been seen"
+    else:
+        found += f", {'better' if difference['mean'] < 0 else 'worse'}, p {_p(difference)}"
+    if difference.get("biased"):
+        lost = [f"{each['name']}: {_lost(content, each)}" for each in (content["arms"][0], arm)
+                if _lost(content, each)]  # fmt: skip
+        found += f"; biased, as only {_survivors(content, difference)} ({'; '.join(lost)})"
+    return found
 
 
 def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> str:
+    """Why a measure of an arm is not compared."""
     if content["seeds"] < FEW:
         return "one seed has no interval, give --seeds 2 or more"
+    if why := arm.get("not_compared", {}).get(measure):
+        return str(why)
+    for each in (arm, content["arms"][0]):
+        if not each.get("finished", True):
+            return f"{each['name']}: {_lost(content, each)}"
     kind = measure.partition("/")[0]
     return str(arm["missing"].get(measure, arm["missing"].get(kind, "the baseline lacks it")))
+
+
+def _diverged(arm: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Seed and reason of the runs that diverged; none in tables of earlier versions."""
+    return list(arm.get("diverged", []))
+
+
+def _lost(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
+    """`1 of 5 runs diverged`; empty if none did. The baseline's other seeds do not count."""
+    seeds = content["seeds"]
+    count = sum(each["seed"] < seeds for each in _diverged(arm))
+    return f"{count} of {seeds} runs diverged" if count else ""
+
+
+def _survivors(content: Mapping[str, Any], difference: Mapping[str, Any]) -> str:
+    return f"{difference['seeds']} of {content['seeds']} seeds finished in both"
+
+
+def _divergences(content: Mapping[str, Any]) -> Section:
+    """How many runs of each arm diverged, and why."""
+    seeds, rows, lines = content["seeds"], [], []
+    for arm in content["arms"]:
+        others = sum(each["seed"] >= seeds for each in _diverged(arm))
+        rows.append((arm["name"], str(len(arm["finished"])), str(len(_diverged(arm)) - others)))
+        if arm is content["arms"][0]:
+            rows.append(("the same, other seeds", str(seeds - others), str(others)))
+        lines += [f"{arm['name']}:{each['seed']}: {each['why']}" for each in _diverged(arm)]
+    about = (
+        "means are of the runs that finished, and differences of the seeds that finished in both "
+        "arms: both are biased in favour of an arm whose worst runs diverged, and so are p-values"
+    )
+    table = TextTable(("arm", "finished", "diverged"), rows)
+    return Section("Runs that diverged", [about, *lines], [table])
 
 
 def _design(content: Mapping[str, Any]) -> list[str]:
@@ -113,8 +160,8 @@ def _design(content: Mapping[str, Any]) -> list[str]:
         )
     if target := content.get("target_loss"):
         lines.append(
-            f"the fixed loss is {target:.4f} nats, which every run of the baseline has reached by "
-            "80 % of its steps"
+            f"the fixed loss is {target:.4f} nats, which every finished run of the baseline has "
+            "reached by 80 % of its steps"
         )
     return lines
 
@@ -136,19 +183,20 @@ def _measure(content: Mapping[str, Any], name: str) -> Section:
     first, reference = content["arms"][0], content.get("references", {}).get(name, "")
     rows: list[Sequence[str]] = [
         (f"{first['name']}, the baseline", _mean(first, name, digits), "", "", "", "",
-         first["missing"].get(name, ""))
+         first["missing"].get(name, _lost(content, first)))
     ]  # fmt: skip
     if name in content["noise"]:
-        rows.append(_row("the same, other seeds", "", content["noise"][name], digits))
+        rows.append(_row(content, "the same, other seeds", "", content["noise"][name], digits))
     elif content["seeds"] >= FEW and name in first["measures"]:
-        why = "not known: a run with another seed lacks it"
+        why = "too few runs finished" if _diverged(first) else "a run with another seed lacks it"
+        why = f"not known: {why}"
         rows.append(("the same, other seeds", "", "", "", "", "", why))
     for arm in content["arms"][1:]:
         mean = _mean(arm, name, digits)
         if name in arm["differences"]:
-            rows.append(_row(arm["name"], mean, arm["differences"][name], digits))
+            rows.append(_row(content, arm["name"], mean, arm["differences"][name], digits))
         elif arm["name"] == reference:
-            rows.append((f"{reference}, in its place", mean, "", "", "", "", ""))
+            rows.append((f"{reference}, in its place", mean, "", "", "", "", _lost(content, arm)))
         else:
             rows.append((arm["name"], mean, "", "", "", "", _why(content, arm, name)))
     lines = [
@@ -169,13 +217,17 @@ def _mean(arm: Mapping[str, Any], name: str, digits: int) -> str:
     return f"{found['mean']:.{digits}f}" if found else ""
 
 
-def _row(name: str, mean: str, found: Mapping[str, Any], digits: int) -> tuple[str, ...]:
+def _row(
+    content: Mapping[str, Any], name: str, mean: str, found: Mapping[str, Any], digits: int
+) -> tuple[str, ...]:
     """found: a difference; without `p_holm` it is the noise."""
     verdict = "noise"
     if "p_holm" in found:
         verdict = "significant" if found["significant"] else "not significant"
         if not found["mean"] and not found["standard_deviation"]:
             verdict = "identical in every seed"
+    if found.get("biased"):
+        verdict += f"; biased: {_survivors(content, found)}"
     return (
         name,
         mean,
@@ -192,15 +244,18 @@ def _p(found: Mapping[str, Any]) -> str:
     return f"{value:.3f}" if value >= 0.001 else "< 0.001"
 
 
-def _costs(arms: Sequence[Mapping[str, Any]]) -> TextTable:
+def _costs(content: Mapping[str, Any]) -> TextTable:
     rows = []
-    for arm in arms:
+    for arm in content["arms"]:
         cost = arm["cost"]
+        if not cost:
+            rows.append((arm["name"], *[""] * 6, f"{arm['peak_lr']:g}", _lost(content, arm)))
+            continue
         rows.append(
             (arm["name"], f"{cost['steps']:,.0f}", f"{cost['tokens']:,.0f}",
              f"{cost['flops']:.3g}", f"{cost['seconds']:,.1f}", f"{cost['memory_gb']:.2f}",
              f"{cost['parameters']:,.0f}", f"{arm['peak_lr']:g}",
-             "as baseline" if arm is arms[0] else arm["initial_weights"])
+             "as baseline" if arm is content["arms"][0] else arm["initial_weights"])
         )  # fmt: skip
     head = (
         "arm", "steps", "tokens", "FLOPs", "seconds", "GB, peak", "parameters", "peak rate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from scipy import stats
 from pipeline.experiments import results
 from pipeline.experiments.ablation import Ablation
 from pipeline.experiments.children import Children
-from pipeline.experiments.measures import RESULT, SEQUENCES
+from pipeline.experiments.measures import RESULT, SEQUENCES, diverged_result
 from pipeline.experiments.results import collect, steps_to, target_loss
 from pipeline.experiments.runner import AblationRunner
 from pipeline.experiments.statistics import visible_effect
@@ -52,6 +53,20 @@ def collected(
     monkeypatch.setattr(results, "held_out", lambda *_: prepared)
     given = ablation(tmp_path, seeds)
     write_results(given, effect)
+    path = collect(AblationRunner(given, Children()))
+    assert path is not None
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def with_diverged(given: Ablation, names: Sequence[str], effect: float = 0.3) -> dict[str, Any]:
+    """The table if the runs of these names diverged."""
+    write_results(given, effect)
+    for job in given.jobs():
+        if job.name in names:
+            result = diverged_result(job, 0.1, f"{job.name} was not finite")
+            (given.directory(job) / RESULT).write_text(json.dumps(result))
+            (given.directory(job) / SEQUENCES).unlink()
     path = collect(AblationRunner(given, Children()))
     assert path is not None
     found: dict[str, Any] = json.loads(path.read_text())
@@ -161,6 +176,65 @@ def test_one_seed_has_no_differences(
 ) -> None:
     found = collected(tmp_path, monkeypatch, prepared, 1, 0.3)
     assert not found["noise"] and not found["arms"][1]["differences"]
+
+
+def test_seeds_that_finished_in_both_arms_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    monkeypatch.setattr(results, "held_out", lambda *_: prepared)
+    given = ablation(tmp_path, 6, "one two three")
+    found = with_diverged(given, ["one:1", "two:4", "two:1", "one:8"])
+    one, two, three = found["arms"]
+    assert (one["finished"], two["finished"]) == ([0, 2, 3, 4, 5], [0, 2, 3, 5])
+    assert three["finished"] == [*range(6)] and not three["diverged"]
+    assert two["diverged"] == [
+        {"seed": 1, "why": "two:1 was not finite"}, {"seed": 4, "why": "two:4 was not finite"},
+    ]  # fmt: skip
+    assert [each["seed"] for each in one["diverged"]] == [1, 8]
+    losses = {(run["arm"], run["seed"]): run["measures"].get("mask_loss") for run in found["runs"]}
+    assert losses["two", 4] is None and len(losses) == len(given.jobs())
+    for arm, seeds in ((two, [0, 2, 3, 5]), (three, [0, 2, 3, 4, 5])):
+        row = arm["differences"]["mask_loss"]
+        sides = [[losses[name, seed] for seed in seeds] for name in (arm["name"], "one")]
+        assert row["p"] == pytest.approx(stats.ttest_rel(*sides).pvalue)
+        assert row["seeds"] == len(seeds) and row["biased"]
+        assert row["p_holm"] >= row["p"]
+    assert one["measures"]["mask_loss"]["values"] == [losses["one", s] for s in one["finished"]]
+    noise = found["noise"]["mask_loss"]  # seeds 1 and 8 = 6 + 2 are lost
+    others = [losses["one", 6 + seed] - losses["one", seed] for seed in (0, 3, 4, 5)]
+    assert noise["mean"] == pytest.approx(np.mean(others)) and noise["biased"]
+
+
+def test_where_fewer_than_two_seeds_finished_in_both_arms_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    monkeypatch.setattr(results, "held_out", lambda *_: prepared)
+    lost = ["two:1", "two:2", "three:0", "three:1", "three:2", "one:4", "one:5"]
+    given = ablation(tmp_path, 3, "one two three four")
+    found = with_diverged(given, lost)
+    _, two, three, four = found["arms"]
+    assert not two["differences"] and not three["differences"] and not found["noise"]
+    why = "seeds that finished in it and in one: 1 of 3; a comparison needs 2"
+    assert two["not_compared"]["mask_loss"] == why
+    assert (three["finished"], three["measures"], three["cost"]) == ([], {}, {})
+    assert three["missing"]["mask_loss"] == "every run diverged" and three["peak_lr"] == 0.1
+    row = four["differences"]["mask_loss"]
+    assert not row["biased"] and row["p_holm"] == row["p"]  # the only one that is compared
+    assert row["visible"] / row["standard_deviation"] == pytest.approx(visible_effect(3, 1))
+    assert found["equal_tokens"]
+    all_lost = with_diverged(ablation(tmp_path / "all", 3), ["one:0", "one:1", "one:2"])
+    _, two = all_lost["arms"]
+    assert not two["differences"] and all_lost["target_loss"] is None
+    assert two["measures"]["mask_loss"]["n"] == 3
+
+
+def test_ten_pairs_of_seeds_bootstrap_without_those_that_diverged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    monkeypatch.setattr(results, "held_out", lambda *_: prepared)
+    for seeds, bootstraps in ((11, True), (10, False)):
+        row = with_diverged(ablation(tmp_path / str(seeds), seeds), ["two:3"])["arms"][1]
+        assert ("bootstrap" in row["differences"]["mask_loss"]) == bootstraps
 
 
 def test_without_all_results_nothing_is_written(tmp_path: Path) -> None:

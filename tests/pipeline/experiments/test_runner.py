@@ -82,7 +82,7 @@ def test_each_arms_rate_is_tuned_with_another_seed(tmp_path: Path, children: Rec
 
 @pytest.mark.parametrize(
     "error",
-    [ChildError("the gradient was not finite", EXIT_DIVERGED), DataError("the file is damaged")],
+    [ChildError("the disk is full", EXIT_USER_ERROR), DataError("the file is damaged")],
 )
 def test_a_run_that_fails_stops_no_other(
     error: PipelineError, tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
@@ -98,6 +98,38 @@ def test_a_run_that_fails_stops_no_other(
     with pytest.raises(PipelineError, match=rf"one:1: {error}; 1 more runs failed"):
         AblationRunner(given, children).finish(given.jobs())
     assert len(children.trained) == len(given.jobs()) - 2
+
+
+def test_a_run_that_diverges_is_done_and_neither_repeated_nor_fine_tuned(
+    tmp_path: Path,
+    children: Recording,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = replace(ablation(tmp_path), tasks=(("mrpc", tmp_path),))
+    started, tuned = [], []
+
+    def diverge(self: Recording, words: Sequence[object], *others: Any, **options: Any) -> str:
+        started.append(words)
+        if "seed=1" in words:
+            raise ChildError("the gradient was not finite", EXIT_DIVERGED)
+        return Recording.trained_by(self, words)
+
+    def tune(asked: Any, job: AblationJob, *others: Any) -> None:
+        tuned.append(job.name)
+        score_file(asked, job, "mrpc").write_text('{"score": 0.5, "seconds": 1.0}')
+
+    monkeypatch.setattr(Recording, "run", diverge)
+    monkeypatch.setattr(module, "fine_tune", tune)
+    runner = AblationRunner(given, children)
+    for _ in range(2):
+        runner.finish(given.jobs())
+    assert len(started) == len(given.jobs()) and all(map(runner.is_done, given.jobs()))
+    assert [job.name for job in given.jobs() if runner.has_diverged(job)] == ["one:1", "two:1"]
+    assert tuned == ["one:0", "two:0", "one:2", "one:3"]
+    assert "one:1: diverged: the gradient was not finite\n" in capsys.readouterr().out
+    found = runner.result(given.jobs()[2])
+    assert (found["error"], found["measures"]) == ("the gradient was not finite", {})
 
 
 @pytest.mark.parametrize("code", [EXIT_DIVERGED, EXIT_USER_ERROR, -9])

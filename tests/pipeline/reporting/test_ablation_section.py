@@ -81,6 +81,50 @@ def test_what_is_said(tmp_path: Path) -> None:
     assert "92.9" in text and "at the paper's scale" in text
 
 
+def test_runs_that_diverged_are_counted_and_their_bias_is_said(tmp_path: Path) -> None:
+    found = content()
+    one, two, three, four = found["arms"]
+    for each in found["arms"]:
+        each |= {"finished": [0, 1, 2, 3, 4], "diverged": [], "not_compared": {}}
+    one["diverged"] = [{"seed": 7, "why": "<spikes>"}]
+    two |= {"finished": [0, 1, 2, 4], "diverged": [{"seed": 3, "why": "the gradient was not"}]}
+    two["differences"]["mask_loss"] |= {"biased": True, "seeds": 4}
+    found["noise"]["mask_loss"] |= {"biased": True, "seeds": 4}
+    why = "seeds that finished in it and in one: 1 of 5; a comparison needs 2"
+    three |= {"differences": {}, "not_compared": {"mask_loss": why}, "finished": [0]}
+    three["diverged"] = [{"seed": seed, "why": "x"} for seed in (1, 2, 3, 4)]
+    four |= {"finished": [], "cost": {}, "missing": {"mask_loss": "every run diverged"}}
+    four["diverged"] = [{"seed": seed, "why": "x"} for seed in range(5)]
+    text = shown(tmp_path, found)
+    table = [" ".join(line.split()) for line in text.splitlines()]
+    assert table[:3] == [
+        "two: -0.1000 nats to one, better, p < 0.001; biased, as only 4 of 5 seeds finished in "
+        "both (two: 1 of 5 runs diverged)",
+        f"three: no difference is known; {why}",
+        "four: no difference is known; four: 5 of 5 runs diverged",
+    ]
+    start = table.index("Runs that diverged")
+    assert "both are biased in favour of an arm whose worst runs diverged" in table[start + 1]
+    assert {"one:7: <spikes>", "two:3: the gradient was not"} <= {*table}
+    for row in (
+        "one 5 0",
+        "the same, other seeds 4 1",
+        "two 4 1",
+        "three 1 4",
+        "four 0 5",
+        "two 3.9000 -0.1000 -0.1200 to -0.0800 < 0.001 0.0312 significant; biased: 4 of 5 seeds "
+        "finished in both",
+        "the same, other seeds +0.0021 -0.0179 to +0.0221 0.0312 noise; biased: 4 of 5 seeds "
+        "finished in both",
+        f"three 4.0100 {why}",
+        "four four: 5 of 5 runs diverged",
+        "four 0.01 5 of 5 runs diverged",
+    ):
+        assert row in table, row
+    page = as_page(read_ablation_report(tmp_path))
+    assert "1 of 5 runs diverged" in page and "one:7: &lt;spikes&gt;" in page
+
+
 def test_a_page_is_escaped(tmp_path: Path) -> None:
     shown(tmp_path, content())
     page = as_page(read_ablation_report(tmp_path))
