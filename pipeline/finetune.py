@@ -36,6 +36,7 @@ from pipeline.downstream.jobs import (
     TuningJob,
     TuningWork,
     claim_output,
+    claimed,
     is_done,
     plan_jobs,
     run_job,
@@ -45,6 +46,7 @@ from pipeline.downstream.reading.examples import check_labels, content_hash, lab
 from pipeline.downstream.scores import assemble, describe_device, publish, report, versions
 from pipeline.downstream.starting_weights import StartingWeights, load_fine_tuned, load_start
 from pipeline.downstream.tasks import LabelledTask, TaskData, read_task
+from pipeline.files import one_at_a_time
 from pipeline.training.cluster.engine import compute_device
 
 ARMS_OF = {"all": ARMS, "bag": (MODEL, BAG), "majority": (MODEL,)}
@@ -66,8 +68,9 @@ def main() -> None:
     jobs = plan_jobs(seeds, len(work.points), ARMS_OF[arguments.baselines])
     claim_output(arguments.output, settings(arguments, data, start, protocol))
     for job in jobs[part::parts]:
-        if not is_done(work, job):
-            tell(work, job, run_job(work, job))
+        with claimed(work, job):
+            if not is_done(work, job):
+                tell(work, job, run_job(work, job))
     if not all(is_done(work, job) for job in jobs):
         return  # another part finishes, and writes the scores
     about = {
@@ -76,7 +79,8 @@ def main() -> None:
         "data": about_data(data, encoder),
     }
     scores = assemble(work, jobs, data.train.examples, about)
-    publish(work, scores, arguments.data or data.train.path.parent, encoder)
+    with one_at_a_time(arguments.output / ".publish.lock"):  # parts may finish at the same time
+        publish(work, scores, arguments.data or data.train.path.parent, encoder)
     print(report(scores), flush=True)
     print(arguments.output)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from pipeline.downstream.starting_weights import StartingWeights, save_weights
 from pipeline.downstream.tasks import LabelledTask
 from pipeline.downstream.training import fine_tune, predict
 from pipeline.errors import ConfigError
-from pipeline.files import make_directory, only_once, write_whole
+from pipeline.files import make_directory, only_once, try_lock, write_whole
 from pipeline.typed_json import read_object
 
 MODEL, BAG, RANDOM = "model", "bag", "random"
@@ -102,6 +103,20 @@ def claim_output(output: Path, settings: dict[str, Any]) -> None:
 def is_done(work: TuningWork, job: TuningJob) -> bool:
     """Whether a job has its result."""
     return (work.folder(job) / RESULT).exists()
+
+
+@contextmanager
+def claimed(work: TuningWork, job: TuningJob) -> Iterator[None]:
+    """Hold the lock of a job, whose files one process writes. Raises ConfigError if another does,
+    such as an element of an array that was submitted twice."""
+    path = work.output / f".{job.name}.lock"
+    with path.open("w") as lock:
+        if try_lock(lock) is False:
+            raise ConfigError(
+                f"{work.folder(job)} is being written by another pipeline.finetune, which has "
+                f"locked {path}; wait for it, or give another --output"
+            )
+        yield
 
 
 def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:

@@ -79,6 +79,27 @@ def test_killed_and_in_parts_it_gives_what_it_gives_at_once(
     assert results(tmp_path / "whole") == results(killed)
 
 
+def test_a_seed_that_another_process_fine_tunes_is_refused(tmp_path: Path, call: Call) -> None:
+    """As when an element of an array is submitted twice: two real processes, one suspended."""
+    data, output = write_glue(tmp_path / "glue"), tmp_path / "out"
+    first = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.finetune", *words(data, output)],
+        env=os.environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (output / "jobs/model-0-0").exists():
+        assert time.monotonic() < deadline and first.poll() is None
+        time.sleep(0.002)
+    first.send_signal(signal.SIGSTOP)
+    try:
+        error = call(finetune.main, *words(data, output), code=2)
+    finally:
+        first.send_signal(signal.SIGCONT)
+    assert "is being written by another pipeline.finetune" in error and error.count("\n") == 1
+    assert first.wait(120) == 0 and len(results(output)) == 3
+    call(finetune.main, *words(data, output))
+
+
 def test_ranks_of_torchrun_take_turns_at_the_seeds(tmp_path: Path) -> None:
     """A seed is trained by one rank alone, and what they write together is what one writes."""
     data = write_glue(tmp_path / "glue")
