@@ -97,6 +97,21 @@ choose_data() {
   mapfile -t data < <(realpath -- "${data[@]}")
 }
 
+# Adds the folders that arguments of pipeline.ablate name to data=(...), which containers mount.
+add_scored() {
+  local option='' word
+  for word; do
+    case $word in
+      --finetune=* | --grammar=*) option=${word%%=*} word=${word#*=} ;;
+    esac
+    case $option in
+      --finetune) data+=("$(realpath -m -- "${word#*=}")") ;;
+      --grammar) data+=("$(realpath -m -- "$word")") ;;
+    esac
+    option=$word
+  done
+}
+
 # Sets data=(paths) and inputs=(arguments for pipeline.prepare) from TENFOLD_INPUT: paths and globs,
 # with MEMBER= before those of a group's corpus, and URLs, which containers need no mount for.
 split_inputs() {

@@ -52,6 +52,16 @@ def test_inputs_are_split_expanded_and_said_to_be_whose(tmp_path: Path) -> None:
     assert bash('split_inputs; echo "${#data[@]} ${#inputs[@]}"', TENFOLD_INPUT="") == "0 0"
 
 
+def test_folders_that_an_ablation_scores_are_mounted(tmp_path: Path) -> None:
+    given = (
+        "roberta/masking --finetune sst2=glue/SST-2 --corpus wikipedia --grammar /pairs/blimp "
+        "--finetune=rte=/glue/RTE --seeds 5 --grammar=blimp"
+    )
+    script = f'cd {tmp_path}; data=(/out); add_scored {given}; printf "%s\\n" "${{data[@]}}"'
+    folders = ["/out", f"{tmp_path}/glue/SST-2", "/pairs/blimp", "/glue/RTE", f"{tmp_path}/blimp"]
+    assert bash(script).splitlines() == folders
+
+
 def test_pyxis_gets_every_directory_at_its_own_path(tmp_path: Path) -> None:
     script = (
         "read_site; data=(/shards/a /shards/b); choose_python; "
