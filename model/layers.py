@@ -83,9 +83,9 @@ class Attention(nn.Module):
             query_BHSK, key_BHSK, value_BHSK = projected_BS3HK.permute(2, 0, 3, 1, 4)
             if places_B is not None:
                 query_BHSK = at(projected_BS3HK[:, :, 0], places_B).transpose(1, 2)
-            mixed_BHSK = F.scaled_dot_product_attention(
-                query_BHSK, key_BHSK, value_BHSK, shown, dropout
-            )
+            written_out = query_BHSK.device.type == "cpu" and query_BHSK.dtype == torch.bfloat16
+            attend = softmax_attention if written_out else F.scaled_dot_product_attention
+            mixed_BHSK = attend(query_BHSK, key_BHSK, value_BHSK, shown, dropout)
             mixed_BSD = mixed_BHSK.transpose(1, 2).flatten(2)
         output_BSD: Tensor = self.output(mixed_BSD)
         return output_BSD
@@ -133,6 +133,25 @@ class Layer(nn.Module):
         changed_BSD = self.dropout(self.feed_forward(hidden_BSD))
         normed_BSD: Tensor = self.feed_forward_norm(hidden_BSD + changed_BSD)
         return normed_BSD
+
+
+def softmax_attention(
+    query_BHQK: Tensor,
+    key_BHSK: Tensor,
+    value_BHSK: Tensor,
+    shown: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Attention in matrix products: mixed values [B, H, Q, K] (Vaswani et al. 2017, sec. 3.2.1).
+
+    shown: as in `Attention.forward`; a token that sees none mixes all. For bfloat16 on a CPU, where
+    torch's fused kernel takes three times as long forward and backward.
+    """
+    scores_BHQS = query_BHQK @ (key_BHSK * key_BHSK.shape[-1] ** -0.5).transpose(-1, -2)
+    if shown is not None:
+        scores_BHQS = scores_BHQS.masked_fill(~shown, torch.finfo(scores_BHQS.dtype).min)
+    weights_BHQS = F.dropout(scores_BHQS.softmax(-1), dropout)
+    return weights_BHQS @ value_BHSK
 
 
 def at(vectors: Tensor, places_B: Tensor) -> Tensor:

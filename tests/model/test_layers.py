@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from model.layers import Attention, Embeddings, Layer, gelu
+from model.layers import Attention, Embeddings, Layer, gelu, softmax_attention
 from tests.model.conftest import TOY
 
 
@@ -21,6 +22,58 @@ def test_the_dropout_path_agrees_with_torch(lengths: list[int]) -> None:
     attention.dropout.probability = 1e-9  # takes the other path, and rounds to no drop at all
     tokens = shown[:, 0, 0]
     torch.testing.assert_close(attention(hidden, shown)[tokens], expected[tokens])
+
+
+@pytest.mark.parametrize("shape", ["row", "pads", "pieces"])
+def test_attention_in_matrix_products_agrees_with_torch(shape: str) -> None:
+    """In float32 to rounding; in bfloat16, where CPUs use it, as near to float64 as torch's."""
+    torch.manual_seed(0)
+    vectors = torch.randn(3, 2, 4, 40, 16)
+    piece = torch.arange(40) // 13
+    shown = {
+        "row": None,
+        "pads": (torch.arange(40) < torch.tensor([40, 17])[:, None])[:, None, None],
+        "pieces": (piece[:, None] == piece)[None, None].expand(2, 1, 40, 40),
+    }[shape]
+
+    def mixed_and_gradient(attend: object, dtype: torch.dtype) -> torch.Tensor:
+        given = vectors.to(dtype, copy=True).requires_grad_()
+        mixed = attend(*given, shown, 0.0)  # type: ignore[operator]
+        mixed.square().sum().backward()
+        return torch.cat([mixed[None], given.grad]).detach().double()  # type: ignore[list-item]
+
+    torch.testing.assert_close(
+        mixed_and_gradient(softmax_attention, torch.float32),
+        mixed_and_gradient(F.scaled_dot_product_attention, torch.float32),
+        rtol=1e-4, atol=1e-5,
+    )  # fmt: skip
+    exact = mixed_and_gradient(F.scaled_dot_product_attention, torch.float64)
+    ours, torchs = (
+        (mixed_and_gradient(attend, torch.bfloat16) - exact).square().mean().sqrt()
+        for attend in (softmax_attention, F.scaled_dot_product_attention)
+    )
+    assert ours < 1.5 * torchs
+
+
+def test_attention_in_matrix_products_drops_weights() -> None:
+    torch.manual_seed(0)
+    query, key = torch.randn(2, 1, 1, 500, 8)
+    mixed = softmax_attention(query, key, torch.ones(1, 1, 500, 1), dropout=0.2)
+    assert mixed.mean() == pytest.approx(1, abs=0.01)
+    assert mixed.std() > 0.01
+
+
+def test_bfloat16_on_a_cpu_attends_in_matrix_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[torch.dtype] = []
+
+    def noted(query: torch.Tensor, *rest: object) -> torch.Tensor:
+        used.append(query.dtype)
+        return query
+
+    monkeypatch.setattr("model.layers.softmax_attention", noted)
+    for dtype in (torch.bfloat16, torch.float32):
+        Attention(TOY).to(dtype)(torch.randn(2, 40, 48, dtype=dtype), None)
+    assert used == [torch.bfloat16]
 
 
 def test_pads_do_not_reach_tokens() -> None:

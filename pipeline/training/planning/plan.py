@@ -340,5 +340,8 @@ def attention_name(run: Run, device_type: str) -> str:
     """The attention implementation used in training, see `model.layers.Attention`."""
     pieces = run.batch.packing == "rows" or run.batch.attention == "document"
     by_rows = device_type == "cpu" and run.precision == "fp32"
-    chosen = by_rows and (run.encoder.dropout > 0 or pieces)
-    return "row_attention" if chosen else "scaled_dot_product_attention"
+    if by_rows and (run.encoder.dropout > 0 or pieces):
+        return "row_attention"
+    if device_type == "cpu" and run.precision == "bf16":
+        return "softmax_attention"
+    return "scaled_dot_product_attention"

@@ -177,6 +177,7 @@ def test_attention_is_named_for_what_computes_it() -> None:
     assert attention_name(run, "cuda") == "scaled_dot_product_attention"
     dry = replace(run, encoder=replace(run.encoder, dropout=0.0))
     assert attention_name(dry, "cpu") == "scaled_dot_product_attention"
+    assert attention_name(replace(dry, precision="bf16"), "cpu") == "softmax_attention"
 
 
 def test_large_numbers_are_shown_without_an_exponent() -> None:
