@@ -33,10 +33,11 @@ ROOT = Path(__file__).parents[2]
 ONE_HOST = {"MPIR_CVAR_NOLOCAL": "1"}
 """Both nodes are this machine: MPICH on one must not find the shared memory of the other."""
 POLL_SECONDS = 0.2
-UNFINISHED = {
-    "PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "REQUEUED",
-    "PREEMPTED",  # for a moment, until it is back in the queue
+ENDED = {
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+    "TIMEOUT",
 }  # fmt: skip
+"""States that last. Others pass, such as SIGNALING, or PREEMPTED until the job is queued again."""
 Result = subprocess.CompletedProcess[str]
 
 
@@ -241,7 +242,7 @@ class Job:
         end = time.monotonic() + timeout
         while not done():
             state = self.state()
-            assert state in UNFINISHED or done(), f"job {self.id} is {state}\n{self.log()}"
+            assert state not in ENDED or done(), f"job {self.id} is {state}\n{self.log()}"
             assert time.monotonic() < end, f"job {self.id}: not in {timeout} s\n{self.log()}"
             time.sleep(POLL_SECONDS)
 
@@ -251,7 +252,7 @@ class Job:
 
     def end(self, timeout: float = 900) -> str:
         """Wait until the job has ended, restarts included; returns its last state."""
-        self.until(lambda: self.state() not in UNFINISHED, timeout)
+        self.until(lambda: self.state() in ENDED, timeout)
         return self.state()
 
     def signal(self, name: str) -> None:

@@ -94,7 +94,7 @@ def test_preemption(partition: str, runs: Runs, undisturbed: Path, tmp_path: Pat
     options = ("--partition=high", "--nodes=2", "--gres=gpu:8")
     other = runs.cluster.submit_command("sleep 1", *options)
     assert job.end() == "COMPLETED", job.log()
-    assert other.state() == "COMPLETED"
+    assert other.end() == "COMPLETED"
     assert job.field("Restarts") == "1"
     assert "interrupted at step" in job.log()
     same(tmp_path, undisturbed)
