@@ -75,16 +75,17 @@ class Attention(nn.Module):
         places_B: the token of each row that alone attends, [B, 1, D]; None: all do."""
         projected_BS3HK = self.query_key_value(hidden_BSD).unflatten(-1, (3, self.heads, -1))
         dropout = self.dropout.probability if self.training else 0.0
+        on_cpu = hidden_BSD.device.type == "cpu"
         if pieces is not None:
             mixed_BSD = piece_attention(projected_BS3HK, pieces, dropout)
-        elif dropout and hidden_BSD.device.type == "cpu" and hidden_BSD.dtype == torch.float32:
+        elif dropout and on_cpu and projected_BS3HK.dtype == torch.float32:
             mixed_BSD = row_attention(projected_BS3HK, _lengths(hidden_BSD, shown), dropout)
         else:
             query_BHSK, key_BHSK, value_BHSK = projected_BS3HK.permute(2, 0, 3, 1, 4)
             if places_B is not None:
                 query_BHSK = at(projected_BS3HK[:, :, 0], places_B).transpose(1, 2)
-            written_out = query_BHSK.device.type == "cpu" and query_BHSK.dtype == torch.bfloat16
-            attend = softmax_attention if written_out else F.scaled_dot_product_attention
+            in_products = on_cpu and query_BHSK.dtype == torch.bfloat16
+            attend = softmax_attention if in_products else F.scaled_dot_product_attention
             mixed_BHSK = attend(query_BHSK, key_BHSK, value_BHSK, shown, dropout)
             mixed_BSD = mixed_BHSK.transpose(1, 2).flatten(2)
         output_BSD: Tensor = self.output(mixed_BSD)

@@ -280,7 +280,7 @@ def test_options_in_the_text_exist(page: Page) -> None:
         return  # options of other programs
     sources = "".join(path.read_text() for path in (ROOT / "pipeline").rglob("*.py"))
     for span in page.spans():
-        for option in re.findall(r"(?:^|\s)--([a-z][a-z-]+)", span):
+        for option in re.findall(r"(?:^|\s)--([a-z][a-z0-9-]+)", span):
             assert f'"--{option}"' in sources or option in THEIRS, option
 
 

@@ -6,12 +6,13 @@ Sources, by the names used below:
   Lan      Lan et al. 2020 (ALBERT), app. A.4, table 14; google-research/albert run_glue.sh
   Clark    Clark et al. 2020 (ELECTRA), app. B; google-research/electra configure_finetuning.py
   Joshi    Joshi et al. 2020 (SpanBERT), README of facebookresearch/SpanBERT
+  Turc     Turc et al. 2019, grid of the small models in the README of google-research/bert
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.downstream.tasks import LabelledTask
 
@@ -37,8 +38,10 @@ class TuningProtocol:
     """Largest norm of the gradient; 0: none."""
     layer_decay: float = 1.0
     """Factor of the rate from a layer to the one below it."""
-    dropout: float | None = None
-    """Of the encoder; None: the model's own."""
+    dropout: float = 0.1
+    """Of the encoder, whatever the model was trained with."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Of the matrix products in training; weights, their updates and predictions are float32."""
     grid: tuple[tuple[float, int], ...] = ()
     """Published grid of (peak_lr, rows), of which the best is reported."""
     max_steps: int = 0
@@ -116,6 +119,12 @@ FAMILIES = {
     "spanbert": SPANBERT,
 }
 
+SMALL_WIDTH = 512
+"""Widest encoder that takes the rates of small models."""
+_SMALL_GRID = _grid((3e-4, 1e-4, 5e-5, 3e-5), (8, 16, 32, 64, 128))  # Turc
+_SMALL_RATE = 1e-4
+"""Ours: the second of Turc's four, of which the best is reported there."""
+
 _CHANGES: dict[tuple[str, str], dict[str, Any]] = {
     # Devlin sec. 4.2 and 4.3
     ("bert", "spans"): {"peak_lr": 5e-5, "rows": 32, "epochs": 3, "length": 384, "grid": ()},
@@ -152,7 +161,7 @@ _ALBERT_STEPS: dict[str, tuple[float, int, float, int, float]] = {
 def protocol_for(family: str, task: LabelledTask, width: int) -> TuningProtocol:
     """The published protocol of a family for a task; its general one where none is published.
 
-    width: of the hidden vectors; ELECTRA's rates depend on the size.
+    width: of the hidden vectors; rates depend on the size.
     """
     changes = dict(_CHANGES.get((family, task.name), _CHANGES.get((family, task.kind), {})))
     if family == "albert" and task.name in _ALBERT_STEPS:
@@ -164,4 +173,7 @@ def protocol_for(family: str, task: LabelledTask, width: int) -> TuningProtocol:
         changes |= {"peak_lr": 5e-5, "layer_decay": 0.9}
     elif family == "electra" and width <= 256:
         changes |= {"peak_lr": 3e-4}  # Clark, table 7
+    elif family != "electra" and width <= SMALL_WIDTH:
+        source = f"{FAMILIES[family].source}, rates of Turc"
+        changes |= {"peak_lr": _SMALL_RATE, "grid": _SMALL_GRID, "source": source}
     return replace(FAMILIES[family], **changes)

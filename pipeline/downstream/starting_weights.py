@@ -73,10 +73,8 @@ class StartingWeights:
         with _fitting(self.origin):
             return random_task_model(self.config, task, seed)
 
-    def with_dropout(self, dropout: float | None) -> StartingWeights:
-        """The same with another dropout of the encoder; None: unchanged."""
-        if dropout is None:
-            return self
+    def with_dropout(self, dropout: float) -> StartingWeights:
+        """The same with another dropout of the encoder."""
         changes = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
         return StartingWeights(
             self.origin, self.family, self.state, {**self.config, **changes}, self.tokenizer,

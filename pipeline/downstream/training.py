@@ -62,7 +62,9 @@ def fine_tune(
             batch = collate(
                 [usable[index] for index in chosen], pad, segments=segments, device=device
             )
-            loss = task_loss(model(batch.inputs), batch, kind)
+            with torch.autocast(device.type, torch.bfloat16, protocol.precision == "bf16"):
+                logits_NL = model(batch.inputs)
+            loss = task_loss(logits_NL.float(), batch, kind)
             loss.backward()  # type: ignore[no-untyped-call]
             if protocol.clip:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), protocol.clip)

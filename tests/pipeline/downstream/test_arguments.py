@@ -82,6 +82,8 @@ def test_numbers(parse, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignor
     found = changed(BERT, parse("--task", "sst2", "--epochs", "2", "--learning-rate", "1e-3"))
     assert (found.epochs, found.peak_lr, found.points()) == (2, 1e-3, [found])
     assert len(changed(BERT, parse("--task", "sst2", "--grid", "published")).points()) == 4
+    assert found.precision == "fp32"
+    assert changed(BERT, parse("--task", "sst2", "--bf16")).precision == "bf16"
     with pytest.raises(ConfigError, match="Clark has no grid"):
         changed(ELECTRA, parse("--task", "sst2", "--grid", "published"))
     with pytest.raises(ConfigError, match="rows must be positive, got 0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -81,6 +82,23 @@ def test_a_seed_gives_the_same_model_and_another_seed_another() -> None:
         assert fit.steps == 3
         found.append([fit.loss, *torch.cat(predict(model, features, 1, CPU)).flatten().tolist()])
     assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_bfloat16_is_for_products_alone(dropout: float) -> None:
+    """Nearly the loss of float32; weights stay in float32."""
+    features = random_features("tags", 60)
+    theirs, design = peer("roberta", "tags")
+    config = theirs.config.to_dict() | {"hidden_dropout_prob": dropout}
+    config["attention_probs_dropout_prob"] = dropout
+    losses = []
+    for precision in ("fp32", "bf16"):
+        model = read_task_model(theirs.state_dict(), config, design, seed=0)
+        protocol = replace(BERT, peak_lr=1e-3, rows=8, precision=precision)
+        losses.append(fine_tune(model, features, "tags", protocol, 1, 0, CPU).loss)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert losses[0] != losses[1]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
 
 
 def test_predictions_do_not_depend_on_the_batch() -> None:
