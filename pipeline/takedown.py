@@ -10,20 +10,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pipeline.command_line import Parser, cores, data_root, example_text
+from pipeline.command_line import Parser, check_least, cores, data_root, example_text
 from pipeline.data.execution.workers import local_executor
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
 from pipeline.data.takedown.remains import find_remains
 from pipeline.data.takedown.request import find_documents
-from pipeline.errors import ConfigError, run_command
+from pipeline.errors import run_command
 
 
 def main() -> None:
     arguments = _parse()
     data, output = arguments.data, arguments.output
-    if arguments.workers < 1:
-        raise ConfigError(f"--workers must be positive, got {arguments.workers}")
+    check_least(("--workers", arguments.workers, 1))
     manifest = read_manifest(data)
     request = find_documents(data, arguments.documents)
     new = take_down(data, manifest, request, output, local_executor(arguments.workers))
