@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig, Initializer
-from model.layers import Embeddings, Layer
+from model.layers import Embeddings, Layer, attention_kernel
+from model.linear import Linear
 from model.pieces import Piece, listed, places_of, same_piece
 
 MOST_GRAPHS = 32
@@ -30,7 +31,7 @@ class Encoder(nn.Module):
         self.projection = (
             nn.Identity()
             if config.embedding_width == config.width
-            else nn.Linear(config.embedding_width, config.width)
+            else Linear(config.embedding_width, config.width)
         )
         self.layers, self.order = _layers(config)
 
@@ -57,9 +58,10 @@ class Encoder(nn.Module):
         hidden_BSD: Tensor = self.embeddings(input_ids_BS, segment_ids_BS, places_BS)
         hidden_BSD = self.projection(hidden_BSD)
         pieces: list[Piece] | None = None
+        kernel = attention_kernel(hidden_BSD.device.type, hidden_BSD.dtype, False, in_pieces=True)
         if cu_seqlens is None:
             shown = _shown(lengths_B, shape[1])
-        elif hidden_BSD.device.type == "cpu" and hidden_BSD.dtype == torch.float32:
+        elif kernel == "row_attention":
             shown, pieces = None, listed(cu_seqlens, lengths_B, shape[1])
         else:
             shown = same_piece(cu_seqlens, shape)

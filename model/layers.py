@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.dropout import Dropout
+from model.linear import Linear
 from model.pieces import Piece
 from model.row_attention import piece_attention, row_attention
 
@@ -58,8 +59,8 @@ class Attention(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.query_key_value = nn.Linear(config.width, 3 * config.width)
-        self.output = nn.Linear(config.width, config.width)
+        self.query_key_value = Linear(config.width, 3 * config.width)
+        self.output = Linear(config.width, config.width)
         self.heads = config.heads
         self.dropout = Dropout(config.dropout)
 
@@ -75,16 +76,16 @@ class Attention(nn.Module):
         places_B: the token of each row that alone attends, [B, 1, D]; None: all do."""
         projected_BS3HK = self.query_key_value(hidden_BSD).unflatten(-1, (3, self.heads, -1))
         dropout = self.dropout.probability if self.training else 0.0
-        on_cpu = hidden_BSD.device.type == "cpu"
+        kernel = attention_kernel(projected_BS3HK.device.type, projected_BS3HK.dtype, dropout > 0)
         if pieces is not None:
             mixed_BSD = piece_attention(projected_BS3HK, pieces, dropout)
-        elif dropout and on_cpu and projected_BS3HK.dtype == torch.float32:
+        elif kernel == "row_attention":
             mixed_BSD = row_attention(projected_BS3HK, _lengths(hidden_BSD, shown), dropout)
         else:
             query_BHSK, key_BHSK, value_BHSK = projected_BS3HK.permute(2, 0, 3, 1, 4)
             if places_B is not None:
                 query_BHSK = at(projected_BS3HK[:, :, 0], places_B).transpose(1, 2)
-            in_products = on_cpu and query_BHSK.dtype == torch.bfloat16
+            in_products = kernel == "softmax_attention"
             attend = softmax_attention if in_products else F.scaled_dot_product_attention
             mixed_BHSK = attend(query_BHSK, key_BHSK, value_BHSK, shown, dropout)
             mixed_BSD = mixed_BHSK.transpose(1, 2).flatten(2)
@@ -97,8 +98,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.inner = nn.Linear(config.width, config.feed_forward)
-        self.outer = nn.Linear(config.feed_forward, config.width)
+        self.inner = Linear(config.width, config.feed_forward)
+        self.outer = Linear(config.feed_forward, config.width)
         self.activation = gelu(config.activation)
 
     def forward(self, hidden_BSD: Tensor) -> Tensor:
@@ -134,6 +135,20 @@ class Layer(nn.Module):
         changed_BSD = self.dropout(self.feed_forward(hidden_BSD))
         normed_BSD: Tensor = self.feed_forward_norm(hidden_BSD + changed_BSD)
         return normed_BSD
+
+
+AttentionKernel = Literal["row_attention", "softmax_attention", "scaled_dot_product_attention"]
+
+
+def attention_kernel(
+    device_type: str, dtype: torch.dtype, dropout: bool, in_pieces: bool = False
+) -> AttentionKernel:
+    """What computes attention. in_pieces: rows hold several pieces, see `model.pieces`."""
+    if device_type == "cpu" and dtype == torch.float32 and (dropout or in_pieces):
+        return "row_attention"
+    if device_type == "cpu" and dtype == torch.bfloat16:
+        return "softmax_attention"
+    return "scaled_dot_product_attention"
 
 
 def softmax_attention(

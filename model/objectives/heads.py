@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.layers import gelu
+from model.linear import Linear
 from model.objectives.sampling import sample
 
 CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30, "meta": 1 << 30}
@@ -27,7 +28,7 @@ class MaskedLanguageHead(nn.Module):
     def __init__(self, config: EncoderConfig, words: nn.Embedding) -> None:
         """words: the encoder's own word table [W, E], whose weight is tied."""
         super().__init__()
-        self.dense = nn.Linear(config.width, config.embedding_width)
+        self.dense = Linear(config.width, config.embedding_width)
         self.activation = gelu(config.activation)
         self.norm = nn.LayerNorm(config.embedding_width, config.layer_norm_eps)
         self.words = words.weight

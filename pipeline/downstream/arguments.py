@@ -168,7 +168,7 @@ def _add_protocol(parser: Parser) -> None:
         "--bf16",
         action="store_true",
         help="matrix products of training in bfloat16, the rest in float32: faster on GPUs and on "
-        "CPUs with AMX (default: all in float32)",
+        "CPUs with AMX or AVX-512 BF16 (default: all in float32)",
     )
 
 

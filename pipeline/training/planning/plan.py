@@ -15,9 +15,11 @@ from math import ceil
 from typing import Any, cast
 
 import numpy as np
+import torch
 
 from model.config import EncoderConfig
 from model.hugging_face.families import changes_to_fit, family_of
+from model.layers import AttentionKernel, attention_kernel
 from model.objectives.flops import (
     detection_flops,
     detection_parameters,
@@ -336,12 +338,8 @@ def generator_config(run: Run) -> EncoderConfig:
     )  # fmt: skip
 
 
-def attention_name(run: Run, device_type: str) -> str:
-    """The attention implementation used in training, see `model.layers.Attention`."""
-    pieces = run.batch.packing == "rows" or run.batch.attention == "document"
-    by_rows = device_type == "cpu" and run.precision == "fp32"
-    if by_rows and (run.encoder.dropout > 0 or pieces):
-        return "row_attention"
-    if device_type == "cpu" and run.precision == "bf16":
-        return "softmax_attention"
-    return "scaled_dot_product_attention"
+def attention_name(run: Run, device_type: str) -> AttentionKernel:
+    """What computes attention in training."""
+    dtype = torch.bfloat16 if run.precision == "bf16" else torch.float32
+    in_pieces = run.batch.packing == "rows" or run.batch.attention == "document"
+    return attention_kernel(device_type, dtype, run.encoder.dropout > 0, in_pieces)

@@ -1,0 +1,35 @@
+"""Products of oneDNN are those of `F.linear`, and only float32 inference on a CPU takes them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from model import linear as linear_module
+from model.linear import Linear, linear
+
+
+@pytest.mark.skipif(not linear_module.HAS_ONEDNN, reason="this torch has no oneDNN")
+@pytest.mark.parametrize("shape", [(64,), (2, 3, 64), (0, 64), (1, 1, 64)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_equal_those_of_torch(shape: tuple[int, ...], bias: bool) -> None:
+    """Within ten rounding errors of float32 in a sum of 64, also of a strided slice."""
+    torch.manual_seed(0)
+    layer = Linear(64, 96, bias=bias)
+    for given in (torch.randn(shape), torch.randn(*shape[:-1], 128)[..., ::2]):
+        with torch.no_grad():
+            assert linear_module._suits_onednn(given)
+            ours = layer(given)
+        expected = F.linear(given, layer.weight, layer.bias)
+        torch.testing.assert_close(ours, expected.detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_gradients_and_bfloat16_take_torchs_product() -> None:
+    layer, given = Linear(8, 4), torch.ones(2, 8)
+    assert layer(given).requires_grad
+    with torch.no_grad():
+        half = linear(given.bfloat16(), layer.weight.bfloat16(), layer.bias.bfloat16())
+        with torch.autocast("cpu", torch.bfloat16):
+            assert layer(given).dtype == half.dtype == torch.bfloat16
+        assert linear(given.to("meta"), layer.weight.to("meta"), None).device.type == "meta"
