@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Initializer = Literal["normal", "truncated_normal", "truncated_normal_glorot"]
+Initializer = Literal["normal", "normal_sinusoidal", "truncated_normal", "truncated_normal_glorot"]
 """Law of the initial matrices, see `model.encoder.initialize`."""
 VOCABULARY_MULTIPLE = 128
 """The word table is padded to a multiple of this many rows, which suits GPU tensor cores."""

@@ -123,7 +123,9 @@ def initialize(
     `truncated_normal`, as in Google's code, redraws what is over 2 s, so the deviation is .880 s.
     `truncated_normal_glorot` is the same, except that the embeddings' projection and `outputs` are
     uniform within sqrt(6 / (inputs + outputs)): google-research/electra leaves these layers to the
-    initializer of tf.layers.dense (Glorot and Bengio 2010).
+    initializer of tf.layers.dense (Glorot and Bengio 2010). `normal_sinusoidal` is `normal`, except
+    that position embeddings start as `sinusoids` of deviation s (ours): tokens find their
+    neighbors' positions in half the steps, see pipeline/recipes/MINI.md.
 
     The embedding of the pad token is drawn like any other, whereas transformers zeroes it: no token
     attends to the pads at the end of a sequence, so it is trained only as an output, like that of
@@ -138,16 +140,23 @@ def initialize(
     if initializer == "truncated_normal_glorot":
         linear = [part for part in (*projections, *outputs) if isinstance(part, nn.Linear)]
         uniform = {id(part.weight) for part in linear}
+    waves: set[int] = set()
+    if initializer == "normal_sinusoidal":
+        tables = [part.positions for part in module.modules() if isinstance(part, Embeddings)]
+        waves = {id(table.weight) for table in tables}
     deviation = config.initializer_range
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.dim() == 1:
                 parameter.fill_(1.0 if id(parameter) in norms else 0.0)
                 continue
+            if id(parameter) in waves:
+                parameter.copy_(deviation * sinusoids(*parameter.shape))
+                continue
             drawn = torch.empty(parameter.shape)
             if id(parameter) in uniform:
                 nn.init.xavier_uniform_(drawn, generator=generator)
-            elif initializer == "normal":
+            elif initializer in ("normal", "normal_sinusoidal"):
                 drawn.normal_(0, deviation, generator=generator)
             else:
                 bound = 2 * deviation
@@ -155,6 +164,17 @@ def initialize(
             parameter.copy_(drawn)
             if id(parameter) in words:
                 parameter[config.vocab_size :] = 0
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """Sines, then cosines, of position x frequency [positions, width], of mean square 1.
+
+    As Vaswani et al. 2017, sec. 3.5, with frequencies from 1 down to 1 / positions.
+    """
+    half = -(-width // 2)
+    frequencies = positions ** -torch.linspace(0, 1, half)
+    angles = torch.arange(positions)[:, None] * frequencies
+    return 2**0.5 * torch.cat([angles.sin(), angles.cos()], 1)[:, :width]
 
 
 def _shown(lengths_B: Tensor | None, length: int) -> Tensor | None:

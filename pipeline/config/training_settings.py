@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from model.config import Initializer
 from pipeline.config.data_settings import SequenceLength
 from pipeline.config.schema import Count, CountOrZero, Legacy, Range
 
@@ -65,11 +66,10 @@ class EncoderSettings:
     """Number of segment (token type) embeddings."""
     initializer_range: Positive
     """Standard deviation of the normal distribution of initial weights, before any truncation."""
-    initializer: Annotated[
-        Literal["normal", "truncated_normal", "truncated_normal_glorot"], Legacy("normal")
-    ]
-    """Law of initial matrices: normal (fairseq); truncated at two deviations (Google's code); also
-    Glorot uniform in the embeddings' projection and the detector's last layer (ELECTRA's code)."""
+    initializer: Annotated[Initializer, Legacy("normal")]
+    """Law of initial matrices: normal (fairseq); with sinusoids as the first position embeddings
+    (ours); truncated at two deviations (Google's code); also Glorot uniform in the embeddings'
+    projection and the detector's last layer (ELECTRA's code)."""
 
     def contradictions(self) -> Iterator[str]:
         """Sizes that do not divide, and sharing without effect."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Literal
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
-from model.encoder import MOST_GRAPHS, Encoder, initialize
+from model.encoder import MOST_GRAPHS, Encoder, initialize, sinusoids
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from tests.model.conftest import TOY
@@ -116,6 +117,25 @@ def test_two_layers_of_electra_have_glorots_law() -> None:
         assert dense.abs().max() <= 0.24
     normal = ReplacedTokenModel(wide, None, weight=1.0, seed=3)
     assert normal.detection.output.weight.std().item() == pytest.approx(0.12, rel=0.11)
+
+
+def test_positions_may_start_as_sinusoids() -> None:
+    """sin and cos of position x frequency: the product of two rows depends on their distance alone;
+    all else is drawn as without."""
+    config = replace(TOY, width=64, embedding_width=64, heads=2)
+    model = MaskedLanguageModel(config, seed=3, initializer="normal_sinusoidal")
+    table = model.encoder.embeddings.positions.weight.detach()
+    assert table[3, 0] == pytest.approx(0.12 * 2**0.5 * math.sin(3), rel=1e-5)  # frequency 1
+    assert table[3, 63] == pytest.approx(0.12 * 2**0.5 * math.cos(3 / len(table)), rel=1e-5)
+    assert table.square().mean().sqrt() == pytest.approx(0.12, rel=1e-5)
+    products = table @ table.T
+    for distance in (0, 1, 5):
+        band = products.diagonal(distance)
+        torch.testing.assert_close(band, band[:1].expand_as(band), rtol=1e-4, atol=1e-5)
+    assert products[0, 1] > products[0, 5]
+    drawn = model.encoder.embeddings.words.weight[:300]
+    assert drawn.std().item() == pytest.approx(0.12, rel=0.02)
+    assert sinusoids(5, 7).shape == (5, 7)
 
 
 def test_a_seed_fixes_the_weights() -> None:
