@@ -58,10 +58,9 @@ class Encoder(nn.Module):
         hidden_BSD: Tensor = self.embeddings(input_ids_BS, segment_ids_BS, places_BS)
         hidden_BSD = self.projection(hidden_BSD)
         pieces: list[Piece] | None = None
-        kernel = attention_kernel(hidden_BSD.device.type, hidden_BSD.dtype, False, in_pieces=True)
         if cu_seqlens is None:
             shown = _shown(lengths_B, shape[1])
-        elif kernel == "row_attention":
+        elif attention_kernel(hidden_BSD.device.type, hidden_BSD.dtype, 0, True) == "row_attention":
             shown, pieces = None, listed(cu_seqlens, lengths_B, shape[1])
         else:
             shown = same_piece(cu_seqlens, shape)
@@ -124,8 +123,8 @@ def initialize(
     `truncated_normal_glorot` is the same, except that the embeddings' projection and `outputs` are
     uniform within sqrt(6 / (inputs + outputs)): google-research/electra leaves these layers to the
     initializer of tf.layers.dense (Glorot and Bengio 2010). `normal_sinusoidal` is `normal`, except
-    that position embeddings start as `sinusoids` of deviation s (ours): tokens find their
-    neighbors' positions in half the steps, see pipeline/recipes/MINI.md.
+    that position embeddings start as `sinusoids` of root mean square s (ours): a short run then
+    attends to neighboring words after half the steps, see pipeline/recipes/MINI.md.
 
     The embedding of the pad token is drawn like any other, whereas transformers zeroes it: no token
     attends to the pads at the end of a sequence, so it is trained only as an output, like that of

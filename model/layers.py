@@ -76,7 +76,10 @@ class Attention(nn.Module):
         places_B: the token of each row that alone attends, [B, 1, D]; None: all do."""
         projected_BS3HK = self.query_key_value(hidden_BSD).unflatten(-1, (3, self.heads, -1))
         dropout = self.dropout.probability if self.training else 0.0
-        kernel = attention_kernel(projected_BS3HK.device.type, projected_BS3HK.dtype, dropout > 0)
+        device, dtype = projected_BS3HK.device.type, projected_BS3HK.dtype
+        kernel = attention_kernel(device, dtype, dropout, in_pieces=pieces is not None)
+        if kernel != "row_attention":
+            assert pieces is None, f"pieces need row_attention, not {kernel}"
         if pieces is not None:
             mixed_BSD = piece_attention(projected_BS3HK, pieces, dropout)
         elif kernel == "row_attention":
@@ -141,10 +144,13 @@ AttentionKernel = Literal["row_attention", "softmax_attention", "scaled_dot_prod
 
 
 def attention_kernel(
-    device_type: str, dtype: torch.dtype, dropout: bool, in_pieces: bool = False
+    device_type: str, dtype: torch.dtype, dropout: float, in_pieces: bool
 ) -> AttentionKernel:
-    """What computes attention. in_pieces: rows hold several pieces, see `model.pieces`."""
-    if device_type == "cpu" and dtype == torch.float32 and (dropout or in_pieces):
+    """The function that computes attention; torch.float32 and bfloat16 are those of the products.
+
+    in_pieces: rows hold several pieces, see `model.pieces`; the other two take these as `shown`.
+    """
+    if device_type == "cpu" and dtype == torch.float32 and (dropout > 0 or in_pieces):
         return "row_attention"
     if device_type == "cpu" and dtype == torch.bfloat16:
         return "softmax_attention"

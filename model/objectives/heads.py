@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.layers import gelu
-from model.linear import Linear
+from model.linear import Linear, linear
 from model.objectives.sampling import sample
 
 CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30, "meta": 1 << 30}
@@ -38,7 +37,7 @@ class MaskedLanguageHead(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [..., V] of hidden vectors [..., D]."""
         transformed = self.norm(self.activation(self.dense(hidden)))
-        return F.linear(transformed, self.words, self.bias)[..., : self.vocab_size]
+        return linear(transformed, self.words, self.bias)[..., : self.vocab_size]
 
     def forward(self, hidden_KD: Tensor, labels_K: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy per position in float32 [K], and whether the prediction is correct [K]."""
@@ -108,7 +107,11 @@ class _WordLosses(torch.autograd.Function):
         ctx: Any, hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, size: int,
         draws_K: Tensor | None, shown_K: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-        logits_KW = torch.addmm(bias_W, hidden_KD, words_WD.T)
+        # gradients are disabled in here, so `linear` alone cannot tell training from inference
+        if any(ctx.needs_input_grad):
+            logits_KW = torch.addmm(bias_W, hidden_KD, words_WD.T)
+        else:
+            logits_KW = linear(hidden_KD, words_WD, bias_W)
         losses_K = torch.empty(len(labels_K), device=logits_KW.device)
         found_K = torch.empty(len(labels_K), dtype=torch.bool, device=logits_KW.device)
         sampled_K = torch.empty_like(labels_K)

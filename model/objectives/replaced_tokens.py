@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from model.config import EncoderConfig, Initializer
 from model.encoder import Encoder, initialize
 from model.layers import gelu
+from model.linear import Linear
 from model.objectives.heads import MaskedLanguageHead
 from model.objectives.masked_language import Inputs, LossPart, Sums, word_losses, word_sums
 from model.objectives.replaced_words import RestoringHead, restored_sums
@@ -33,7 +34,7 @@ class ReplacedTokenHead(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.width, config.width)
+        self.dense = Linear(config.width, config.width)
         self.activation = gelu(config.activation)
         self.output = nn.Linear(config.width, 1)
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.layers import gelu
+from model.linear import Linear
 from model.objectives.heads import word_losses
 
 MOST_TARGETS = 15
@@ -74,9 +75,9 @@ class SpanBoundaryHead(nn.Module):
         """words: the encoder's own word table, whose weight is tied."""
         super().__init__()
         self.places = nn.Embedding(MOST_TARGETS, PLACE_WIDTH)
-        self.first = nn.Linear(2 * config.width + PLACE_WIDTH, config.width)
+        self.first = Linear(2 * config.width + PLACE_WIDTH, config.width)
         self.first_norm = nn.LayerNorm(config.width, config.layer_norm_eps)
-        self.second = nn.Linear(config.width, config.embedding_width)
+        self.second = Linear(config.width, config.embedding_width)
         self.second_norm = nn.LayerNorm(config.embedding_width, config.layer_norm_eps)
         self.activation = gelu(config.activation)
         self.words = words.weight

@@ -67,7 +67,7 @@ class EncoderSettings:
     initializer_range: Positive
     """Standard deviation of the normal distribution of initial weights, before any truncation."""
     initializer: Annotated[Initializer, Legacy("normal")]
-    """Law of initial matrices: normal (fairseq); with sinusoids as the first position embeddings
+    """Law of initial matrices: normal (fairseq); with position embeddings initialized to sinusoids
     (ours); truncated at two deviations (Google's code); also Glorot uniform in the embeddings'
     projection and the detector's last layer (ELECTRA's code)."""
 

@@ -121,7 +121,7 @@ def test_two_layers_of_electra_have_glorots_law() -> None:
 
 def test_positions_may_start_as_sinusoids() -> None:
     """sin and cos of position x frequency: the product of two rows depends on their distance alone;
-    all else is drawn as without."""
+    all else is normal."""
     config = replace(TOY, width=64, embedding_width=64, heads=2)
     model = MaskedLanguageModel(config, seed=3, initializer="normal_sinusoidal")
     table = model.encoder.embeddings.positions.weight.detach()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from model.layers import Attention, Embeddings, Layer, gelu, softmax_attention
+from model.encoder import Encoder
+from model.layers import Attention, Embeddings, Layer, attention_kernel, gelu, softmax_attention
 from tests.model.conftest import TOY
 
 
@@ -63,17 +66,34 @@ def test_attention_in_matrix_products_drops_weights() -> None:
     assert mixed.std() > 0.01
 
 
-def test_bfloat16_on_a_cpu_attends_in_matrix_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    used: list[torch.dtype] = []
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_the_kernel_that_is_named_computes(
+    dtype: torch.dtype, dropout: float, in_pieces: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder in training, on a CPU; `pipeline.training.planning.plan` names it for run.json."""
+    used: list[str] = []
+    for where, function in (
+        ("model.layers.row_attention", "row_attention"),
+        ("model.layers.piece_attention", "row_attention"),
+        ("model.layers.softmax_attention", "softmax_attention"),
+        ("torch.nn.functional.scaled_dot_product_attention", "scaled_dot_product_attention"),
+    ):
+        module, _, attribute = where.rpartition(".")
+        computes = getattr(importlib.import_module(module), attribute)
 
-    def noted(query: torch.Tensor, *rest: object) -> torch.Tensor:
-        used.append(query.dtype)
-        return query
+        def noted(*given: Any, computes: Any = computes, function: str = function) -> Any:
+            used.append(function)
+            return computes(*given)
 
-    monkeypatch.setattr("model.layers.softmax_attention", noted)
-    for dtype in (torch.bfloat16, torch.float32):
-        Attention(TOY).to(dtype)(torch.randn(2, 40, 48, dtype=dtype), None)
-    assert used == [torch.bfloat16]
+        monkeypatch.setattr(where, noted)
+    config = replace(TOY, dropout=dropout)
+    encoder = Encoder(config).to(dtype).train()
+    cu_seqlens = torch.tensor([0, 5, 12, 24], dtype=torch.int32) if in_pieces else None
+    encoder(torch.randint(5, 300, (2, 12)), None, cu_seqlens=cu_seqlens)
+    assert set(used) == {attention_kernel("cpu", dtype, dropout, in_pieces)}
+    assert len(used) == config.layers
 
 
 def test_pads_do_not_reach_tokens() -> None:

@@ -1,4 +1,4 @@
-"""Products of oneDNN are those of `F.linear`, and only float32 inference on a CPU takes them."""
+"""oneDNN's products equal `F.linear`'s, and serve float32 inference on a CPU alone."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def test_products_equal_those_of_torch(shape: tuple[int, ...], bias: bool) -> No
     layer = Linear(64, 96, bias=bias)
     for given in (torch.randn(shape), torch.randn(*shape[:-1], 128)[..., ::2]):
         with torch.no_grad():
-            assert linear_module._suits_onednn(given)
+            assert linear_module._suits_onednn(given, layer.weight)
             ours = layer(given)
         expected = F.linear(given, layer.weight, layer.bias)
         torch.testing.assert_close(ours, expected.detach(), rtol=1e-5, atol=1e-5)
 
 
-def test_gradients_and_bfloat16_take_torchs_product() -> None:
+def test_gradients_and_bfloat16_use_f_linear() -> None:
     layer, given = Linear(8, 4), torch.ones(2, 8)
     assert layer(given).requires_grad
     with torch.no_grad():

@@ -339,7 +339,7 @@ def generator_config(run: Run) -> EncoderConfig:
 
 
 def attention_name(run: Run, device_type: str) -> AttentionKernel:
-    """What computes attention in training."""
+    """The function that computes attention in training, see `model.layers.attention_kernel`."""
     dtype = torch.bfloat16 if run.precision == "bf16" else torch.float32
     in_pieces = run.batch.packing == "rows" or run.batch.attention == "document"
-    return attention_kernel(device_type, dtype, run.encoder.dropout > 0, in_pieces)
+    return attention_kernel(device_type, dtype, run.encoder.dropout, in_pieces)

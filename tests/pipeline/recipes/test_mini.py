@@ -25,6 +25,7 @@ def test_minis_differ_in_what_the_family_is(family: str, count: int) -> None:
     assert (run.data.vocab_size, *lengths) == (8_192, 128, 128)
     assert (run.encoder.layers, run.encoder.width, run.encoder.heads) == (6, 320, 5)
     assert (run.precision, run.optimizer.kind) == ("fp32", "adamw")
+    assert run.encoder.initializer == "normal_sinusoidal"
     assert (run.batch, run.schedule, run.steps) == (roberta.batch, roberta.schedule, roberta.steps)
     assert run.data.tokenizer == recipe(f"{family}_base").data.tokenizer
     assert sum(sizes(run).values()) == parameters_of(run) == count
