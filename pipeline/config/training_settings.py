@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from model.config import Initializer
 from pipeline.config.data_settings import SequenceLength
 from pipeline.config.schema import Count, CountOrZero, Legacy, Range
 
@@ -66,7 +65,10 @@ class EncoderSettings:
     """Number of segment (token type) embeddings."""
     initializer_range: Positive
     """Standard deviation of the normal distribution of initial weights, before any truncation."""
-    initializer: Annotated[Initializer, Legacy("normal")]
+    initializer: Annotated[
+        Literal["normal", "normal_sinusoidal", "truncated_normal", "truncated_normal_glorot"],
+        Legacy("normal"),
+    ]
     """Law of initial matrices: normal (fairseq); with position embeddings initialized to sinusoids
     (ours); truncated at two deviations (Google's code); also Glorot uniform in the embeddings'
     projection and the detector's last layer (ELECTRA's code)."""
