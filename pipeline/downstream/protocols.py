@@ -121,12 +121,9 @@ FAMILIES = {
 
 SMALL_WIDTH = 512
 """Widest encoder that takes the rates of small models."""
-SMALLEST_WIDTH = 384
-"""Widest encoder that takes the highest of them, 3e-4. Ours, between ELECTRA-small (256, 3e-4) and
-Turc's 512; `roberta_mini` (320) fits SST-2 better at it, see tests/benchmarks/RESULTS.md."""
 _SMALL_GRID = _grid((3e-4, 1e-4, 5e-5, 3e-5), (8, 16, 32, 64, 128))  # Turc
-_SMALL_RATE, _SMALLEST_RATE = 1e-4, 3e-4
-"""Of Turc's four, of which the best is reported there, the two highest."""
+_SMALL_RATE = 1e-4
+"""Ours: the second of Turc's four, of which the best is reported there."""
 
 _CHANGES: dict[tuple[str, str], dict[str, Any]] = {
     # Devlin sec. 4.2 and 4.3
@@ -174,10 +171,9 @@ def protocol_for(family: str, task: LabelledTask, width: int) -> TuningProtocol:
                    "length": 384 if task.kind == "spans" else 512}  # fmt: skip
     if family == "electra" and width >= 1024:
         changes |= {"peak_lr": 5e-5, "layer_decay": 0.9}
-    elif family == "electra" and width <= SMALLEST_WIDTH:
-        changes |= {"peak_lr": 3e-4}  # Clark, table 7: ELECTRA-small
+    elif family == "electra" and width <= 256:
+        changes |= {"peak_lr": 3e-4}  # Clark, table 7
     elif family != "electra" and width <= SMALL_WIDTH:
-        rate = _SMALLEST_RATE if width <= SMALLEST_WIDTH else _SMALL_RATE
         source = f"{FAMILIES[family].source}, rates of Turc"
-        changes |= {"peak_lr": rate, "grid": _SMALL_GRID, "source": source}
+        changes |= {"peak_lr": _SMALL_RATE, "grid": _SMALL_GRID, "source": source}
     return replace(FAMILIES[family], **changes)
