@@ -260,6 +260,7 @@ def join() -> Ranks | None:
             signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_USER_ERROR))
             time.sleep(_LAST_WORD_SECONDS)
             sys.exit(EXIT_USER_ERROR)
+        time.sleep(_LAST_WORD_SECONDS / 2)  # until the other ranks have that handler
         raise
 
 
