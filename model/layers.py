@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.dropout import Dropout
-from model.linear import Linear
+from model.linear import GELUS, Linear, LinearGelu
 from model.pieces import Piece
 from model.row_attention import piece_attention, row_attention
 
@@ -101,13 +101,12 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.inner = Linear(config.width, config.feed_forward)
+        self.inner = LinearGelu(config.width, config.feed_forward, config.activation)
         self.outer = Linear(config.feed_forward, config.width)
-        self.activation = gelu(config.activation)
 
     def forward(self, hidden_BSD: Tensor) -> Tensor:
         """Vectors [B, S, D], computed through [B, S, F]."""
-        changed_BSD: Tensor = self.outer(self.activation(self.inner(hidden_BSD)))
+        changed_BSD: Tensor = self.outer(self.inner(hidden_BSD))
         return changed_BSD
 
 
@@ -184,7 +183,7 @@ def at(vectors: Tensor, places_B: Tensor) -> Tensor:
 
 def gelu(activation: Literal["gelu", "gelu_tanh"]) -> nn.GELU:
     """The activation with this name in `EncoderConfig`."""
-    return nn.GELU(approximate={"gelu": "none", "gelu_tanh": "tanh"}[activation])
+    return nn.GELU(approximate=GELUS[activation])
 
 
 def _lengths(hidden_BSD: Tensor, shown_B11S: Tensor | None) -> list[int]:

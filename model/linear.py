@@ -1,17 +1,22 @@
-"""A linear layer that multiplies with oneDNN in float32 inference on CPUs.
+"""Linear layers that multiply with oneDNN in float32 inference on CPUs.
 
 torch uses MKL for float32 matrix products on CPUs. On AMD processors MKL uses 256-bit vectors,
 oneDNN the widest available: with AVX-512, 246 instead of 100 GFLOP/s per core on an AMD EPYC
-(tests/benchmarks/RESULTS.md). oneDNN's operator is part of torch, but has no backward pass, and
-torch's counter of FLOPs does not see it.
+(tests/benchmarks/RESULTS.md). GELU in the same operator costs a tenth of the product; on its own it
+costs as much as the product, since it reads and writes memory again. oneDNN's operator is part of
+torch, but has no backward pass, and torch's counter of FLOPs does not see it.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+GELUS = {"gelu": "none", "gelu_tanh": "tanh"}
+"""torch's name of the approximation of each activation of `EncoderConfig`."""
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -23,12 +28,34 @@ class Linear(nn.Linear):
         return linear(input, self.weight, self.bias)
 
 
+class LinearGelu(Linear):
+    """`Linear`, then GELU."""
+
+    def __init__(self, inputs: int, outputs: int, activation: Literal["gelu", "gelu_tanh"]) -> None:
+        """activation: the exact GELU, or its approximation by tanh."""
+        super().__init__(inputs, outputs)
+        self.approximate = GELUS[activation]
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[..., inputs] -> [..., outputs]"""
+        if _suits_onednn(input, self.weight):
+            return _product(input, self.weight, self.bias, "gelu", self.approximate)
+        return F.gelu(super().forward(input), approximate=self.approximate)
+
+
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`F.linear`, through oneDNN for float32 on a CPU if no gradient is recorded."""
     if _suits_onednn(input, weight):
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(input, weight, bias, "none", [], "")
-        return product
+        return _product(input, weight, bias)
     return F.linear(input, weight, bias)
+
+
+def _product(
+    input: Tensor, weight: Tensor, bias: Tensor | None, after: str = "none", variant: str = ""
+) -> Tensor:
+    """oneDNN's product, with what follows it in the same operator."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(input, weight, bias, after, [], variant)
+    return product
 
 
 def _suits_onednn(input: Tensor, weight: Tensor) -> bool:

@@ -53,10 +53,10 @@ class MaskedLanguageHead(nn.Module):
         """
         transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
         size = self.vocab_size
-        results = _WordLosses.apply(  # type: ignore[no-untyped-call]
-            transformed_KE, self.words, self.bias, labels_K, size, draws_K, None
+        losses_K, found_K, sampled_K, _ = _word_losses(
+            transformed_KE, self.words, self.bias, labels_K, size, draws_K=draws_K
         )
-        return cast(tuple[Tensor, Tensor, Tensor], results[:3])
+        return losses_K, found_K, sampled_K
 
     def beside(
         self, hidden_KD: Tensor, labels_K: Tensor, shown_K: Tensor
@@ -65,8 +65,8 @@ class MaskedLanguageHead(nn.Module):
         the word `shown_K`."""
         transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
         size = self.vocab_size
-        losses_K, found_K, _, log_2K = _WordLosses.apply(  # type: ignore[no-untyped-call]
-            transformed_KE, self.words, self.bias, labels_K, size, None, shown_K
+        losses_K, found_K, _, log_2K = _word_losses(
+            transformed_KE, self.words, self.bias, labels_K, size, shown_K=shown_K
         )
         return losses_K, found_K, log_2K
 
@@ -93,10 +93,19 @@ def word_losses(
     Returns losses [K] in float32 and whether the label has the highest logit [K]. The gradient of
     the padding words is exactly 0.
     """
-    losses_K, found_K, _, _ = _WordLosses.apply(  # type: ignore[no-untyped-call]
-        hidden_KD, words_WD, bias_W, labels_K, vocab_size, None, None
-    )
+    losses_K, found_K, _, _ = _word_losses(hidden_KD, words_WD, bias_W, labels_K, vocab_size)
     return losses_K, found_K
+
+
+def _word_losses(
+    hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, size: int,
+    draws_K: Tensor | None = None, shown_K: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """`_WordLosses` of these, told whether a gradient is recorded, which it cannot see itself."""
+    results = _WordLosses.apply(  # type: ignore[no-untyped-call]
+        hidden_KD, words_WD, bias_W, labels_K, size, draws_K, shown_K, torch.is_grad_enabled()
+    )
+    return cast(tuple[Tensor, Tensor, Tensor, Tensor], results)
 
 
 class _WordLosses(torch.autograd.Function):
@@ -105,10 +114,10 @@ class _WordLosses(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, size: int,
-        draws_K: Tensor | None, shown_K: Tensor | None,
+        draws_K: Tensor | None, shown_K: Tensor | None, recorded: bool,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
         # gradients are disabled in here, so `linear` alone cannot tell training from inference
-        if any(ctx.needs_input_grad):
+        if recorded:
             logits_KW = torch.addmm(bias_W, hidden_KD, words_WD.T)
         else:
             logits_KW = linear(hidden_KD, words_WD, bias_W)
@@ -133,10 +142,12 @@ class _WordLosses(torch.autograd.Function):
             if draws_K is not None:
                 sampled_K[part] = sample(shifted, draws_K[part])
             losses_K[part] = total.log() - of_label
-            logits.copy_(shifted.div_(total[:, None]))
-        logits_KW[:, size:] = 0
-        ctx.probabilities = logits_KW
-        ctx.save_for_backward(hidden_KD, words_WD, labels_K)
+            if recorded:
+                logits.copy_(shifted.div_(total[:, None]))
+        if recorded:
+            logits_KW[:, size:] = 0
+            ctx.probabilities = logits_KW
+            ctx.save_for_backward(hidden_KD, words_WD, labels_K)
         ctx.mark_non_differentiable(found_K, sampled_K, log_2K)
         return losses_K, found_K, sampled_K, log_2K
 
@@ -148,4 +159,4 @@ class _WordLosses(torch.autograd.Function):
         minus_one = torch.full_like(labels_K[:, None], -1, dtype=grad_KW.dtype)
         grad_KW.scatter_add_(1, labels_K[:, None], minus_one)
         grad_KW *= grad_K[:, None].to(grad_KW.dtype)
-        return grad_KW @ words_WD, grad_KW.T @ hidden_KD, grad_KW.sum(0), None, None, None, None
+        return grad_KW @ words_WD, grad_KW.T @ hidden_KD, grad_KW.sum(0), *[None] * 5

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from model import linear as linear_module
-from model.linear import Linear, linear
+from model.linear import Linear, LinearGelu, linear
 
 
 @pytest.mark.skipif(not linear_module.HAS_ONEDNN, reason="this torch has no oneDNN")
@@ -23,6 +25,24 @@ def test_products_equal_those_of_torch(shape: tuple[int, ...], bias: bool) -> No
             ours = layer(given)
         expected = F.linear(given, layer.weight, layer.bias)
         torch.testing.assert_close(ours, expected.detach(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not linear_module.HAS_ONEDNN, reason="this torch has no oneDNN")
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
+def test_gelu_in_the_same_operator_equals_that_of_torch(
+    activation: Literal["gelu", "gelu_tanh"],
+) -> None:
+    """Over the range in which it bends; the two approximations differ by more, up to 5e-4."""
+    torch.manual_seed(0)
+    layer, given = LinearGelu(64, 96, activation), 3 * torch.randn(50, 64)
+    with torch.no_grad():
+        ours = layer(given)
+    recorded = layer(given)
+    assert recorded.requires_grad
+    approximate = {"gelu": "none", "gelu_tanh": "tanh"}[activation]
+    expected = F.gelu(F.linear(given, layer.weight, layer.bias), approximate=approximate)
+    torch.testing.assert_close(recorded, expected, rtol=0, atol=0)
+    torch.testing.assert_close(ours, expected.detach(), rtol=1e-5, atol=1e-5)
 
 
 def test_gradients_and_bfloat16_use_f_linear() -> None:

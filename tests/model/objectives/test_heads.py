@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
+from model.linear import linear
 from model.objectives import heads
 from model.objectives.heads import MaskedLanguageHead, word_losses
 from model.objectives.sampling import sample
@@ -33,6 +35,25 @@ def test_equals_cross_entropy(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int)
     for gradient, other in zip(ours, gradients):
         torch.testing.assert_close(gradient, other, rtol=1e-5, atol=1e-5)
     assert not ours[1][300:].any() and not ours[2][300:].any()
+
+
+def test_losses_without_a_gradient_use_the_fast_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of parameters, which could have one."""
+    torch.manual_seed(0)
+    hidden, words = torch.randn(7, 16), torch.nn.Parameter(torch.randn(384, 16))
+    bias, labels = torch.nn.Parameter(torch.randn(384)), torch.randint(300, (7,))
+    expected = word_losses(hidden, words, bias, labels, 300)
+    products: list[Tensor] = []
+
+    def kept(*factors: Tensor) -> Tensor:
+        products.append(linear(*factors))
+        return products[-1]
+
+    monkeypatch.setattr(heads, "linear", kept)
+    with torch.no_grad():
+        found = word_losses(hidden, words, bias, labels, 300)
+    assert len(products) == 1
+    torch.testing.assert_close(found, tuple(part.detach() for part in expected))
 
 
 def test_far_logits_stay_finite() -> None:
