@@ -41,7 +41,7 @@ from pipeline.downstream.jobs import (
     plan_jobs,
     run_job,
 )
-from pipeline.downstream.protocols import TuningProtocol, protocol_for
+from pipeline.downstream.protocols import TuningProtocol, protocol_for, usual_protocol
 from pipeline.downstream.reading.examples import check_labels, content_hash, labels_of
 from pipeline.downstream.scores import assemble, describe_device, publish, report, versions
 from pipeline.downstream.starting_weights import StartingWeights, load_fine_tuned, load_start
@@ -102,10 +102,10 @@ def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
 def chosen_protocol(
     arguments: argparse.Namespace, task: LabelledTask, start: StartingWeights
 ) -> TuningProtocol:
-    """The family's protocol with the changes of the command line."""
-    family = arguments.protocol or start.family
-    found = protocol_for(family, task, int(start.config["hidden_size"]))
-    return changed(found, arguments)
+    """The protocol of the model, or the named one, with the changes of the command line."""
+    width = int(start.config["hidden_size"])
+    name = arguments.protocol or usual_protocol(start.family, width)
+    return changed(protocol_for(name, task, width), arguments)
 
 
 def row_encoder(start: StartingWeights, protocol: TuningProtocol) -> RowEncoder:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.command_line import Parser, add_model_argument, example_text
-from pipeline.downstream.protocols import FAMILIES, TuningProtocol
+from pipeline.downstream.protocols import PROTOCOLS, SMALL_WIDTH, TuningProtocol
 from pipeline.downstream.reading.hub import fetch
 from pipeline.downstream.reading.tables import TableColumns
 from pipeline.downstream.tasks import (
@@ -144,8 +144,9 @@ def _add_protocol(parser: Parser) -> None:
     )
     parser.add_argument(
         "--protocol",
-        choices=tuple(FAMILIES),
-        help="family whose hyperparameters to use (default: the model's)",
+        choices=tuple(PROTOCOLS),
+        help="whose hyperparameters to use (default: the model's family's, or up to a width of "
+        f"{SMALL_WIDTH}, but for ELECTRA, small)",
     )
     parser.add_argument(
         "--baselines",

@@ -18,7 +18,7 @@ from pipeline.experiments.arms import (
     arms_from_file,
     table,
 )
-from pipeline.experiments.fine_tuning import protocol_family
+from pipeline.experiments.fine_tuning import protocol_name
 from pipeline.experiments.table import Table
 
 
@@ -200,7 +200,7 @@ def read_ablation(arguments: argparse.Namespace) -> Ablation:
         finetune_seeds=arguments.finetune_seeds,
     )
     if tasks:
-        protocol_family(ablation)
+        protocol_name(ablation)
     return ablation
 
 

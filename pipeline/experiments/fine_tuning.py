@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import IO, Any
 
-from pipeline.downstream.protocols import FAMILIES
+from pipeline.downstream.protocols import PROTOCOLS, usual_protocol
 from pipeline.downstream.tasks import TASKS
 from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError
 from pipeline.experiments.ablation import RUNS, Ablation, AblationJob
@@ -31,19 +31,21 @@ _SCORES, _WEIGHTS, _SETTINGS = "scores.json", "model", "finetune.json"
 """Of what pipeline.finetune writes."""
 
 
-def protocol_family(ablation: Ablation) -> str:
-    """Whose hyperparameters all arms are fine-tuned with: the first part of the recipe's name.
+def protocol_name(ablation: Ablation) -> str:
+    """The protocol all arms are fine-tuned with: the baseline's, by the first part of its recipe's
+    name and its width.
 
-    Raises ConfigError if that is not a family.
+    Raises ConfigError if that part is not a family.
     """
     recipe = ablation.baseline.arm.recipe
     family = recipe.partition("_")[0]
-    if family not in FAMILIES:
+    families = PROTOCOLS.keys() - {"small"}
+    if family not in families:
         raise ConfigError(
             f"--finetune: the baseline's recipe {recipe} is of no family with a protocol; known: "
-            f"{', '.join(FAMILIES)}"
+            f"{', '.join(sorted(families))}"
         )
-    return family
+    return usual_protocol(family, ablation.baseline.run.encoder.width)
 
 
 def score_file(ablation: Ablation, job: AblationJob, task: str) -> Path:
@@ -72,7 +74,7 @@ def fine_tune(
         output, seeds = path.with_suffix(""), ablation.finetune_seeds
         words = (
             "pipeline.finetune", ablation.directory(job), "--task", task, "--data", data,
-            "--output", output, "--protocol", protocol_family(ablation), "--seeds", seeds,
+            "--output", output, "--protocol", protocol_name(ablation), "--seeds", seeds,
             "--first-seed", job.seed * seeds, "--baselines", "majority",
         )  # fmt: skip
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.downstream.protocols import FAMILIES, protocol_for
+from pipeline.downstream.protocols import PROTOCOLS, protocol_for, usual_protocol
 from pipeline.downstream.tasks import TASKS
 
 
@@ -22,17 +22,20 @@ def test_published_numbers() -> None:
     assert protocol_for("spanbert", TASKS["squad2"], 768).epochs == 4
 
 
-def test_small_models_take_higher_rates_but_electra_has_its_own() -> None:
-    small = protocol_for("roberta", TASKS["sst2"], 512)
-    assert (small.peak_lr, small.epochs, len(small.points())) == (1e-4, 10, 20)
-    assert "Liu" in small.source and "Turc" in small.source
-    assert protocol_for("roberta", TASKS["sst2"], 768).peak_lr == 2e-5
+def test_small_models_have_a_protocol_of_their_own_but_electra_its_rates() -> None:
+    names = {usual_protocol(family, 512) for family in PROTOCOLS.keys() - {"electra"}}
+    assert names == {"small"}
+    assert usual_protocol("electra", 512) == "electra"
+    assert usual_protocol("roberta", 768) == "roberta"
+    small = protocol_for("small", TASKS["sst2"], 512)
+    assert (small.peak_lr, small.epochs, small.clip, len(small.points())) == (3e-4, 4, 1, 20)
+    assert protocol_for("small", TASKS["squad2"], 512).length == 384
     assert protocol_for("electra", TASKS["sst2"], 256).peak_lr == 3e-4
 
 
-def test_every_task_has_a_protocol_in_every_family() -> None:
-    for family in FAMILIES:
+def test_every_task_has_every_protocol() -> None:
+    for name in PROTOCOLS:
         for task in TASKS.values():
-            protocol = protocol_for(family, task, 768)
+            protocol = protocol_for(name, task, 768)
             assert 0 <= protocol.warmup < 1 and protocol.points()
             assert set(protocol.describe()) > {"source", "peak_lr", "epochs"}

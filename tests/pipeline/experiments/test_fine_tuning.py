@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.downstream.protocols import SMALL_WIDTH
 from pipeline.errors import EXIT_DIVERGED, EXIT_USER_ERROR, ConfigError, DataError
 from pipeline.experiments.ablation import Ablation, AblationJob, make_arms
 from pipeline.experiments.arms import SCALES, TABLES, arms_from_arguments, table
@@ -20,7 +21,7 @@ from pipeline.experiments.fine_tuning import (
     fine_tune,
     fine_tuned,
     is_fine_tuned,
-    protocol_family,
+    protocol_name,
     score_file,
     seconds_of,
 )
@@ -68,7 +69,7 @@ def test_each_task_is_fine_tuned_once(tmp_path: Path) -> None:
     run = tmp_path / "runs/one/seed-1"
     assert children.asked == [[
         "pipeline.finetune", str(run), "--task", "mrpc", "--data", str(tmp_path / "mrpc"),
-        "--output", str(run / "finetune-mrpc"), "--protocol", "roberta", "--seeds", "3",
+        "--output", str(run / "finetune-mrpc"), "--protocol", "small", "--seeds", "3",
         "--first-seed", "3", "--baselines", "majority",
     ]]  # fmt: skip
     assert fine_tuned(asked, job) == ({"fine-tuned/mrpc f1": 0.9}, {})
@@ -134,12 +135,18 @@ def test_damage_is_said(tmp_path: Path) -> None:
 def test_every_recipe_has_a_protocol(tmp_path: Path) -> None:
     families = {"spanbert/masking": "spanbert", "albert/pair": "albert"}
     for name in TABLES:
-        chosen = table(name, SCALES[0])
-        found = protocol_family(replace(given(tmp_path), arms=make_arms(chosen, [], 0)))
-        assert found == families.get(name, found)
+        for scale in SCALES:
+            arms = make_arms(table(name, scale), [], 0)
+            found = protocol_name(replace(given(tmp_path), arms=arms))
+            if arms[0].run.encoder.width > SMALL_WIDTH:
+                assert found == families.get(name, found)
+            else:
+                assert found in ("small", "electra")
     for recipe in RECIPES:
         arms = make_arms(arms_from_arguments(recipe, [("a", []), ("b", [])]), [], 0)
-        assert recipe.startswith(protocol_family(replace(given(tmp_path), arms=arms)))
+        found = protocol_name(replace(given(tmp_path), arms=arms))
+        small = arms[0].run.encoder.width <= SMALL_WIDTH and not recipe.startswith("electra")
+        assert found == ("small" if small else recipe.partition("_")[0])
     odd = replace(arms[0], arm=replace(arms[0].arm, recipe="gpt_base"))
     with pytest.raises(ConfigError, match="gpt_base is of no family"):
-        protocol_family(replace(given(tmp_path), arms=(odd,)))
+        protocol_name(replace(given(tmp_path), arms=(odd,)))
