@@ -78,13 +78,12 @@ class Attention(nn.Module):
         dropout = self.dropout.probability if self.training else 0.0
         device, dtype = projected_BS3HK.device.type, projected_BS3HK.dtype
         kernel = attention_kernel(device, dtype, dropout, in_pieces=pieces is not None)
-        if kernel != "row_attention":
-            assert pieces is None, f"pieces need row_attention, not {kernel}"
-        if pieces is not None:
+        if kernel == "row_attention" and pieces is not None:
             mixed_BSD = piece_attention(projected_BS3HK, pieces, dropout)
         elif kernel == "row_attention":
             mixed_BSD = row_attention(projected_BS3HK, _lengths(hidden_BSD, shown), dropout)
         else:
+            assert pieces is None, f"pieces need row_attention, not {kernel}"
             query_BHSK, key_BHSK, value_BHSK = projected_BS3HK.permute(2, 0, 3, 1, 4)
             if places_B is not None:
                 query_BHSK = at(projected_BS3HK[:, :, 0], places_B).transpose(1, 2)

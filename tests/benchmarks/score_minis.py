@@ -1,7 +1,7 @@
 """What a mini is worth: fine-tuned scores and grammar, compared with random weights.
 
     python -m tests.benchmarks.score_minis RUN --eval DIR --shards DIR --output DIR
-        [--only sst2 zorro ...] [--seeds N] [--jobs N]
+        [--only sst2 zorro ...] [--seeds N] [--jobs N] [--skip-random]
 
 DIR of --eval has a folder for each evaluation set: SST-2, MRPC, CoLA, RTE, CosmosQA, NER,
 SQuAD2_cs224n, XQuAD, Zorro and BLiMP. SQuAD is its development file without the paragraphs that
@@ -59,11 +59,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=every, default=list(every))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--skip-random", action="store_true", help="leave out random weights, half of the work"
+    )
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     if "squad2" in arguments.only:
         write_squad(arguments.eval, arguments.output / TASKS["squad2"]["--train"])
-    if set(GRAMMAR) & set(arguments.only):
+    if set(GRAMMAR) & set(arguments.only) and not arguments.skip_random:
         write_random(arguments.run, arguments.shards, arguments.output / "random")
 
     def finish(name: str) -> None:
@@ -85,12 +88,15 @@ def task_row(name: str, arguments: argparse.Namespace) -> str:
         command += [option, str(folder / file)]
     if name in DIVIDED:
         command += ["--dev-share", "0.2"]
+    if arguments.skip_random:
+        command += ["--baselines", "bag"]
     call("pipeline.finetune", command, output.with_suffix(".log"))
     scores = json.loads((output / "scores.json").read_text())
     metric, baselines = scores["metric"], scores["baselines"]
     sizes = f"{scores['data']['train']:,} / {scores['data']['dev']:,}"
-    arms = (scores["scores"], baselines["random"], baselines["bag"])
-    cells = [f"{name}, {metric}", sizes, str(seeds), *(percent(arm[metric]) for arm in arms)]
+    arms = (scores["scores"], baselines.get("random"), baselines["bag"])
+    results = [percent(arm[metric]) if arm else "" for arm in arms]
+    cells = [f"{name}, {metric}", sizes, str(seeds), *results]
     return f"| {' | '.join(cells)} | {100 * baselines['majority'][metric]:.1f} |"
 
 
@@ -105,7 +111,8 @@ def percent(summary: dict[str, Any]) -> str:
 def grammar_row(name: str, arguments: argparse.Namespace) -> str:
     """The row of a set of minimal pairs; word frequencies stand in the column of the bag."""
     scores = []
-    for model in (arguments.run, arguments.output / "random"):
+    random = [] if arguments.skip_random else [arguments.output / "random"]
+    for model in (arguments.run, *random):
         command = [str(model), "--grammar", str(arguments.eval / GRAMMAR[name]), "--json"]
         command += ["--data", str(arguments.shards)]
         log = arguments.output / f"{name}-{model.name}.log"
@@ -113,6 +120,7 @@ def grammar_row(name: str, arguments: argparse.Namespace) -> str:
     accuracies = [
         f"{100 * score['accuracy']:.1f} ± {100 * score['standard_error']:.1f}" for score in scores
     ]
+    accuracies += [""] * (2 - len(accuracies))
     frequencies = f"{100 * scores[0]['frequency_accuracy']:.1f}"
     cells = [f"{name}, accuracy ± error", f"{scores[0]['pairs']:,} pairs", "", *accuracies]
     return f"| {' | '.join(cells)} | {frequencies} (frequencies) | 50.0 |"

@@ -51,6 +51,8 @@ NAP_SECONDS = 0.005
 """Time between polls for a message: a hundredth of a task's time."""
 _LAST_WORD_SECONDS = 2.0
 """Time for rank 0 to print an error before the job ends."""
+_STAGGER_SECONDS = 4.0
+"""Most time between the starts of two ranks on busy nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +260,9 @@ def join() -> Ranks | None:
         if any(_number(rank) > 0 for rank in LAUNCHERS.values()):
             # Some launchers terminate all ranks when one exits, and return the code of any of them.
             signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_USER_ERROR))
-            time.sleep(_LAST_WORD_SECONDS)
+            time.sleep(2 * _STAGGER_SECONDS)  # rank 0 should be the first to exit
             sys.exit(EXIT_USER_ERROR)
-        time.sleep(_LAST_WORD_SECONDS / 2)  # until the other ranks have that handler
+        time.sleep(_STAGGER_SECONDS)  # until the other ranks have that handler
         raise
 
 
