@@ -27,12 +27,7 @@ class Dropout(nn.Module):
 
     def forward(self, value: Tensor) -> Tensor:
         """value: any shape."""
-        if not self.training or self.probability == 0:
-            return value
-        if value.device.type != "cpu" or torch.compiler.is_compiling():
-            return F.dropout(value, self.probability)
-        kept = random_int16(value.shape) >= threshold(self.probability)
-        return value * kept.to(value.dtype).mul_(kept_scale(self.probability))
+        return drop(value, self.probability) if self.training else value
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:
@@ -40,6 +35,16 @@ def set_dropout(model: nn.Module, probability: float) -> None:
     for module in model.modules():
         if isinstance(module, Dropout):
             module.probability = probability
+
+
+def drop(value: Tensor, probability: float) -> Tensor:
+    """`value` of any shape with each number zeroed with this probability, the rest scaled up."""
+    if probability == 0:
+        return value
+    if value.device.type != "cpu" or torch.compiler.is_compiling():
+        return F.dropout(value, probability)
+    kept = random_int16(value.shape) >= threshold(probability)
+    return value * kept.to(value.dtype).mul_(kept_scale(probability))
 
 
 def random_int16(shape: torch.Size | tuple[int, ...]) -> Tensor:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import EncoderConfig
-from model.dropout import Dropout
+from model.dropout import Dropout, drop
 from model.linear import GELUS, Linear, LinearGelu
 from model.pieces import Piece
 from model.row_attention import piece_attention, row_attention
@@ -170,7 +170,7 @@ def softmax_attention(
     scores_BHQS = query_BHQK @ (key_BHSK * key_BHSK.shape[-1] ** -0.5).transpose(-1, -2)
     if shown is not None:
         scores_BHQS = scores_BHQS.masked_fill(~shown, torch.finfo(scores_BHQS.dtype).min)
-    weights_BHQS = F.dropout(scores_BHQS.softmax(-1), dropout)
+    weights_BHQS = drop(scores_BHQS.softmax(-1), dropout)
     return weights_BHQS @ value_BHSK
 
 
