@@ -28,7 +28,7 @@ class Linear(nn.Linear):
         return linear(input, self.weight, self.bias)
 
 
-class LinearGelu(Linear):
+class LinearGelu(nn.Linear):
     """`Linear`, then GELU."""
 
     def __init__(self, inputs: int, outputs: int, activation: Literal["gelu", "gelu_tanh"]) -> None:
@@ -40,7 +40,8 @@ class LinearGelu(Linear):
         """[..., inputs] -> [..., outputs]"""
         if _suits_onednn(input, self.weight):
             return _product(input, self.weight, self.bias, "gelu", self.approximate)
-        return F.gelu(super().forward(input), approximate=self.approximate)
+        product = F.linear(input, self.weight, self.bias)
+        return F.gelu(product, approximate=self.approximate)
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
