@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.dropout import Dropout, drop
-from model.linear import GELUS, Linear, LinearGelu
+from model.linear import Linear, LinearGelu
 from model.pieces import Piece
 from model.row_attention import piece_attention, row_attention
 
@@ -178,11 +178,6 @@ def at(vectors: Tensor, places_B: Tensor) -> Tensor:
     """The vectors [B, S, ...] at one place of each row: [B, 1, ...]."""
     rows_B = torch.arange(len(places_B), device=places_B.device)
     return vectors[rows_B, places_B][:, None]
-
-
-def gelu(activation: Literal["gelu", "gelu_tanh"]) -> nn.GELU:
-    """The activation with this name in `EncoderConfig`."""
-    return nn.GELU(approximate=GELUS[activation])
 
 
 def _lengths(hidden_BSD: Tensor, shown_B11S: Tensor | None) -> list[int]:

@@ -3,7 +3,7 @@
 torch uses MKL for float32 matrix products on CPUs. On AMD processors MKL uses 256-bit vectors,
 oneDNN the widest available: with AVX-512, 246 instead of 100 GFLOP/s per core on an AMD EPYC
 (tests/benchmarks/RESULTS.md). GELU in the same operator costs a tenth of the product; on its own it
-costs as much as the product, since it reads and writes memory again. oneDNN's operator is part of
+costs more than the product, since it reads and writes memory again. oneDNN's operator is part of
 torch, but has no backward pass, and torch's counter of FLOPs does not see it.
 """
 
@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-GELUS = {"gelu": "none", "gelu_tanh": "tanh"}
-"""torch's name of the approximation of each activation of `EncoderConfig`."""
+APPROXIMATIONS = {"gelu": "none", "gelu_tanh": "tanh"}
+"""What `F.gelu` calls the activations of `EncoderConfig`."""
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -34,29 +34,28 @@ class LinearGelu(nn.Linear):
     def __init__(self, inputs: int, outputs: int, activation: Literal["gelu", "gelu_tanh"]) -> None:
         """activation: the exact GELU, or its approximation by tanh."""
         super().__init__(inputs, outputs)
-        self.approximate = GELUS[activation]
+        self.approximate = APPROXIMATIONS[activation]
 
     def forward(self, input: Tensor) -> Tensor:
         """[..., inputs] -> [..., outputs]"""
-        if _suits_onednn(input, self.weight):
-            return _product(input, self.weight, self.bias, "gelu", self.approximate)
-        product = F.linear(input, self.weight, self.bias)
-        return F.gelu(product, approximate=self.approximate)
+        return linear(input, self.weight, self.bias, self.approximate)
 
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`F.linear`, through oneDNN for float32 on a CPU if no gradient is recorded."""
-    if _suits_onednn(input, weight):
-        return _product(input, weight, bias)
-    return F.linear(input, weight, bias)
-
-
-def _product(
-    input: Tensor, weight: Tensor, bias: Tensor | None, after: str = "none", variant: str = ""
+def linear(
+    input: Tensor, weight: Tensor, bias: Tensor | None, approximate: str | None = None
 ) -> Tensor:
-    """oneDNN's product, with what follows it in the same operator."""
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(input, weight, bias, after, [], variant)
-    return product
+    """`F.linear`, through oneDNN for float32 on a CPU if no gradient is recorded.
+
+    approximate: of the GELU that follows, as `F.gelu` takes it; None: none follows.
+    """
+    if _suits_onednn(input, weight):
+        after = "none" if approximate is None else "gelu"
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(
+            input, weight, bias, after, [], approximate or ""
+        )
+        return product
+    product = F.linear(input, weight, bias)
+    return product if approximate is None else F.gelu(product, approximate=approximate)
 
 
 def _suits_onednn(input: Tensor, weight: Tensor) -> bool:

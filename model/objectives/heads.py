@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig
-from model.layers import gelu
-from model.linear import Linear, linear
+from model.linear import LinearGelu, linear
 from model.objectives.sampling import sample
 
 CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30, "meta": 1 << 30}
@@ -27,8 +26,7 @@ class MaskedLanguageHead(nn.Module):
     def __init__(self, config: EncoderConfig, words: nn.Embedding) -> None:
         """words: the encoder's own word table [W, E], whose weight is tied."""
         super().__init__()
-        self.dense = Linear(config.width, config.embedding_width)
-        self.activation = gelu(config.activation)
+        self.dense = LinearGelu(config.width, config.embedding_width, config.activation)
         self.norm = nn.LayerNorm(config.embedding_width, config.layer_norm_eps)
         self.words = words.weight
         self.bias = nn.Parameter(torch.zeros(config.padded_vocab_size))
@@ -36,12 +34,12 @@ class MaskedLanguageHead(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [..., V] of hidden vectors [..., D]."""
-        transformed = self.norm(self.activation(self.dense(hidden)))
+        transformed = self.norm(self.dense(hidden))
         return linear(transformed, self.words, self.bias)[..., : self.vocab_size]
 
     def forward(self, hidden_KD: Tensor, labels_K: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy per position in float32 [K], and whether the prediction is correct [K]."""
-        transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
+        transformed_KE = self.norm(self.dense(hidden_KD))
         return word_losses(transformed_KE, self.words, self.bias, labels_K, self.vocab_size)
 
     def sample(
@@ -51,7 +49,7 @@ class MaskedLanguageHead(nn.Module):
 
         draws_K: see `sampling.sample`.
         """
-        transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
+        transformed_KE = self.norm(self.dense(hidden_KD))
         size = self.vocab_size
         losses_K, found_K, sampled_K, _ = _word_losses(
             transformed_KE, self.words, self.bias, labels_K, size, draws_K=draws_K
@@ -63,7 +61,7 @@ class MaskedLanguageHead(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As `forward`, plus log probabilities [2, K], no gradient: of the likeliest word and of
         the word `shown_K`."""
-        transformed_KE = self.norm(self.activation(self.dense(hidden_KD)))
+        transformed_KE = self.norm(self.dense(hidden_KD))
         size = self.vocab_size
         losses_K, found_K, _, log_2K = _word_losses(
             transformed_KE, self.words, self.bias, labels_K, size, shown_K=shown_K

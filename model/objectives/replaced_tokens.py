@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig, Initializer
 from model.encoder import Encoder, initialize
-from model.layers import gelu
-from model.linear import Linear
+from model.linear import LinearGelu
 from model.objectives.heads import MaskedLanguageHead
 from model.objectives.masked_language import Inputs, LossPart, Sums, word_losses, word_sums
 from model.objectives.replaced_words import RestoringHead, restored_sums
@@ -34,13 +33,12 @@ class ReplacedTokenHead(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.dense = Linear(config.width, config.width)
-        self.activation = gelu(config.activation)
+        self.dense = LinearGelu(config.width, config.width, config.activation)
         self.output = nn.Linear(config.width, 1)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits [...] that a token is replaced, from hidden vectors [..., D]."""
-        logits: Tensor = self.output(self.activation(self.dense(hidden)))[..., 0]
+        logits: Tensor = self.output(self.dense(hidden))[..., 0]
         return logits
 
 

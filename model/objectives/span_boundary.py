@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig
-from model.layers import gelu
-from model.linear import Linear
+from model.linear import LinearGelu
 from model.objectives.heads import word_losses
 
 MOST_TARGETS = 15
@@ -75,11 +74,10 @@ class SpanBoundaryHead(nn.Module):
         """words: the encoder's own word table, whose weight is tied."""
         super().__init__()
         self.places = nn.Embedding(MOST_TARGETS, PLACE_WIDTH)
-        self.first = Linear(2 * config.width + PLACE_WIDTH, config.width)
+        self.first = LinearGelu(2 * config.width + PLACE_WIDTH, config.width, config.activation)
         self.first_norm = nn.LayerNorm(config.width, config.layer_norm_eps)
-        self.second = Linear(config.width, config.embedding_width)
+        self.second = LinearGelu(config.width, config.embedding_width, config.activation)
         self.second_norm = nn.LayerNorm(config.embedding_width, config.layer_norm_eps)
-        self.activation = gelu(config.activation)
         self.words = words.weight
         self.bias = nn.Parameter(torch.zeros(config.padded_vocab_size))
         self.vocab_size = config.vocab_size
@@ -91,6 +89,6 @@ class SpanBoundaryHead(nn.Module):
         hidden_ND = hidden_BSD.flatten(0, 1)
         ends = (hidden_ND.index_select(0, found.left), hidden_ND.index_select(0, found.right))
         joined = torch.cat([*ends, self.places(found.place)], -1)
-        first_KD = self.first_norm(self.activation(self.first(joined)))
-        second_KE = self.second_norm(self.activation(self.second(first_KD)))
+        first_KD = self.first_norm(self.first(joined))
+        second_KE = self.second_norm(self.second(first_KD))
         return word_losses(second_KE, self.words, self.bias, labels_K, self.vocab_size)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from model.dropout import Dropout
-from model.layers import gelu
 
 Kind = Literal["classification", "choices", "tags", "spans"]
 """What a head predicts: a label or a number per row, the best of several rows, a label per token,
@@ -111,7 +110,7 @@ class TaskHead(nn.Module):
         """labels: numbers per vector: 1 for regression and choices, 2 for spans."""
         super().__init__()
         self.dense = nn.Linear(width, width) if design.dense else None
-        self.activation = nn.Tanh() if design.activation == "tanh" else gelu("gelu")
+        self.activation = nn.Tanh() if design.activation == "tanh" else nn.GELU()
         self.first_dropout = Dropout(dropout if design.drops_first else 0.0)
         self.dropout = Dropout(dropout if design.drops else 0.0)
         self.output = nn.Linear(width, labels)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from model.encoder import Encoder
-from model.layers import Attention, Embeddings, Layer, attention_kernel, gelu, softmax_attention
+from model.layers import Attention, Embeddings, Layer, attention_kernel, softmax_attention
 from tests.model.conftest import TOY
 
 
@@ -136,8 +136,3 @@ def test_segments_have_vectors_of_their_own() -> None:
     torch.testing.assert_close(shown, whole)
     one = Embeddings(replace(TOY, segment_types=1))
     assert torch.equal(one(ids, segments), one(ids))
-
-
-def test_gelu_by_name() -> None:
-    assert gelu("gelu")(torch.tensor(1.0)).item() == pytest.approx(0.841345, abs=1e-6)
-    assert gelu("gelu_tanh")(torch.tensor(1.0)).item() == pytest.approx(0.841192, abs=1e-6)

@@ -61,14 +61,16 @@ def plain_loss(
             continue
         if model.detection is not None:
             head = model.detection
-            logit = head.output(F.gelu(head.dense(hidden[place])))[0]
+            dense = head.dense.weight @ hidden[place] + head.dense.bias
+            logit = head.output(F.gelu(dense))[0]
             probability = torch.sigmoid(logit)
             fake = bool(seen[place] != original[place])
             total = total - torch.log(probability if fake else 1 - probability)
             continue
         assert model.restoring is not None
         words = model.restoring.words
-        normed = words.norm(F.gelu(words.dense(hidden[place])))
+        dense = words.dense.weight @ hidden[place] + words.dense.bias
+        normed = words.norm(F.gelu(dense))
         table = model.encoder.embeddings.words.weight[: CONFIG.vocab_size]
         probabilities = torch.softmax(table @ normed + words.bias[: CONFIG.vocab_size], -1)
         if model.restoring.copy is not None:
