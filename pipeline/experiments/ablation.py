@@ -77,6 +77,8 @@ class Ablation:
     """Labelled tasks that finished runs are fine-tuned on, and the folders of their files."""
     finetune_seeds: int = 1
     """Fine-tunings of a run on a task."""
+    protocol: str = ""
+    """Name of the one that all arms are fine-tuned by, if there are tasks."""
 
     @property
     def baseline(self) -> AblationArm:

@@ -151,8 +151,8 @@ def _add_scores(parser: Parser) -> None:
         default=[],
         metavar="TASK=DIR",
         help="also fine-tune each finished run on a task with its files as published, as "
-        "pipeline.finetune --task TASK --data DIR, all arms by the protocol of the baseline's "
-        "family; repeat it for more tasks, also later",
+        "pipeline.finetune --task TASK --data DIR, all arms by the baseline's protocol; repeat "
+        "it for more tasks, also later",
     )
     parser.add_argument(
         "--finetune-seeds",
@@ -187,10 +187,11 @@ def read_ablation(arguments: argparse.Namespace) -> Ablation:
     if arguments.grammar and not arguments.grammar.exists():
         raise ConfigError(f"--grammar {arguments.grammar} does not exist; name a folder of pairs")
     chosen = _chosen_table(arguments)
+    arms = make_arms(chosen, arguments.common, arguments.train_steps)
     tasks = _chosen_tasks(arguments.finetune)
-    ablation = Ablation(
+    return Ablation(
         table=chosen,
-        arms=make_arms(chosen, arguments.common, arguments.train_steps),
+        arms=arms,
         seeds=arguments.seeds,
         tune=arguments.tune,
         grammar=arguments.grammar,
@@ -198,10 +199,8 @@ def read_ablation(arguments: argparse.Namespace) -> Ablation:
         output=arguments.output,
         tasks=tasks,
         finetune_seeds=arguments.finetune_seeds,
+        protocol=protocol_name(arms[0]) if tasks else "",
     )
-    if tasks:
-        protocol_name(ablation)
-    return ablation
 
 
 def _chosen_tasks(given: Sequence[str]) -> tuple[tuple[str, Path], ...]:

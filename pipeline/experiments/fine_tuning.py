@@ -3,9 +3,9 @@
 RUN/finetune-TASK is the output of pipeline.finetune, without its weights. RUN/finetune-TASK.json is
 written last, so a task that has it is done; it may be asked for after the run has been measured.
 
-All arms are fine-tuned by the protocol of the baseline's family, and the runs of a seed with the
-same fine-tuning seeds, which differ between seeds: with --finetune-seeds N, run s has seeds N s to
-N s + N - 1, and their mean is its score.
+All arms are fine-tuned by the baseline's protocol, and the runs of a seed with the same fine-tuning
+seeds, which differ between seeds: with --finetune-seeds N, run s has seeds N s to N s + N - 1, and
+their mean is its score.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import IO, Any
 from pipeline.downstream.protocols import PROTOCOLS, usual_protocol
 from pipeline.downstream.tasks import TASKS
 from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError
-from pipeline.experiments.ablation import RUNS, Ablation, AblationJob
+from pipeline.experiments.ablation import RUNS, Ablation, AblationArm, AblationJob
 from pipeline.experiments.children import ChildError, Children
 from pipeline.files import write_whole
 from pipeline.typed_json import read_object
@@ -31,13 +31,14 @@ _SCORES, _WEIGHTS, _SETTINGS = "scores.json", "model", "finetune.json"
 """Of what pipeline.finetune writes."""
 
 
-def protocol_name(ablation: Ablation) -> str:
-    """The protocol all arms are fine-tuned with: the baseline's, by the first part of its recipe's
-    name and its width.
+def protocol_name(baseline: AblationArm) -> str:
+    """The usual protocol of an arm's family and width. Raises ConfigError as `family_of`."""
+    return usual_protocol(family_of(baseline), baseline.run.encoder.width)
 
-    Raises ConfigError if that part is not a family.
-    """
-    recipe = ablation.baseline.arm.recipe
+
+def family_of(baseline: AblationArm) -> str:
+    """The first part of an arm's recipe. Raises ConfigError if no family is named so."""
+    recipe = baseline.arm.recipe
     family = recipe.partition("_")[0]
     families = PROTOCOLS.keys() - {"small"}
     if family not in families:
@@ -45,7 +46,7 @@ def protocol_name(ablation: Ablation) -> str:
             f"--finetune: the baseline's recipe {recipe} is of no family with a protocol; known: "
             f"{', '.join(sorted(families))}"
         )
-    return usual_protocol(family, ablation.baseline.run.encoder.width)
+    return family
 
 
 def score_file(ablation: Ablation, job: AblationJob, task: str) -> Path:
@@ -74,7 +75,7 @@ def fine_tune(
         output, seeds = path.with_suffix(""), ablation.finetune_seeds
         words = (
             "pipeline.finetune", ablation.directory(job), "--task", task, "--data", data,
-            "--output", output, "--protocol", protocol_name(ablation), "--seeds", seeds,
+            "--output", output, "--protocol", ablation.protocol, "--seeds", seeds,
             "--first-seed", job.seed * seeds, "--baselines", "majority",
         )  # fmt: skip
         try:

@@ -47,7 +47,7 @@ from pipeline.experiments.ablation import (
     AblationJob,
     initial_weights,
 )
-from pipeline.experiments.fine_tuning import check_examples, protocol_name
+from pipeline.experiments.fine_tuning import check_examples
 from pipeline.experiments.measures import (
     GENERATED,
     PAIR_ACCURACY,
@@ -134,7 +134,7 @@ def _fine_tuning(ablation: Ablation) -> dict[str, Any] | None:
         return None
     return {
         "tasks": [task for task, _ in ablation.tasks],
-        "protocol": protocol_name(ablation),
+        "protocol": ablation.protocol,
         "seeds": ablation.finetune_seeds,
     }
 

@@ -25,6 +25,7 @@ from pipeline.experiments.ablation import (
 )
 from pipeline.experiments.children import ChildError, Children, taken
 from pipeline.experiments.fine_tuning import (
+    family_of,
     fine_tune,
     fine_tuned,
     has_scores,
@@ -182,25 +183,28 @@ def arm_file(ablation: Ablation, arm: AblationArm) -> Path:
 
 
 def with_scored_tasks(ablation: Ablation) -> Ablation:
-    """The ablation with the tasks that runs of its output have scores of, asked for or not.
+    """The ablation with the tasks that runs of its output have scores of, asked for or not, and
+    with the protocol of these scores.
 
     The task of a command may have another folder than recorded until there is a score of it.
     Raises ConfigError for a folder or a number of fine-tuning seeds that differs from the scores'.
     """
     recorded: dict[str, Any] = _read_settings(ablation).get(_TASKS, {})
     scored = {task: each for task, each in recorded.items() if has_scores(ablation, task)}
-    tasks, seeds = dict(ablation.tasks), ablation.finetune_seeds
+    tasks, seeds, protocol = dict(ablation.tasks), ablation.finetune_seeds, ablation.protocol
     for task, earlier in scored.items():
         folder = tasks.setdefault(task, Path(earlier["data"])).resolve()
         if not ablation.tasks:
             seeds = earlier["seeds"]
+        # Earlier versions did not record it and had no other than that of the family.
+        protocol = earlier.get("protocol") or family_of(ablation.baseline)
         if (str(folder), seeds) != (earlier["data"], earlier["seeds"]):
             raise ConfigError(
                 f"{ablation.output} has fine-tuned scores of {task} with {earlier['data']} and "
                 f"--finetune-seeds {earlier['seeds']}, not {folder} and {seeds}; repeat that, or "
                 "give another --output"
             )
-    return replace(ablation, tasks=tuple(tasks.items()), finetune_seeds=seeds)
+    return replace(ablation, tasks=tuple(tasks.items()), finetune_seeds=seeds, protocol=protocol)
 
 
 def claim_output(ablation: Ablation) -> None:
@@ -215,7 +219,11 @@ def claim_output(ablation: Ablation) -> None:
         content = json.dumps({"run": to_dict(arm.run)}, indent=1).encode()
         write_whole(arm_file(ablation, arm), content)  # equal but for what changes no result
     tasks = {
-        task: {"data": str(data.resolve()), "seeds": ablation.finetune_seeds}
+        task: {
+            "data": str(data.resolve()),
+            "seeds": ablation.finetune_seeds,
+            "protocol": ablation.protocol,
+        }
         for task, data in ablation.tasks
     }
     earlier = _read_settings(ablation).get(_TASKS, {})  # or another process asks for them now

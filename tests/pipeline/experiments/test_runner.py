@@ -192,20 +192,27 @@ def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> N
     (tmp_path / "out/settings.json").write_text(json.dumps(before))
     mrpc, wrong = (("mrpc", tmp_path / "a"),), (("mrpc", tmp_path / "wrong"),)
     for tasks in (wrong, mrpc):  # a folder is corrected while there is no score
-        claim_output(with_scored_tasks(replace(given, tasks=tasks, finetune_seeds=3)))
+        asked = replace(given, tasks=tasks, finetune_seeds=3, protocol="small")
+        claim_output(with_scored_tasks(asked))
     assert with_scored_tasks(given) == given
     score = score_file(given, given.jobs()[0], "mrpc")
     score.parent.mkdir(parents=True)
     score.write_text('{"score": 0.5, "seconds": 1.0}')
-    both = with_scored_tasks(replace(given, tasks=(("sst2", tmp_path / "b"),), finetune_seeds=3))
+    sst2 = replace(given, tasks=(("sst2", tmp_path / "b"),), finetune_seeds=3, protocol="bert")
+    both = with_scored_tasks(sst2)
     assert [task for task, _ in both.tasks] == ["sst2", "mrpc"]
+    assert both.protocol == "small"  # not what a later version would choose
     claim_output(both)
     kept = with_scored_tasks(replace(given, seeds=9))  # as --collect, or more seeds, asks
-    assert (kept.tasks, kept.finetune_seeds) == (mrpc, 3)
+    assert (kept.tasks, kept.finetune_seeds, kept.protocol) == (mrpc, 3, "small")
     claim_output(kept)
     for tasks, seeds in ((mrpc, 2), (wrong, 3)):
         with pytest.raises(ConfigError, match=r"has fine-tuned scores of mrpc with .*/a and"):
             with_scored_tasks(replace(given, tasks=tasks, finetune_seeds=seeds))
+    before = json.loads((tmp_path / "out/settings.json").read_text())
+    del before["finetune"]["mrpc"]["protocol"]  # as written before it was recorded
+    (tmp_path / "out/settings.json").write_text(json.dumps(before))
+    assert with_scored_tasks(asked).protocol == "roberta"
 
 
 def test_a_measured_run_is_only_fine_tuned(
