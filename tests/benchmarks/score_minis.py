@@ -1,14 +1,14 @@
 """What a mini is worth: fine-tuned scores and grammar, compared with random weights.
 
     python -m tests.benchmarks.score_minis RUN --eval DIR --shards DIR --output DIR
-        [--only sst2 zorro ...] [--seeds N] [--jobs N] [--skip-random]
+        [--only sst2 zorro ...] [--seeds N] [--train-rows N] [--jobs N] [--skip-random]
 
 DIR of --eval has a folder for each evaluation set: SST-2, MRPC, CoLA, RTE, CosmosQA, NER,
 SQuAD2_cs224n, XQuAD, Zorro and BLiMP. SQuAD is its development file without the paragraphs that
-XQuAD repeats, divided by article; CosmosQA is divided by context. 3 epochs, no grid, at most 10,000
-training examples; fine-tuning multiplies in bfloat16, grammar is scored in float32. Random weights
-are normal. Runs --jobs tasks at a time, one thread each; run it again to continue. Prints lines of
-the table in RESULTS.md.
+XQuAD repeats, divided by article; CosmosQA is divided by context. 3 epochs, no grid, at most
+--train-rows training examples; fine-tuning multiplies in bfloat16, grammar is scored in float32.
+Random weights are normal. Runs --jobs tasks at a time, one thread each; run it again to continue.
+Prints lines of the table in RESULTS.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ DIVIDED = ("cosmosqa", "squad2")
 ONE_SEED = ("cola", "rte", "wnut17", "cosmosqa")
 """Tasks that --seeds does not apply to."""
 GRAMMAR = {"zorro": "Zorro", "blimp": "BLiMP/BLiMP.zip"}
-TRAIN_ROWS = 10_000
 
 
 def main() -> None:
@@ -58,6 +57,7 @@ def main() -> None:
     every = (*TASKS, *GRAMMAR)
     parser.add_argument("--only", nargs="+", choices=every, default=list(every))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--train-rows", type=int, default=10_000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument(
         "--skip-random", action="store_true", help="leave out random weights, half of the work"
@@ -82,7 +82,7 @@ def task_row(name: str, arguments: argparse.Namespace) -> str:
     output = arguments.output / name
     seeds = 1 if name in ONE_SEED else arguments.seeds
     command = [str(arguments.run), "--task", name, "--output", str(output), "--bf16"]
-    command += ["--epochs", "3", "--train-rows", str(TRAIN_ROWS), "--seeds", str(seeds)]
+    command += ["--epochs", "3", "--train-rows", str(arguments.train_rows), "--seeds", str(seeds)]
     for option, file in TASKS[name].items():
         folder = arguments.output if name == "squad2" else arguments.eval
         command += [option, str(folder / file)]
