@@ -11,17 +11,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
-
-from tqdm import tqdm
+from typing import Any
 
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.model_folder import check_imports
+from pipeline.progress import counting
 from pipeline.training.arguments import parse_evaluate
 
 if __name__ == "__main__":
@@ -93,7 +91,7 @@ def main() -> None:
             paradigms = read_paradigms(arguments.grammar)
             test = GrammarTest.of(paradigms, vocabulary, model.config.positions)
             counts = count_tokens(datasets, vocabulary.size) if datasets else None
-            with progress() as on_batch:
+            with counting("scoring", "masked copies") as on_batch:
                 scores = score_grammar(model, test, place(model), counts, on_batch=on_batch)
             result["grammar"] = scores.fields()
             tables.append(report_grammar(scores))
@@ -155,7 +153,7 @@ def score_lines(model: Model, vocabulary: Vocabulary, text: Path) -> dict[str, A
 def _pseudo_perplexity(
     model: Model, sequences: Sequence[MaskableSequence], mask_id: int
 ) -> dict[str, Any]:
-    with progress() as on_batch:
+    with counting("scoring", "masked copies") as on_batch:
         found = log_probabilities(model, sequences, mask_id, place(model), on_batch=on_batch)
     value, tokens = pseudo_perplexity(found)
     return {
@@ -163,14 +161,6 @@ def _pseudo_perplexity(
         "pseudo_perplexity_tokens": tokens,
         "pseudo_perplexity_sequences": len(sequences),
     }
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, else a line a minute, of the masked copies that are scored."""
-    interval = 0.1 if sys.stderr.isatty() else 60.0
-    with tqdm(unit=" copies", mininterval=interval, delay=interval) as bar:
-        yield lambda copies: cast(None, bar.update(copies))
 
 
 def load_model(path: Path) -> tuple[Model, str, str, Attention]:

@@ -129,7 +129,7 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
     began = time.monotonic()
     pad = work.start.vocabulary.pad
     rates = _of_bag(protocol) if job.arm == BAG else protocol
-    fit = fine_tune(model, work.train, work.task.kind, rates, pad, job.seed, work.device)
+    fit = fine_tune(model, work.train, work.task.kind, rates, pad, job.seed, work.device, job.name)
     seconds = time.monotonic() - began
     metrics: dict[str, float] = {}
     lines: list[bytes] = []

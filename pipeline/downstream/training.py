@@ -24,6 +24,7 @@ from pipeline.downstream.features import Feature
 from pipeline.downstream.protocols import TuningProtocol
 from pipeline.downstream.tasks import TaskKind
 from pipeline.errors import DataError, DivergedError
+from pipeline.progress import tracked
 
 PREDICTED_ROWS = 64
 """Rows per batch of predictions."""
@@ -40,10 +41,11 @@ class Fit:
 
 def fine_tune(
     model: TaskModel, features: Sequence[Feature], kind: TaskKind, protocol: TuningProtocol,
-    pad: int, seed: int, device: torch.device,
+    pad: int, seed: int, device: torch.device, name: str = "fine-tuning",
 ) -> Fit:  # fmt: skip
     """Train the model in place. The same seed gives the same weights on the same device.
 
+    name: of the work, before its progress.
     Raises DataError if there is nothing to train on, DivergedError if the loss is not finite.
     """
     usable = [feature for feature in features if feature.targets]
@@ -58,7 +60,8 @@ def fine_tune(
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         model.train()
-        for step, chosen in enumerate(_steps(lengths, protocol.rows, seed, total)):
+        steps = _steps(lengths, protocol.rows, seed, total)
+        for step, chosen in enumerate(tracked(steps, name, "steps", total)):
             batch = collate(
                 [usable[index] for index in chosen], pad, segments=segments, device=device
             )
@@ -154,7 +157,8 @@ def predict(
     model.eval()
     found: list[Tensor] = [torch.empty(0)] * len(features)
     segments = model.config.segment_types > 1
-    for chosen in by_length([row_length(feature) for feature in features], PREDICTED_ROWS):
+    batches = by_length([row_length(feature) for feature in features], PREDICTED_ROWS)
+    for chosen in tracked(batches, "predicting", "batches"):
         batch = collate(
             [features[index] for index in chosen], pad, segments=segments, device=device
         )

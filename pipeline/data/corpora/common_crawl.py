@@ -16,12 +16,11 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tqdm import tqdm
-
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.http_files import is_gone, look_up, read_small
 from pipeline.data.fetching.kept_lists import Entries, Keeping, kept_list, published_files
 from pipeline.errors import ConfigError, DataError
+from pipeline.progress import tracked
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
 CONNECTIONS = 8
@@ -92,7 +91,7 @@ def _look_up_month(month: str, base: str, skip_missing: bool) -> Entries:
         raise DataError(f"{url} lists {what}; use a mirror, or leave {month} out of --months")
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         found = pool.map(_look_up_file, [base] * len(paths), paths)
-        entries = [*tqdm(found, f"listing {month}", len(paths), unit="file", disable=None)]
+        entries = [*tracked(found, f"listing {month}", "files", len(paths))]
     if not skip_missing:
         _report_missing(month, entries, skip_missing)  # before they are kept
     return entries

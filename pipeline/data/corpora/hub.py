@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tqdm import tqdm
 
 from pipeline.data.corpora.catalogue import Hub
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import one_at_a_time, remove_temporaries, whole_file, write_whole
+from pipeline.progress import tracked
 
 MARKER = ".fetched.json"
 """Written last: describes the directory. Hidden, so that it is not read as text."""
@@ -62,7 +62,7 @@ def _fetch(corpus: str, hub: Hub, directory: Path) -> None:
     dataset = _open(corpus, hub)
     count = dataset.num_shards
     rows = 0
-    for index in tqdm(range(count), desc=f"fetching {corpus}", unit="file", disable=None):
+    for index in tracked(range(count), f"fetching {corpus}", "files"):
         path = directory / f"{corpus}-{index:05d}-of-{count:05d}.parquet"
         if not path.exists():
             place = f"file {index + 1} of {count}"

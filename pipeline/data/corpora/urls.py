@@ -26,12 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from pipeline.config.settings import fingerprint
 from pipeline.data.fetching.shown_urls import shown_text, shown_url
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import one_at_a_time, remove_temporaries, whole_file
+from pipeline.progress import tracked
 
 _AT_ONCE = 4
 """Files copied concurrently, if the service's package supports it."""
@@ -205,7 +204,7 @@ def _fetch(files: list[RemoteFile], downloads: Path) -> None:
             for same in _by_system(missing)
             for start in range(0, len(same), _AT_ONCE)
         ]
-        for batch in tqdm(batches, desc="fetching", unit=f"{_AT_ONCE} files", disable=None):
+        for batch in tracked(batches, "fetching", f"batches of {_AT_ONCE} files"):
             for file in batch:
                 file.target(downloads).parent.mkdir(exist_ok=True)
                 remove_temporaries(file.target(downloads).parent)

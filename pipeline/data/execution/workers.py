@@ -15,8 +15,8 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from pipeline.data.execution.progress import with_progress
 from pipeline.errors import DataError
+from pipeline.progress import with_progress
 
 
 class Task(Protocol):

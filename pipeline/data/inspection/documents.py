@@ -6,8 +6,6 @@ import argparse
 import shutil
 from pathlib import Path
 
-from tqdm import tqdm
-
 from pipeline.command_line import cores, data_root
 from pipeline.data.corpora.sources import corpus_sources, describe_input, print_input
 from pipeline.data.documents.read import cut
@@ -19,6 +17,7 @@ from pipeline.data.inspection.html_report import page
 from pipeline.data.inspection.text_report import report
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
 from pipeline.files import write_whole
+from pipeline.progress import tracked
 
 _PIECE_BYTES = 8 << 20
 _NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}
@@ -48,7 +47,7 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     statistics = DocumentStatistics(arguments.samples)
     if decided:
         statistics.wanted |= {end for pair in decided.pairs for end in (pair.dropped, pair.kept)}
-    for source in tqdm(sources, desc="reading documents", unit="file", disable=None):
+    for source in tracked(sources, "reading documents", "files"):
         _add(statistics, source, decided.why if decided else keep_all)
     if decided and len(statistics.excerpts) < len(statistics.wanted):
         print(

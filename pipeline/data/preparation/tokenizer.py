@@ -21,8 +21,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqdm import tqdm
-
 from pipeline.command_line import data_root
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import fingerprint
@@ -38,6 +36,7 @@ from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import make_directory, one_at_a_time, remove_temporaries, sync_directory
+from pipeline.progress import tracked
 
 SAMPLE_BYTES = 1 << 30
 """Cleaned text to train on: more than 50,265 tokens need; `tokenizers` takes about 5 GB for it."""
@@ -367,7 +366,7 @@ def sample_texts(sources: list[Source], sample_bytes: int, counts: DocumentCount
     """
     tasks = cut_tasks(sources)
     total = sum(task.weight for task in tasks)
-    for task in tqdm(tasks, desc="reading text to train on", unit="split", disable=None):
+    for task in tracked(tasks, "reading text to train on", "splits"):
         quota = max(1, sample_bytes * task.weight // max(total, 1))
         taken = 0
         for batch in read_batches(task.pieces, 0, counts):

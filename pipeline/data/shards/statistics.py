@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from pipeline.data.rows.masks import MASK
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
@@ -17,6 +16,7 @@ from pipeline.data.shards.manifest import Manifest, Shard
 from pipeline.data.shards.verify import masking_of
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
+from pipeline.progress import tracked
 
 DRAWN_EPOCHS = 10
 """Epochs whose masks are drawn if none are stored."""
@@ -68,8 +68,7 @@ def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Stat
     bits = np.array([bin(byte).count("1") for byte in range(256)], np.int64)
     codes = np.array([[(byte >> 2 * slot) & 3 for slot in range(4)] for byte in range(256)])
     code_counts = np.stack([(codes == code).sum(1) for code in range(4)], 1)
-    bar = tqdm(manifest.shards, desc="reading", unit="shard", disable=None, leave=False)
-    for shard in bar:
+    for shard in tracked(manifest.shards, "reading", "shards"):
         table = arrow_files.read_table(directory / shard.file)
         ids, offsets = arrow_files.ragged(table["input_ids"])
         if ids.max(initial=0) >= vocabulary.size:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from tqdm import tqdm
 
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.formats import SEPARATORS
@@ -37,13 +36,13 @@ from pipeline.data.shards.token_counts import TOKEN_COUNTS, count_ids, read_coun
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
+from pipeline.progress import tracked
 
 
 def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
     """Hash every file and draw every mask again. Raises DataError naming the first difference."""
     verify_files(directory, manifest)
-    bar = tqdm(manifest.shards, desc="verifying", unit="shard", disable=None, leave=False)
-    for shard in bar:
+    for shard in tracked(manifest.shards, "verifying", "shards"):
         verify_shard(directory, manifest, shard, vocabulary)
     if TOKEN_COUNTS in manifest.files and not manifest.takedowns:
         _verify_counts(directory, manifest, vocabulary)

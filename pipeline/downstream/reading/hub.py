@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from pipeline.data.corpora.hub import network_errors
 from pipeline.downstream.reading.published import filled
 from pipeline.downstream.reading.tables import Record, TableColumns
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import make_directory, one_at_a_time, whole_file
+from pipeline.progress import tracked
 
 PARQUET = "refs/convert/parquet"
 """The Hub's own conversion of repositories that have a script, which `datasets` 4 refuses."""
@@ -160,7 +159,7 @@ def _fetch(source: HubTask, split: str, path: Path, name: str) -> None:
     try:
         rows = datasets.load_dataset("parquet", data_files=address, split="train", streaming=True)
         with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-            for record in tqdm(rows, desc=f"fetching {name}", unit="row", disable=None):
+            for record in tracked(rows, f"fetching {name}", "rows"):
                 file.write(json.dumps(_plain(source, record), ensure_ascii=False) + "\n")
     except network_errors(ValueError) as error:
         raise DataError(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
 
 from model.tasks.heads import Kind
 from model.tasks.task_model import read_task_model
+from pipeline.downstream import training
 from pipeline.downstream.batches import collate, epoch_order, row_length
 from pipeline.downstream.protocols import BERT, ELECTRA
 from pipeline.downstream.training import (
@@ -134,6 +136,22 @@ def test_the_rate_rises_and_falls_as_in_transformers() -> None:
         assert linear(step, 40, 0.1) == pytest.approx(schedule.get_last_lr()[0])
         optimizer.step()
         schedule.step()
+
+
+def test_steps_and_batches_of_predictions_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+
+    def tracked(items: Iterable[Any], *words: Any) -> Iterable[Any]:
+        shown.append(words)
+        return items
+
+    monkeypatch.setattr(training, "tracked", tracked)
+    theirs, design = peer("bert", "tags")
+    model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
+    features = random_features("tags", 20)
+    fine_tune(model, features, "tags", BERT, 0, 0, CPU, "model-0-0")
+    predict(model, features, 0, CPU)
+    assert shown == [("model-0-0", "steps", 3), ("predicting", "batches")]
 
 
 def test_without_labels_there_is_nothing_to_train_on() -> None:

@@ -1,10 +1,11 @@
-"""Progress: a bar on a terminal, elsewhere a line per minute."""
+"""Progress of a command: a bar on a terminal, elsewhere a line per minute."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
@@ -14,7 +15,55 @@ from pipeline.durations import in_words
 
 SECONDS_BETWEEN_LINES = 60.0
 
+Item = TypeVar("Item")
 Weighted = TypeVar("Weighted")
+
+
+def tracked(
+    items: Iterable[Item], doing: str, unit: str, total: int | None = None
+) -> Iterator[Item]:
+    """Yield each item, and count those that are done as `counting` does.
+
+    total: number of items, if `items` has no length.
+    """
+    total = len(items) if isinstance(items, Sized) else total
+    with counting(doing, unit, total) as add:
+        for item in items:
+            yield item
+            add(1)
+
+
+@contextmanager
+def counting(doing: str, unit: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show progress on standard error. Yields what is called with the number of units just done.
+
+    doing: e.g. verifying; unit: in the plural, e.g. shards; total: None if nobody knows it.
+    """
+    bar = tqdm(total=total, desc=doing, unit=f" {unit}", disable=None, leave=False)
+    started_at = time.monotonic()
+    done = 0
+
+    def add(count: int) -> None:
+        nonlocal done
+        done += count
+        bar.update(count)
+
+    def say() -> None:
+        line = count_line(doing, unit, done, total, time.monotonic() - started_at)
+        print(line, file=sys.stderr, flush=True)
+
+    with bar, _each_minute(say) if bar.disable else nullcontext():
+        yield add
+
+
+def count_line(doing: str, unit: str, done: int, total: int | None, seconds: float) -> str:
+    """Units done, and if their number is known their share and the remaining time."""
+    if total is None:
+        return f"{doing}: {done:,} {unit} in {in_words(seconds)}"
+    share = f"{doing}: {done:,} of {total:,} {unit} ({done / max(total, 1):.0%})"
+    if not done:
+        return f"{share} in {in_words(seconds)}"
+    return f"{share}, {in_words((total - done) * seconds / done)} left"
 
 
 def with_progress(
