@@ -5,10 +5,10 @@
 
 DIR of --eval has a folder for each evaluation set: SST-2, MRPC, CoLA, RTE, CosmosQA, NER,
 SQuAD2_cs224n, XQuAD, Zorro and BLiMP. SQuAD is its development file without the paragraphs that
-XQuAD repeats, divided by article; CosmosQA is divided by context. 3 epochs, no grid, at most
---train-rows training examples; fine-tuning multiplies in bfloat16, grammar is scored in float32.
-Random weights are normal. Runs --jobs tasks at a time, one thread each; run it again to continue.
-Prints lines of the table in RESULTS.md.
+XQuAD repeats, divided by article; squad1 has its questions with an answer. CosmosQA is divided by
+context. 3 epochs, no grid, at most --train-rows training examples; fine-tuning multiplies in
+bfloat16, grammar is scored in float32. Random weights are normal. Runs --jobs tasks at a time, one
+thread each; run it again to continue. Prints lines of the table in RESULTS.md.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ TASKS: dict[str, dict[str, str]] = {
     "rte": {"--data": "RTE"},
     "wnut17": {"--data": "NER/WNUT17/CONLL-format/data"},
     "cosmosqa": {"--train": "CosmosQA/valid.csv"},
+    "squad1": {"--train": "squad1.json"},
     "squad2": {"--train": "squad2.json"},
 }
-"""Files of each task below --eval; that of squad2 is below the output."""
-DIVIDED = ("cosmosqa", "squad2")
+"""Files of each task below --eval; those of SQuAD are below the output."""
+SQUAD = ("squad1", "squad2")
+DIVIDED = ("cosmosqa", *SQUAD)
 """Tasks whose last fifth is the development file."""
 ONE_SEED = ("cola", "rte", "wnut17", "cosmosqa")
 """Tasks that --seeds does not apply to."""
@@ -64,8 +66,9 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    if "squad2" in arguments.only:
-        write_squad(arguments.eval, arguments.output / TASKS["squad2"]["--train"])
+    for name in set(SQUAD) & set(arguments.only):
+        path = arguments.output / TASKS[name]["--train"]
+        write_squad(arguments.eval, path, unanswerable=name == "squad2")
     if set(GRAMMAR) & set(arguments.only) and not arguments.skip_random:
         write_random(arguments.run, arguments.shards, arguments.output / "random")
 
@@ -84,7 +87,7 @@ def task_row(name: str, arguments: argparse.Namespace) -> str:
     command = [str(arguments.run), "--task", name, "--output", str(output), "--bf16"]
     command += ["--epochs", "3", "--train-rows", str(arguments.train_rows), "--seeds", str(seeds)]
     for option, file in TASKS[name].items():
-        folder = arguments.output if name == "squad2" else arguments.eval
+        folder = arguments.output if name in SQUAD else arguments.eval
         command += [option, str(folder / file)]
     if name in DIVIDED:
         command += ["--dev-share", "0.2"]
@@ -139,8 +142,11 @@ def call(module: str, arguments: list[str], log: Path) -> bytes:
     return done.stdout
 
 
-def write_squad(eval_sets: Path, path: Path) -> None:
-    """SQuAD 2.0's development file without the paragraphs that XQuAD repeats."""
+def write_squad(eval_sets: Path, path: Path, *, unanswerable: bool) -> None:
+    """SQuAD 2.0's development file without the paragraphs that XQuAD repeats.
+
+    unanswerable: with the questions that have no answer; without them it is of SQuAD 1.1's kind.
+    """
     squad = json.loads((eval_sets / "SQuAD2_cs224n/dev-v2.0.json").read_text())
     repeated = {
         paragraph["context"].strip()
@@ -153,6 +159,12 @@ def write_squad(eval_sets: Path, path: Path) -> None:
             for paragraph in article["paragraphs"]
             if paragraph["context"].strip() not in repeated
         ]
+        for paragraph in article["paragraphs"]:
+            paragraph["qas"] = [
+                question
+                for question in paragraph["qas"]
+                if unanswerable or not question["is_impossible"]
+            ]
     write_whole(path, json.dumps(squad).encode())
 
 
