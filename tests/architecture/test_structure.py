@@ -23,7 +23,7 @@ SOURCES = sorted(
 )
 SHARED = {
     "__init__", "command_line", "durations", "errors", "files", "html_page", "kernel_cache",
-    "private_directories", "typed_json",
+    "private_directories", "progress", "typed_json",
 }  # fmt: skip
 """Files of pipeline/ that are no commands."""
 MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
@@ -32,7 +32,7 @@ FLOW = (
     "model", "model/objectives", "model/hugging_face", "model/tasks",
     "pipeline", "pipeline/errors", "pipeline/files", "pipeline/private_directories",
     "pipeline/kernel_cache", "pipeline/typed_json", "pipeline/html_page", "pipeline/durations",
-    "pipeline/data",
+    "pipeline/progress", "pipeline/data",
     "pipeline/config", "pipeline/recipes", "pipeline/command_line",
     "pipeline/data/kernels", "pipeline/data/documents", "pipeline/data/execution",
     "pipeline/data/fetching", "pipeline/data/extraction", "pipeline/data/corpora",
