@@ -40,19 +40,11 @@ def counting(doing: str, unit: str, total: int | None = None) -> Iterator[Callab
     doing: e.g. verifying; unit: in the plural, e.g. shards; total: None if nobody knows it.
     """
     bar = tqdm(total=total, desc=doing, unit=f" {unit}", disable=None, leave=False)
-    started_at = time.monotonic()
-    done = 0
 
-    def add(count: int) -> None:
-        nonlocal done
-        done += count
-        bar.update(count)
+    def say(done: int, seconds: float) -> None:
+        print(count_line(doing, unit, done, total, seconds), file=sys.stderr, flush=True)
 
-    def say() -> None:
-        line = count_line(doing, unit, done, total, time.monotonic() - started_at)
-        print(line, file=sys.stderr, flush=True)
-
-    with bar, _each_minute(say) if bar.disable else nullcontext():
+    with _counting(bar, say) as add:
         yield add
 
 
@@ -74,17 +66,32 @@ def with_progress(
     done: bytes finished by earlier runs. Lines come from a thread, as an item may take hours.
     """
     bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc="preparing", disable=None)
-    started_at = time.monotonic()
-    now_done = done
 
-    def say() -> None:
-        print(progress_line(total, now_done, done, time.monotonic() - started_at), flush=True)
+    def say(now_done: int, seconds: float) -> None:
+        print(progress_line(total, done + now_done, done, seconds), flush=True)
 
-    with bar, _each_minute(say) if bar.disable else nullcontext():
+    with _counting(bar, say) as add:
         for item in finished:
-            now_done += weight(item)
-            bar.update(weight(item))
+            add(weight(item))
             yield item
+
+
+@contextmanager
+def _counting(bar: tqdm, say: Callable[[int, float], None]) -> Iterator[Callable[[int], None]]:
+    """Move the bar, or call `say` once a minute with what was added and the seconds since."""
+    started_at = time.monotonic()
+    done = 0
+
+    def add(count: int) -> None:
+        nonlocal done
+        done += count
+        bar.update(count)
+
+    def say_now() -> None:
+        say(done, time.monotonic() - started_at)
+
+    with bar, _each_minute(say_now) if bar.disable else nullcontext():
+        yield add
 
 
 @contextmanager

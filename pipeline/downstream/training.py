@@ -45,7 +45,7 @@ def fine_tune(
 ) -> Fit:  # fmt: skip
     """Train the model in place. The same seed gives the same weights on the same device.
 
-    name: of the work, before its progress.
+    name: shown before the progress.
     Raises DataError if there is nothing to train on, DivergedError if the loss is not finite.
     """
     usable = [feature for feature in features if feature.targets]

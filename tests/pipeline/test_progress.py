@@ -27,14 +27,16 @@ def test_the_line_of_a_count_says_what_is_known() -> None:
     assert count_line("scoring", "copies", 3000, None, 600) == "scoring: 3,000 copies in 10 min"
 
 
-def said_soon(capsys: pytest.CaptureFixture[str], what: str) -> str:
-    """What is printed until it contains `what`."""
+def said_soon(capsys: pytest.CaptureFixture[str], what: str, stream: str = "err") -> str:
+    """What is printed to `stream`, and nothing to the other one, until it contains `what`."""
     said = ""
     deadline = time.monotonic() + 60
     while what not in said:
         assert time.monotonic() < deadline, said
         time.sleep(0.01)
-        said += "".join(capsys.readouterr())
+        found = capsys.readouterr()._asdict()
+        said += found.pop(stream)
+        assert not any(found.values())
     return said
 
 
@@ -63,7 +65,7 @@ def test_a_line_a_minute_without_a_terminal(
 
     def until_said(what: str) -> None:
         nonlocal said
-        said += said_soon(capsys, what)
+        said += said_soon(capsys, what, "out")
 
     def items() -> Iterator[int]:
         until_said("preparing: 0.40 of 1.00 GB (40%), no part finished yet in 0 s\n")
