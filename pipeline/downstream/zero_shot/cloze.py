@@ -38,7 +38,7 @@ class Cloze:
 def read_lines(path: Path) -> list[str]:
     """The lines of a text that are not empty. Raises DataError if there are none."""
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 ({error.reason} at byte {error.start})") from error
     except OSError as error:
@@ -57,14 +57,14 @@ def fill_masks(
     tokenizer = Tokenizer.from_str(vocabulary.tokenizer_json)
     own = vocabulary.names["mask"]
     found = []
-    for number, line in enumerate(lines, 1):
+    for line in lines:
         text = tokenizer.encode(line.replace(MASK, own), add_special_tokens=False).ids
         ids = torch.tensor([[vocabulary.bos, *text, vocabulary.eos]], device=device)
         if vocabulary.mask not in text:
-            raise DataError(f"line {number} has no {MASK}: {line[:60]!r}; write one in it")
+            raise DataError(f"the line {line[:60]!r} has no {MASK}; write one in it")
         if ids.shape[1] > model.config.positions:
             raise DataError(
-                f"line {number} has {ids.shape[1]:,} tokens, but the model has "
+                f"the line {line[:60]!r} has {ids.shape[1]:,} tokens, but the model has "
                 f"{model.config.positions:,} positions; shorten it"
             )
         places = (ids[0] == vocabulary.mask).nonzero()[:, 0]

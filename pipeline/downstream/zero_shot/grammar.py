@@ -58,7 +58,7 @@ class PairScore:
 
     accuracy: float
     standard_error: float
-    """Over pairs; of a mean over paradigms, as if their pairs were independent."""
+    """Over pairs; of a mean over paradigms, as if their pairs were independent. nan of one pair."""
     frequency_accuracy: float
     """The same by word frequencies alone; nan if they are not known."""
     pairs: int
@@ -86,8 +86,9 @@ class GrammarScores:
         """The scores as JSON; unknown ones are None."""
         found = asdict(self)
         for score in (*found["paradigms"].values(), *found["phenomena"].values(), found["overall"]):
-            if math.isnan(score["frequency_accuracy"]):
-                score["frequency_accuracy"] = None
+            for name in ("standard_error", "frequency_accuracy"):
+                if math.isnan(score[name]):
+                    score[name] = None
         return found
 
 
@@ -132,7 +133,8 @@ def _frequencies(sequences: Sequence[MaskableSequence], counts: Counts | None) -
     if counts is None:
         return [0.0] * len(sequences)
     logs = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
-    return [float(logs[sequence.ids[sequence.places]].sum()) for sequence in sequences]
+    # fsum: the same tokens in another order are a tie
+    return [math.fsum(logs[sequence.ids[sequence.places]]) for sequence in sequences]
 
 
 def _win(good: float, bad: float) -> float:
@@ -156,6 +158,7 @@ def report_grammar(scores: GrammarScores) -> str:
 
 
 def _line(name: str, score: PairScore, width: int) -> str:
-    line = f"  {name:{width}} {score.accuracy:8.1%}  {score.standard_error:6.1%}  {score.pairs:6,}"
+    error = "" if math.isnan(score.standard_error) else f"{score.standard_error:.1%}"
+    line = f"  {name:{width}} {score.accuracy:8.1%}  {error:>6}  {score.pairs:6,}"
     known = not math.isnan(score.frequency_accuracy)
     return line + (f"   {score.frequency_accuracy:17.1%}" if known else "")

@@ -2,14 +2,15 @@
 
 `.jsonl` is BLiMP's form, `sentence_good` and `sentence_bad` on each line with its `UID` and
 `linguistics_term`. `.txt` is Zorro's: odd lines are wrong, even lines are right, and the name is
-PHENOMENON-PARADIGM. A zip of such files is read in place. Other files are skipped.
+PHENOMENON-PARADIGM. A zip of such files is read in place. Other files are skipped, and texts of
+other names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 from pipeline.data.extraction.zip_archives import opened
 from pipeline.errors import DataError
@@ -17,7 +18,6 @@ from pipeline.typed_json import as_object
 
 MOST_BYTES = 64 << 20
 """Largest file of pairs; all of BLiMP has 26 MB."""
-ENDINGS = (".txt", ".jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,24 @@ def read_paradigms(path: Path) -> list[Paradigm]:
         raise DataError(f"{path}: no such directory or file; give a folder of {_forms()}")
     found: dict[str, Paradigm] = {}
     for where, name, content in _files(path):
-        paradigm = _parse(where, name, content)
-        if paradigm.name in found:
-            raise DataError(f"{where}: the paradigm {paradigm.name!r} is there twice; remove one")
-        found[paradigm.name] = paradigm
+        for paradigm in _parse(where, name, content):
+            if paradigm.name in found:
+                raise DataError(
+                    f"{where}: the paradigm {paradigm.name!r} is there twice; remove one"
+                )
+            found[paradigm.name] = paradigm
     if not found:
         raise DataError(f"{path} holds no pairs; expected {_forms()}")
     return [found[name] for name in sorted(found)]
 
 
 def _forms() -> str:
-    return ".txt (Zorro), .jsonl (BLiMP), or a .zip of them"
+    return "PHENOMENON-PARADIGM.txt (Zorro), .jsonl (BLiMP), or a .zip of them"
+
+
+def _is_named(name: PurePath) -> bool:
+    """Whether a file in a folder or zip has pairs; README.txt has none."""
+    return name.suffix == ".jsonl" or (name.suffix == ".txt" and "-" in name.stem)
 
 
 def _files(path: Path) -> Iterator[tuple[str, str, bytes]]:
@@ -64,7 +71,7 @@ def _files(path: Path) -> Iterator[tuple[str, str, bytes]]:
     for file in paths:
         if file.suffix == ".zip":
             yield from _members(file)
-        elif file.suffix in ENDINGS and file.is_file():
+        elif file.is_file() and (_is_named(file) or (file == path and file.suffix == ".txt")):
             _check_size(str(file), file.stat().st_size)
             yield str(file), file.name, file.read_bytes()
 
@@ -79,7 +86,7 @@ def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
                     "make it anew from the files"
                 )
             hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
-            if name.suffix in ENDINGS and not hidden and not member.is_dir():
+            if _is_named(name) and not hidden and not member.is_dir():
                 where = f"{path}/{name}"
                 _check_size(where, member.file_size)
                 yield where, name.name, archive.read(member)
@@ -93,10 +100,10 @@ def _check_size(where: str, size: int) -> None:
         )
 
 
-def _parse(where: str, name: str, content: bytes) -> Paradigm:
-    """The paradigm of a file. Raises DataError if it is malformed or empty."""
+def _parse(where: str, name: str, content: bytes) -> list[Paradigm]:
+    """The paradigms of a file. Raises DataError if it is malformed or empty."""
     try:
-        lines = [line.strip() for line in content.decode("utf-8-sig").splitlines()]
+        lines = [line.strip() for line in content.decode("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise DataError(f"{where} is not UTF-8 ({error.reason} at byte {error.start})") from error
     while lines and not lines[-1]:
@@ -104,7 +111,7 @@ def _parse(where: str, name: str, content: bytes) -> Paradigm:
     if not lines:
         raise DataError(f"{where} is empty; remove it, or copy it again")
     stem, _, ending = name.rpartition(".")
-    return _from_text(where, stem, lines) if ending == "txt" else _from_json(where, stem, lines)
+    return [_from_text(where, stem, lines)] if ending == "txt" else _from_json(where, stem, lines)
 
 
 def _from_text(where: str, stem: str, lines: list[str]) -> Paradigm:
@@ -118,9 +125,9 @@ def _from_text(where: str, stem: str, lines: list[str]) -> Paradigm:
     return Paradigm(stem, phenomenon or rest, tuple(zip(lines[1::2], lines[::2], strict=True)))
 
 
-def _from_json(where: str, stem: str, lines: list[str]) -> Paradigm:
-    pairs = []
-    name = phenomenon = stem
+def _from_json(where: str, stem: str, lines: list[str]) -> list[Paradigm]:
+    """A paradigm for each UID; the file's name stands for a UID or term that is not there."""
+    pairs: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for number, line in enumerate(lines, 1):
         try:
             row = as_object(line)
@@ -130,8 +137,9 @@ def _from_json(where: str, stem: str, lines: list[str]) -> Paradigm:
         for field, sentence in zip(("sentence_good", "sentence_bad"), pair, strict=True):
             if not isinstance(sentence, str) or not sentence.strip():
                 raise DataError(f"{where}:{number}: {field} is not a sentence; fix the line")
-        pairs.append((str(pair[0]), str(pair[1])))
-        if number == 1:
-            name = str(row.get("UID", stem))
-            phenomenon = str(row.get("linguistics_term", stem))
-    return Paradigm(name, phenomenon, tuple(pairs))
+        names = row.get("UID", stem), row.get("linguistics_term", stem)
+        for field, name in zip(("UID", "linguistics_term"), names, strict=True):
+            if not isinstance(name, str) or not name:
+                raise DataError(f"{where}:{number}: {field} is {name!r}, not a name; fix the line")
+        pairs.setdefault((str(names[0]), str(names[1])), []).append((str(pair[0]), str(pair[1])))
+    return [Paradigm(name, term, tuple(own)) for (name, term), own in pairs.items()]

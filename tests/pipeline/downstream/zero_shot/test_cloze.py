@@ -43,9 +43,9 @@ def test_the_five_most_probable_tokens_of_each_mask(
 def test_lines_that_cannot_be_filled(
     model: Model, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match=r"line 2 has no \[MASK\]: 'No gap.'"):
+    with pytest.raises(DataError, match=r"the line 'No gap.' has no \[MASK\]; write"):
         fill_masks(model, tiny_vocabulary, ["A [MASK].", "No gap."], CPU)
-    with pytest.raises(DataError, match=r"line 1 has \d+ tokens, but the model has 32 positions"):
+    with pytest.raises(DataError, match=r"\[MAS' has \d+ tokens, but the model has 32 positions"):
         fill_masks(model, tiny_vocabulary, ["[MASK] " * 40], CPU)
     (tmp_path / "empty").write_text("\n\n")
     with pytest.raises(DataError, match="is empty; expected one sentence per line"):

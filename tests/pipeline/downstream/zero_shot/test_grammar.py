@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -79,6 +80,23 @@ def test_word_frequencies_are_scored_beside(tiny_vocabulary: Vocabulary) -> None
     found = score_grammar(build(0.3), test, CPU, counts)
     assert found.overall.frequency_accuracy == (1 + 0 + 0.5 + 1) / 4
     assert "by word frequency" in report_grammar(found)
+    counts = np.random.default_rng(0).integers(0, 10**6, tiny_vocabulary.size)
+    words = ["dog", "saw", "the", "red", "cat", "in", "town", "today"]
+    pairs = tuple(
+        (" ".join(["so", *words[k:], *words[:k]]), " ".join(["so", *words])) for k in range(1, 8)
+    )
+    test = GrammarTest.of([Paradigm("x", "y", pairs)], tiny_vocabulary, 32)
+    assert len({tuple(sorted(part.ids)) for part in test.sequences.values()}) == 1
+    found = score_grammar(build(0.3), test, CPU, counts)
+    assert found.overall.frequency_accuracy == 0.5  # the same words in another order
+
+
+def test_one_pair_has_no_error(tiny_vocabulary: Vocabulary) -> None:
+    test = GrammarTest.of(PARADIGMS[2:], tiny_vocabulary, 32)
+    found = score_grammar(build(0.3), test, CPU)
+    assert found.fields()["paradigms"]["order"]["standard_error"] is None
+    json.dumps(found.fields(), allow_nan=False)
+    assert "nan" not in report_grammar(found)
 
 
 def test_means_weigh_paradigms_alike() -> None:

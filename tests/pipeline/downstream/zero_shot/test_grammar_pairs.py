@@ -24,6 +24,7 @@ SLEEP = Paradigm(
 def test_published_forms_are_read_and_other_files_skipped(tmp_path: Path) -> None:
     (tmp_path / "island-effects-adjunct.txt").write_text(ZORRO)
     (tmp_path / "LICENSE").write_text("MIT")
+    (tmp_path / "README.txt").write_text("Two\nlines\n")
     (tmp_path / "scores.csv").write_text("1,2,3")
     with zipfile.ZipFile(tmp_path / "BLiMP.zip", "w") as archive:
         archive.writestr("data/plural.jsonl", BLIMP)
@@ -37,15 +38,20 @@ def test_published_forms_are_read_and_other_files_skipped(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", "one\ntwo\nthree\n", "a.txt has 3 lines; pairs need an even number"),
-        ("a.txt", "one\n\nthree\nfour\n", "a.txt:2: the line is empty"),
-        ("a.txt", "", "a.txt is empty"),
-        ("a.txt", b"\xff\xfeo", "a.txt is not UTF-8"),
+        ("a-b.txt", "one\ntwo\nthree\n", "a-b.txt has 3 lines; pairs need an even number"),
+        ("a-b.txt", "one\n\nthree\nfour\n", "a-b.txt:2: the line is empty"),
+        ("a-b.txt", "", "a-b.txt is empty"),
+        ("a-b.txt", b"\xff\xfeo", "a-b.txt is not UTF-8"),
         ("a.jsonl", "{}\n", "a.jsonl:1: sentence_good is not a sentence"),
         ("a.jsonl", BLIMP + "[]\n", "a.jsonl:2: not a JSON object: it holds a list"),
         ("a.jsonl", BLIMP.replace("Cats sleeps.", " "), "a.jsonl:1: sentence_bad is not a"),
         ("a.zip", b"PK", r"a.zip is truncated or damaged"),
-        ("a.csv", "1", "holds no pairs; expected .txt"),
+        ("a.csv", "1", "holds no pairs; expected PHENOMENON-PARADIGM.txt"),
+        (
+            "a.jsonl",
+            BLIMP.replace('"regular_plural"', "null"),
+            "a.jsonl:1: UID is None, not a name",
+        ),
     ],
 )
 def test_what_is_malformed_is_named(
@@ -55,6 +61,17 @@ def test_what_is_malformed_is_named(
     (tmp_path / name).write_bytes(encoded)
     with pytest.raises(DataError, match=message):
         read_paradigms(tmp_path)
+
+
+def test_a_file_may_have_several_paradigms(tmp_path: Path) -> None:
+    """And its name does not matter if it is given by itself; only a newline ends a sentence."""
+    other = BLIMP.replace("regular_plural", "passive").replace("agreement", "voice")
+    (tmp_path / "all.jsonl").write_text(BLIMP + other.replace("sleep.", "sleep\u2028.") + BLIMP)
+    passive = Paradigm("passive", "voice", (("Cats sleep\u2028.", "Cats sleeps."),))
+    twice = Paradigm("regular_plural", "agreement", AGREEMENT.pairs * 2)
+    assert read_paradigms(tmp_path) == [passive, twice]
+    (tmp_path / "mine.txt").write_text("a\x0cb\nc\n")
+    assert read_paradigms(tmp_path / "mine.txt") == [Paradigm("mine", "mine", (("c", "a\x0cb"),))]
 
 
 @pytest.mark.parametrize("name", ["../a.txt", "/a.txt", "data/../../a.txt"])
