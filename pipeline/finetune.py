@@ -21,7 +21,7 @@ from pipeline.downstream.arguments import (
     chosen_task,
     parse_finetune,
 )
-from pipeline.errors import run_command
+from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.model_folder import check_imports
 
 if __name__ == "__main__":
@@ -41,11 +41,34 @@ from pipeline.downstream.jobs import (
     plan_jobs,
     run_job,
 )
-from pipeline.downstream.protocols import TuningProtocol, protocol_for, usual_protocol
-from pipeline.downstream.reading.examples import check_labels, content_hash, labels_of
-from pipeline.downstream.scores import assemble, describe_device, publish, report, versions
+from pipeline.downstream.protocols import (
+    LEAST_LENGTH,
+    TuningProtocol,
+    protocol_for,
+    usual_protocol,
+)
+from pipeline.downstream.reading.examples import (
+    check_gold,
+    check_labels,
+    content_hash,
+    labels_of,
+)
+from pipeline.downstream.scores import (
+    assemble,
+    check_started_from,
+    describe_device,
+    publish,
+    report,
+    versions,
+)
 from pipeline.downstream.starting_weights import StartingWeights, load_fine_tuned, load_start
-from pipeline.downstream.tasks import LabelledTask, TaskData, read_task
+from pipeline.downstream.tasks import (
+    LabelledTask,
+    TaskData,
+    read_task,
+    read_tests,
+    scored_by_tags,
+)
 from pipeline.files import one_at_a_time
 from pipeline.training.cluster.engine import compute_device
 
@@ -60,10 +83,15 @@ def main() -> None:
     data = read_data(arguments, task)
     start = load_start(arguments.model)
     if arguments.init_from:
-        start = load_fine_tuned(arguments.init_from, start)
+        tuned = load_fine_tuned(arguments.init_from, start)
+        check_started_from(arguments.init_from, start)
+        start = tuned
+    elif task.begins_with:
+        note(f"published scores of {task.name} start from {task.begins_with}; see --init-from")
     protocol = chosen_protocol(arguments, task, start)
     encoder = row_encoder(start, protocol)
-    work = prepare(arguments.output, task, data, start, protocol, encoder)
+    tests = arguments.data or data.train.path.parent
+    work = prepare(arguments.output, task, data, tests, start, protocol, encoder)
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     jobs = plan_jobs(seeds, len(work.points), ARMS_OF[arguments.baselines])
     claim_output(arguments.output, settings(arguments, data, start, protocol))
@@ -71,8 +99,9 @@ def main() -> None:
         with claimed(work, job):
             if not is_done(work, job):
                 tell(work, job, run_job(work, job))
-    if not all(is_done(work, job) for job in jobs):
-        return  # another part finishes, and writes the scores
+    if left := sum(not is_done(work, job) for job in jobs):
+        note(f"{left} of {len(jobs)} fine-tunings are left; the part that ends last writes scores")
+        return
     about = {
         "model": about_model(work),
         "grid": arguments.grid,
@@ -80,7 +109,7 @@ def main() -> None:
     }
     scores = assemble(work, jobs, data.train.examples, about)
     with one_at_a_time(arguments.output / ".publish.lock"):  # parts may finish at the same time
-        publish(work, scores, arguments.data or data.train.path.parent, encoder)
+        publish(work, scores, encoder)
     print(report(scores), flush=True)
     print(arguments.output)
 
@@ -103,17 +132,25 @@ def chosen_protocol(
     arguments: argparse.Namespace, task: LabelledTask, start: StartingWeights
 ) -> TuningProtocol:
     """The protocol of the model, or the named one, with the changes of the command line."""
-    width = int(start.config["hidden_size"])
+    width: int = start.config["hidden_size"]
     name = arguments.protocol or usual_protocol(start.family, width)
     return changed(protocol_for(name, task, width), arguments)
 
 
 def row_encoder(start: StartingWeights, protocol: TuningProtocol) -> RowEncoder:
-    """Makes rows of the protocol's length, or of the model's if it has fewer positions."""
+    """Makes rows of the protocol's length, or of the model's if it has fewer positions.
+
+    Raises ConfigError if the model has too few for any task.
+    """
     kind = start.config["model_type"]
-    positions = int(start.config["max_position_embeddings"])
+    positions: int = start.config["max_position_embeddings"]
     if kind == "roberta":
-        positions -= int(start.config.get("pad_token_id", 1)) + 1
+        positions -= start.config.get("pad_token_id", 1) + 1
+    if positions < LEAST_LENGTH:
+        raise ConfigError(
+            f"the model has {positions} positions, and fine-tuning needs {LEAST_LENGTH}; give "
+            "another model"
+        )
     return RowEncoder(start.vocabulary, min(protocol.length, positions), kind == "roberta")
 
 
@@ -121,18 +158,29 @@ def prepare(
     output: Path,
     task: LabelledTask,
     data: TaskData,
+    tests: Path,
     start: StartingWeights,
     protocol: TuningProtocol,
     encoder: RowEncoder,
 ) -> TuningWork:
-    """Labels, features and device. Raises DataError for labels that training lacks."""
+    """Labels, features and device.
+
+    tests: the folder that may have test files. Raises DataError for labels that training lacks, and
+    for files without labels.
+    """
     labels = labels_of(data.train.examples) if task.kind in ("classification", "tags") else ()
+    if len(labels) == 1:
+        raise DataError(f"{data.train.path}: every example has label {labels[0]!r}; give several")
     files = [("", data.dev), *((f"{split.path.stem}_", split) for split in data.more_dev)]
-    if labels:
-        for _, split in files:
+    for split in (data.train, *(split for _, split in files)):
+        check_gold(split.examples, split.path)
+        if labels:
             check_labels(split.examples, labels, split.path)
+    scored = scored_by_tags(task, labels)
+    if scored is not task:
+        note("these tags mark no entities (O, B-PER, I-PER), so they are scored by accuracy alone")
     return TuningWork(
-        task=task,
+        task=scored,
         design=TaskDesign("classification" if task.kind == "regression" else task.kind, labels),
         start=start,
         points=protocol.points(),
@@ -141,6 +189,7 @@ def prepare(
             (prefix, split.examples, encoder.encode(split.examples, task.kind, labels))
             for prefix, split in files
         ],
+        tests=read_tests(task, tests),
         device=compute_device(),
         output=output,
     )
@@ -194,14 +243,17 @@ def about_data(data: TaskData, encoder: RowEncoder) -> dict[str, Any]:
     }
 
 
+def note(text: str) -> None:
+    """A line for the user, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def tell(work: TuningWork, job: TuningJob, result: dict[str, Any]) -> None:
-    """One line per finished seed, on stderr."""
+    """One line per finished seed."""
     metric = work.task.metrics[0]
-    print(
+    note(
         f"{job.arm} seed {job.seed}, rate {result['peak_lr']:g}, {result['rows']} rows: {metric} "
-        f"{result['metrics'][metric]:.4f}, loss {result['loss']:.4f}, {result['seconds']:.0f} s",
-        file=sys.stderr,
-        flush=True,
+        f"{result['metrics'][metric]:.4f}, loss {result['loss']:.4f}, {result['seconds']:.0f} s"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -39,7 +40,8 @@ def counting(doing: str, unit: str, total: int | None = None) -> Iterator[Callab
 
     doing: e.g. verifying; unit: in the plural, e.g. shards; total: None if nobody knows it.
     """
-    bar = tqdm(total=total, desc=doing, unit=f" {unit}", disable=None, leave=False)
+    row = int(os.environ.get("LOCAL_RANK", "0"))  # ranks of torchrun share a terminal
+    bar = tqdm(total=total, desc=doing, unit=f" {unit}", disable=None, leave=False, position=row)
 
     def say(done: int, seconds: float) -> None:
         print(count_line(doing, unit, done, total, seconds), file=sys.stderr, flush=True)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.command_line import Parser, add_model_argument, example_text
-from pipeline.downstream.protocols import PROTOCOLS, SMALL_WIDTH, TuningProtocol
+from pipeline.command_line import Parser, add_model_argument, check_least, example_text
+from pipeline.downstream.protocols import (
+    LEAST_LENGTH,
+    PROTOCOLS,
+    SMALL_WIDTH,
+    TuningProtocol,
+)
 from pipeline.downstream.reading.hub import fetch
-from pipeline.downstream.reading.tables import TableColumns
+from pipeline.downstream.reading.tables import TableColumns, ending
 from pipeline.downstream.tasks import (
     KINDS,
     METRICS,
     TASKS,
     LabelledTask,
+    Layout,
+    TaskKind,
     as_fetched,
     find_file,
 )
@@ -43,7 +51,13 @@ def parse_finetune() -> argparse.Namespace:
         metavar="TASK",
         help=f"{', '.join(TASKS)}; or, for files of your own, {', '.join(KINDS)}",
     )
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of the scores; the same command continues one that is there",
+    )
     _add_files(parser)
     _add_protocol(parser)
     parser.add_argument(
@@ -157,7 +171,7 @@ def _add_protocol(parser: Parser) -> None:
     )
     for option, kind, meaning in (
         ("--epochs", float, "passes over the training examples"),
-        ("--learning-rate", float, "peak learning rate"),
+        ("--learning-rate", float, "peak learning rate, but for the bag's 0.01"),
         ("--rows", int, "examples per step"),
         ("--length", int, "longest row in tokens"),
     ):
@@ -194,22 +208,15 @@ def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
         return as_fetched(TASKS[arguments.task])
     if arguments.fetch:
         raise ConfigError(f"--fetch goes with a published task, not with --task {arguments.task}")
-    kind = arguments.task
-    if kind not in KINDS:
+    kind = next((kind for kind in KINDS if kind == arguments.task), None)
+    if kind is None:
         raise ConfigError(
-            f"--task {kind} is unknown; known: {', '.join(TASKS)}; or {', '.join(KINDS)}"
+            f"--task {arguments.task} is unknown; known: {', '.join(TASKS)}; or {', '.join(KINDS)}"
         )
-    file = arguments.train
-    layout = "table"
-    if kind in ("spans", "tags") and not given and file is not None:
-        layout = "squad" if kind == "spans" else "conll"
-    elif not arguments.text or not arguments.target:
-        raise ConfigError(f"--task {kind} needs --text COLUMN and --target COLUMN")
-    needed = {"spans": 2, "tags": 1}.get(kind, len(arguments.text))
-    if layout == "table" and (len(arguments.text) != needed or needed > 2):
-        raise ConfigError(f"--text {' '.join(arguments.text)}: {kind} takes {min(needed, 2)}")
-    if (kind == "choices") != bool(arguments.choices):
-        raise ConfigError("--choices goes with --task choices, which needs it")
+    layout = _layout_without_columns(kind, arguments.train)
+    if given or layout == "table":
+        layout = "table"
+        _check_columns(kind, arguments)
     columns = TableColumns(
         texts=tuple(arguments.text),
         label=arguments.target,
@@ -217,9 +224,35 @@ def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
         start=arguments.answer_start,
     )
     return LabelledTask(
-        name=kind, kind=kind, metrics=METRICS[kind], train=(), dev=(), layout=layout,  # type: ignore[arg-type]
+        name=kind, kind=kind, metrics=METRICS[kind], train=(), dev=(), layout=layout,
         columns=columns,
     )  # fmt: skip
+
+
+def _layout_without_columns(kind: TaskKind, train: Path | None) -> Layout:
+    """The layout of a user's file of spans or tags whose columns are not named."""
+    format_ = ending(train) if train else ""
+    if kind == "spans" and train and format_ not in (".jsonl", ".csv"):
+        return "squad"
+    if kind == "tags" and train and format_ not in (".json", ".jsonl", ".csv"):
+        return "conll"
+    return "table"
+
+
+def _check_columns(kind: TaskKind, arguments: argparse.Namespace) -> None:
+    """Raises ConfigError for columns that are missing, too many, or of no use."""
+    texts, target = arguments.text, arguments.target
+    if not texts or not target:
+        raise ConfigError(f"--task {kind} needs --text COLUMN and --target COLUMN")
+    needed = {"spans": 2, "tags": 1}.get(kind, len(texts))
+    if len(texts) != needed or needed > 2:
+        raise ConfigError(f"--text {' '.join(texts)}: {kind} takes {min(needed, 2)}")
+    if target in texts:
+        raise ConfigError(f"--target {target} is a column of --text too; it is what is predicted")
+    if (kind == "choices") != bool(arguments.choices):
+        raise ConfigError("--choices goes with --task choices, which needs it")
+    if arguments.answer_start and kind != "spans":
+        raise ConfigError(f"--answer-start goes with --task spans, not with --task {kind}")
 
 
 def chosen_files(
@@ -271,9 +304,10 @@ def changed(protocol: TuningProtocol, arguments: argparse.Namespace) -> TuningPr
             raise ConfigError(f"{found.source} has no grid for this task; drop --grid published")
     else:
         found = replace(found, grid=())
-    for name in ("epochs", "peak_lr", "rows", "length"):
-        if not getattr(found, name) > 0:
-            raise ConfigError(f"{name} must be positive, got {getattr(found, name)}")
+    for option, value in (("--epochs", found.epochs), ("--learning-rate", found.peak_lr)):
+        if not 0 < value < math.inf:
+            raise ConfigError(f"{option} must be positive, got {value:g}; give a number above 0")
+    check_least(("--rows", found.rows, 1), ("--length", found.length, LEAST_LENGTH))
     return found
 
 

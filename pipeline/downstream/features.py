@@ -7,6 +7,7 @@ documents. Literal special tokens in a text stay text. Rows look as in transform
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.downstream.reading.examples import Answer, Example
 from pipeline.downstream.tasks import TaskKind
+from pipeline.progress import tracked
 
 QUESTION = 64
 """Most tokens of a question (google-research/bert run_squad.py)."""
@@ -67,7 +69,7 @@ class Lost:
     """What rows are too short for."""
 
     texts: int = 0
-    """Examples of which tokens are missing."""
+    """Examples of which tokens are missing; a paragraph's are in another window."""
     answers: int = 0
     """Answers that no window shows whole."""
     words: int = 0
@@ -121,42 +123,47 @@ class RowEncoder:
             ids.append(self.vocabulary.eos)
         return Row([*ids, *second, self.vocabulary.eos], len(ids), places)
 
-    def _cut(self, first: list[int], second: list[int] | None) -> Row:
-        """The row of one or two texts; the longer loses tokens at its end until they fit."""
+    def _cut(self, first: list[int], second: list[int] | None) -> tuple[Row, bool]:
+        """The row of one or two texts, and whether something is missing.
+
+        The longer text loses tokens at its end until both fit.
+        """
         if second is None:
             kept = min(len(first), self.length - 2)
-            self.lost.texts += kept < len(first)
-            return self._row(first[:kept], None, [0])
+            return self._row(first[:kept], None, [0]), kept < len(first)
         space = self.length - 3 - self.doubled
         short = min(len(first), len(second))
-        if len(first) + len(second) > space:
-            self.lost.texts += 1
+        is_cut = len(first) + len(second) > space
+        if is_cut:
             half = space // 2
             if short <= half:
                 sizes = (short, space - short) if short == len(first) else (space - short, short)
             else:
                 sizes = (space - half, half)
             first, second = first[: sizes[0]], second[: sizes[1]]
-        return self._row(first, second, [0])
+        return self._row(first, second, [0]), is_cut
 
     def _texts(self, examples: Sequence[Example], numbers: dict[str, int]) -> list[Feature]:
         columns = [self.ids([example.texts[place] for example in examples])
                    for place in range(len(examples[0].texts))]  # fmt: skip
         found = []
-        for index, example in enumerate(examples):
+        for index, example in enumerate(tracked(examples, "encoding", "examples")):
             second = columns[1][index] if len(columns) > 1 else None
             gold = example.gold
             targets: tuple[float, ...] = ()
             if gold is not None:
                 targets = (numbers[gold] if isinstance(gold, str) else float(gold),)  # type: ignore[arg-type]
-            found.append(Feature(index, (self._cut(columns[0][index], second),), targets))
+            row, is_cut = self._cut(columns[0][index], second)
+            self.lost.texts += is_cut
+            found.append(Feature(index, (row,), targets))
         return found
 
     def _choices(self, examples: Sequence[Example]) -> list[Feature]:
         found = []
-        for index, example in enumerate(examples):
+        for index, example in enumerate(tracked(examples, "encoding", "examples")):
             common, *choices = self.ids(example.texts)
-            rows = tuple(self._cut(common, choice) for choice in choices)
+            rows, cuts = zip(*(self._cut(common, choice) for choice in choices))
+            self.lost.texts += any(cuts)
             targets = () if example.gold is None else (int(str(example.gold)),)
             found.append(Feature(index, rows, targets))
         return found
@@ -167,7 +174,7 @@ class RowEncoder:
         space = " " if self.vocabulary.kind == BYTE_BPE else ""
         pieces = dict(zip(words, self.ids([f"{space}{word}" for word in words])))
         found = []
-        for index, example in enumerate(examples):
+        for index, example in enumerate(tracked(examples, "encoding", "examples")):
             ids: list[int] = []
             places, shown = [], []
             for number, word in enumerate(example.texts):
@@ -192,9 +199,10 @@ class RowEncoder:
             located[text] = (encoding.ids, token_offsets(text, encoding))
         questions = self.ids([example.texts[0] for example in examples])
         found = []
-        for index, (example, question) in enumerate(zip(examples, questions)):
+        for index, example in enumerate(tracked(examples, "encoding", "examples")):
             ids, offsets = located[example.texts[1]]
-            question = question[: min(QUESTION, self.length // 2)]
+            question = questions[index][: min(QUESTION, self.length // 2)]
+            self.lost.texts += len(question) < len(questions[index])
             space = self.length - len(question) - 3 - self.doubled
             starts = window_starts(len(ids), space, min(STRIDE, self.length // 3))
             wanted = answer_tokens(example, offsets)
@@ -214,14 +222,19 @@ class RowEncoder:
                 best = most_context(starts, number, len(ids), space)
                 found.append(Feature(index, (row,), targets, Window(first, part, best)))
             self.lost.answers += bool(example.gold) and not held
-            self.lost.texts += len(starts) > 1
         return found
 
 
 def token_offsets(text: str, encoding: Encoding) -> list[tuple[int, int]]:
-    """The characters of each token, without white space around them."""
+    """The characters of each token, without white space around them.
+
+    Accents of their own that the tokenizer drops belong to the token before them.
+    """
     found = []
-    for start, stop in encoding.offsets:
+    nexts = [start for start, _ in encoding.offsets[1:]]
+    for (start, stop), after in zip(encoding.offsets, [*nexts, len(text)]):
+        while start < stop < after and unicodedata.combining(text[stop]):
+            stop += 1
         while start < stop and text[start].isspace():
             start += 1
         while stop > start and text[stop - 1].isspace():

@@ -26,9 +26,9 @@ from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.starting_weights import StartingWeights, save_weights
 from pipeline.downstream.tasks import LabelledTask
 from pipeline.downstream.training import fine_tune, predict
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 from pipeline.files import make_directory, only_once, try_lock, write_whole
-from pipeline.typed_json import read_object
+from pipeline.typed_json import read_object, require
 
 MODEL, BAG, RANDOM = "model", "bag", "random"
 ARMS = (MODEL, BAG, RANDOM)
@@ -66,6 +66,8 @@ class TuningWork:
     train: list[Feature]
     dev: list[tuple[str, list[Example], list[Feature]]]
     """Development files: prefix of their metrics, examples, features."""
+    tests: dict[str, list[Example]]
+    """Examples of test files, by the name of the file to submit."""
     device: torch.device
     output: Path
 
@@ -91,18 +93,35 @@ def claim_output(output: Path, settings: dict[str, Any]) -> None:
     with only_once(path) as temporary:
         if temporary is not None:
             temporary.write_text(json.dumps(settings, indent=1))
-    before = read_object(path)
-    for name, value in json.loads(json.dumps(settings)).items():
-        if before.get(name) != value:
+    try:
+        before = read_object(path)
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}; give another --output") from error
+    now = json.loads(json.dumps(settings))
+    for name in {**now, **before}:
+        if before.get(name) != now.get(name):
             raise ConfigError(
-                f"{output} was made with {name} {before.get(name)!r}, not {value!r}; repeat that, "
-                "or give another --output"
+                f"{output} was made with {name} {before.get(name)!r}, not {now.get(name)!r}; "
+                "repeat that, or give another --output"
             )
 
 
 def is_done(work: TuningWork, job: TuningJob) -> bool:
     """Whether a job has its result."""
     return (work.folder(job) / RESULT).exists()
+
+
+def result_of(work: TuningWork, job: TuningJob) -> dict[str, Any]:
+    """The result of a job that is done. Raises DataError if the file is damaged."""
+    path = work.folder(job) / RESULT
+    try:
+        found = read_object(path)
+        require(found, {"metrics": dict, "seconds": float}, "it")
+    except ValueError as error:
+        raise DataError(
+            f"{path} is damaged: {error}; remove it, and the same command repeats that seed"
+        ) from error
+    return found
 
 
 @contextmanager
@@ -136,7 +155,7 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
     for prefix, examples, features in work.dev:
         found = predict_examples(work, model, examples, features)
         metrics |= {f"{prefix}{name}": value for name, value in score(found, work.task).items()}
-        lines += [part.line() for part in found]
+        lines += [part.line(prefix.rstrip("_")) for part in found]
     write_whole(folder / PREDICTIONS, b"".join(lines))
     if job.arm == MODEL:
         save_weights(model, folder / WEIGHTS)

@@ -30,6 +30,8 @@ BEST = 20
 """Starts and ends that are combined (google-research/bert run_squad.py, n_best_size)."""
 LONGEST_ANSWER = 30
 """In tokens (run_squad.py, max_answer_length)."""
+LOWEST = -1e9
+"""Stands for minus infinity, which JSON has not."""
 OUTSIDE = "O"
 """Tag of a word that its row has no room for."""
 
@@ -45,13 +47,14 @@ class Predicted:
     predicted: Prediction
     score: float
     """Probability of the prediction, the mean of the words' for tags; for spans the sum of both
-    logits; for regression the prediction."""
+    logits, LOWEST if there is no answer to give; for regression the prediction."""
     null: float = -math.inf
     """For spans, how much better no answer scores than the best answer."""
 
-    def line(self) -> bytes:
-        """As a line of JSON."""
-        record = {
+    def line(self, file: str) -> bytes:
+        """As a line of JSON; file: name of a further development file."""
+        record: dict[str, Any] = {"file": file} if file else {}
+        record |= {
             "id": self.id, "gold": self.gold, "predicted": self.predicted, "score": self.score,
         }  # fmt: skip
         if self.null != -math.inf:
@@ -90,10 +93,10 @@ def score(found: Sequence[Predicted], task: LabelledTask) -> dict[str, float]:
             for tags, ours in zip(gold, predicted)
             for left, right in zip(tags, ours, strict=True)
         ]
-        return {
-            "entity_f1": entity_f1(gold, predicted),
-            "accuracy": accuracy(*zip(*flat)),
-        }
+        found_scores = {"accuracy": accuracy(*zip(*flat))}
+        if "entity_f1" in task.metrics:
+            found_scores = {"entity_f1": entity_f1(gold, predicted)} | found_scores
+        return found_scores
     scorers: Mapping[str, Callable[[Any, Any], float]] = {
         "accuracy": accuracy,
         "macro_f1": macro_f1,
@@ -200,11 +203,10 @@ def _spans(
             best[index] = candidate
     rows = []
     for index, example in enumerate(examples):
-        value, text = best.get(index, (-math.inf, ""))
+        value, text = best.get(index, (LOWEST, ""))
         row = Predicted(example.id, _plain(example), text, value)
         if answerable:
-            difference = null[index] - value if text else math.inf
-            row = replace(row, null=min(difference, 1e9))
+            row = replace(row, null=null[index] - value if text else -LOWEST)
         rows.append(row)
     return rows
 
@@ -215,6 +217,8 @@ def best_answer(paragraph: str, feature: Feature, logits_N2: Tensor) -> tuple[fl
     assert window is not None
     stop = window.first + len(window.offsets)
     inside = logits_N2[window.first : stop]
+    if not len(inside):  # a blank paragraph
+        return None
     starts = inside[:, 0].masked_fill(~torch.tensor(window.best), -math.inf)
     start_values, start_places = starts.topk(min(BEST, len(inside)))
     end_values, end_places = inside[:, 1].topk(min(BEST, len(inside)))
@@ -232,12 +236,13 @@ def best_answer(paragraph: str, feature: Feature, logits_N2: Tensor) -> tuple[fl
 
 def _span_scores(found: Sequence[Predicted]) -> dict[str, float]:
     """SQuAD's; where questions may have no answer, at threshold 0 and at the best one."""
-    gold = {part.id: part.gold for part in found}
-    texts = {part.id: str(part.predicted) for part in found}
+    rows = {str(number): part for number, part in enumerate(found)}  # ids may be there twice
+    gold = {name: part.gold for name, part in rows.items()}
+    texts = {name: str(part.predicted) for name, part in rows.items()}
     if all(part.null == -math.inf for part in found):
         return squad_scores(gold, texts)
-    decided = {part.id: "" if part.null > 0 else str(part.predicted) for part in found}
-    null = {part.id: part.null for part in found}
+    null = {name: part.null for name, part in rows.items()}
+    decided = {name: "" if null[name] > 0 else text for name, text in texts.items()}
     best, threshold = best_threshold(gold, texts, null)
-    threshold = max(-1e9, threshold)
+    threshold = max(LOWEST, threshold)
     return squad_scores(gold, decided) | {"best_f1": best, "null_threshold": threshold}

@@ -129,6 +129,8 @@ PROTOCOLS = {
     "spanbert": SPANBERT,
     "small": SMALL,
 }
+LEAST_LENGTH = 16
+"""Shortest rows: half for a question, four special tokens, and some of its paragraph."""
 SMALL_WIDTH = 512
 """Widest encoder that is a small model; ELECTRA has rates of its own for these."""
 
@@ -181,7 +183,7 @@ def protocol_for(name: str, task: LabelledTask, width: int) -> TuningProtocol:
         rate, rows, dropout, steps, warmup = _ALBERT_STEPS[task.name]
         changes = {"peak_lr": rate, "rows": rows, "dropout": dropout, "max_steps": steps,
                    "warmup": warmup / steps,
-                   "length": 384 if task.kind == "spans" else 512}  # fmt: skip
+                   "length": 384 if task.name == "squad1" else 512}  # fmt: skip
     if name == "electra" and width >= 1024:
         changes |= {"peak_lr": 5e-5, "layer_decay": 0.9}
     elif name == "electra" and width <= 256:

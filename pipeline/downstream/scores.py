@@ -32,22 +32,38 @@ from pipeline.downstream.jobs import (
     MODEL,
     PREDICTIONS,
     RANDOM,
-    RESULT,
     WEIGHTS,
     TuningJob,
     TuningWork,
     predict_examples,
+    result_of,
 )
 from pipeline.downstream.predictions import majority, score, submission
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.scoring.statistics import summary
-from pipeline.downstream.starting_weights import FINE_TUNED, save_folder
-from pipeline.downstream.tasks import read_split
+from pipeline.downstream.starting_weights import FINE_TUNED, StartingWeights, save_folder
+from pipeline.errors import CheckpointError
 from pipeline.files import lock_of, make_directory, one_at_a_time, write_whole
 from pipeline.typed_json import read_object
 
 SCHEMA_VERSION = 1
 SCORES = "scores.json"
+
+
+def check_started_from(output: Path, start: StartingWeights) -> None:
+    """Raises CheckpointError unless a fine-tuning has finished, and began with these weights."""
+    path = output / SCORES
+    try:
+        before = read_object(path)["model"]["encoder_hash"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{path} does not say what was fine-tuned ({error!r}); finish that fine-tuning first"
+        ) from error
+    if before != start.encoder_hash:
+        raise CheckpointError(
+            f"--init-from {output} began with other weights than {start.origin}; give an output of "
+            "the same model"
+        )
 
 
 def assemble(
@@ -57,7 +73,7 @@ def assemble(
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The content of scores.json; about: the parts that are known before training."""
-    results = [(job, read_object(work.folder(job) / RESULT)) for job in jobs]
+    results = [(job, result_of(work, job)) for job in jobs]
     metric = work.task.metrics[0]
     medians = [
         summary(_values(results, MODEL, point, metric))["median"]
@@ -96,21 +112,17 @@ def assemble(
     }
 
 
-def publish(
-    work: TuningWork, scores: Mapping[str, Any], data: Path, encoder: RowEncoder
-) -> list[str]:
+def publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -> list[str]:
     """Write the best model, its predictions, test files in GLUE's form, then scores.json.
 
-    data: the folder that may hold the task's test files. Returns the names of what was written.
-    Processes that finish at the same time write one after another.
+    Returns the names of what was written. Processes that finish at the same time write one after
+    another.
     """
     with one_at_a_time(lock_of(work.output / SCORES)):
-        return _publish(work, scores, data, encoder)
+        return _publish(work, scores, encoder)
 
 
-def _publish(
-    work: TuningWork, scores: Mapping[str, Any], data: Path, encoder: RowEncoder
-) -> list[str]:
+def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -> list[str]:
     best = TuningJob(MODEL, scores["best"]["point"], scores["best"]["seed"])
     folder = work.folder(best)
     names: list[str] = []
@@ -120,35 +132,23 @@ def _publish(
         fill_task_model(model, load_file(folder / WEIGHTS))
         save_folder(model, start, work.output / FINE_TUNED)
         shutil.copyfile(folder / PREDICTIONS, work.output / PREDICTIONS)
-        names = [f"{FINE_TUNED}/", PREDICTIONS, *_submit(work, model, data, encoder)]
+        names = [f"{FINE_TUNED}/", PREDICTIONS, *_submit(work, model, encoder)]
     write_whole(work.output / SCORES, json.dumps(scores, indent=1).encode())
     for path in work.output.glob(f"jobs/*/{WEIGHTS}"):
         path.unlink()
     return [*names, SCORES]
 
 
-def _submit(work: TuningWork, model: TaskModel, data: Path, encoder: RowEncoder) -> list[str]:
+def _submit(work: TuningWork, model: TaskModel, encoder: RowEncoder) -> list[str]:
     names = []
     model.to(work.device)
-    for test in work.task.tests:
-        path = data / test.name
-        if not path.exists() or not _has_columns(path, test.columns.texts):
-            continue
-        examples = read_split(work.task, path, test.columns).examples
+    for name, examples in work.tests.items():
         features = encoder.encode(examples, work.task.kind, work.design.labels)
         found = predict_examples(work, model, examples, features)
         make_directory(work.output / "submission")
-        write_whole(
-            work.output / "submission" / test.submission, submission(found, test.submission)
-        )
-        names.append(f"submission/{test.submission}")
+        write_whole(work.output / "submission" / name, submission(found, name))
+        names.append(f"submission/{name}")
     return names
-
-
-def _has_columns(path: Path, names: Sequence[str]) -> bool:
-    with path.open(encoding="utf-8-sig") as file:
-        header = file.readline().rstrip("\r\n").split("\t")
-    return set(names) <= set(header)
 
 
 def describe_device(device: torch.device) -> str:

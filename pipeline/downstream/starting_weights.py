@@ -203,6 +203,12 @@ def _start(
             f"{origin} is of family {kind or 'unknown (no model_type)'}; supported: "
             f"{', '.join(HEADS)}, and SpanBERT as bert"
         )
+    for name in ("hidden_size", "max_position_embeddings", "vocab_size", "pad_token_id"):
+        value = config.get(name, 1 if name == "pad_token_id" else None)
+        if type(value) is not int:
+            raise CheckpointError(
+                f"{origin}: {name} in {CONFIG} is {value!r}, not a whole number; copy it again"
+            )
     if not any(name.startswith(f"{kind}.") for name in state):  # an encoder saved by itself
         state = {
             name if name.startswith(BOUNDARY_PREFIX) else f"{kind}.{name}": weight
@@ -213,9 +219,9 @@ def _start(
     encoder = [name for name in state if name.startswith(f"{kind}.")]
     encoder = [name for name in encoder if not name.startswith(f"{kind}.pooler.")]
     family = "spanbert" if boundaries and kind != ELECTRA.model_type else kind
-    if vocabulary.size > int(config.get("vocab_size", 0)):
+    if vocabulary.size > config["vocab_size"]:
         raise CheckpointError(
-            f"{tokenizer} has {vocabulary.size:,} ids, the model {config.get('vocab_size')}; give "
+            f"{tokenizer} has {vocabulary.size:,} ids, the model {config['vocab_size']:,}; give "
             "the model's own tokenizer"
         )
     return StartingWeights(

@@ -5,6 +5,7 @@ To add a task, add a record here; its hyperparameters are in `protocols.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from pipeline.downstream.reading.examples import Example, check_not_empty, divid
 from pipeline.downstream.reading.hub import FILES, HUB
 from pipeline.downstream.reading.published import read_conll, read_race, read_squad
 from pipeline.downstream.reading.tables import TableColumns, read_table
+from pipeline.downstream.scoring.metrics import CHUNK_TAG
 from pipeline.errors import DataError
 
 TaskKind = Literal["classification", "regression", "choices", "tags", "spans"]
@@ -298,6 +300,40 @@ def read_split(task: LabelledTask, path: Path, columns: TableColumns) -> Split:
         return Split(path, read_race(path))
     table = read_table(path, columns, task.kind, labelled=bool(columns.label))
     return Split(path, table.examples, table.skipped_lines)
+
+
+def read_tests(task: LabelledTask, directory: Path) -> dict[str, list[Example]]:
+    """The examples of each test file that the directory has, by the name of its submission.
+
+    Files with other columns are passed over. Raises DataError for one that cannot be read.
+    """
+    found = {}
+    for test in task.tests:
+        path = directory / test.name
+        if path.exists() and set(test.columns.texts) <= set(_header(path)):
+            found[test.submission] = read_split(task, path, test.columns).examples
+    return found
+
+
+def _header(path: Path) -> list[str]:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        return file.readline().rstrip("\r\n").split("\t")
+
+
+def scored_by_tags(task: LabelledTask, tags: Sequence[str]) -> LabelledTask:
+    """The task; one of parts of speech, say, is scored by accuracy alone, as it has no entities.
+
+    tags: those of training. Raises DataError if a published task has tags without entities.
+    """
+    other = next((tag for tag in tags if not CHUNK_TAG.fullmatch(tag)), None)
+    if task.kind != "tags" or other is None:
+        return task
+    if task.name in TASKS:
+        raise DataError(
+            f"tag {other!r} of {task.name} is neither O nor B-, I-, E- or S- and a type; give its "
+            "files as published"
+        )
+    return replace(task, metrics=("accuracy",))
 
 
 def find_file(directory: Path, names: tuple[str, ...], task: LabelledTask) -> Path:

@@ -153,7 +153,10 @@ def padded(logits_N: Tensor, counts: Sequence[int]) -> Tensor:
 def predict(
     model: TaskModel, features: Sequence[Feature], pad: int, device: torch.device
 ) -> list[Tensor]:
-    """Logits of each feature's gathered tokens [n, L], in float32 on the CPU."""
+    """Logits of each feature's gathered tokens [n, L], in float32 on the CPU.
+
+    Raises DivergedError if one is not finite: the last update's loss is not known.
+    """
     model.eval()
     found: list[Tensor] = [torch.empty(0)] * len(features)
     segments = model.config.segment_types > 1
@@ -163,6 +166,10 @@ def predict(
             [features[index] for index in chosen], pad, segments=segments, device=device
         )
         logits = model(batch.inputs).float().cpu()
+        if not logits.isfinite().all():
+            raise DivergedError(
+                "the fine-tuned model's outputs are not finite; lower the rate with --learning-rate"
+            )
         for index, part in zip(chosen, by_feature(logits, batch.counts)):
             found[index] = part
     return found

@@ -79,8 +79,8 @@ def _verdict(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
     else:
         found += f", {'better' if difference['mean'] < 0 else 'worse'}, p {_p(difference)}"
     if difference.get("biased"):
-        lost = [f"{each['name']}: {_lost(content, each)}" for each in (content["arms"][0], arm)
-                if _lost(content, each)]  # fmt: skip
+        lost = [f"{each['name']}: {said}" for each in (content["arms"][0], arm)
+                if (said := _lost(content, each))]  # fmt: skip
         found += f"; biased, as only {_survivors(content, difference)} ({'; '.join(lost)})"
     return found
 

@@ -178,6 +178,8 @@ def test_what_changed_since_the_first_seeds_is_refused(tmp_path: Path, call: Cal
         ("dev.tsv", "text\tlabel\na\t1\n", "has no column 'sentence'"),
         ("dev.tsv", "sentence\tlabel\na\t2\n", "has label '2', which no training example has"),
         ("train.tsv", "", "has no examples"),
+        ("train.tsv", "sentence\tlabel\na\t1\n", "every example has label '1'; give several"),
+        ("test.tsv", "index\tsentence\n0\n", "test.tsv line 2 has 1 columns, not 2"),
     ],
 )
 def test_bad_files(tmp_path: Path, command: Command, name: str, content: str, message: str) -> None:

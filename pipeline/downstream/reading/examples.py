@@ -61,6 +61,12 @@ def check_labels(examples: Iterable[Example], labels: Sequence[str], path: Path)
                 )
 
 
+def check_gold(examples: Sequence[Example], path: Path) -> None:
+    """Raises DataError if no example says what is to be predicted."""
+    if all(example.gold is None for example in examples):
+        raise DataError(f"{path} has no label or answer; give a file with some")
+
+
 def content_hash(examples: Iterable[Example]) -> str:
     """xxh3_64 of ids, texts and golds in their order, 16 hex digits: equal for files of other names
     or formats that hold the same examples."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,10 @@ from typing import Any
 from pipeline.downstream.reading.examples import Answer, Example, check_not_empty
 from pipeline.downstream.reading.tables import check_tags, found_answer
 from pipeline.errors import DataError
+from pipeline.typed_json import as_object
 
+COMMENT = re.compile(r"# (id |\S+ = )")
+"""How CoNLL-U and MultiCoNER name a sentence; a number sign may also be a word."""
 SENTENCE_BREAK = "-DOCSTART-"
 
 
@@ -33,7 +36,7 @@ def read_squad(path: Path) -> list[Example]:
 
 def _questions(article: dict[str, Any], path: Path) -> Iterator[Example]:
     for paragraph in article["paragraphs"]:
-        context = paragraph["context"]
+        context = _text(paragraph["context"])
         for question in paragraph["qas"]:
             name = str(question["id"])
             gold: tuple[Answer, ...] | None = None
@@ -46,13 +49,14 @@ def _questions(article: dict[str, Any], path: Path) -> Iterator[Example]:
                     for answer in question["answers"]
                 )
             group = str(article.get("title", "")) or context
-            yield Example(name, (question["question"], context), gold, group)
+            yield Example(name, (_text(question["question"]), context), gold, group)
 
 
 def read_conll(path: Path) -> list[Example]:
     """Sentences of a file with a word and its tag per line, in the first and the last column.
 
-    An empty line ends a sentence. Raises DataError for a line of one column.
+    An empty line ends a sentence, and a comment names one. Raises DataError for a line of one
+    column.
     """
     examples: list[Example] = []
     words: list[str] = []
@@ -75,6 +79,8 @@ def read_conll(path: Path) -> list[Example]:
         if not line.strip() or columns[0] == SENTENCE_BREAK:
             end()
             continue
+        if COMMENT.match(line):
+            continue
         if len(columns) < 2 or not columns[-1].strip() or not columns[0].strip():
             raise DataError(f"{path} line {number}: {line!r} is not a word and its tag")
         words.append(columns[0].strip())
@@ -94,13 +100,13 @@ def read_race(folder: Path) -> list[Example]:
     for path in sorted(files, key=lambda path: (path.parent.name != "middle", path)):
         content = _json(path)
         try:
-            article = content["article"]
+            article = _text(content["article"])
             for number, question in enumerate(content["questions"]):
                 answers = content.get("answers")
                 gold = None if answers is None else str("ABCD".index(answers[number]))
-                texts = (article, *(filled(question, o) for o in content["options"][number]))
+                options = [filled(_text(question), _text(o)) for o in content["options"][number]]
                 name = f"{path.parent.name}/{path.stem}-{number}"
-                examples.append(Example(name, texts, gold, article))
+                examples.append(Example(name, (article, *options), gold, article))
         except (KeyError, IndexError, ValueError, TypeError) as error:
             raise DataError(
                 f"{path} has not RACE's layout ({type(error).__name__}: {error}); expected "
@@ -115,8 +121,14 @@ def filled(question: str, option: str) -> str:
     return question.replace("_", option) if "_" in question else f"{question} {option}"
 
 
-def _json(path: Path) -> Any:
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.60} is not text")
+    return value
+
+
+def _json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return as_object(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}; copy it again") from error
+        raise DataError(f"{path} is not a JSON object: {error}; copy it again") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from pipeline.downstream.reading.examples import Answer, Example, Gold, check_not_empty
 from pipeline.errors import DataError
+from pipeline.typed_json import as_object
 
 Record = dict[str, Any]
 _LARGEST_FIELD = 1 << 27
@@ -43,6 +43,7 @@ class ExampleTable:
 
     examples: list[Example]
     skipped_lines: int
+    """Short ones, and sentences without words."""
 
 
 def read_table(path: Path, columns: TableColumns, kind: str, *, labelled: bool) -> ExampleTable:
@@ -60,6 +61,9 @@ def read_table(path: Path, columns: TableColumns, kind: str, *, labelled: bool) 
             continue
         name = str(record[columns.id]) if columns.id in record else str(len(examples))
         texts = _texts(record, columns, kind, path, number)
+        if not texts:  # a sentence without words
+            skipped += 1
+            continue
         gold = None
         if labelled and columns.label:
             gold = gold_of(record, columns, texts, f"{path} line {number}")
@@ -72,7 +76,7 @@ def read_table(path: Path, columns: TableColumns, kind: str, *, labelled: bool) 
 def _records(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
     """Line numbers and records; None for a short line that is skipped. Checks the columns."""
     needed = [*columns.texts, *columns.choices, columns.label, columns.start]
-    is_json = path.suffix in (".json", ".jsonl")
+    is_json = ending(path) in (".json", ".jsonl")
     found = _json_records(path) if is_json else _delimited(path, columns)
     for number, record in found:
         if record is not None:
@@ -90,35 +94,53 @@ def _json_records(path: Path) -> Iterator[tuple[int, Record | None]]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            yield number, as_object(line)
         except ValueError as error:
-            raise DataError(f"{path} line {number} is not JSON: {error}; fix the line") from error
-        if not isinstance(record, dict):
-            raise DataError(f"{path} line {number} is not a JSON object; give one per line")
-        yield number, record
+            raise DataError(
+                f"{path} line {number} is not a JSON object: {error}; give one per line"
+            ) from error
 
 
 def _delimited(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
-    if path.suffix == ".csv":
-        csv.field_size_limit(_LARGEST_FIELD)
-        rows: Iterator[list[str]] = csv.reader(_lines(path))
-    else:
-        rows = (line.rstrip("\r\n").split("\t") for line in _lines(path))
     header = list(columns.header)
-    for number, row in enumerate(rows, 1):
+    for number, row in _comma_separated(path) if ending(path) == ".csv" else _tab_separated(path):
         if not header:
             header = row
+            for name in (*columns.texts, *columns.choices, columns.label, columns.start):
+                if header.count(name) > 1:
+                    raise DataError(f"{path} has two columns {name!r}; rename one")
             continue
         if not row or row == [""]:
             continue
-        if len(row) < len(header):
-            if columns.skips_short_lines:
-                yield number, None
-                continue
+        if len(row) < len(header) and columns.skips_short_lines:
+            yield number, None
+            continue
+        if len(row) != len(header):
             raise DataError(
                 f"{path} line {number} has {len(row)} columns, not {len(header)}; fix the line"
             )
         yield number, dict(zip(header, row))
+
+
+def _tab_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(_lines(path), 1):
+        yield number, line.rstrip("\r\n").split("\t")
+
+
+def _comma_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows, with the number of the last line of each."""
+    csv.field_size_limit(_LARGEST_FIELD)
+    rows = csv.reader(_lines(path), strict=True)  # or an open quote would take all rows after it
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise DataError(f"{path} line {rows.line_num} is not CSV: {error}; fix the line") from error
+
+
+def ending(path: Path) -> str:
+    """The ending of a file's name, which tells its format, in lower case."""
+    return path.suffix.lower()
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -163,15 +185,19 @@ def _list(value: object, path: Path, number: int) -> list[str]:
 
 def _label(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
     value = record[columns.label]
-    if isinstance(value, bool | str | int):
-        return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    if isinstance(value, str):
+        raise DataError(f"{place}: the label is empty; give one, or remove the line")
     raise DataError(f"{place}: label {value!r} is neither text nor a whole number")
 
 
 def _number(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
     try:
         value = float(record[columns.label])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
         raise DataError(f"{place}: {record[columns.label]!r} is not a number; regression needs one")
@@ -180,7 +206,7 @@ def _number(record: Record, columns: TableColumns, texts: tuple[str, ...], place
 
 def _choice(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
     value, count = str(record[columns.label]).strip(), len(texts) - 1
-    if len(value) == 1 and value.isalpha():
+    if len(value) == 1 and value.isascii() and value.isalpha():
         value = str(ord(value.upper()) - ord("A"))
     if not value.isdecimal() or int(value) >= count:
         raise DataError(
@@ -232,7 +258,9 @@ def _tags(record: Record, columns: TableColumns, texts: tuple[str, ...], place: 
 
 
 def check_tags(words: tuple[str, ...], tags: list[str], place: str) -> None:
-    """Raises DataError if words and tags are not equally many."""
+    """Raises DataError if words and tags are not equally many, or a tag is empty."""
+    if not all(tags):
+        raise DataError(f"{place} has an empty tag; give one per word")
     if len(words) != len(tags):
         raise DataError(f"{place} has {len(words)} words and {len(tags)} tags; give one per word")
 

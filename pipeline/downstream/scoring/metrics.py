@@ -7,11 +7,14 @@ correlation with a constant input is NaN, as theirs.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+CHUNK_TAG = re.compile(r"O|[BIES](-.*)?", re.DOTALL)
+"""A tag of which entities are made."""
 Floats = npt.NDArray[np.float64]
 
 

@@ -40,6 +40,7 @@ def small_work(output: Path, **changes: object) -> TuningWork:
         points=points,
         train=encoder.encode(train, "classification", LABELS),
         dev=[("", dev, encoder.encode(dev, "classification", LABELS))],
+        tests={},
         device=torch.device("cpu"),
         output=output,
     )

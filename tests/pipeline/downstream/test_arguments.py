@@ -36,6 +36,10 @@ def parse(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
         (["--task", "tags", "--text", "a"], "needs --text COLUMN and --target COLUMN"),
         (["--task", "spans", "--text", "a", "--target", "b"], "spans takes 2"),
         (["--task", "choices", "--text", "a", "--target", "b"], "goes with --task choices"),
+        (["--task", "tags", "--train", "a.jsonl"], "needs --text COLUMN and --target COLUMN"),
+        (["--task", "spans", "--train", "a.csv"], "needs --text COLUMN and --target COLUMN"),
+        (["--task", "tags", "--text", "a", "--target", "a"], "is a column of --text too"),
+        (["--task", "tags", "--text", "a", "--target", "b", "--answer-start", "c"], "spans, not"),
         (["--task", "sst2"], "give the task's folder with --data"),
         (["--task", "sst2", "--train", "a"], "give --dev FILE or --dev-share as well"),
         (["--task", "sst2", "--train", "a", "--dev-share", "2"], "must be from 0 to below 1"),
@@ -86,8 +90,14 @@ def test_numbers(parse, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignor
     assert changed(BERT, parse("--task", "sst2", "--bf16")).precision == "bf16"
     with pytest.raises(ConfigError, match="Clark has no grid"):
         changed(ELECTRA, parse("--task", "sst2", "--grid", "published"))
-    with pytest.raises(ConfigError, match="rows must be positive, got 0"):
-        changed(BERT, parse("--task", "sst2", "--rows", "0"))
+    for option, value, said in (
+        ("--rows", "0", "--rows must be 1 or more, got 0"),
+        ("--length", "15", "--length must be 16 or more, got 15"),
+        ("--epochs", "inf", "--epochs must be positive, got inf"),
+        ("--learning-rate", "nan", "--learning-rate must be positive, got nan"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            changed(BERT, parse("--task", "sst2", option, value))
     assert chosen_part(parse("--task", "sst2", "--part", "2/5")) == (1, 5)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")

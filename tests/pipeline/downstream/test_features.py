@@ -110,11 +110,30 @@ def test_answers_beyond_every_window_are_counted() -> None:
     rows = encoder("bert", 32)
     gold = (Answer(paragraph[:600], 0),)
     features = rows.encode([Example("0", ("who", paragraph), gold)], "spans", ())
-    assert (rows.lost.answers, rows.lost.texts) == (1, 1)
+    assert (rows.lost.answers, rows.lost.texts) == (1, 0)  # other windows have the rest
     assert {feature.targets for feature in features} == {(0, 0)} and len(features) > 10
     assert max(len(feature.rows[0].ids) for feature in features) == 32
     features = rows.encode([Example("0", ("who", paragraph), ())], "spans", ())
     assert rows.lost.answers == 1
+    rows.encode([Example("0", (paragraph, "word"), ())], "spans", ())  # a question's rest is lost
+    assert (rows.lost.answers, rows.lost.texts) == (1, 1)
+
+
+def test_an_example_that_is_cut_is_counted_once() -> None:
+    rows = encoder("bert", 32)
+    rows.encode([Example("0", (" ".join(["word"] * 40), "a", "b", "c", "d"), "1")], "choices", ())
+    assert rows.lost.describe() == {"texts": 1, "answers": 0, "words": 0}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_accent_that_is_a_character_of_its_own_stays_with_its_letter(family: str) -> None:
+    text = "a cafe\u0301, e\u0301lan"
+    rows = encoder(family)
+    (feature,) = rows.encode([Example("0", ("q", text), (Answer("cafe\u0301", 2),))], "spans", ())
+    assert feature.window is not None
+    first, last = (int(place) - feature.window.first for place in feature.targets)
+    offsets = feature.window.offsets
+    assert text[offsets[first][0] : offsets[last][1]] == "cafe\u0301"
 
 
 def test_offsets_are_those_of_the_text() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.downstream.jobs import ARMS, TuningJob, claim_output, is_done, plan_jobs, run_job
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 from tests.pipeline.downstream.small_work import small_work
 
 
@@ -24,6 +24,11 @@ def test_another_fine_tuning_does_not_continue_it(tmp_path: Path) -> None:
     claim_output(tmp_path, {"task": "sst2", "examples": (1, 2)})
     with pytest.raises(ConfigError, match="was made with task 'sst2', not 'rte'"):
         claim_output(tmp_path, {"task": "rte", "examples": (1, 2)})
+    with pytest.raises(ConfigError, match=r"was made with examples \[1, 2\], not None"):
+        claim_output(tmp_path, {"task": "sst2"})  # fewer development files
+    (tmp_path / "finetune.json").write_text("")
+    with pytest.raises(DataError, match=r"finetune\.json is damaged: it is empty; give another"):
+        claim_output(tmp_path, {"task": "sst2"})
 
 
 def test_a_job_depends_on_its_seed_alone(tmp_path: Path) -> None:

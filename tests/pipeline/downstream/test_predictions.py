@@ -9,6 +9,7 @@ import torch
 
 from pipeline.downstream.features import Feature, Row, Window
 from pipeline.downstream.predictions import (
+    LOWEST,
     Predicted,
     best_answer,
     majority,
@@ -17,7 +18,8 @@ from pipeline.downstream.predictions import (
     submission,
 )
 from pipeline.downstream.reading.examples import Answer, Example
-from pipeline.downstream.tasks import TASKS
+from pipeline.downstream.tasks import METRICS, TASKS, LabelledTask, scored_by_tags
+from pipeline.errors import DataError
 
 ROW = (Row([2, 3], 2, [0]),)
 
@@ -30,9 +32,9 @@ def test_labels_numbers_and_choices() -> None:
     assert [part.predicted for part in found] == ["b", "b"]
     assert found[0].score == pytest.approx(0.7311, abs=1e-4)
     assert score(found, TASKS["sst2"]) == {"accuracy": 0.5}
-    assert json.loads(found[0].line()) == {
-        "id": "7", "gold": "b", "predicted": "b", "score": found[0].score,
-    }  # fmt: skip
+    record = {"id": "7", "gold": "b", "predicted": "b", "score": found[0].score}
+    assert json.loads(found[0].line("")) == record
+    assert json.loads(found[0].line("dev_mismatched")) == record | {"file": "dev_mismatched"}
     numbers = [Example("0", ("x",), 1.0), Example("1", ("x",), 2.0)]
     same = [torch.tensor([[2.0]]), torch.tensor([[2.0]])]
     found = predictions(numbers, features, same, TASKS["stsb"], ())
@@ -51,6 +53,35 @@ def test_words_without_room_are_outside() -> None:
     (found,) = predictions([example], [feature], [logits], TASKS["wikigold"], ("B-X", "O"))
     assert found.predicted == ["B-X", "O", "O"]
     assert score([found], TASKS["wikigold"])["entity_f1"] == pytest.approx(2 / 3)
+    assert score([found], scored_by_tags(TASKS["wikigold"], ("B-X", "O"))).keys() == {
+        "entity_f1", "accuracy",
+    }  # fmt: skip
+
+
+def test_tags_without_entities_have_no_f1_of_them() -> None:
+    """As of parts of speech, or numbers of tags, in which every run of tags would be an entity."""
+    own = LabelledTask(name="tags", kind="tags", metrics=METRICS["tags"], train=(), dev=())
+    task = scored_by_tags(own, ("0", "1"))
+    found = [Predicted("0", ["0", "1", "0"], ["0", "0", "0"], 1.0)]
+    assert score(found, task) == {"accuracy": pytest.approx(2 / 3)}
+    assert task.metrics == ("accuracy",) and scored_by_tags(own, ("B", "I-X", "O")) is own
+    with pytest.raises(DataError, match="tag 'x' of wnut17 is neither O nor B-, I-, E- or S- and"):
+        scored_by_tags(TASKS["wnut17"], ("O", "x"))
+
+
+@pytest.mark.parametrize("answerable", [False, True])
+def test_a_blank_paragraph_has_no_answer(answerable: bool) -> None:
+    """And questions of one id are two questions."""
+    examples = [Example("0", ("who", " "), (Answer("x", 0),)), Example("0", ("who", "me"), ())]
+    if not answerable:
+        examples[1] = Example("0", ("who", "me"), (Answer("me", 0),))
+    blank = Feature(0, (Row([2, 5, 3, 3], 3, [0, 1, 2, 3]),), (), Window(3, [], []))
+    one = Feature(1, (Row([2, 5, 3, 6, 3], 3, list(range(5))),), (), Window(3, [(0, 2)], [True]))
+    logits = [torch.zeros(4, 2), torch.zeros(5, 2)]
+    found = predictions(examples, [blank, one], logits, TASKS["squad2"], ())
+    assert [part.predicted for part in found] == ["", "me"]
+    assert all(json.loads(part.line(""))["score"] >= LOWEST for part in found)
+    assert score(found, TASKS["squad2"])["exact"] == (0.0 if answerable else 0.5)
 
 
 def test_the_best_answer_is_in_the_paragraph_and_ends_after_its_start() -> None:

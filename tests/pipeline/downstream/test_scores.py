@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,16 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from pipeline.downstream import scores
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import ARMS, plan_jobs, run_job
-from pipeline.downstream.scores import assemble, describe_device, publish, report, versions
+from pipeline.downstream.scores import (
+    assemble,
+    check_started_from,
+    describe_device,
+    publish,
+    report,
+    versions,
+)
 from pipeline.downstream.starting_weights import save_folder
+from pipeline.errors import CheckpointError, DataError
 from tests.pipeline.downstream.small_work import small_examples, small_work
 
 SCHEMA = {
@@ -27,7 +36,7 @@ RUN = {"point", "arm", "seed", "peak_lr", "rows", "steps", "loss", "seconds", "m
 
 
 def test_everything_is_in_the_file(tmp_path: Path) -> None:
-    work = small_work(tmp_path / "out")
+    work = replace(small_work(tmp_path / "out"), tests={"SST-2.tsv": small_examples(3)})
     jobs = plan_jobs(range(2), 2, ARMS)
     results = {job.name: run_job(work, job) for job in jobs}
     lost = {"texts": 0, "answers": 1, "words": 0}
@@ -48,13 +57,12 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
     own = [results[f"model-{chosen['point']}-{seed}"]["metrics"]["accuracy"] for seed in (0, 1)]
     assert found["scores"]["accuracy"]["values"] == own
     assert own[chosen["seed"]] == max(own)
-    (tmp_path / "test.tsv").write_text("index\tsentence\n0\tthe film is good 1\n")
     encoder = RowEncoder(work.start.vocabulary, 32, False)
-    names = publish(work, found, tmp_path, encoder)
+    names = publish(work, found, encoder)
     assert names == ["model/", "predictions.jsonl", "submission/SST-2.tsv", "scores.json"]
     assert json.loads((work.output / "scores.json").read_text()) == json.loads(json.dumps(found))
     assert not list(work.output.rglob("weights.safetensors"))
-    assert publish(work, found, tmp_path, encoder) == ["scores.json"]  # again, by another part
+    assert publish(work, found, encoder) == ["scores.json"]  # again, by another part
     assert "95 %" in report(found) and "1 answers" in report(found)
     lines = (work.output / "predictions.jsonl").read_text().splitlines()
     model = AutoModelForSequenceClassification.from_pretrained(work.output / "model").eval()
@@ -66,6 +74,29 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
         assert record["id"] == example.id and record["gold"] == example.gold
         assert model.config.id2label[int(shares.argmax())] == record["predicted"]
         assert record["score"] == pytest.approx(float(shares.max()), abs=1e-5)
+
+
+def test_what_a_fine_tuning_began_with_is_checked(tmp_path: Path) -> None:
+    """Or another model's weights would be reported under this one's name."""
+    work = small_work(tmp_path / "out")
+    with pytest.raises(CheckpointError, match="finish that fine-tuning first"):
+        check_started_from(tmp_path, work.start)
+    for own, content in ((True, work.start.encoder_hash), (False, "0" * 16)):
+        (tmp_path / "scores.json").write_text(json.dumps({"model": {"encoder_hash": content}}))
+        if own:
+            check_started_from(tmp_path, work.start)
+    with pytest.raises(CheckpointError, match=r"began with other weights than .*exports/bert;"):
+        check_started_from(tmp_path, work.start)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"metrics": {}, "seconds": "x"}'])
+def test_a_damaged_result_is_named(tmp_path: Path, content: str) -> None:
+    work = small_work(tmp_path / "out")
+    jobs = plan_jobs(range(1), 1, ("model",))
+    run_job(work, jobs[0])
+    (work.folder(jobs[0]) / "result.json").write_text(content)
+    with pytest.raises(DataError, match=r"model-0-0/result\.json is damaged: .*; remove it, and"):
+        assemble(work, jobs, small_examples(24), {"model": {}, "grid": "none", "data": {}})
 
 
 def test_parts_that_finish_together_publish_once(
@@ -87,6 +118,6 @@ def test_parts_that_finish_together_publish_once(
 
     monkeypatch.setattr(scores, "save_folder", save_slowly)
     with ThreadPoolExecutor(2) as parts:
-        written = list(parts.map(lambda _: publish(work, found, tmp_path, encoder), range(2)))
+        written = list(parts.map(lambda _: publish(work, found, encoder), range(2)))
     assert saved == [work.output / "model"]
     assert sorted(written) == [["model/", "predictions.jsonl", "scores.json"], ["scores.json"]]

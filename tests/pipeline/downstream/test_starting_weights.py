@@ -90,6 +90,10 @@ def test_what_is_no_start(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "gpt2"}))
     with pytest.raises(CheckpointError, match="is of family gpt2; supported: bert, albert"):
         load_start(folder)
+    for name, value in (("hidden_size", None), ("vocab_size", "many"), ("pad_token_id", 1.5)):
+        (folder / "config.json").write_text(json.dumps(config | {name: value}))
+        with pytest.raises(CheckpointError, match=f"{name} in config.json is {value!r}, not a"):
+            load_start(folder)
     with pytest.raises(CheckpointError, match="is ELECTRA's generator"):
         load_start(EXPORTS / "electra/generator")
     shutil.copytree(EXPORTS / "roberta", tmp_path / "o/model")

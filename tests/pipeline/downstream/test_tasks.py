@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.downstream.reading.tables import TableColumns
-from pipeline.downstream.tasks import METRICS, TASKS, find_file, read_split, read_task
+from pipeline.downstream.tasks import METRICS, TASKS, find_file, read_split, read_task, read_tests
 from pipeline.errors import DataError
 
 HEADERS = {
@@ -41,8 +41,13 @@ def test_glue(name: str, tmp_path: Path) -> None:
         (tmp_path / test.name).write_text(
             "\t".join(header) + "\n" + "\t".join("ab0"[-len(header) :])
         )
-        (example,) = read_split(task, tmp_path / test.name, test.columns).examples
+    found = read_tests(task, tmp_path)
+    assert found.keys() == {test.submission for test in task.tests}
+    for (example,) in found.values():
         assert (example.id, example.gold) == ("0", None)
+    for test in task.tests:
+        (tmp_path / test.name).write_bytes(b"other\n\xff\n")
+    assert not read_tests(task, tmp_path)
 
 
 def test_a_share_of_the_training_file_is_for_development(tmp_path: Path) -> None:

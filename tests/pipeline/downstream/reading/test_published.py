@@ -28,6 +28,9 @@ def test_squad(tmp_path: Path) -> None:
     path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
     with pytest.raises(DataError, match="question 1: the answer 'me' is not in its paragraph"):
         read_squad(path)
+    path.write_text(json.dumps({"data": [{"paragraphs": [paragraph | {"context": None}]}]}))
+    with pytest.raises(DataError, match=r"has not SQuAD's layout \(TypeError: None is not text"):
+        read_squad(path)
     path.write_text('{"data": [{}]}')
     with pytest.raises(DataError, match="has not SQuAD's layout"):
         read_squad(path)
@@ -39,6 +42,8 @@ def test_conll(tmp_path: Path) -> None:
     assert [(e.texts, e.gold) for e in read_conll(path)] == [
         (("EU", "rejects"), ("I-ORG", "O")), (("@a",), ("O",)),
     ]  # fmt: skip
+    path.write_text("# sent_id = 3\n# id 7\tdomain=en\n# O\nEU I-ORG\n")
+    assert [e.texts for e in read_conll(path)] == [("#", "EU")]
     path.write_text("word\n")
     with pytest.raises(DataError, match="line 1: 'word' is not a word and its tag"):
         read_conll(path)

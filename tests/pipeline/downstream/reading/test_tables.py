@@ -73,8 +73,19 @@ def test_short_lines_are_counted_or_refused(tmp_path: Path) -> None:
         ("classification", "x.tsv", "", "has no examples"),
         ("regression", "x.tsv", "t\tl\na\tmuch\n", "'much' is not a number"),
         ("regression", "x.tsv", "t\tl\na\tnan\n", "'nan' is not a number"),
-        ("classification", "x.jsonl", "{]\n", "line 1 is not JSON"),
+        ("classification", "x.tsv", "t\tl\na\tb\t1\n", "line 2 has 3 columns, not 2; fix the line"),
+        ("classification", "x.tsv", "t\tl\tl\na\tb\t1\n", "has two columns 'l'; rename one"),
+        ("classification", "x.tsv", "t\tl\na\t \n", "line 2: the label is empty"),
+        ("classification", "x.CSV", "t,l\ngood, but long,1\n", "line 2 has 3 columns, not 2"),
+        ("classification", "x.csv", 'l,t\n1,"open\n0,b\n', "line 3 is not CSV: unexpected end"),
+        ("classification", "x.csv", "t,l\ra,1\rb,0\r", "line 1 is not CSV: new-line character"),
+        ("classification", "x.csv", 't,l\n"two\nlines",1\na\n', "line 4 has 1 columns, not 2"),
+        ("regression", "x.jsonl", f'{{"t": "a", "l": {"9" * 400}}}\n', "is not a number"),
+        ("classification", "x.jsonl", "{]\n", "line 1 is not a JSON object"),
+        ("classification", "x.jsonl", "[" * 100_000 + "\n", "nested too deeply"),
+        ("classification", "x.jsonl", '{"t": "\\ud800", "l": 1}\n', "text that is not Unicode"),
         ("classification", "x.jsonl", "[]\n", "not a JSON object"),
+        ("tags", "x.jsonl", '{"t": ["a"], "l": [""]}\n', "line 1 has an empty tag"),
         ("classification", "x.jsonl", '{"t": 3, "l": 1}\n', "'t' is 3, not text"),
         ("classification", "x.jsonl", '{"t": "a", "l": null}\n', "neither text nor a whole number"),
         ("tags", "x.jsonl", '{"t": ["a"], "l": ["O", "O"]}\n', "1 words and 2 tags"),
@@ -104,3 +115,17 @@ def test_a_choice_is_one_of_them(tmp_path: Path) -> None:
     columns = TableColumns(texts=("c",), label="l", choices=("x", "y"))
     with pytest.raises(DataError, match="'2' names none of 2 choices"):
         read(tmp_path / "x.csv", "c,x,y,l\nC,1,2,2\n", "choices", columns)
+    with pytest.raises(DataError, match="'ß' names none of 2 choices"):
+        read(tmp_path / "x.csv", "c,x,y,l\nC,1,2,ß\n", "choices", columns)
+
+
+def test_sentences_without_words_are_skipped(tmp_path: Path) -> None:
+    content = '{"t": [], "l": []}\n{"t": ["a"], "l": ["O"]}\n'
+    found = read(tmp_path / "x.jsonl", content, "tags", TableColumns(texts=("t",), label="l"))
+    assert [example.texts for example in found.examples] == [("a",)] and found.skipped_lines == 1
+
+
+def test_space_around_a_label_is_not_part_of_it(tmp_path: Path) -> None:
+    columns = TableColumns(texts=("t",), label="l")
+    found = read(tmp_path / "x.tsv", "t\tl\na\t1 \nb\t1\n", "classification", columns)
+    assert [example.gold for example in found.examples] == ["1", "1"]
