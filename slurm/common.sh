@@ -200,10 +200,8 @@ choose_launch() {
   # shellcheck disable=SC2206  # one string with several arguments
   arguments=("$TENFOLD_RECIPE" --data "${data[@]}" --output "$TENFOLD_RUN"
     ${TENFOLD_ARGS:-})
-  # Since Slurm 22.05 srun does not inherit this from sbatch: each rank would have one CPU.
-  export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
-  check_numbers SRUN_CPUS_PER_TASK SLURM_JOB_ID
-  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$SRUN_CPUS_PER_TASK}
+  set_cores
+  check_numbers SLURM_JOB_ID
   # If a rank dies, end the others, which would wait for it.
   step=(srun --kill-on-bad-exit=1 --mpi=none "${container[@]}")
   case $TENFOLD_LAUNCHER in
@@ -310,6 +308,13 @@ seconds() {
   }
   local m=("${BASH_REMATCH[@]}")
   echo $((10#${m[2]:-0} * 86400 + 10#${m[4]:-0} * 3600 + 10#${m[5]} * 60 + 10#${m[6]}))
+}
+
+# Since Slurm 22.05 srun does not inherit this from sbatch: each task would have one CPU.
+set_cores() {
+  export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
+  check_numbers SRUN_CPUS_PER_TASK
+  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$SRUN_CPUS_PER_TASK}
 }
 
 # Compiled kernels are kept on each node's own disk, see TENFOLD_LOCAL, and reused by the next job.

@@ -38,6 +38,12 @@ def test_times_as_slurm_writes_them(text: str, expected: int) -> None:
     assert bash(f"seconds {text}") == str(expected)
 
 
+def test_a_step_has_the_cpus_of_its_job() -> None:
+    script = "set_cores; echo $SRUN_CPUS_PER_TASK $OMP_NUM_THREADS"
+    assert bash(script, SLURM_CPUS_PER_TASK="8", OMP_NUM_THREADS="") == "8 8"
+    assert bash(script, OMP_NUM_THREADS="2") == "1 2"
+
+
 def test_inputs_are_split_expanded_and_said_to_be_whose(tmp_path: Path) -> None:
     for name in ("a.warc", "b.warc", "year=2020"):
         (tmp_path / name).touch()

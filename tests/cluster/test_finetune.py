@@ -59,13 +59,20 @@ def scores_of(output: Path) -> dict[str, Any]:
 def test_tasks_and_seeds_as_an_array(
     cluster: Cluster, files: dict[str, Path], tmp_path: Path
 ) -> None:
-    """On both nodes; numbered task by task. Without the doctor, which takes longer than they."""
+    """On both nodes; numbered task by task, one submitted later by itself, as after a kill.
+
+    Without the doctor, which takes longer than they.
+    """
     scores = tmp_path / "scores"
     variables = environment(files, scores)
-    first = cluster.submit(BATCH_FILE, "--array=2-8:2", *SMALL, **variables)
-    elements = [Job(cluster, f"{first.id}_{number}") for number in (2, 4, 6, 8)]  # type: ignore[arg-type]
-    assert [element.end() for element in elements] == ["COMPLETED"] * 4, first.log()
-    for number, element in enumerate(elements):
+    first = cluster.submit(BATCH_FILE, "--array=0,1,3", *SMALL, **variables)
+    elements = {number: Job(cluster, f"{first.id}_{number}") for number in (0, 1, 3)}  # type: ignore[arg-type]
+    assert [element.end() for element in elements.values()] == ["COMPLETED"] * 3, first.log()
+    assert "1 of 2 fine-tunings are left" in elements[3].log(), elements[3].log()
+    last = cluster.submit(BATCH_FILE, "--array=2", *SMALL, **variables)
+    elements[2] = Job(cluster, f"{last.id}_2")  # type: ignore[arg-type]
+    assert elements[2].end() == "COMPLETED", last.log()
+    for number, element in elements.items():
         (task, seed) = (list(TASKS)[number // 2], number % 2)
         assert f"model seed {seed}, " in element.log(), element.log()
         assert f"{scores / task}" in element.log() or f"model seed {1 - seed}" not in element.log()
@@ -81,7 +88,8 @@ def test_tasks_and_seeds_as_an_array(
 @pytest.mark.parametrize(
     ("array", "changes", "message"),
     [
-        ("0-2", {}, "an array of 3 elements does not divide into 2 tasks; give --array=0-9 for"),
+        ("4", {}, "element 4 is none of 2 tasks with 2 seeds each; give --array=0-3"),
+        ("0", {"TENFOLD_FINETUNE_ARGS": "--seeds=x"}, "--seeds x in TENFOLD_FINETUNE_ARGS is not"),
         ("0-1", {"TENFOLD_MODEL": ""}, "TENFOLD_MODEL is not set"),
         ("0-1", {"TENFOLD_TASKS": ""}, "TENFOLD_TASKS is not set"),
         ("", {}, "submit this file as an array"),
