@@ -245,7 +245,8 @@ def about_data(data: TaskData, encoder: RowEncoder) -> dict[str, Any]:
 
 def note(text: str) -> None:
     """A line for the user, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    cleared = "\r\033[K" if sys.stderr.isatty() else ""  # of another rank's bar
+    print(f"{cleared}{text}", file=sys.stderr, flush=True)
 
 
 def tell(work: TuningWork, job: TuningJob, result: dict[str, Any]) -> None:

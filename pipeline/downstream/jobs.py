@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,12 +111,11 @@ def is_done(work: TuningWork, job: TuningJob) -> bool:
     return (work.folder(job) / RESULT).exists()
 
 
-def result_of(work: TuningWork, job: TuningJob) -> dict[str, Any]:
-    """The result of a job that is done. Raises DataError if the file is damaged."""
-    path = work.folder(job) / RESULT
+def result_of(path: Path) -> dict[str, Any]:
+    """The content of a job's result.json. Raises DataError if it is damaged."""
     try:
         found = read_object(path)
-        require(found, {"metrics": dict, "seconds": float}, "it")
+        require(found, {"metrics": dict, "seconds": float, "seed": int}, "it")
     except ValueError as error:
         raise DataError(
             f"{path} is damaged: {error}; remove it, and the same command repeats that seed"
@@ -164,7 +163,21 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
         "steps": fit.steps, "loss": fit.loss, "seconds": round(seconds, 3), "metrics": metrics,
     }  # fmt: skip
     write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
+    if job.arm == MODEL:
+        _drop_worse_weights(work, job.point)
     return result
+
+
+def merit(work: TuningWork, result: Mapping[str, Any]) -> tuple[float, int]:
+    """Greatest for the result of a grid point whose weights are kept: of equals the first seed."""
+    return result["metrics"][work.task.metrics[0]], -result["seed"]
+
+
+def _drop_worse_weights(work: TuningWork, point: int) -> None:
+    """Keep the best weights of a grid point alone: large models have gigabytes per seed."""
+    found = {path: result_of(path) for path in work.output.glob(f"jobs/{MODEL}-{point}-*/{RESULT}")}
+    for path in sorted(found, key=lambda path: merit(work, found[path]))[:-1]:
+        path.with_name(WEIGHTS).unlink(missing_ok=True)
 
 
 def predict_examples(

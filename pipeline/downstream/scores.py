@@ -32,9 +32,11 @@ from pipeline.downstream.jobs import (
     MODEL,
     PREDICTIONS,
     RANDOM,
+    RESULT,
     WEIGHTS,
     TuningJob,
     TuningWork,
+    merit,
     predict_examples,
     result_of,
 )
@@ -73,14 +75,15 @@ def assemble(
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The content of scores.json; about: the parts that are known before training."""
-    results = [(job, result_of(work, job)) for job in jobs]
+    results = [(job, result_of(work.folder(job) / RESULT)) for job in jobs]
     metric = work.task.metrics[0]
     medians = [
         summary(_values(results, MODEL, point, metric))["median"]
         for point in range(len(work.points))
     ]
     chosen = max(range(len(medians)), key=lambda point: medians[point])  # type: ignore[arg-type,return-value]
-    best = _best(results, chosen, metric)
+    own = [item for item in results if item[0].arm == MODEL and item[0].point == chosen]
+    best = max(own, key=lambda item: merit(work, item[1]))[0]
     baselines: dict[str, Any] = {"majority": _majority(work, training)}
     for arm in (BAG, RANDOM):
         points = {job.point for job, _ in results if job.arm == arm}
@@ -215,13 +218,6 @@ def _summaries(
 ) -> dict[str, Any]:
     names = next(result["metrics"] for job, result in results if job.arm == arm)
     return {name: summary(_values(results, arm, point, name)) for name in names}
-
-
-def _best(
-    results: Sequence[tuple[TuningJob, Mapping[str, Any]]], point: int, metric: str
-) -> TuningJob:
-    own = [(job, r) for job, r in results if job.arm == MODEL and job.point == point]
-    return max(own, key=lambda item: item[1]["metrics"][metric])[0]
 
 
 def _majority(work: TuningWork, training: Sequence[Example]) -> dict[str, float]:

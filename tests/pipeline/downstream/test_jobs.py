@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,18 @@ def test_a_job_depends_on_its_seed_alone(tmp_path: Path) -> None:
         assert (work.folder(job) / "weights.safetensors").exists()
         assert not (work.folder(TuningJob("random", 0, 9)) / "weights.safetensors").exists()
     assert results[0] == results[1]
+
+
+def test_only_the_best_weights_of_a_grid_point_are_kept(tmp_path: Path) -> None:
+    """And those of the first seed among equals, as the report chooses."""
+    work = small_work(tmp_path)
+    for job in plan_jobs((2, 0, 1), 2, ("model", "random")):
+        run_job(work, job)
+    kept = {path.parent.name for path in tmp_path.glob("jobs/*/weights.safetensors")}
+    best = set()
+    for point in (0, 1):
+        names = [f"model-{point}-{seed}" for seed in range(3)]
+        found = [json.loads((tmp_path / f"jobs/{name}/result.json").read_text()) for name in names]
+        scores = [result["metrics"]["accuracy"] for result in found]
+        best.add(names[scores.index(max(scores))])
+    assert kept == best
