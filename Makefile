@@ -30,9 +30,10 @@ test: venv
 pytest: venv
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# With the tests that take minutes each: an hour or two on two cores.
+# With the tests that take minutes each: an hour on two cores.
 test-all: check
-	$(BIN)/python -m pytest -m "not cluster and not browser"
+	$(BIN)/python -m pytest -m "not cluster and not browser" --numprocesses 2 --dist loadfile \
+		--no-loadscope-reorder
 
 # Builds the container image on this machine: as root, on Debian, needs neither Docker nor a GPU.
 test-image: venv

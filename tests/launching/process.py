@@ -48,6 +48,7 @@ class ForkServerOwner:
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp()
+        self._python = sys.executable  # a test may set it to `quick_python`, which needs the server
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(f"{self._folder}/socket")
         self._listener.listen(64)
@@ -66,7 +67,7 @@ class ForkServerOwner:
         if self._listener in ready:
             number = self._listener.fileno()
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.launching.fork_server", str(number)],
+                [self._python, "-m", "tests.launching.fork_server", str(number)],
                 cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[number],
                 env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             )  # fmt: skip

@@ -168,13 +168,21 @@ def one_file(tmp_path: Path) -> Iterator[Publisher]:
 
 
 def in_small_units(
-    start: Callable[[], Callable[[AnyTask], None]], log: Path, stop_at: int
+    start: Callable[[], Callable[[AnyTask], None]], log: Path, ready: Path, stop_at: int
 ) -> Callable[[AnyTask], None]:
-    """Prepares a worker to log process and place of each unit; it dies when `stop_at` are done."""
+    """Prepares a worker to log process and place of each unit; it dies when `stop_at` are done.
+
+    Workers begin together: alone, one could do all units before the other has started.
+    """
     units.UNIT_BYTES = 3000
+    with ready.open("a") as file:
+        file.write("started\n")
     write = unit_files.write_unit
 
     def write_and_log(unit: units.Unit, begin: places.Place, path: Path) -> None:
+        deadline = time.monotonic() + 60
+        while ready.read_text().count("\n") < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
         if log.read_text().count("\n") >= stop_at:
             os._exit(1)
         write(unit, begin, path)
@@ -188,9 +196,10 @@ def in_small_units(
 
 def two_workers(log: Path, stop_at: int = 1000) -> Executor:
     log.touch()
+    ready = log.with_name(f"ready-{stop_at}")
 
     def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
-        start = functools.partial(in_small_units, stage.start, log, stop_at)
+        start = functools.partial(in_small_units, stage.start, log, ready, stop_at)
         yield from local_executor(2).runner(replace(stage, start=start), tasks)
 
     return Executor(run)
