@@ -2,15 +2,18 @@
 
 `.jsonl` is BLiMP's form, `sentence_good` and `sentence_bad` on each line with its `UID` and
 `linguistics_term`. `.txt` is Zorro's: odd lines are wrong, even lines are right, and the name is
-PHENOMENON-PARADIGM. A zip of such files is read in place. Other files are skipped, and texts of
-other names.
+PHENOMENON-PARADIGM. A zip of such files is read in place. Other files are skipped, also
+README.txt and the like.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
+
+import xxhash
 
 from pipeline.data.extraction.zip_archives import opened
 from pipeline.errors import DataError
@@ -18,6 +21,9 @@ from pipeline.typed_json import as_object
 
 MOST_BYTES = 64 << 20
 """Largest file of pairs; all of BLiMP has 26 MB."""
+ENDINGS = (".txt", ".jsonl")
+NOT_PAIRS = ("README", "LICENSE", "LICENCE", "COPYING", "CREDITS", "NOTICE", "CHANGELOG")
+"""Names of texts that stand beside pairs, in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +62,18 @@ def read_paradigms(path: Path) -> list[Paradigm]:
     return [found[name] for name in sorted(found)]
 
 
+def pairs_hash(paradigms: Sequence[Paradigm]) -> str:
+    """xxh3_64 of all pairs and their names, 16 hex digits."""
+    content = [(each.name, each.phenomenon, each.pairs) for each in paradigms]
+    return xxhash.xxh3_64(json.dumps(content).encode()).hexdigest()
+
+
 def _forms() -> str:
-    return "PHENOMENON-PARADIGM.txt (Zorro), .jsonl (BLiMP), or a .zip of them"
+    return ".txt (Zorro), .jsonl (BLiMP), or a .zip of them"
 
 
-def _is_named(name: PurePath) -> bool:
-    """Whether a file in a folder or zip has pairs; README.txt has none."""
-    return name.suffix == ".jsonl" or (name.suffix == ".txt" and "-" in name.stem)
+def _has_pairs(name: PurePath) -> bool:
+    return name.suffix in ENDINGS and name.stem.upper() not in NOT_PAIRS
 
 
 def _files(path: Path) -> Iterator[tuple[str, str, bytes]]:
@@ -71,7 +82,7 @@ def _files(path: Path) -> Iterator[tuple[str, str, bytes]]:
     for file in paths:
         if file.suffix == ".zip":
             yield from _members(file)
-        elif file.is_file() and (_is_named(file) or (file == path and file.suffix == ".txt")):
+        elif file.is_file() and _has_pairs(file):
             _check_size(str(file), file.stat().st_size)
             yield str(file), file.name, file.read_bytes()
 
@@ -86,7 +97,7 @@ def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
                     "make it anew from the files"
                 )
             hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
-            if _is_named(name) and not hidden and not member.is_dir():
+            if _has_pairs(name) and not hidden and not member.is_dir():
                 where = f"{path}/{name}"
                 _check_size(where, member.file_size)
                 yield where, name.name, archive.read(member)

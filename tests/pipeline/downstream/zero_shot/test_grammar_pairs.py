@@ -24,7 +24,7 @@ SLEEP = Paradigm(
 def test_published_forms_are_read_and_other_files_skipped(tmp_path: Path) -> None:
     (tmp_path / "island-effects-adjunct.txt").write_text(ZORRO)
     (tmp_path / "LICENSE").write_text("MIT")
-    (tmp_path / "README.txt").write_text("Two\nlines\n")
+    (tmp_path / "readme.txt").write_text("Two\nlines\n")
     (tmp_path / "scores.csv").write_text("1,2,3")
     with zipfile.ZipFile(tmp_path / "BLiMP.zip", "w") as archive:
         archive.writestr("data/plural.jsonl", BLIMP)
@@ -46,7 +46,7 @@ def test_published_forms_are_read_and_other_files_skipped(tmp_path: Path) -> Non
         ("a.jsonl", BLIMP + "[]\n", "a.jsonl:2: not a JSON object: it holds a list"),
         ("a.jsonl", BLIMP.replace("Cats sleeps.", " "), "a.jsonl:1: sentence_bad is not a"),
         ("a.zip", b"PK", r"a.zip is truncated or damaged"),
-        ("a.csv", "1", "holds no pairs; expected PHENOMENON-PARADIGM.txt"),
+        ("a.csv", "1", "holds no pairs; expected .txt"),
         (
             "a.jsonl",
             BLIMP.replace('"regular_plural"', "null"),
