@@ -111,9 +111,24 @@ def make_arms(table: Table, common: Sequence[str], steps: int) -> tuple[Ablation
     """The arms of a table, the baseline first; common: settings of all arms; steps: 0 for those of
     the recipes. Raises ConfigError for arms that cannot be compared."""
     ordered = sorted(table.arms, key=lambda arm: arm.name != table.baseline)
+    for arm in ordered:
+        _check_changes(arm, steps)
     found = tuple(_made(arm, common, steps) for arm in ordered)
     _check_held_out(found)
     return found
+
+
+def _check_changes(arm: Arm, steps: int) -> None:
+    """Raises ConfigError for a setting that is the same in all runs, whatever an arm says."""
+    fixed = {"seed": "--seeds N has its own for each run", "validation.every": "it is equal in all"}
+    if steps:
+        fixed["steps"] = f"--train-steps {steps} has the steps of all arms"
+    for change in arm.changes:
+        name = change.partition("=")[0].strip()
+        if name in fixed:
+            raise ConfigError(
+                f"arm {arm.name}: --set {change} has no effect, as {fixed[name]}; drop it"
+            )
 
 
 def _made(arm: Arm, common: Sequence[str], steps: int) -> AblationArm:

@@ -11,6 +11,7 @@ their mean is its score.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +23,7 @@ from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError
 from pipeline.experiments.ablation import RUNS, Ablation, AblationArm, AblationJob
 from pipeline.experiments.children import ChildError, Children
 from pipeline.files import write_whole
-from pipeline.typed_json import read_object
+from pipeline.typed_json import read_object, require
 
 FINE_TUNED = "fine-tuned"
 """The measure of all tasks together, if there are several, and prefix of each task's."""
@@ -156,6 +157,11 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     try:
         found = read_object(path)
+        score = {} if found.get("score") is None else {"score": float}
+        require(found, {"seconds": float, **score}, "it")
+        numbers = [found["seconds"], *(found[name] for name in score)]
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError("it has a number that is not finite")
         return {"score": found["score"], "seconds": found["seconds"],
                 "examples": found.get("examples")}  # fmt: skip
     except (ValueError, OSError, KeyError) as error:

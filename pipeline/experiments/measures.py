@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,20 +18,33 @@ from typing import IO, Any
 
 from pipeline.config.formats import PAIR_FORMATS
 from pipeline.config.training_settings import GENERATOR_KINDS
+from pipeline.downstream.zero_shot.grammar_pairs import Paradigm, pairs_hash, read_paradigms
 from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, AblationArm, AblationJob
 from pipeline.experiments.children import Children
-from pipeline.experiments.shards import held_out, prepare_shards, shared_tokenizer
+from pipeline.experiments.shards import held_out, prepare_shards, why_not_scored
 from pipeline.training.run_directory.status import METRICS, RECORD
-from pipeline.typed_json import as_object, read_object
+from pipeline.typed_json import as_object, read_object, require
 
 RESULT = "result.json"
 PAIR_ACCURACY = "pair_accuracy/"
 """Prefix of the measures of pairs."""
 DIVERGED = "the loss is not finite"
 GENERATED = "a generator predicts the words, not the model that is kept"
+COSTS = ("steps", "tokens", "sequences", "flops", "seconds", "memory_gb", "parameters")
+_NEEDED: dict[str, Any] = {
+    "arm": str, "seed": int, "peak_lr": float, "measures": dict[str, float],
+    "missing": dict[str, str],
+}  # fmt: skip
+_NEEDED_OF_FINISHED: dict[str, Any] = {"curve": list[list[float]], **dict.fromkeys(COSTS, float)}
+"""Of a result, which other fields may be beside."""
 SEQUENCES = "sequences.json"
 """Loss of each held-out sequence, in the run directory."""
+
+
+def is_generated(arm: AblationArm) -> bool:
+    """Whether an arm's masked words are predicted by a generator, which is not kept."""
+    return arm.run.objective.kind in GENERATOR_KINDS
 
 
 def scores_another_model(ablation: Ablation, arm: AblationArm) -> bool:
@@ -69,18 +81,19 @@ def measure(
     measures: dict[str, float] = {}
     missing: dict[str, str] = {}
     prepare_shards(ablation, ablation.baseline, children)
-    if shared_tokenizer(ablation, job.arm):
-        words: list[object] = ["--data", held_out(ablation, ablation.baseline)]
-        words += ["--per-sequence", directory / SEQUENCES]  # more seeds may be asked for later
+    if why := why_not_scored(ablation, job.arm, ablation.baseline):
+        missing["mask_loss"] = why
+        words: list[object] = ["--data", held_out(ablation, job.arm)]
     else:
-        missing["mask_loss"] = "another tokenizer than the baseline's"
-        words = ["--data", held_out(ablation, job.arm)]
+        words = ["--data", held_out(ablation, ablation.baseline)]
+        words += ["--per-sequence", directory / SEQUENCES]  # more seeds may be asked for later
     if scores_another_model(ablation, job.arm):
         missing.setdefault("mask_loss", GENERATED)
         if ablation.grammar:
             missing["grammar"] = GENERATED
-    scores_grammar = ablation.grammar and "grammar" not in missing
-    if scores_grammar:
+    paradigms: list[Paradigm] = []
+    if ablation.grammar and "grammar" not in missing:
+        paradigms = read_paradigms(ablation.grammar)
         words += ["--grammar", ablation.grammar]
     score = ["pipeline.evaluate", directory, "--json"]
     found = as_object(children.run([*score, *words], log, lock, reads=True))
@@ -90,7 +103,7 @@ def measure(
             measures["mask_loss"] = loss
         else:
             missing["mask_loss"] = DIVERGED
-    if scores_grammar:
+    if paradigms:
         measures["grammar"] = found["grammar"]["overall"]["accuracy"]
         for name, part in found["grammar"]["phenomena"].items():
             measures[f"grammar/{name}"] = part["accuracy"]
@@ -99,20 +112,35 @@ def measure(
             missing[PAIR_ACCURACY + label] = "no head for pairs"
             continue
         prepare_shards(ablation, judge, children)
-        if shared_tokenizer(ablation, judge):
-            where = held_out(ablation, judge)
-            pairs = as_object(children.run([*score, "--data", where], log, lock, reads=True))
-            accuracy = pairs.get("pair_accuracy")  # null if it is not a number
-            if accuracy is None:
-                missing[PAIR_ACCURACY + label] = f"{where} has no held-out pairs to label"
-            else:
-                measures[PAIR_ACCURACY + label] = accuracy
+        if why := why_not_scored(ablation, job.arm, judge):
+            missing[PAIR_ACCURACY + label] = why
+            continue
+        where = held_out(ablation, judge)
+        pairs = as_object(children.run([*score, "--data", where], log, lock, reads=True))
+        accuracy = pairs.get("pair_accuracy")  # null if it is not a number
+        if accuracy is None:
+            missing[PAIR_ACCURACY + label] = f"{where} has no held-out pairs to label"
         else:
-            missing[PAIR_ACCURACY + label] = "another tokenizer than the baseline's"
+            measures[PAIR_ACCURACY + label] = accuracy
     return {
-        "arm": job.arm.name, "seed": job.seed, "peak_lr": rate,
-        "measures": measures, "missing": missing, **from_metrics(directory),
+        "arm": job.arm.name, "seed": job.seed, "peak_lr": rate, "measures": measures,
+        "missing": missing, "pairs": pairs_hash(paradigms) if paradigms else None,
+        **from_metrics(directory),
     }  # fmt: skip
+
+
+def check_result(result: Mapping[str, Any], job: AblationJob) -> None:
+    """Raises ValueError for what is not the whole result of a job."""
+    require(result, _NEEDED, "it")
+    if (result["arm"], result["seed"]) != (job.arm.name, job.seed):
+        raise ValueError(f"it is the result of {result['arm']}:{result['seed']}")
+    numbers = [*result["measures"].values(), result["peak_lr"]]
+    if not divergence(result):
+        require(result, _NEEDED_OF_FINISHED, "it")
+        numbers += [value for point in result["curve"] for value in point]
+        numbers += [result[name] for name in COSTS]
+    if not all(math.isfinite(number) for number in numbers):
+        raise ValueError("it has a number that is not finite")
 
 
 def pair_judges(ablation: Ablation) -> dict[str, AblationArm]:
@@ -173,6 +201,19 @@ def _flops(plan: Mapping[str, Any]) -> float:
 
 
 def sequence_losses(directory: Path) -> tuple[list[float], list[float]]:
-    """Sums of the loss at [MASK], and numbers of such positions, of each held-out sequence."""
-    content = json.loads((directory / SEQUENCES).read_bytes())
-    return content["mask_loss"], content["mask_count"]
+    """Sums of the loss at [MASK], and numbers of such positions, of each held-out sequence.
+
+    Raises DataError if the file is missing or damaged.
+    """
+    path = directory / SEQUENCES
+    try:
+        content = read_object(path)
+        require(content, {"mask_loss": list[float], "mask_count": list[float]}, "it")
+        sums, counts = content["mask_loss"], content["mask_count"]
+        if len(sums) != len(counts) or not all(map(math.isfinite, [*sums, *counts])):
+            raise ValueError("its numbers are not those of sequences")
+    except (ValueError, OSError) as error:
+        raise DataError(
+            f"{path} is damaged ({error}); remove {path.with_name(RESULT)} and rerun"
+        ) from error
+    return sums, counts

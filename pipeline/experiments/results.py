@@ -10,6 +10,7 @@ target_loss     what `steps_to_loss` counts to: the held-out loss that every run
                 reached by 80 % of its steps; null if it was not validated before. Only runs that
                 finished count, here and below
 equal_tokens    whether all arms read the same number of tokens, to 1 %
+generated       whether a generator, which is not kept, predicts the masked words in all arms
 fine_tuning     tasks, protocol (its family), seeds (fine-tunings per run and task); null if none
 noise           measure -> the difference of the baseline to itself with other seeds
 arms            name, recipe, changes, source, published, peak_lr, tuning, initial_weights (what
@@ -40,6 +41,7 @@ import numpy as np
 
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.downstream.scoring.statistics import CONFIDENCE, summary
+from pipeline.errors import DataError
 from pipeline.experiments.ablation import (
     TUNING_FACTORS,
     Ablation,
@@ -49,14 +51,17 @@ from pipeline.experiments.ablation import (
 )
 from pipeline.experiments.fine_tuning import check_examples
 from pipeline.experiments.measures import (
+    COSTS,
     GENERATED,
     PAIR_ACCURACY,
+    RESULT,
     divergence,
+    is_generated,
     scores_another_model,
     sequence_losses,
 )
 from pipeline.experiments.runner import AblationRunner
-from pipeline.experiments.shards import held_out, same_held_out
+from pipeline.experiments.shards import check_inputs, held_out, same_held_out
 from pipeline.experiments.statistics import (
     MIN_BOOTSTRAP_SEEDS,
     holm,
@@ -68,7 +73,6 @@ from pipeline.files import write_whole
 
 SCHEMA_VERSION = 1
 ABLATION = "ablation.json"
-COSTS = ("steps", "tokens", "sequences", "flops", "seconds", "memory_gb", "parameters")
 TARGET_SHARE = 0.8
 """Share of the baseline's steps after which its loss is the target of `steps_to_loss`."""
 EQUAL = 0.01
@@ -89,9 +93,26 @@ def collect(runner: AblationRunner) -> Path | None:
         return None
     check_examples(runner.ablation, jobs)
     results = {(job.arm.name, job.seed): runner.result(job) for job in jobs}
+    _check_pairs(runner.ablation, jobs, results)
+    check_inputs(runner.ablation)
     path = runner.ablation.output / ABLATION
     write_whole(path, json.dumps(assemble(runner, results), indent=1, allow_nan=False).encode())
     return path
+
+
+def _check_pairs(ablation: Ablation, jobs: Sequence[AblationJob], results: Results) -> None:
+    """Raises DataError if runs were scored on other minimal pairs than the first."""
+    first: tuple[AblationJob, str] | None = None
+    for job in jobs:
+        found = results[job.arm.name, job.seed].get("pairs")
+        if found is None:  # it has no such score, or is of an earlier version
+            continue
+        first = first or (job, found)
+        if found != first[1]:
+            raise DataError(
+                f"{ablation.directory(job) / RESULT} has scores of other minimal pairs than "
+                f"{first[0].name}; remove it and rerun"
+            )
 
 
 def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
@@ -122,6 +143,7 @@ def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
         "factors": [*TUNING_FACTORS] if ablation.tune else [],
         "target_loss": target,
         "equal_tokens": max(tokens) <= (1 + EQUAL) * min(tokens),
+        "generated": all(is_generated(arm) for arm in ablation.arms),
         "fine_tuning": _fine_tuning(ablation),
         "noise": _noise(ablation, results, arms[0]["measures"]),
         "arms": arms,
@@ -260,7 +282,7 @@ def _arm(
             differences[name]["bootstrap"] = _bootstrap(ablation, arm, seeds)
     tuning = [
         {"factor": job.factor, "peak_lr": result["peak_lr"], "measures": result["measures"],
-         "own_mask_loss": result["own_mask_loss"]}
+         "own_mask_loss": result["own_mask_loss"], "error": divergence(result)}
         for job in runner.tuning_jobs(arm)
         for result in [runner.result(job)]
     ]  # fmt: skip

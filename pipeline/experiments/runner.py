@@ -31,10 +31,16 @@ from pipeline.experiments.fine_tuning import (
     has_scores,
     is_fine_tuned,
 )
-from pipeline.experiments.measures import RESULT, diverged_result, divergence, measure
+from pipeline.experiments.measures import (
+    RESULT,
+    check_result,
+    diverged_result,
+    divergence,
+    measure,
+)
 from pipeline.experiments.shards import LOGS, directories, prepare_shards
 from pipeline.files import make_directory, write_whole
-from pipeline.typed_json import read_object
+from pipeline.typed_json import read_object, require
 
 SETTINGS = "settings.json"
 """What an output was made of; another ablation does not continue it."""
@@ -97,6 +103,7 @@ class AblationRunner:
         path = self.ablation.directory(job) / RESULT
         try:
             found = read_object(path)
+            check_result(found, job)
         except (ValueError, OSError) as error:
             raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error
         measures, missing = fine_tuned(self.ablation, job)
@@ -173,8 +180,8 @@ def held_out_loss(result: dict[str, Any]) -> float:
     a run that diverged."""
     if divergence(result):
         return math.inf
-    found = result["measures"].get("mask_loss")
-    return float(result["own_mask_loss"] if found is None else found)
+    found = result["measures"].get("mask_loss", result["own_mask_loss"])
+    return math.inf if found is None else float(found)
 
 
 def arm_file(ablation: Ablation, arm: AblationArm) -> Path:
@@ -235,19 +242,33 @@ def check_output(ablation: Ablation) -> None:
     """Raises ConfigError naming the first setting that differs from those the output has."""
     before = _read_settings(ablation)
     for name, value in _settings(ablation).items():
-        if before and before.get(name) != value:
+        earlier: Any = before.get(name)
+        if not before or earlier == value:
+            continue
+        if isinstance(value, dict):  # the arms
+            changed = [arm for arm in {**earlier, **value} if earlier.get(arm) != value.get(arm)]
             raise ConfigError(
-                f"{ablation.output} was made with {name} {before.get(name)!r}, not {value!r}; "
-                "repeat that, or give another --output"
+                f"{ablation.output} was made with other arms or settings of arms "
+                f"({', '.join(changed)}); repeat those, or give another --output"
             )
+        raise ConfigError(
+            f"{ablation.output} was made with {name} {earlier!r}, not {value!r}; repeat that, or "
+            "give another --output"
+        )
 
 
 def _read_settings(ablation: Ablation) -> dict[str, Any]:
     """Of the output; empty if it is new."""
     path = ablation.output / SETTINGS
+    if not path.exists():
+        return {}
     try:
-        return read_object(path) if path.exists() else {}
-    except (ValueError, OSError) as error:
+        found = read_object(path)
+        require(found, {"table": str, "arms": dict}, "it")
+        for task, each in found.setdefault(_TASKS, {}).items():
+            require(each, {"data": str, "seeds": int}, f"{_TASKS}.{task}")
+        return found
+    except (ValueError, OSError, AttributeError) as error:
         raise DataError(f"{path} is damaged ({error}); give another --output") from error
 
 

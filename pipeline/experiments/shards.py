@@ -16,7 +16,9 @@ from typing import IO, Any
 from pipeline.config.data_settings import shard_settings
 from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint, to_dict
+from pipeline.data.preparation.inputs import INPUTS
 from pipeline.data.shards.manifest import MANIFEST, VALIDATION, Manifest, read_manifest
+from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, AblationArm, parts_of
 from pipeline.experiments.children import Children
 from pipeline.files import make_directory, write_whole
@@ -56,6 +58,24 @@ def prepare_shards(ablation: Ablation, arm: AblationArm, children: Children) -> 
             print(f"preparing {directory}", flush=True)
             words = ("pipeline.prepare", *ablation.inputs, "--run", settings, "--output", directory)
             children.run(words, ablation.output / LOGS / f"{directory.name}.log", lock)
+    check_inputs(ablation)
+
+
+def check_inputs(ablation: Ablation) -> None:
+    """Raises DataError if shards were prepared from other text than those of an arm before."""
+    first: tuple[Path, str] | None = None
+    for directory in dict.fromkeys(d for arm in ablation.arms for d in directories(ablation, arm)):
+        if not (directory / MANIFEST).exists():
+            continue
+        found = read_manifest(directory).files.get(INPUTS, {}).get("xxh3_64")
+        if found is None:  # of an earlier version
+            continue
+        first = first or (directory, found)
+        if found != first[1]:
+            raise DataError(
+                f"{directory} was prepared from other text than {first[0]}; remove it and the runs "
+                "that read it, give the same files again, and rerun"
+            )
 
 
 def _wait(lock: IO[Any]) -> None:
@@ -73,8 +93,13 @@ def _files(manifest: Manifest) -> list[tuple[str, str]]:
     return [(s.xxh3_64, s.masks[0].xxh3_64) for s in manifest.of(VALIDATION)]
 
 
-def shared_tokenizer(ablation: Ablation, arm: AblationArm) -> bool:
-    """Whether an arm has the baseline's tokenizer, so that it can be scored on the same rows."""
+def why_not_scored(ablation: Ablation, arm: AblationArm, judge: AblationArm) -> str:
+    """Why an arm cannot be scored on the held-out rows of another one; empty if it can."""
     mine = read_manifest(held_out(ablation, arm))
-    theirs = read_manifest(held_out(ablation, ablation.baseline))
-    return bool(mine.tokenizer["sha256"] == theirs.tokenizer["sha256"])
+    theirs = read_manifest(held_out(ablation, judge))
+    whose = "the baseline's" if judge is ablation.baseline else f"{judge.name}'s"
+    if mine.tokenizer["sha256"] != theirs.tokenizer["sha256"]:
+        return f"another tokenizer than {whose}"
+    if arm.run.encoder.positions < theirs.sequence_length:
+        return f"fewer positions than {whose} sequences have tokens"
+    return ""

@@ -39,10 +39,12 @@ def read_ablation_report(directory: Path) -> Report:
         content = read_object(path)
         require(content, NEEDED, "it")
         require(content["table"], {"name": str, "title": str, "source": str, "note": str}, "table")
+        if not content["arms"]:
+            raise ValueError("it has no arms")
         for number, arm in enumerate(content["arms"]):
             require(arm, NEEDED_OF_ARM, f"arms[{number}]")
         return _report(content)
-    except (ValueError, OSError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, OSError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise DataError(f"{path} cannot be read ({error!r}); run pipeline.ablate again") from error
 
 
@@ -73,7 +75,12 @@ def _verdict(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
     if difference is None:
         return f"{name}: no difference is known; {_why(content, arm, 'mask_loss')}"
     found = f"{name}: {difference['mean']:+.4f} nats to {content['baseline']}"
-    if not difference["significant"]:
+    if content.get("generated"):
+        found += " of the generator"
+    if not difference["significant"] and not difference["standard_deviation"]:
+        found += f", the same in all {difference['seeds']} seeds"
+        found += ", and a sign test of so few finds nothing" if difference["mean"] else ""
+    elif not difference["significant"]:
         seen = f"{difference['visible']:.4f}"
         found += f", not significant; differences from {seen} on would have been seen"
     else:
@@ -95,7 +102,9 @@ def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> st
         if not each.get("finished", True):
             return f"{each['name']}: {_lost(content, each)}"
     kind = measure.partition("/")[0]
-    return str(arm["missing"].get(measure, arm["missing"].get(kind, "the baseline lacks it")))
+    missing, first = arm["missing"], content["arms"][0]
+    lacks = f"the baseline lacks it: {why}" if (why := first["missing"].get(measure)) else ""
+    return str(missing.get(measure, missing.get(kind, lacks or "the baseline lacks it")))
 
 
 def _diverged(arm: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -151,8 +160,11 @@ def _design(content: Mapping[str, Any]) -> list[str]:
             for arm in content["arms"]
             if _at_edge(arm)
         ]
+        lines += [line for arm in content["arms"] for line in _doubts_of_rate(arm)]
     else:
         lines.append("peak learning rates are not tuned")
+    if content.get("generated"):
+        lines.append("words are predicted by the generator, not by the model that is kept")
     if tuning := content.get("fine_tuning"):
         lines.append(
             f"fine-tuned scores: all arms by the protocol of {tuning['protocol']}, with equal "
@@ -169,6 +181,16 @@ def _design(content: Mapping[str, Any]) -> list[str]:
 def _at_edge(arm: Mapping[str, Any]) -> bool:
     rates = [float(point["peak_lr"]) for point in arm["tuning"]]
     return bool(rates) and arm["peak_lr"] in (min(rates), max(rates))
+
+
+def _doubts_of_rate(arm: Mapping[str, Any]) -> Iterator[str]:
+    """What to know of the runs that chose an arm's rate."""
+    points = arm["tuning"]
+    if lost := sum(bool(point.get("error")) for point in points):
+        yield f"{arm['name']}: {lost} of {len(points)} runs with other rates diverged"
+    if lost < len(points) and not any("mask_loss" in point["measures"] for point in points):
+        why = arm["missing"].get("mask_loss", "it has no loss on the shared ones")
+        yield f"{arm['name']}: the rate was chosen by the loss on its own held-out masks, as {why}"
 
 
 def _measure(content: Mapping[str, Any], name: str) -> Section:
@@ -234,7 +256,7 @@ def _row(
         f"{found['mean']:+.{digits}f}",
         f"{found['low']:+.{digits}f} to {found['high']:+.{digits}f}",
         _p(found) if "p_holm" in found else "",
-        f"{found['visible']:.{digits}f}",
+        f"{found['visible']:.{digits}f}" if found["standard_deviation"] else "",
         verdict,
     )
 

@@ -124,7 +124,7 @@ def test_finished_runs_are_fine_tuned(
     assert (output / "runs/low/seed-0/result.json").stat().st_mtime_ns == before
     assert "Fine-tuned: sst2 accuracy; higher is better" in found.stdout
     content = json.loads((output / "ablation.json").read_text())
-    assert content["fine_tuning"] == {"tasks": ["sst2"], "protocol": "roberta", "seeds": 1}
+    assert content["fine_tuning"] == {"tasks": ["sst2"], "protocol": "small", "seeds": 1}
     low, high = (arm["measures"]["fine-tuned/sst2 accuracy"] for arm in content["arms"])
     assert low["n"] == high["n"] == 2 and all(0 <= value <= 1 for value in low["values"])
     row = content["arms"][1]["differences"]["fine-tuned/sst2 accuracy"]
@@ -145,7 +145,7 @@ def test_finished_runs_are_fine_tuned(
         (["--set", "optimizer.peek_lr=1"], "did you mean optimizer.peak_lr?"),
         (["--arms", "mine.py"], "give one of TABLE, --arms FILE, or --recipe NAME"),
         (["--tune", "--collect"], "was made with tune False, not True"),
-        (["--train-steps", 10], "was made with arms"),
+        (["--train-steps", 10], "was made with other arms"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pipeline.experiments.ablation import AblationJob
 from tests.launching.process import quick_python
 
 SETTINGS = (
@@ -41,6 +42,16 @@ def words(corpus: Path, tokenizer: Path, output: Path, *more: object) -> list[st
 def environment() -> dict[str, str]:
     """Children of the command are forked, each with one thread."""
     return {"TENFOLD_TEST_PYTHON": str(quick_python()), "OMP_NUM_THREADS": "1"}
+
+
+def finished_result(job: AblationJob, loss: float, **changes: Any) -> dict[str, Any]:
+    """The result.json of a run that has this loss at [MASK]."""
+    curve = [[step, loss + 20 / step] for step in (10, 20, 30, 40, 50)]
+    return {
+        "arm": job.arm.name, "seed": job.seed, "peak_lr": 0.1, "steps": 50, "tokens": 1000,
+        "sequences": 100, "flops": 1e9, "seconds": 2.0, "memory_gb": 1.0, "parameters": 99,
+        "measures": {"mask_loss": loss}, "missing": {}, "own_mask_loss": loss, "curve": curve,
+    } | changes  # fmt: skip
 
 
 def without_times(value: Any) -> Any:

@@ -18,13 +18,11 @@ from pipeline.experiments.estimate import (
     tokens_of,
 )
 from pipeline.experiments.fine_tuning import score_file
-from pipeline.experiments.measures import DIVERGED, RESULT
+from pipeline.experiments.measures import RESULT, diverged_result
 from pipeline.experiments.runner import AblationRunner
 from pipeline.recipes import recipe
-from tests.pipeline.experiments.small_ablation import SETTINGS
+from tests.pipeline.experiments.small_ablation import SETTINGS, finished_result
 from tests.pipeline.experiments.test_ablation import ablation
-
-RUN: dict[str, object] = {"measures": {}, "missing": {}}
 
 
 def test_finished_runs_are_taken_before_measured_steps(
@@ -34,14 +32,17 @@ def test_finished_runs_are_taken_before_measured_steps(
     given = ablation(tmp_path, 3)
     for job, seconds in zip(given.jobs()[:3:2], (10.0, 20.0), strict=True):  # one:0 and one:1
         given.directory(job).mkdir(parents=True)
-        (given.directory(job) / RESULT).write_text(json.dumps(RUN | {"seconds": seconds}))
+        (given.directory(job) / RESULT).write_text(
+            json.dumps(finished_result(job, 4.0, seconds=seconds))
+        )
     runner = AblationRunner(given, Children())
     one, two = estimate(runner)
     assert (one.runs, one.done, one.seconds, one.left) == (6, 2, 15.0, 60.0)
     assert (two.runs, two.done, two.left) == (3, 0, 3 * 7200.0)
-    diverged = given.directory(given.jobs()[4])  # one:2
+    last_of_one = given.jobs()[4]  # one:2
+    diverged = given.directory(last_of_one)
     diverged.mkdir(parents=True)
-    (diverged / RESULT).write_text(json.dumps(RUN | {"seconds": 0.0}))
+    (diverged / RESULT).write_text(json.dumps(finished_result(last_of_one, 4.0, seconds=0.0)))
     after = estimate(runner)[0]
     assert (after.done, after.seconds, after.left) == (3, 15.0, 45.0)
     assert after.source == "recorded by 2 finished runs"
@@ -58,7 +59,7 @@ def test_finished_runs_are_taken_before_measured_steps(
     score_file(given, given.jobs()[2], "mrpc").write_text('{"score": null, "seconds": 0.0}')
     *_, line, last = describe(tuned, [one, two])
     assert "2 done; 2 h each" in line and last.startswith("20 h left")
-    found = RUN | {"seconds": 0.0, "missing": {"mask_loss": DIVERGED}}
+    found = diverged_result(last_of_one, 0.1, "not finite")
     (diverged / RESULT).write_text(json.dumps(found))  # nothing is left to fine-tune of it
     *_, line, last = describe(tuned, [one, two])
     assert "mrpc: 8 runs to fine-tune, 2 done" in line and last.startswith("18 h left")

@@ -61,7 +61,7 @@ def test_a_loss_that_is_not_finite_is_missing(
 ) -> None:
     """One of exactly 0 is finite."""
     monkeypatch.setattr(module, "prepare_shards", lambda *_: None)
-    monkeypatch.setattr(module, "shared_tokenizer", lambda *_: True)
+    monkeypatch.setattr(module, "why_not_scored", lambda *_: "")
     monkeypatch.setattr(module, "from_metrics", lambda _: {})
     children = Children()
     monkeypatch.setattr(Children, "run", lambda *_, **__: f'{{"mask_loss": {loss}}}')
@@ -78,7 +78,7 @@ def test_an_accuracy_that_is_not_known_is_missing(
     accuracy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "prepare_shards", lambda *_: None)
-    monkeypatch.setattr(module, "shared_tokenizer", lambda *_: True)
+    monkeypatch.setattr(module, "why_not_scored", lambda *_: "")
     monkeypatch.setattr(module, "held_out", lambda *_: Path("shards"))
     monkeypatch.setattr(module, "from_metrics", lambda _: {})
     monkeypatch.setattr(Children, "run", lambda *_, **__: f'{{"mask_loss": 2.5{accuracy}}}')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pipeline.errors import DataError
 from pipeline.experiments import results
 from pipeline.experiments.ablation import Ablation
 from pipeline.experiments.children import Children
-from pipeline.experiments.measures import RESULT, SEQUENCES, diverged_result
+from pipeline.experiments.measures import RESULT, SEQUENCES, diverged_result, sequence_losses
 from pipeline.experiments.results import collect, steps_to, target_loss
 from pipeline.experiments.runner import AblationRunner
 from pipeline.experiments.statistics import visible_effect
+from tests.pipeline.experiments.small_ablation import finished_result
 from tests.pipeline.experiments.test_ablation import ablation
 
 SEQUENCE_COUNT = 40
@@ -31,12 +34,6 @@ def write_results(ablation: Ablation, effect: float, seed: int = 0) -> None:
         loss = float(common[job.seed])
         if job.arm is not ablation.baseline:
             loss += float(rng.normal(-effect, 0.05))
-        curve = [[step, loss + 20 / step] for step in (10, 20, 30, 40, 50)]
-        found: dict[str, Any] = {
-            "arm": job.arm.name, "seed": job.seed, "peak_lr": 0.1, "steps": 50, "tokens": 1000,
-            "sequences": 100, "flops": 1e9, "seconds": 2.0, "memory_gb": 1.0, "parameters": 99,
-            "measures": {"mask_loss": loss}, "missing": {}, "own_mask_loss": loss, "curve": curve,
-        }  # fmt: skip
         directory = ablation.directory(job)
         directory.mkdir(parents=True)
         counts = np.arange(SEQUENCE_COUNT) % 7 + 2
@@ -44,7 +41,7 @@ def write_results(ablation: Ablation, effect: float, seed: int = 0) -> None:
         (directory / SEQUENCES).write_text(
             json.dumps({"mask_loss": losses.tolist(), "mask_count": counts.tolist()})
         )
-        (directory / RESULT).write_text(json.dumps(found))
+        (directory / RESULT).write_text(json.dumps(finished_result(job, loss)))
 
 
 def collected(
@@ -235,6 +232,51 @@ def test_ten_pairs_of_seeds_bootstrap_without_those_that_diverged(
     for seeds, bootstraps in ((11, True), (10, False)):
         row = with_diverged(ablation(tmp_path / str(seeds), seeds), ["two:3"])["arms"][1]
         assert ("bootstrap" in row["differences"]["mask_loss"]) == bootstraps
+
+
+def test_runs_are_scored_on_the_same_minimal_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    monkeypatch.setattr(results, "held_out", lambda *_: prepared)
+    given = ablation(tmp_path)
+    write_results(given, 0.3)
+    for number, job in enumerate(given.jobs()[1:]):
+        found = finished_result(job, 4.0, pairs="ab" if number < 2 else None)
+        (given.directory(job) / RESULT).write_text(json.dumps(found))
+    runner = AblationRunner(given, Children())
+    assert collect(runner)
+    last = given.jobs()[-1]
+    (given.directory(last) / RESULT).write_text(json.dumps(finished_result(last, 4.0, pairs="c")))
+    with pytest.raises(DataError, match=r"one/seed-3/result.json has scores of other .* two:0"):
+        collect(runner)
+
+
+def test_a_run_that_diverged_while_a_rate_was_chosen_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+) -> None:
+    monkeypatch.setattr(results, "held_out", lambda *_: prepared)
+    given = replace(ablation(tmp_path), tune=True)
+    write_results(given, 0.3)
+    runner = AblationRunner(given, Children())
+    for arm in given.arms:
+        for job in runner.tuning_jobs(arm):
+            given.directory(job).mkdir()
+            lost = arm.name == "two" and job.factor != 1
+            found = diverged_result(job, 0.1, "not finite") if lost else finished_result(job, 4.0)
+            (given.directory(job) / RESULT).write_text(json.dumps(found))
+    path = collect(runner)
+    assert path is not None
+    one, two = json.loads(path.read_text())["arms"]
+    assert [point["error"] for point in one["tuning"]] == [""] * 3
+    assert [point["error"] for point in two["tuning"]] == ["not finite", "", "not finite"]
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"mask_loss": [1.0], "mask_count": []}',
+                                     '{"mask_loss": [NaN], "mask_count": [1.0]}'])  # fmt: skip
+def test_damaged_losses_of_sequences_are_said(tmp_path: Path, content: str) -> None:
+    (tmp_path / SEQUENCES).write_text(content)
+    with pytest.raises(DataError, match=r"sequences\.json is damaged .*; remove .*result\.json"):
+        sequence_losses(tmp_path)
 
 
 def test_without_all_results_nothing_is_written(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.config.settings import override
 from pipeline.errors import (
     EXIT_DIVERGED,
     EXIT_USER_ERROR,
@@ -23,6 +25,7 @@ from pipeline.experiments.children import ChildError, Children, taken
 from pipeline.experiments.fine_tuning import score_file
 from pipeline.experiments.measures import RESULT
 from pipeline.experiments.runner import AblationRunner, claim_output, with_scored_tasks
+from tests.pipeline.experiments.small_ablation import finished_result
 from tests.pipeline.experiments.test_ablation import ablation
 
 
@@ -48,8 +51,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> Recording:
     def measure(given: Any, job: AblationJob, rate: float, *others: Any) -> dict[str, Any]:
         best = 0.5 if job.arm.name == "two" else 1.0
         loss = abs(rate / job.arm.run.optimizer.peak_lr - best)
-        return {"measures": {"mask_loss": loss}, "seconds": 1.0, "own_mask_loss": 9.0,
-                "peak_lr": rate, "missing": {}}  # fmt: skip
+        return finished_result(job, loss, peak_lr=rate)
 
     monkeypatch.setattr(module, "prepare_shards", lambda *_: None)
     monkeypatch.setattr(module, "measure", measure)
@@ -179,9 +181,16 @@ def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> No
     claim_output(replace(given, seeds=9))
     with pytest.raises(ConfigError, match="was made with tune False, not True"):
         claim_output(replace(given, tune=True))
-    (tmp_path / "out/settings.json").write_text("[")
-    with pytest.raises(DataError, match="is damaged"):
-        claim_output(given)
+    changed = replace(given.arms[1], run=override(given.arms[1].run, ["encoder.dropout=0.3"]))
+    with pytest.raises(ConfigError, match=r"with other arms or settings of arms \(two\); repeat"):
+        claim_output(replace(given, arms=(given.arms[0], changed)))
+    whole = json.loads((tmp_path / "out/settings.json").read_text())
+    tasks = (None, 3, {"rte": 5}, {"rte": {}}, {"rte": {"data": 3, "seeds": 1}})
+    damaged = [json.dumps(whole | {"finetune": found}) for found in tasks]
+    for content in ("[", "{}", *damaged):
+        (tmp_path / "out/settings.json").write_text(content)
+        with pytest.raises(DataError, match="is damaged"):
+            with_scored_tasks(given)
 
 
 def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> None:
@@ -235,9 +244,19 @@ def test_a_measured_run_is_only_fine_tuned(
 
 
 def test_a_damaged_result_is_said(tmp_path: Path) -> None:
+    """And that of another run, copied by hand."""
     given = ablation(tmp_path)
-    job = given.jobs()[0]
+    job, other = given.jobs()[:2]
     given.directory(job).mkdir(parents=True)
-    (given.directory(job) / RESULT).write_text(json.dumps([1]))
-    with pytest.raises(DataError, match=r"result.json is damaged .*; remove it and rerun"):
-        AblationRunner(given, Children()).result(job)
+    whole = finished_result(job, 1.0)
+    for content in (
+        [1], {}, finished_result(other, 1.0), whole | {"missing": None}, whole | {"curve": 3},
+        whole | {"measures": {"mask_loss": "x"}}, whole | {"measures": {"mask_loss": math.nan}},
+        whole | {"flops": math.inf}, whole | {"measures": None},
+        {name: value for name, value in whole.items() if name != "peak_lr"},
+    ):  # fmt: skip
+        (given.directory(job) / RESULT).write_text(json.dumps(content))
+        with pytest.raises(DataError, match=r"result.json is damaged .*; remove it and rerun"):
+            AblationRunner(given, Children()).result(job)
+    (given.directory(job) / RESULT).write_text(json.dumps(whole))
+    assert AblationRunner(given, Children()).result(job) == whole

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.config.settings import override
 from pipeline.data.shards.document_index import DOCUMENTS
-from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, make_arms
 from pipeline.experiments.arms import arms_from_arguments
 from pipeline.experiments.children import Children
@@ -18,7 +21,7 @@ from pipeline.experiments.shards import (
     held_out,
     prepare_shards,
     same_held_out,
-    shared_tokenizer,
+    why_not_scored,
 )
 from tests.launching.process import quick_python
 from tests.pipeline.experiments.small_ablation import write_corpus
@@ -64,4 +67,24 @@ def test_formats_are_prepared_once_and_hold_out_the_same(
     assert not same_held_out(manifests["whole-words"], manifests["base"])
     documents = {arm.name: held_out_documents(held_out(ablation, arm)) for arm in ablation.arms}
     assert documents["base"] and all(found == documents["base"] for found in documents.values())
-    assert all(shared_tokenizer(ablation, arm) for arm in (static, words))
+    assert not any(why_not_scored(ablation, arm, base) for arm in (static, words))
+    few = replace(short, run=override(short.run, ["encoder.positions=16"]))
+    assert why_not_scored(ablation, few, static) == (
+        "fewer positions than static's sequences have tokens"
+    )
+    path = held_out(ablation, words) / MANIFEST
+    other = path.read_text().replace(manifests["base"].tokenizer["sha256"], "0" * 64)
+    path.write_text(other)
+    assert why_not_scored(ablation, words, base) == "another tokenizer than the baseline's"
+
+
+def test_all_formats_are_prepared_from_the_same_text(
+    ablation: Ablation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(quick_python()))
+    base, words = ablation.arms[0], ablation.arms[3]
+    prepare_shards(ablation, base, Children())
+    corpus = Path(ablation.inputs[3])
+    corpus.write_text(corpus.read_text().replace("the", "teh"))
+    with pytest.raises(DataError, match=r"was prepared from other text than .*; remove it and the"):
+        prepare_shards(ablation, words, Children())

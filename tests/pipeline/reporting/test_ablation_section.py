@@ -133,14 +133,24 @@ def test_a_page_is_escaped(tmp_path: Path) -> None:
 
 def test_other_designs_are_said(tmp_path: Path) -> None:
     found = content() | {"equal_tokens": False, "tuned": True, "factors": [0.5, 1.0, 2.0]}
-    points = [{"factor": factor, "peak_lr": 0.01 * factor} for factor in (0.5, 1.0, 2.0)]
+    points = [
+        {"factor": factor, "peak_lr": 0.01 * factor, "measures": {"mask_loss": 4.0}, "error": ""}
+        for factor in (0.5, 1.0, 2.0)
+    ]
     for each, rate in zip(found["arms"], (0.01, 0.02, 0.01, 0.01), strict=True):
         each |= {"tuning": points, "peak_lr": rate}
+    found["arms"][2]["tuning"] = [point | {"measures": {}, "error": "x"} for point in points]
+    found["arms"][3]["tuning"] = [point | {"measures": {}} for point in points]
     text = shown(tmp_path, found)
     assert "the arms did not read equally many tokens" in text
     assert "the best of 0.5, 1, 2 x the recipe's" in text
     assert "  two: the best rate is at the edge of the grid" in text
-    assert "  one: the best rate" not in text
+    assert "  one: the best rate" not in text and "one: the rate was chosen" not in text
+    assert "  three: 3 of 3 runs with other rates diverged" in text
+    assert "three: the rate was chosen" not in text
+    assert (
+        "  four: the rate was chosen by the loss on its own held-out masks, as another tokenizer"
+    ) in text
     found["fine_tuning"] = {"tasks": ["sst2", "rte"], "protocol": "electra", "seeds": 3}
     for each in found["arms"]:
         each["measures"] |= {"fine-tuned": {"mean": 0.8}, "fine-tuned/rte accuracy": {"mean": 0.6}}
@@ -161,7 +171,8 @@ def test_a_measure_that_the_baseline_lacks(tmp_path: Path) -> None:
     table = [" ".join(row.split()) for row in shown(tmp_path, found).splitlines()]
     start = table.index("Pair accuracy: next; higher is better")
     assert table[start + 2 : start + 4] == [
-        "one, the baseline no head for pairs", "two 0.7500 the baseline lacks it",
+        "one, the baseline no head for pairs",
+        "two 0.7500 the baseline lacks it: no head for pairs",
     ]  # fmt: skip
 
 
@@ -202,10 +213,23 @@ def test_identical_arms_are_said(tmp_path: Path) -> None:
     found = content()
     same = difference(0.0, False) | {"standard_deviation": 0.0}
     found["arms"][1] = arm("two", 4.0, same)
-    assert "identical in every seed" in shown(tmp_path, found)
+    text = shown(tmp_path, found)
+    assert "identical in every seed" in text
+    assert "two: +0.0000 nats to one, the same in all 5 seeds\n" in text
+    found["arms"][1] = arm("two", 4.25, same | {"mean": 0.25})
+    assert (
+        "two: +0.2500 nats to one, the same in all 5 seeds, and a sign test of so few finds nothing"
+    ) in shown(tmp_path, found)
 
 
-@pytest.mark.parametrize("damaged", ["[]", "{", '{"table": 3}', json.dumps({"arms": []})])
+def test_it_is_said_that_a_generator_predicts_the_words(tmp_path: Path) -> None:
+    text = shown(tmp_path, content() | {"generated": True})
+    assert "two: -0.1000 nats to one of the generator, better" in text
+    assert "  words are predicted by the generator, not by the model that is kept" in text
+
+
+@pytest.mark.parametrize("damaged", ["[]", "{", '{"table": 3}', json.dumps({"arms": []}),
+                                     json.dumps(content() | {"arms": []})])  # fmt: skip
 def test_damage(tmp_path: Path, damaged: str) -> None:
     (tmp_path / "ablation.json").write_text(damaged)
     with pytest.raises(DataError, match="cannot be read"):
