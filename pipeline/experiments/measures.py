@@ -32,6 +32,8 @@ PAIR_ACCURACY = "pair_accuracy/"
 DIVERGED = "the loss is not finite"
 GENERATED = "a generator predicts the words, not the model that is kept"
 COSTS = ("steps", "tokens", "sequences", "flops", "seconds", "memory_gb", "parameters")
+RECOVERIES = ("skipped_updates", "rollbacks", "skipped_sequences", "left_out")
+"""Fields of metrics.jsonl, 0 or absent in a run without faults; a table says where they are not."""
 _NEEDED: dict[str, Any] = {
     "arm": str, "seed": int, "peak_lr": float, "measures": dict[str, float],
     "missing": dict[str, str],
@@ -187,6 +189,7 @@ def from_metrics(directory: Path) -> dict[str, Any]:
             "parameters": record["plans"][-1]["parameters"],
             "own_mask_loss": curve[-1][1] if curve else None,
             "curve": curve,
+            "recovered": {name: last[name] for name in RECOVERIES if last.get(name)},
         }
     except (KeyError, ValueError, TypeError, ZeroDivisionError, OSError) as error:
         raise DataError(

@@ -20,7 +20,8 @@ arms            name, recipe, changes, source, published, peak_lr, tuning, initi
                 finished (its seeds, in the order of values), diverged (seed and why of each other
                 run, of the baseline's other seeds, too), not_compared (measure -> why, where too
                 few seeds are left)
-runs            every run: arm, seed, peak_lr, measures, curve, cost; `error` if it diverged
+runs            every run: arm, seed, peak_lr, measures, curve, cost, recovered (what it skipped);
+                `error` if it diverged
 
 A difference has mean, standard_deviation, low, high (95 %, Student's t over seeds), p, p_holm
 (corrected over the arms of a measure), significant, visible (the smallest true difference that 80 %
@@ -282,7 +283,7 @@ def _arm(
             differences[name]["bootstrap"] = _bootstrap(ablation, arm, seeds)
     tuning = [
         {"factor": job.factor, "peak_lr": result["peak_lr"], "measures": result["measures"],
-         "own_mask_loss": result["own_mask_loss"], "error": divergence(result)}
+         "own_mask_loss": result.get("own_mask_loss"), "error": divergence(result)}
         for job in runner.tuning_jobs(arm)
         for result in [runner.result(job)]
     ]  # fmt: skip

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pipeline.config.settings import fingerprint, override, to_dict
+from pipeline.data.shards.manifest import MANIFEST
 from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError, PipelineError
 from pipeline.experiments.ablation import (
     TUNING_FACTORS,
@@ -38,7 +39,7 @@ from pipeline.experiments.measures import (
     divergence,
     measure,
 )
-from pipeline.experiments.shards import LOGS, directories, prepare_shards
+from pipeline.experiments.shards import LOGS, SHARDS, directories, prepare_shards
 from pipeline.files import make_directory, write_whole
 from pipeline.typed_json import read_object, require
 
@@ -180,7 +181,7 @@ def held_out_loss(result: dict[str, Any]) -> float:
     a run that diverged."""
     if divergence(result):
         return math.inf
-    found = result["measures"].get("mask_loss", result["own_mask_loss"])
+    found = result["measures"].get("mask_loss", result.get("own_mask_loss"))
     return math.inf if found is None else float(found)
 
 
@@ -245,6 +246,8 @@ def check_output(ablation: Ablation) -> None:
         earlier: Any = before.get(name)
         if not before or earlier == value:
             continue
+        if name == "inputs" and not any(ablation.output.glob(f"{SHARDS}/*/{MANIFEST}")):
+            continue  # nothing was prepared from them, as of a name that was mistyped
         if isinstance(value, dict):  # the arms
             changed = [arm for arm in {**earlier, **value} if earlier.get(arm) != value.get(arm)]
             raise ConfigError(

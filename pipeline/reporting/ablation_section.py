@@ -26,6 +26,10 @@ MEASURES = {
     "fine-tuned": ("Fine-tuned, mean score of the tasks; higher is better", 4),
 }
 """Title and decimals."""
+RECOVERED = {
+    "skipped_updates": "{} steps without an update", "rollbacks": "{} rollbacks",
+    "skipped_sequences": "{} sequences skipped", "left_out": "shards left out: {}",
+}  # fmt: skip
 HEAD = ("arm", "mean", "difference", "95 % interval", "p, Holm", "visible from", "")
 FEW = 2
 
@@ -59,6 +63,8 @@ def _report(content: Mapping[str, Any]) -> Report:
     report.sections.append(Section("What is compared", [*lines, *_design(content)]))
     if any(_diverged(arm) for arm in arms):
         report.sections.append(_divergences(content))
+    if recovered := [*_recovered(content)]:
+        report.sections.append(Section("Runs that skipped something", recovered))
     names = dict.fromkeys(name for arm in arms for name in arm["measures"])
     report.sections += [_measure(content, name) for name in names]
     report.sections.append(Section("Cost, means over seeds", tables=[_costs(content)]))
@@ -138,6 +144,14 @@ def _divergences(content: Mapping[str, Any]) -> Section:
     )
     table = TextTable(("arm", "finished", "diverged"), rows)
     return Section("Runs that diverged", [about, *lines], [table])
+
+
+def _recovered(content: Mapping[str, Any]) -> Iterator[str]:
+    """Runs with updates, sequences or shards that were left out: they read less than others."""
+    for run in content.get("runs", []):
+        found = run.get("recovered") or {}
+        if said := [RECOVERED[name].format(found[name]) for name in RECOVERED if name in found]:
+            yield f"{run['arm']}:{run['seed']}: {', '.join(said)}"
 
 
 def _design(content: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,19 @@ def test_a_run(trained: Path) -> None:
         per_sequence = [plan["step_flops"] / plan["sequences"] for plan in plans]
         assert min(per_sequence) <= found["flops"] / found["sequences"] <= max(per_sequence)
     whole = from_metrics(trained / "1x16")
+    assert whole["recovered"] == {}
     plan = read_record(trained / "1x16").plans[0]
     assert whole["flops"] == STEPS * plan["step_flops"]
     assert from_metrics(trained / "grown")["flops"] < whole["flops"]
+
+
+def test_what_a_run_skipped_is_kept(trained: Path, tmp_path: Path) -> None:
+    shutil.copyfile(trained / "1x16/run.json", tmp_path / "run.json")
+    *lines, last = read_metrics(trained / "1x16")
+    last |= {"skipped_updates": 2, "rollbacks": 0, "left_out": "a.arrow"}
+    content = "".join(json.dumps(line) + "\n" for line in [*lines, last])
+    (tmp_path / "metrics.jsonl").write_text(content)
+    assert from_metrics(tmp_path)["recovered"] == {"skipped_updates": 2, "left_out": "a.arrow"}
 
 
 def test_damage_is_said(tmp_path: Path) -> None:

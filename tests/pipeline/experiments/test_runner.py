@@ -184,6 +184,14 @@ def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> No
     changed = replace(given.arms[1], run=override(given.arms[1].run, ["encoder.dropout=0.3"]))
     with pytest.raises(ConfigError, match=r"with other arms or settings of arms \(two\); repeat"):
         claim_output(replace(given, arms=(given.arms[0], changed)))
+    corrected = replace(given, inputs=("--corpus", "mine", "--input", "b.txt"))
+    claim_output(corrected)  # nothing was prepared yet
+    shards = tmp_path / "out/shards/x"
+    shards.mkdir(parents=True)
+    (shards / "manifest.json").write_text("{}")
+    claim_output(corrected)
+    with pytest.raises(ConfigError, match=r"was made with inputs .*b\.txt"):
+        claim_output(given)
     whole = json.loads((tmp_path / "out/settings.json").read_text())
     tasks = (None, 3, {"rte": 5}, {"rte": {}}, {"rte": {"data": 3, "seeds": 1}})
     damaged = [json.dumps(whole | {"finetune": found}) for found in tasks]

@@ -222,6 +222,17 @@ def test_identical_arms_are_said(tmp_path: Path) -> None:
     ) in shown(tmp_path, found)
 
 
+def test_runs_that_skipped_something_are_named(tmp_path: Path) -> None:
+    assert "skipped something" not in shown(tmp_path, content())
+    runs = [
+        {"arm": "one", "seed": 0, "recovered": {}},
+        {"arm": "two", "seed": 3, "recovered": {"skipped_updates": 2, "left_out": "a.arrow"}},
+    ]
+    text = shown(tmp_path, content() | {"runs": runs})
+    assert "  two:3: 2 steps without an update, shards left out: a.arrow\n" in text
+    assert "one:0" not in text
+
+
 def test_it_is_said_that_a_generator_predicts_the_words(tmp_path: Path) -> None:
     text = shown(tmp_path, content() | {"generated": True})
     assert "two: -0.1000 nats to one of the generator, better" in text
