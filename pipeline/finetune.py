@@ -72,6 +72,7 @@ from pipeline.downstream.tasks import (
 from pipeline.files import one_at_a_time
 from pipeline.training.cluster.engine import compute_device
 
+MOST_SEED = 2**31
 ARMS_OF = {"all": ARMS, "bag": (MODEL, BAG), "majority": (MODEL,)}
 """Arms that are trained, by --baselines."""
 
@@ -121,6 +122,8 @@ def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
         ("--first-seed", arguments.first_seed, 0),
         ("--train-rows", arguments.train_rows, 0),
     )
+    if arguments.first_seed > MOST_SEED:
+        raise ConfigError(f"--first-seed {arguments.first_seed} is above {MOST_SEED:,}; lower it")
     train, dev, more = chosen_files(arguments, task)
     data = read_task(task, train, dev, more, arguments.dev_share or task.dev_share)
     if arguments.train_rows:

@@ -135,6 +135,13 @@ def test_counts_are_checked(
     assert error == f"error: {option} must be {least} or more, got {value}\n"
 
 
+def test_a_seed_that_is_no_seed(tmp_path: Path, call: Call) -> None:
+    error = call(
+        finetune.main, *words(tmp_path, tmp_path / "out", "--first-seed", "9" * 20), code=2
+    )
+    assert error == f"error: --first-seed {'9' * 20} is above 2,147,483,648; lower it\n"
+
+
 def test_what_changed_since_the_first_seeds_is_refused(tmp_path: Path, call: Call) -> None:
     """Rows, labels, weights and settings of the model, however many seeds are done."""
     data, output = write_glue(tmp_path / "glue"), tmp_path / "out"

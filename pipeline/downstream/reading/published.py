@@ -14,6 +14,8 @@ from pipeline.typed_json import as_object
 
 COMMENT = re.compile(r"# (id |\S+ = )")
 """How CoNLL-U and MultiCoNER name a sentence; a number sign may also be a word."""
+LETTERS = ["A", "B", "C", "D"]
+"""Of RACE's answers."""
 SENTENCE_BREAK = "-DOCSTART-"
 
 
@@ -103,8 +105,9 @@ def read_race(folder: Path) -> list[Example]:
             article = _text(content["article"])
             for number, question in enumerate(content["questions"]):
                 answers = content.get("answers")
-                gold = None if answers is None else str("ABCD".index(answers[number]))
                 options = [filled(_text(question), _text(o)) for o in content["options"][number]]
+                letters = LETTERS[: len(options)]
+                gold = None if answers is None else str(letters.index(answers[number]))
                 name = f"{path.parent.name}/{path.stem}-{number}"
                 examples.append(Example(name, (article, *options), gold, article))
         except (KeyError, IndexError, ValueError, TypeError) as error:

@@ -63,6 +63,12 @@ def test_race(tmp_path: Path) -> None:
         "1",
     )
     assert (second.texts[1], second.gold) == ("Why? p", "0")
+    for changes in ({"answers": ["E", "A"]}, {"answers": ["", "A"]}, {"answers": ["BC", "A"]},
+                    {"options": [["x", "y"], ["p"]], "answers": ["A", "B"]},
+                    {"options": [[], ["p"]]}, {"options": [["x", None], ["p"]]}):  # fmt: skip
+        (tmp_path / "high/8.txt").write_text(json.dumps(content | changes))
+        with pytest.raises(DataError, match="has not RACE's layout"):
+            read_race(tmp_path)
     (tmp_path / "high/8.txt").write_text("{}")
     with pytest.raises(DataError, match="has not RACE's layout"):
         read_race(tmp_path)
