@@ -33,7 +33,7 @@ from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.downstream.zero_shot.cloze import fill_masks, read_lines, report_cloze
 from pipeline.downstream.zero_shot.grammar import GrammarTest, report_grammar, score_grammar
-from pipeline.downstream.zero_shot.grammar_pairs import read_paradigms
+from pipeline.downstream.zero_shot.grammar_pairs import pairs_hash, read_paradigms
 from pipeline.downstream.zero_shot.pseudo_likelihood import (
     MaskableSequence,
     encode_sentences,
@@ -93,7 +93,7 @@ def main() -> None:
             counts = count_tokens(datasets, vocabulary.size) if datasets else None
             with counting("scoring", "masked copies") as on_batch:
                 scores = score_grammar(model, test, place(model), counts, on_batch=on_batch)
-            result["grammar"] = scores.fields()
+            result["grammar"] = scores.fields() | {"hash": pairs_hash(paradigms)}
             tables.append(report_grammar(scores))
         if arguments.cloze:
             filled = fill_masks(model, vocabulary, read_lines(arguments.cloze), place(model))

@@ -69,10 +69,10 @@ from pipeline.downstream.tasks import (
     read_tests,
     scored_by_tags,
 )
-from pipeline.files import one_at_a_time
 from pipeline.training.cluster.engine import compute_device
 
 MOST_SEED = 2**31
+"""Of --first-seed; generators take no larger ones."""
 ARMS_OF = {"all": ARMS, "bag": (MODEL, BAG), "majority": (MODEL,)}
 """Arms that are trained, by --baselines."""
 
@@ -109,8 +109,7 @@ def main() -> None:
         "data": about_data(data, encoder),
     }
     scores = assemble(work, jobs, data.train.examples, about)
-    with one_at_a_time(arguments.output / ".publish.lock"):  # parts may finish at the same time
-        publish(work, scores, encoder)
+    publish(work, scores, encoder)
     print(report(scores), flush=True)
     print(arguments.output)
 
@@ -135,7 +134,7 @@ def chosen_protocol(
     arguments: argparse.Namespace, task: LabelledTask, start: StartingWeights
 ) -> TuningProtocol:
     """The protocol of the model, or the named one, with the changes of the command line."""
-    width: int = start.config["hidden_size"]
+    width = start.encoder.width
     name = arguments.protocol or usual_protocol(start.family, width)
     return changed(protocol_for(name, task, width), arguments)
 
@@ -145,16 +144,14 @@ def row_encoder(start: StartingWeights, protocol: TuningProtocol) -> RowEncoder:
 
     Raises ConfigError if the model has too few for any task.
     """
-    kind = start.config["model_type"]
-    positions: int = start.config["max_position_embeddings"]
-    if kind == "roberta":
-        positions -= start.config.get("pad_token_id", 1) + 1
+    positions = start.encoder.positions
     if positions < LEAST_LENGTH:
         raise ConfigError(
             f"the model has {positions} positions, and fine-tuning needs {LEAST_LENGTH}; give "
             "another model"
         )
-    return RowEncoder(start.vocabulary, min(protocol.length, positions), kind == "roberta")
+    doubled = start.config["model_type"] == "roberta"
+    return RowEncoder(start.vocabulary, min(protocol.length, positions), doubled)
 
 
 def prepare(

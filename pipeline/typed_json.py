@@ -1,6 +1,6 @@
 """JSON files that we wrote: read as an object, and built into the dataclass that describes them.
 
-A file may be damaged or edited by hand. Both functions raise ValueError that says what is wrong
+A file may be damaged or edited by hand. All functions raise ValueError that says what is wrong
 with the content; the caller adds the file's name and the remedy.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -64,6 +65,12 @@ def require(section: object, needed: Mapping[str, type], where: str) -> None:
         if name not in found:
             raise ValueError(f"{where}.{name} is missing")
         _convert(kind, found[name], f"{where}.{name}")
+
+
+def check_finite(numbers: Iterable[float]) -> None:
+    """Raise ValueError for NaN or an infinity, which JSON files of Python may hold."""
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError("it has a number that is not finite")
 
 
 def _convert(kind: Any, value: object, where: str) -> Any:

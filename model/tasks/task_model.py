@@ -96,7 +96,7 @@ def read_task_model(
     missing or of another shape, and for settings that we do not support.
     """
     state = {todays_name(name): weight for name, weight in state.items()}
-    own, encoder = _encoder_of(config)
+    own, encoder = encoder_of(config)
     check_sizes(own, encoder, config, state)
     model = random_task_model(config, task, seed)
     state = without_mapping(model.family, model.config, state)
@@ -121,7 +121,7 @@ def read_task_model(
 
 def random_task_model(config: Mapping[str, Any], task: TaskDesign, seed: int) -> TaskModel:
     """A model of the configuration of a folder, every weight drawn by `encoder.initialize`."""
-    own, encoder = _encoder_of(config)
+    own, encoder = encoder_of(config)
     design = HEADS[own.model_type][task.kind]
     dropout = _dropout(config, encoder, own, design)
     head = TaskHead(design, encoder.width, task.outputs, dropout)
@@ -186,7 +186,8 @@ def _with_head(own: Family, task: TaskDesign) -> Family:
     )
 
 
-def _encoder_of(config: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
+def encoder_of(config: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
+    """The family and the encoder of a folder's config.json; ValueError as `our_config`."""
     name = model_type_of(config)
     if name == ELECTRA.model_type:
         return ELECTRA, electra_config(config)

@@ -213,9 +213,8 @@ def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
         raise ConfigError(
             f"--task {arguments.task} is unknown; known: {', '.join(TASKS)}; or {', '.join(KINDS)}"
         )
-    layout = _layout_without_columns(kind, arguments.train)
-    if given or layout == "table":
-        layout = "table"
+    layout = "table" if given else _layout_without_columns(kind, arguments.train)
+    if layout == "table":
         _check_columns(kind, arguments)
     columns = TableColumns(
         texts=tuple(arguments.text),

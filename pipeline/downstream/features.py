@@ -8,7 +8,7 @@ documents. Literal special tokens in a text stay text. Rows look as in transform
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -147,7 +147,7 @@ class RowEncoder:
         columns = [self.ids([example.texts[place] for example in examples])
                    for place in range(len(examples[0].texts))]  # fmt: skip
         found = []
-        for index, example in enumerate(tracked(examples, "encoding", "examples")):
+        for index, example in _numbered(examples):
             second = columns[1][index] if len(columns) > 1 else None
             gold = example.gold
             targets: tuple[float, ...] = ()
@@ -160,7 +160,7 @@ class RowEncoder:
 
     def _choices(self, examples: Sequence[Example]) -> list[Feature]:
         found = []
-        for index, example in enumerate(tracked(examples, "encoding", "examples")):
+        for index, example in _numbered(examples):
             common, *choices = self.ids(example.texts)
             rows, cuts = zip(*(self._cut(common, choice) for choice in choices))
             self.lost.texts += any(cuts)
@@ -174,7 +174,7 @@ class RowEncoder:
         space = " " if self.vocabulary.kind == BYTE_BPE else ""
         pieces = dict(zip(words, self.ids([f"{space}{word}" for word in words])))
         found = []
-        for index, example in enumerate(tracked(examples, "encoding", "examples")):
+        for index, example in _numbered(examples):
             ids: list[int] = []
             places, shown = [], []
             for number, word in enumerate(example.texts):
@@ -199,7 +199,7 @@ class RowEncoder:
             located[text] = (encoding.ids, token_offsets(text, encoding))
         questions = self.ids([example.texts[0] for example in examples])
         found = []
-        for index, example in enumerate(tracked(examples, "encoding", "examples")):
+        for index, example in _numbered(examples):
             ids, offsets = located[example.texts[1]]
             question = questions[index][: min(QUESTION, self.length // 2)]
             self.lost.texts += len(question) < len(questions[index])
@@ -223,6 +223,11 @@ class RowEncoder:
                 found.append(Feature(index, (row,), targets, Window(first, part, best)))
             self.lost.answers += bool(example.gold) and not held
         return found
+
+
+def _numbered(examples: Sequence[Example]) -> Iterator[tuple[int, Example]]:
+    """Each example and its index, with progress."""
+    return enumerate(tracked(examples, "encoding", "examples"))
 
 
 def token_offsets(text: str, encoding: Encoding) -> list[tuple[int, int]]:

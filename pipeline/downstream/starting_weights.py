@@ -14,6 +14,7 @@ import xxhash
 from safetensors.torch import save_file
 from torch import Tensor
 
+from model.config import EncoderConfig
 from model.hugging_face.conversion import to_hugging_face
 from model.hugging_face.electra_folders import to_folders
 from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA
@@ -22,6 +23,7 @@ from model.tasks.heads import HEADS
 from model.tasks.task_model import (
     TaskDesign,
     TaskModel,
+    encoder_of,
     random_task_model,
     read_task_model,
     write_task_model,
@@ -62,6 +64,11 @@ class StartingWeights:
     encoder_hash: str
     """Hash of the encoder's weights without pooler, which remain when transformers loads a folder
     and saves it again, while its configuration and heads may change."""
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        """Sizes of the encoder."""
+        return encoder_of(self.config)[1]
 
     def model(self, task: TaskDesign, seed: int) -> TaskModel:
         """The model; parts of its head that are new are drawn."""
@@ -203,12 +210,8 @@ def _start(
             f"{origin} is of family {kind or 'unknown (no model_type)'}; supported: "
             f"{', '.join(HEADS)}, and SpanBERT as bert"
         )
-    for name in ("hidden_size", "max_position_embeddings", "vocab_size", "pad_token_id"):
-        value = config.get(name, 1 if name == "pad_token_id" else None)
-        if type(value) is not int:
-            raise CheckpointError(
-                f"{origin}: {name} in {CONFIG} is {value!r}, not a whole number; copy it again"
-            )
+    with _fitting(origin):
+        _, design = encoder_of(config)
     if not any(name.startswith(f"{kind}.") for name in state):  # an encoder saved by itself
         state = {
             name if name.startswith(BOUNDARY_PREFIX) else f"{kind}.{name}": weight
@@ -219,9 +222,9 @@ def _start(
     encoder = [name for name in state if name.startswith(f"{kind}.")]
     encoder = [name for name in encoder if not name.startswith(f"{kind}.pooler.")]
     family = "spanbert" if boundaries and kind != ELECTRA.model_type else kind
-    if vocabulary.size > config["vocab_size"]:
+    if vocabulary.size > design.vocab_size:
         raise CheckpointError(
-            f"{tokenizer} has {vocabulary.size:,} ids, the model {config['vocab_size']:,}; give "
+            f"{tokenizer} has {vocabulary.size:,} ids, the model {design.vocab_size:,}; give "
             "the model's own tokenizer"
         )
     return StartingWeights(

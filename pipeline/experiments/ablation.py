@@ -6,9 +6,10 @@ with as many other seeds: its difference to itself is the noise that an arm must
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from pipeline.config.run import Run, in_phase
 from pipeline.config.settings import override
@@ -23,6 +24,7 @@ TUNING_SEED = 1_000_000
 TUNING_FACTORS = (0.5, 1.0, 2.0)
 """Peak learning rates that are tried, as multiples of the recipe's."""
 RUNS = "runs"
+Named = TypeVar("Named")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,13 @@ def shortened(run: Run, steps: int) -> Run:
 def parts_of(run: Run) -> list[Run]:
     """The settings of each phase, the last one last; each reads shards of its own format."""
     return [*(in_phase(run, phase, i == 0) for i, phase in enumerate(run.phases)), run]
+
+
+def first_unlike(found: Iterable[tuple[Named, object]]) -> tuple[Named, Named] | None:
+    """The first name whose value differs from the first value, and the name of that; None if all
+    are alike. A value of None is not known, as of an earlier version, and left out."""
+    known = [(name, value) for name, value in found if value is not None]
+    return next(((name, known[0][0]) for name, value in known if value != known[0][1]), None)
 
 
 def initial_weights(run: Run, baseline: Run) -> str:

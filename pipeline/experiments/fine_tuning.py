@@ -11,7 +11,6 @@ their mean is its score.
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from pathlib import Path
 from statistics import fmean
@@ -20,10 +19,16 @@ from typing import IO, Any
 from pipeline.downstream.protocols import PROTOCOLS, usual_protocol
 from pipeline.downstream.tasks import TASKS
 from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError
-from pipeline.experiments.ablation import RUNS, Ablation, AblationArm, AblationJob
+from pipeline.experiments.ablation import (
+    RUNS,
+    Ablation,
+    AblationArm,
+    AblationJob,
+    first_unlike,
+)
 from pipeline.experiments.children import ChildError, Children
 from pipeline.files import write_whole
-from pipeline.typed_json import read_object, require
+from pipeline.typed_json import check_finite, read_object, require
 
 FINE_TUNED = "fine-tuned"
 """The measure of all tasks together, if there are several, and prefix of each task's."""
@@ -120,18 +125,12 @@ def fine_tuned(ablation: Ablation, job: AblationJob) -> tuple[dict[str, float], 
 def check_examples(ablation: Ablation, jobs: list[AblationJob]) -> None:
     """Raise DataError if runs were fine-tuned on other examples of a task than the first run."""
     for task, _ in ablation.tasks:
-        first: tuple[Path, object] | None = None
-        for job in jobs:
-            path = score_file(ablation, job, task)
-            found = (_read(path) or {}).get("examples")
-            if found is None:  # by an earlier version, which did not keep it
-                continue
-            first = first or (path, found)
-            if found != first[1]:
-                raise DataError(
-                    f"{path} is the score of other examples than {first[0]}; remove it and "
-                    f"{path.with_suffix('')}, and rerun"
-                )
+        paths = [score_file(ablation, job, task) for job in jobs]
+        if pair := first_unlike((path, (_read(path) or {}).get("examples")) for path in paths):
+            raise DataError(
+                f"{pair[0]} is the score of other examples than {pair[1]}; remove it and "
+                f"{pair[0].with_suffix('')}, and rerun"
+            )
 
 
 def seconds_of(ablation: Ablation, jobs: list[AblationJob], task: str) -> list[float]:
@@ -159,9 +158,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         found = read_object(path)
         score = {} if found.get("score") is None else {"score": float}
         require(found, {"seconds": float, **score}, "it")
-        numbers = [found["seconds"], *(found[name] for name in score)]
-        if not all(map(math.isfinite, numbers)):
-            raise ValueError("it has a number that is not finite")
+        check_finite([found["seconds"], *(found[name] for name in score)])
         return {"score": found["score"], "seconds": found["seconds"],
                 "examples": found.get("examples")}  # fmt: skip
     except (ValueError, OSError, KeyError) as error:

@@ -18,13 +18,12 @@ from typing import IO, Any
 
 from pipeline.config.formats import PAIR_FORMATS
 from pipeline.config.training_settings import GENERATOR_KINDS
-from pipeline.downstream.zero_shot.grammar_pairs import Paradigm, pairs_hash, read_paradigms
 from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, AblationArm, AblationJob
 from pipeline.experiments.children import Children
 from pipeline.experiments.shards import held_out, prepare_shards, why_not_scored
 from pipeline.training.run_directory.status import METRICS, RECORD
-from pipeline.typed_json import as_object, read_object, require
+from pipeline.typed_json import as_object, check_finite, read_object, require
 
 RESULT = "result.json"
 PAIR_ACCURACY = "pair_accuracy/"
@@ -93,9 +92,8 @@ def measure(
         missing.setdefault("mask_loss", GENERATED)
         if ablation.grammar:
             missing["grammar"] = GENERATED
-    paradigms: list[Paradigm] = []
-    if ablation.grammar and "grammar" not in missing:
-        paradigms = read_paradigms(ablation.grammar)
+    scores_grammar = ablation.grammar and "grammar" not in missing
+    if scores_grammar:
         words += ["--grammar", ablation.grammar]
     score = ["pipeline.evaluate", directory, "--json"]
     found = as_object(children.run([*score, *words], log, lock, reads=True))
@@ -105,7 +103,7 @@ def measure(
             measures["mask_loss"] = loss
         else:
             missing["mask_loss"] = DIVERGED
-    if paradigms:
+    if scores_grammar:
         measures["grammar"] = found["grammar"]["overall"]["accuracy"]
         for name, part in found["grammar"]["phenomena"].items():
             measures[f"grammar/{name}"] = part["accuracy"]
@@ -126,7 +124,7 @@ def measure(
             measures[PAIR_ACCURACY + label] = accuracy
     return {
         "arm": job.arm.name, "seed": job.seed, "peak_lr": rate, "measures": measures,
-        "missing": missing, "pairs": pairs_hash(paradigms) if paradigms else None,
+        "missing": missing, "pairs": found["grammar"]["hash"] if scores_grammar else None,
         **from_metrics(directory),
     }  # fmt: skip
 
@@ -141,8 +139,7 @@ def check_result(result: Mapping[str, Any], job: AblationJob) -> None:
         require(result, _NEEDED_OF_FINISHED, "it")
         numbers += [value for point in result["curve"] for value in point]
         numbers += [result[name] for name in COSTS]
-    if not all(math.isfinite(number) for number in numbers):
-        raise ValueError("it has a number that is not finite")
+    check_finite(numbers)
 
 
 def pair_judges(ablation: Ablation) -> dict[str, AblationArm]:
@@ -213,8 +210,9 @@ def sequence_losses(directory: Path) -> tuple[list[float], list[float]]:
         content = read_object(path)
         require(content, {"mask_loss": list[float], "mask_count": list[float]}, "it")
         sums, counts = content["mask_loss"], content["mask_count"]
-        if len(sums) != len(counts) or not all(map(math.isfinite, [*sums, *counts])):
-            raise ValueError("its numbers are not those of sequences")
+        check_finite([*sums, *counts])
+        if len(sums) != len(counts):
+            raise ValueError(f"it has {len(sums)} losses and {len(counts)} counts")
     except (ValueError, OSError) as error:
         raise DataError(
             f"{path} is damaged ({error}); remove {path.with_name(RESULT)} and rerun"

@@ -48,6 +48,7 @@ from pipeline.experiments.ablation import (
     Ablation,
     AblationArm,
     AblationJob,
+    first_unlike,
     initial_weights,
 )
 from pipeline.experiments.fine_tuning import check_examples
@@ -103,17 +104,12 @@ def collect(runner: AblationRunner) -> Path | None:
 
 def _check_pairs(ablation: Ablation, jobs: Sequence[AblationJob], results: Results) -> None:
     """Raises DataError if runs were scored on other minimal pairs than the first."""
-    first: tuple[AblationJob, str] | None = None
-    for job in jobs:
-        found = results[job.arm.name, job.seed].get("pairs")
-        if found is None:  # it has no such score, or is of an earlier version
-            continue
-        first = first or (job, found)
-        if found != first[1]:
-            raise DataError(
-                f"{ablation.directory(job) / RESULT} has scores of other minimal pairs than "
-                f"{first[0].name}; remove it and rerun"
-            )
+    found = ((job, results[job.arm.name, job.seed].get("pairs")) for job in jobs)
+    if unlike := first_unlike(found):
+        raise DataError(
+            f"{ablation.directory(unlike[0]) / RESULT} has scores of other minimal pairs than "
+            f"{unlike[1].name}; remove it and rerun"
+        )
 
 
 def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:

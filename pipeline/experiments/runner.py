@@ -267,11 +267,12 @@ def _read_settings(ablation: Ablation) -> dict[str, Any]:
         return {}
     try:
         found = read_object(path)
-        require(found, {"table": str, "arms": dict}, "it")
-        for task, each in found.setdefault(_TASKS, {}).items():
+        found.setdefault(_TASKS, {})  # earlier versions had none
+        require(found, {"table": str, "arms": dict, _TASKS: dict}, "it")
+        for task, each in found[_TASKS].items():
             require(each, {"data": str, "seeds": int}, f"{_TASKS}.{task}")
         return found
-    except (ValueError, OSError, AttributeError) as error:
+    except (ValueError, OSError) as error:
         raise DataError(f"{path} is damaged ({error}); give another --output") from error
 
 

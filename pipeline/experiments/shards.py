@@ -19,7 +19,7 @@ from pipeline.config.settings import fingerprint, to_dict
 from pipeline.data.preparation.inputs import INPUTS
 from pipeline.data.shards.manifest import MANIFEST, VALIDATION, Manifest, read_manifest
 from pipeline.errors import DataError
-from pipeline.experiments.ablation import Ablation, AblationArm, parts_of
+from pipeline.experiments.ablation import Ablation, AblationArm, first_unlike, parts_of
 from pipeline.experiments.children import Children
 from pipeline.files import make_directory, write_whole
 
@@ -63,19 +63,14 @@ def prepare_shards(ablation: Ablation, arm: AblationArm, children: Children) -> 
 
 def check_inputs(ablation: Ablation) -> None:
     """Raises DataError if shards were prepared from other text than those of an arm before."""
-    first: tuple[Path, str] | None = None
-    for directory in dict.fromkeys(d for arm in ablation.arms for d in directories(ablation, arm)):
-        if not (directory / MANIFEST).exists():
-            continue
-        found = read_manifest(directory).files.get(INPUTS, {}).get("xxh3_64")
-        if found is None:  # of an earlier version
-            continue
-        first = first or (directory, found)
-        if found != first[1]:
-            raise DataError(
-                f"{directory} was prepared from other text than {first[0]}; remove it and the runs "
-                "that read it, give the same files again, and rerun"
-            )
+    every = dict.fromkeys(d for arm in ablation.arms for d in directories(ablation, arm))
+    made = [directory for directory in every if (directory / MANIFEST).exists()]
+    found = ((each, read_manifest(each).files.get(INPUTS, {}).get("xxh3_64")) for each in made)
+    if unlike := first_unlike(found):
+        raise DataError(
+            f"{unlike[0]} was prepared from other text than {unlike[1]}; remove it and the runs "
+            "that read it, give the same files again, and rerun"
+        )
 
 
 def _wait(lock: IO[Any]) -> None:

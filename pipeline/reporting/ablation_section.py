@@ -107,10 +107,11 @@ def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> st
     for each in (arm, content["arms"][0]):
         if not each.get("finished", True):
             return f"{each['name']}: {_lost(content, each)}"
-    kind = measure.partition("/")[0]
-    missing, first = arm["missing"], content["arms"][0]
-    lacks = f"the baseline lacks it: {why}" if (why := first["missing"].get(measure)) else ""
-    return str(missing.get(measure, missing.get(kind, lacks or "the baseline lacks it")))
+    for name in (measure, measure.partition("/")[0]):
+        if name in arm["missing"]:
+            return str(arm["missing"][name])
+    why = content["arms"][0]["missing"].get(measure)
+    return f"the baseline lacks it: {why}" if why else "the baseline lacks it"
 
 
 def _diverged(arm: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ import pytest
 from model.objectives.masked_language import MaskedLanguageModel
 from pipeline import evaluate
 from pipeline.config.settings import override
+from pipeline.downstream.zero_shot.grammar_pairs import pairs_hash, read_paradigms
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
@@ -130,6 +131,7 @@ def test_grammar_cloze_and_a_text_need_no_shards(
     found = scores(monkeypatch, capsys, run, *asked)
     assert found["grammar"]["paradigms"]["verbs-run"]["pairs"] == 2
     assert found["grammar"]["phenomena"].keys() == {"verbs"}
+    assert found["grammar"]["hash"] == pairs_hash(read_paradigms(tmp_path))
     assert found["pseudo_perplexity_sequences"] == 1 and len(found["cloze"][0]["guesses"][0]) == 5
     of_folder = scores(monkeypatch, capsys, tmp_path / "model", *asked)
     for name in ("grammar", "cloze", "pseudo_perplexity"):

@@ -187,10 +187,10 @@ def _label(record: Record, columns: TableColumns, texts: tuple[str, ...], place:
     value = record[columns.label]
     if isinstance(value, bool | int):
         return str(value).lower()
-    if isinstance(value, str) and value.strip():
-        return value.strip()
     if isinstance(value, str):
-        raise DataError(f"{place}: the label is empty; give one, or remove the line")
+        if not value.strip():
+            raise DataError(f"{place}: the label is empty; give one, or remove the line")
+        return value.strip()
     raise DataError(f"{place}: label {value!r} is neither text nor a whole number")
 
 

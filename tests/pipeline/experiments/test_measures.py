@@ -102,6 +102,21 @@ def test_an_accuracy_that_is_not_known_is_missing(
     assert found["missing"] == ({} if known else why)
 
 
+def test_a_result_keeps_which_pairs_were_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "prepare_shards", lambda *_: None)
+    monkeypatch.setattr(module, "why_not_scored", lambda *_: "")
+    monkeypatch.setattr(module, "from_metrics", lambda _: {})
+    scores = {"overall": {"accuracy": 0.5}, "phenomena": {"x": {"accuracy": 0.25}}, "hash": "ab"}
+    said = json.dumps({"mask_loss": 1.0, "grammar": scores})
+    monkeypatch.setattr(Children, "run", lambda *_, **__: said)
+    given = replace(ablation(tmp_path), grammar=tmp_path)
+    found = measure(given, given.jobs()[0], 1.0, Children(), tmp_path / "log", None)
+    assert found["measures"] == {"mask_loss": 1.0, "grammar": 0.5, "grammar/x": 0.25}
+    assert found["pairs"] == "ab"
+
+
 def test_losses_of_sequences(tmp_path: Path) -> None:
     (tmp_path / "sequences.json").write_text('{"mask_loss": [1.5], "mask_count": [3.0]}')
     assert sequence_losses(tmp_path) == ([1.5], [3.0])
