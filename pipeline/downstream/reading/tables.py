@@ -36,6 +36,10 @@ class TableColumns:
     skips_short_lines: bool = False
     """Whether lines with too few columns are skipped, as everybody does in QQP."""
 
+    def needed(self) -> list[str]:
+        """Columns that every line has."""
+        return [name for name in (*self.texts, *self.choices, self.label, self.start) if name]
+
 
 @dataclass(frozen=True, slots=True)
 class ExampleTable:
@@ -75,12 +79,12 @@ def read_table(path: Path, columns: TableColumns, kind: str, *, labelled: bool) 
 
 def _records(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
     """Line numbers and records; None for a short line that is skipped. Checks the columns."""
-    needed = [*columns.texts, *columns.choices, columns.label, columns.start]
     is_json = ending(path) in (".json", ".jsonl")
     found = _json_records(path) if is_json else _delimited(path, columns)
+    needed = columns.needed()
     for number, record in found:
         if record is not None:
-            lacking = [name for name in needed if name and name not in record]
+            lacking = [name for name in needed if name not in record]
             if lacking:
                 shown = ", ".join(map(repr, list(record)[:12]))
                 raise DataError(
@@ -106,7 +110,7 @@ def _delimited(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record 
     for number, row in _comma_separated(path) if ending(path) == ".csv" else _tab_separated(path):
         if not header:
             header = row
-            for name in (*columns.texts, *columns.choices, columns.label, columns.start):
+            for name in columns.needed():
                 if header.count(name) > 1:
                     raise DataError(f"{path} has two columns {name!r}; rename one")
             continue

@@ -125,6 +125,12 @@ def test_sentences_without_words_are_skipped(tmp_path: Path) -> None:
     assert [example.texts for example in found.examples] == [("a",)] and found.skipped_lines == 1
 
 
+def test_columns_without_a_name_do_not_matter(tmp_path: Path) -> None:
+    columns = TableColumns(texts=("t",), label="l")
+    found = read(tmp_path / "x.tsv", "\tt\tl\t\n0\ta\t1\t\n", "classification", columns)
+    assert [(example.texts, example.gold) for example in found.examples] == [(("a",), "1")]
+
+
 def test_space_around_a_label_is_not_part_of_it(tmp_path: Path) -> None:
     columns = TableColumns(texts=("t",), label="l")
     found = read(tmp_path / "x.tsv", "t\tl\na\t1 \nb\t1\n", "classification", columns)
