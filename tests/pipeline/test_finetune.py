@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from pipeline import export, finetune
+from pipeline.downstream.protocols import BERT
+from pipeline.downstream.starting_weights import load_start
+from pipeline.errors import ConfigError
 from tests.conftest import Command
 from tests.pipeline.conftest import launch, torchrun_forked
 from tests.pipeline.preparing import Call, contents
@@ -133,6 +137,13 @@ def test_counts_are_checked(
     given = words(tmp_path, tmp_path / "out", option, str(value))
     error = call(finetune.main, *given, code=2)
     assert error == f"error: {option} must be {least} or more, got {value}\n"
+
+
+def test_a_model_with_few_positions_is_refused() -> None:
+    start = load_start(EXPORTS / "bert")
+    few = replace(start, config={**start.config, "max_position_embeddings": 15})
+    with pytest.raises(ConfigError, match="the model has 15 positions, and fine-tuning needs 16"):
+        finetune.row_encoder(few, BERT)
 
 
 def test_a_seed_that_is_no_seed(tmp_path: Path, call: Call) -> None:

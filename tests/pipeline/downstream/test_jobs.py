@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipeline.downstream.jobs import ARMS, TuningJob, claim_output, is_done, plan_jobs, run_job
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, DivergedError
 from tests.pipeline.downstream.small_work import small_work
 
 
@@ -45,6 +46,16 @@ def test_a_job_depends_on_its_seed_alone(tmp_path: Path) -> None:
         assert (work.folder(job) / "weights.safetensors").exists()
         assert not (work.folder(TuningJob("random", 0, 9)) / "weights.safetensors").exists()
     assert results[0] == results[1]
+
+
+def test_weights_that_the_last_update_ruined_have_no_score(tmp_path: Path) -> None:
+    """Its loss is not computed, so the model's outputs are looked at."""
+    work = small_work(tmp_path)
+    work.points[0] = replace(work.points[0], peak_lr=1e30, rows=24, warmup=0.0)
+    job = TuningJob("model", 0, 0)
+    with pytest.raises(DivergedError, match="outputs are not finite; lower the rate"):
+        run_job(work, job)
+    assert not is_done(work, job)
 
 
 def test_only_the_best_weights_of_a_grid_point_are_kept(tmp_path: Path) -> None:
