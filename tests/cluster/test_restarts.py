@@ -38,16 +38,25 @@ def test_slow_and_failed_nodes_are_excluded(cluster: Cluster, runs: Runs, tmp_pa
 FAULTS = """#!/bin/sh
 # Python whose rank on node02 has a fault in every life of the job; the other rank lives on.
 [ -n "$RANK" ] || exec {python} "$@"
-case "${{SLURM_RESTART_COUNT:-0}} $*" in
+life=${{SLURM_RESTART_COUNT:-0}}
+case "$life $*" in
 1*pipeline.doctor*) exit 70 ;;
 *pipeline.doctor*) exec {python} "$@" ;;
 esac
-case ${{SLURM_RESTART_COUNT:-0}}/$RANK in
+# No fault before both ranks are here and ignore TERM: one that still starts would end at once.
+here="$0.$life.$RANK" other="$0.$life.$((1 - RANK))"
+echo $$ >"$here.new" && mv "$here.new" "$here"
+until [ -e "$other" ]; do sleep 0.1; done
+case $life/$RANK in
 0/1) echo 'torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered' >&2; exit 1 ;;
 0/0) exec sleep 60 ;;
 1/1) echo 'error: rank 1 on node02 lost another rank (NCCL error): look there' >&2; exit 70 ;;
 ?/1) kill -KILL $$ ;;
-?/0) sleep 1; exit 70 ;;
+?/0)
+  while kill -0 "$(cat "$other")" 2>/dev/null; do sleep 0.1; done
+  sleep 1 # srun hears of the other one first
+  exit 70
+  ;;
 esac
 """
 
