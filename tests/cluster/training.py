@@ -11,14 +11,15 @@ from typing import Any
 from tests.cluster.slurm import Cluster, Job, Result
 
 BATCH_FILE = "slurm/roberta_large.sbatch"
-STEPS = 40
+STEPS = 80
 SETTINGS = {
     "encoder.layers": 1, "encoder.width": 32, "encoder.feed_forward": 64,
     "batch.sequences": 64, "batch.per_device": 8,
     "steps": STEPS, "schedule.warmup_steps": 2,
     "validation.every": 1000, "checkpoint.every": 1000, "logging.every": 1,
 }  # fmt: skip
-"""A second or two of steps on two ranks, with dropout; checkpoints only at interruptions."""
+"""Four seconds of steps on two ranks, long enough to be disturbed on a busy machine. With dropout;
+checkpoints only at interruptions."""
 
 LEARNED = {
     "step", "loss", "mlm_accuracy", "mask_loss", "learning_rate", "grad_norm", "sequences",
