@@ -105,6 +105,24 @@ def test_windows_cover_a_paragraph() -> None:
         assert sorted(best) == list(range(tokens))  # one window for each
 
 
+@pytest.mark.parametrize(("length", "stride"), [(32, 10), (390, 128)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_windows_equal_transformers(family: str, length: int, stride: int) -> None:
+    """Their stride is what two windows share, ours how far apart they start: a third of a row, at
+    most 128 tokens."""
+    theirs = AutoTokenizer.from_pretrained(EXPORTS / family, add_prefix_space=False)
+    rows = encoder(family, length)
+    space = length - len(theirs("q", "a")["input_ids"]) + 1
+    for tokens in (*range(space - 4, space + 5), 5 * length):
+        paragraph = " ".join("ab"[place % 2] for place in range(tokens))
+        features = rows.encode([Example("0", ("q", paragraph), ())], "spans", ())
+        expected = theirs(
+            "q", paragraph, truncation="only_second", max_length=length, stride=space - stride,
+            return_overflowing_tokens=True,
+        )  # fmt: skip
+        assert [feature.rows[0].ids for feature in features] == expected["input_ids"]
+
+
 def test_answers_beyond_every_window_are_counted() -> None:
     paragraph = " ".join(["word"] * 200)
     rows = encoder("bert", 32)
