@@ -135,6 +135,8 @@ def test_answers_beyond_every_window_are_counted() -> None:
     assert rows.lost.answers == 1
     rows.encode([Example("0", (paragraph, "word"), ())], "spans", ())  # a question's rest is lost
     assert (rows.lost.answers, rows.lost.texts) == (1, 1)
+    (long,) = encoder("bert").encode([Example("0", (paragraph, "word"), ())], "spans", ())
+    assert long.rows[0].second == 64 + 2  # run_squad.py, max_query_length
 
 
 def test_an_example_that_is_cut_is_counted_once() -> None:

@@ -107,6 +107,46 @@ def test_the_best_answer_is_in_the_paragraph_and_ends_after_its_start() -> None:
     assert scores["best_f1"] == 0.5
 
 
+def long_window(tokens: int) -> tuple[str, Feature]:
+    """A paragraph of words with one letter after two tokens."""
+    offsets = [(2 * place, 2 * place + 1) for place in range(tokens)]
+    row = Row([2] * (2 + tokens), 2, list(range(2 + tokens)))
+    return "x " * tokens, Feature(0, (row,), (), Window(2, offsets, [True] * tokens))
+
+
+def test_an_answer_has_at_most_thirty_tokens() -> None:
+    """google-research/bert run_squad.py, max_answer_length."""
+    text, feature = long_window(60)
+    logits = torch.zeros(62, 2)
+    logits[2, 0] = logits[2 + 30, 1] = 9
+    logits[2 + 29, 1] = 5
+    assert best_answer(text, feature, logits) == (14.0, " ".join("x" * 30))
+
+
+@pytest.mark.parametrize(("better", "expected"), [(19, 17.0), (20, 10.0)])
+def test_the_twenty_best_starts_are_combined(better: int, expected: float) -> None:
+    """run_squad.py, n_best_size. `better` starts come before that of the best answer."""
+    text, feature = long_window(60)
+    logits = torch.zeros(62, 2)
+    logits[-better:, 0], logits[-19:, 1] = 9, 1
+    logits[5], logits[5, 0] = 9, 8
+    found = best_answer(text, feature, logits)
+    assert found is not None and found[0] == expected
+
+
+def test_no_answer_scores_as_in_the_window_where_it_is_least_likely() -> None:
+    """run_squad.py: the null score of a question is the lowest of its windows."""
+    text, feature = long_window(3)
+    windows = [torch.zeros(5, 2) for _ in range(3)]
+    for logits, none in zip(windows, (2, -1, 3)):
+        logits[0] = none
+    windows[2][3] = 4
+    (found,) = predictions(
+        [Example("a", ("q", text), ())], [feature] * 3, windows, TASKS["squad2"], ()
+    )
+    assert (found.predicted, found.score, found.null) == ("x", 8, -2 - 8)
+
+
 def test_the_majority() -> None:
     training = [Example("0", ("x",), "a"), Example("1", ("x",), "b"), Example("2", ("x",), "b")]
     (found,) = majority([Example("9", ("y",), "a")], training, TASKS["sst2"])

@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from pipeline.downstream import scores
 from pipeline.downstream.features import RowEncoder
-from pipeline.downstream.jobs import ARMS, plan_jobs, run_job
+from pipeline.downstream.jobs import ARMS, RESULT, plan_jobs, run_job
 from pipeline.downstream.scores import (
     assemble,
     check_started_from,
@@ -25,6 +25,7 @@ from pipeline.downstream.scores import (
 )
 from pipeline.downstream.starting_weights import save_folder
 from pipeline.errors import CheckpointError, DataError
+from pipeline.files import make_directory
 from tests.pipeline.downstream.small_work import small_examples, small_work
 
 SCHEMA = {
@@ -74,6 +75,29 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
         assert record["id"] == example.id and record["gold"] == example.gold
         assert model.config.id2label[int(shares.argmax())] == record["predicted"]
         assert record["score"] == pytest.approx(float(shares.max()), abs=1e-5)
+
+
+def test_the_point_with_the_best_median_is_reported_with_its_own_baselines(tmp_path: Path) -> None:
+    """The best seed of all is at the other point; so are better random weights."""
+    work = small_work(tmp_path)
+    accuracies = {
+        "model": ((0.9, 0.4, 0.5), (0.6, 0.8, 0.7)),
+        "bag": ((0.3, 0.3, 0.3), (0.2, 0.2, 0.1)),
+        "random": ((0.6, 0.6, 0.6), (0.5, 0.4, 0.3)),
+    }
+    jobs = plan_jobs(range(3), 2, ARMS)
+    for job in jobs:
+        metrics = {"accuracy": accuracies[job.arm][job.point][job.seed]}
+        make_directory(work.folder(job))
+        result = json.dumps({"metrics": metrics, "seconds": 1.0, "seed": job.seed})
+        (work.folder(job) / RESULT).write_text(result)
+    about = {"model": {}, "grid": "published", "data": {}}
+    found = assemble(work, jobs, small_examples(24), about)
+    assert (found["best"]["point"], found["best"]["seed"]) == (1, 1)
+    assert [point["median"] for point in found["grid"]["medians"]] == [0.5, 0.7]
+    for arm, summary in {**found["baselines"], "model": found["scores"]}.items():
+        if arm != "majority":
+            assert tuple(summary["accuracy"]["values"]) == accuracies[arm][1]
 
 
 def test_what_a_fine_tuning_began_with_is_checked(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from transformers import get_linear_schedule_with_warmup
 
 from model.tasks.heads import Kind
 from model.tasks.task_model import read_task_model
@@ -70,6 +71,33 @@ def test_fifty_steps_have_the_loss_of_transformers(family: str, kind: Kind) -> N
     assert sum(losses[-3:]) < 0.8 * sum(losses[:3])  # it trained
 
 
+def test_training_equals_a_loop_with_transformers() -> None:
+    """Its schedule and torch's clipping; the first update's rate is 0."""
+    theirs, design = peer("bert", "classification")
+    config = theirs.config.to_dict() | {"architectures": [type(theirs).__name__]}
+    config["id2label"] = dict(enumerate(design.labels))
+    ours = read_task_model(theirs.state_dict(), config, design, seed=1)
+    features = random_features("classification", 24)
+    protocol = replace(BERT, peak_lr=1e-3, rows=8, epochs=4, weight_decay=0.0)
+    fit = fine_tune(ours, features, "classification", protocol, 0, 3, CPU)
+    optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-3, eps=1e-6, weight_decay=0.0)
+    schedule = get_linear_schedule_with_warmup(optimizer, 2, 12)
+    lengths = [row_length(feature) for feature in features]
+    losses, norms = [], []
+    for step in range(12):
+        chosen = epoch_order(lengths, 8, seed=3, epoch=step // 3)[step % 3]
+        batch = collate([features[i] for i in chosen], 0, segments=True, device=CPU)
+        loss = theirs(**their_arguments(batch, "classification")).loss
+        loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)))
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert protocol.clip == 1 and min(norms) > 1.5  # so that it matters
+    assert fit.steps == 12 and fit.loss == pytest.approx(sum(losses[-3:]) / 3, abs=1e-4)
+
+
 def test_a_seed_gives_the_same_model_and_another_seed_another() -> None:
     features = random_features("tags", 20)
     found = []
@@ -128,8 +156,6 @@ def test_rates_fall_by_layer_in_electra() -> None:
 
 
 def test_the_rate_rises_and_falls_as_in_transformers() -> None:
-    from transformers import get_linear_schedule_with_warmup
-
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     schedule = get_linear_schedule_with_warmup(optimizer, 4, 40)
     for step in range(40):
