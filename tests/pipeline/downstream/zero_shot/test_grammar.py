@@ -80,6 +80,12 @@ def test_word_frequencies_are_scored_beside(tiny_vocabulary: Vocabulary) -> None
     found = score_grammar(build(0.3), test, CPU, counts)
     assert found.overall.frequency_accuracy == (1 + 0 + 0.5 + 1) / 4
     assert "by word frequency" in report_grammar(found)
+    for word, count in {" b": 0, " c": 9, " d": 2, " e": 2}.items():
+        (alone,) = encode_sentences([word], tiny_vocabulary, 32)
+        counts[alone.ids[1]] = count
+    test = GrammarTest.of([Paradigm("x", "y", (("a b c", "a d e"),))], tiny_vocabulary, 32)
+    found = score_grammar(build(0.3), test, CPU, counts)
+    assert found.overall.frequency_accuracy == 1  # add-one smoothing: 1 x 10 against 3 x 3
     counts = np.random.default_rng(0).integers(0, 10**6, tiny_vocabulary.size)
     words = ["dog", "saw", "the", "red", "cat", "in", "town", "today"]
     pairs = tuple(
