@@ -1,0 +1,53 @@
+"""Scripts written without spaces between words, as a table of code points.
+
+Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar and Tibetan. Ranges are those of the blocks in
+Unicode 16.0 (Blocks.txt and Scripts.txt); within the smaller blocks the category of this Python's
+`unicodedata` separates letters from marks, digits and punctuation.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+import numpy as np
+import numpy.typing as npt
+
+CODE_POINTS = 0x110000
+_IDEOGRAPHS = (
+    (0x3400, 0x4DBF),  # extension A
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),  # compatibility
+    (0x20000, 0x3FFFD),  # planes 2 and 3, which Unicode reserves for ideographs
+)
+"""First and last code points of blocks that hold nothing but ideographs, now or later."""
+_BLOCKS = {
+    # iteration marks, the closing mark, zero and the Hangzhou numerals; of the Tangut block one
+    "Han": ((0x3005, 0x3007), (0x3021, 0x3029), (0x3038, 0x303B), (0x16FE3, 0x16FE3)),
+    "Hiragana": ((0x3031, 0x3035), (0x303C, 0x303C), (0x3041, 0x309F)),
+    "Katakana": ((0x30A0, 0x30FF), (0x31F0, 0x31FF), (0xFF65, 0xFF9F)),
+    "kana supplements": ((0x1AFF0, 0x1AFFF), (0x1B000, 0x1B16F)),
+    "Thai": ((0x0E00, 0x0E7F),),
+    "Lao": ((0x0E80, 0x0EFF),),
+    "Tibetan": ((0x0F00, 0x0FFF),),
+    "Myanmar": ((0x1000, 0x109F), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F), (0x116D0, 0x116FF)),
+    "Khmer": ((0x1780, 0x17FF),),
+}
+"""Blocks, or parts of blocks, that hold letters beside other characters."""
+
+
+def _spaceless() -> npt.NDArray[np.bool_]:
+    table = np.zeros(CODE_POINTS, np.bool_)
+    for first, last in _IDEOGRAPHS:
+        table[first : last + 1] = True
+    for blocks in _BLOCKS.values():
+        for first, last in blocks:
+            for code in range(first, last + 1):
+                # letters, and numbers that are ideographs
+                table[code] = unicodedata.category(chr(code)) in ("Lo", "Lm", "Nl")
+    table.setflags(write=False)
+    return table
+
+
+SPACELESS = _spaceless()
+"""[0x110000] True for letters of scripts without spaces; marks, digits and punctuation are False.
+A mark such as a Thai vowel sign belongs to the letter before it."""
