@@ -35,6 +35,7 @@ from pipeline.data.shards.manifest import (
     describe_unknown,
     read_manifest,
 )
+from pipeline.data.shards.predicted import describe_predicted
 from pipeline.data.shards.statistics import Drawn, Ragged, Statistics, measure, read_masks
 from pipeline.data.shards.verify import verify
 from pipeline.data.text.documents import DocumentCounts
@@ -156,23 +157,26 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
 def print_statistics(statistics: Statistics, manifest: Manifest, mask: str) -> None:
     """Print rates, lengths and fill beside the recipe's values; mask: the mask token."""
     lengths, total = statistics.lengths, statistics.actions.sum(0)
-    rates = statistics.predictions / statistics.text_tokens
-    shares = total / total.sum()
+    rates = statistics.predictions / max(1, statistics.text_tokens)
     split = manifest.masking["split"]
     print("\nmasks")
     print(
         f"  predicted    {rates.mean():.4%} of text tokens (recipe {manifest.masking['rate']:.2%}, "
         f"whole tokens per row), duplicates {rates.min():.4%} to {rates.max():.4%}"
     )
+    for warning in describe_predicted(rates.mean(), manifest)[1:]:
+        print(f"  {warning}")
     if manifest.masking["scheme"] != "token":
         print(
             f"  scheme       {manifest.masking['scheme']}, on average "
             f"{total.sum() / max(1, statistics.runs):.2f} predicted tokens without a gap"
         )
-    print(
-        f"  of which     {shares[MASK]:.2%} {mask}, {shares[RANDOM]:.2%} random, "
-        f"{shares[KEPT]:.2%} kept (recipe {split[0]:.0%}, {split[1]:.0%}, {1 - sum(split):.0%})"
-    )
+    if total.sum():
+        shares = total / total.sum()
+        print(
+            f"  of which     {shares[MASK]:.2%} {mask}, {shares[RANDOM]:.2%} random, "
+            f"{shares[KEPT]:.2%} kept (recipe {split[0]:.0%}, {split[1]:.0%}, {1 - sum(split):.0%})"
+        )
     length = manifest.sequence_length
     print("rows")
     print(

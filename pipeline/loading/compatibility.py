@@ -10,6 +10,7 @@ from pipeline.config.data_settings import all_shard_settings, prepared_settings
 from pipeline.config.run import Run, in_phase
 from pipeline.config.training_settings import EarlierPhase
 from pipeline.data.shards.manifest import Manifest
+from pipeline.data.shards.predicted import check_predicted
 from pipeline.errors import DataError
 
 
@@ -90,8 +91,9 @@ def as_read(run: Run, dataset: Prepared) -> Run:
 
 def check_shards(run: Run, datasets: Sequence[Prepared], tokenizer_sha256: str) -> None:
     """Raises DataError unless all shards match the settings of the phases of their length and share
-    one tokenizer, see `check_datasets`."""
+    one tokenizer, see `check_datasets`, and their masks predict something."""
     for dataset in datasets:
+        check_predicted(dataset.directory, dataset.manifest)
         settings = all_shard_settings(as_read(run, dataset).data)
         check_datasets([dataset], settings, tokenizer_sha256)
     check_datasets(datasets, {}, tokenizer_sha256)

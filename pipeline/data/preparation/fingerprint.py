@@ -17,7 +17,7 @@ from pipeline.data.rows.pack import packing_version
 from pipeline.data.text.clean import CLEANING_VERSION
 from pipeline.data.text.sentences import SENTENCES_VERSION
 from pipeline.data.tokenizers.encoder import fast_engine
-from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.data.tokenizers.vocabulary import WORDS_VERSION, Vocabulary
 
 COLUMNS_VERSION = 1
 """Version of the columns of rows and masks, in whatever files."""
@@ -70,5 +70,6 @@ def engine_versions(data: DataSettings, engine: str) -> dict[str, Any]:
         "splits": SPLITS_VERSION,
         "sentences": SENTENCES_VERSION,
         "packing": packing_version(data),
+        "words": WORDS_VERSION,
         "masks": GENERATOR_VERSION,
     }

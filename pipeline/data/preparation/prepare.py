@@ -69,6 +69,7 @@ from pipeline.data.shards.manifest import (
     describe_unknown,
     read_manifest,
 )
+from pipeline.data.shards.predicted import describe_predicted, predicted_share
 from pipeline.data.shards.token_counts import write_counts
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.definitions import SPECIALS
@@ -330,6 +331,8 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
         f"{totals['tokens']:,} tokens, {fill:.1%} full, {manifest.duplicates or 'no'} masks each, "
         f"in {seconds:,.1f} s"
     )
+    for line in describe_predicted(predicted_share(manifest), manifest):
+        print(f"masks: {line}")
     for name, corpus in manifest.corpora.items():
         dropped = corpus["dropped"] | corpus["bad"]
         if dropped:

@@ -34,6 +34,7 @@ from pipeline.data.shards.manifest import (
 from pipeline.data.shards.segments import BoolArray, IntArray, taken_tokens
 from pipeline.data.shards.token_counts import TOKEN_COUNTS, count_ids, read_counts
 from pipeline.data.tokenizers.definitions import BYTE_BPE
+from pipeline.data.tokenizers.folders import read_word_starts
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 from pipeline.progress import tracked
@@ -104,9 +105,11 @@ def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> M
     counts = None
     if manifest.masking.get("random_ids") == "unigram":
         counts = read_counts(directory, manifest, vocabulary.size)
+    # not the vocabulary's: the rule for them may have changed since the masks were drawn
+    word_starts = read_word_starts(directory / "tokenizer", vocabulary)
     try:
         return Masking.described(
-            manifest.masking, vocabulary.special, vocabulary.word_starts, manifest.seed, counts
+            manifest.masking, vocabulary.special, word_starts, manifest.seed, counts
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(

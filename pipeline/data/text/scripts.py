@@ -35,19 +35,46 @@ _BLOCKS = {
 """Blocks, or parts of blocks, that hold letters beside other characters."""
 
 
-def _spaceless() -> npt.NDArray[np.bool_]:
+def _members(categories: str) -> npt.NDArray[np.bool_]:
+    """[0x110000] ideographs, and characters of the other blocks that have one of `categories`."""
     table = np.zeros(CODE_POINTS, np.bool_)
     for first, last in _IDEOGRAPHS:
         table[first : last + 1] = True
     for blocks in _BLOCKS.values():
         for first, last in blocks:
             for code in range(first, last + 1):
-                # letters, and numbers that are ideographs
-                table[code] = unicodedata.category(chr(code)) in ("Lo", "Lm", "Nl")
+                table[code] = unicodedata.category(chr(code)) in categories.split()
     table.setflags(write=False)
     return table
 
 
-SPACELESS = _spaceless()
+SPACELESS = _members("Lo Lm Nl")
 """[0x110000] True for letters of scripts without spaces; marks, digits and punctuation are False.
 A mark such as a Thai vowel sign belongs to the letter before it."""
+_WITH_MARKS_AND_DIGITS = _members("Lo Lm Nl Mn Mc Nd No")
+
+
+def begins_spaceless(token: bytes) -> bool:
+    """True if the first byte of a token begins a letter of SPACELESS.
+
+    token: UTF-8 that may be cut anywhere, as the tokens of byte-level BPE are. If its first
+    character is cut off, the script decides: every letter, mark or digit that these bytes can begin
+    must belong to a script without spaces. False if they can begin others, too, and if the token
+    starts in the middle of a character.
+    """
+    width = 1 + sum(token[0] >= lead for lead in (0xC0, 0xE0, 0xF0))
+    head, missing = token[:width], max(0, width - len(token))
+    if token[0] < 0xC0:
+        return False
+    bits = head[0] & (0x7F >> width)
+    for byte in head[1:]:
+        bits = bits << 6 | byte & 0x3F
+    shortest = (0, 0, 0x80, 0x800, 0x10000)[width]  # no character has a longer form than it needs
+    first = max(bits << 6 * missing, shortest)
+    last = min((bits + 1) << 6 * missing, CODE_POINTS)
+    if not missing:
+        return bool(SPACELESS[first:last].any())
+    return bool(SPACELESS[first:last].any()) and all(
+        _WITH_MARKS_AND_DIGITS[code] or unicodedata.category(chr(code))[0] not in "LMN"
+        for code in range(first, last)
+    )

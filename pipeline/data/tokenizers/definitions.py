@@ -37,6 +37,19 @@ LONGEST_WORD = 100
 """In characters; a longer word is unknown in WordPiece (google-research/bert tokenization.py)."""
 
 
+def _byte_letters() -> dict[int, str]:
+    """The letter that byte-level BPE writes for each byte: itself if it can be seen."""
+    seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in seen]
+    return {byte: chr(byte) for byte in seen} | {
+        byte: chr(256 + index) for index, byte in enumerate(hidden)
+    }
+
+
+LETTERS = _byte_letters()
+BYTES = {letter: byte for byte, letter in LETTERS.items()}
+
+
 def byte_bpe_json(ids: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> str:
     """tokenizer.json that treats text as RoBERTa does."""
     tokenizer = Tokenizer(models.BPE(dict(ids), list(merges)))

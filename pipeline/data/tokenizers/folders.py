@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.data.tokenizers.definitions import (
     BYTE_BPE,
@@ -35,6 +36,7 @@ from pipeline.typed_json import read_object
 
 ROBERTA_SIZE = 50_265
 CONFIG = "tokenizer_config.json"
+WORD_STARTS = "word_starts.bin"
 PANIC = "PanicException"
 """Name of the class, which `tokenizers` does not export."""
 LAYOUTS = (
@@ -132,9 +134,23 @@ def save_vocabulary(
     }  # fmt: skip
     if trained_on:
         config["trained_on"] = trained_on
-    write_whole(directory / "word_starts.bin", vocabulary.word_starts.astype(np.uint8).tobytes())
+    write_whole(directory / WORD_STARTS, vocabulary.word_starts.astype(np.uint8).tobytes())
     write_whole(directory / CONFIG, json.dumps(config, indent=1).encode())
     write_whole(directory / "tokenizer.json", vocabulary.tokenizer_json.encode())
+
+
+def read_word_starts(directory: Path, vocabulary: Vocabulary) -> npt.NDArray[np.bool_]:
+    """[vocabulary] ids that start a word, as the code that wrote the folder saw it.
+
+    vocabulary: that of the folder. Raises DataError if the file is missing or of another size.
+    """
+    path = directory / WORD_STARTS
+    flags = np.frombuffer(path.read_bytes() if path.is_file() else b"", np.uint8)
+    if len(flags) != vocabulary.size:
+        raise DataError(
+            f"{path} has {len(flags):,} flags for {vocabulary.size:,} ids; copy it again"
+        )
+    return flags.astype(np.bool_)
 
 
 def copy_for_transformers(source: Path, folder: Path, vocabulary: Vocabulary) -> None:

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers import Tokenizer
 
+from pipeline.data.text.scripts import begins_spaceless
 from pipeline.data.tokenizers.definitions import (
     BYTE_BPE,
+    BYTES,
     CONTINUATION,
     ROLES,
     SPECIALS,
@@ -29,6 +31,8 @@ from pipeline.data.tokenizers.definitions import (
 )
 from pipeline.errors import DataError
 
+WORDS_VERSION = 2
+"""Part of every shard's fingerprint: increase it when other ids start a word."""
 _KINDS = {"BPE": BYTE_BPE, "WordPiece": WORDPIECE, "Unigram": UNIGRAM}
 _SPARE_IDS = 1000  # that a vocabulary may leave out
 _ANY_LETTER = "q"  # does not compose with any character
@@ -170,15 +174,16 @@ def _byte_tables(
     word_starts: npt.NDArray[np.bool_],
     special: npt.NDArray[np.bool_],
 ) -> None:
-    """Fill the tables of byte-level BPE, where a word starts with white space."""
-    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
-    white = {_byte_symbol(byte) for byte in b" \t\n\r\x0b\x0c"}
+    """Fill the tables of byte-level BPE, where white space starts a word, and so does a letter of a
+    script without spaces, even if the token holds only its first bytes."""
+    white = b" \t\n\r\x0b\x0c"
     for token, index in (ids | added).items():
-        if token in added or _reserved(token, alphabet):
+        if token in added or _reserved(token):
             word_starts[index] = True
             continue
-        lengths[index] = len(token)  # each character of a byte-level token stands for one byte
-        word_starts[index] = token[0] in white
+        text = bytes(BYTES[letter] for letter in token)
+        lengths[index] = len(text)
+        word_starts[index] = text[0] in white or begins_spaceless(text)
         special[index] = False
 
 
@@ -194,15 +199,20 @@ def _word_tables(
 
     Ids such as `[unused7]` and `##中`, which no word produces, are special. In WordPiece a token
     without `##` starts a word. In unigram `▁` does, and so does punctuation, as in ALBERT's
-    create_pretraining_data.py (where any letter but a-z starts a word, too; not here).
+    create_pretraining_data.py (where any letter but a-z starts a word, too; not here). In both, so
+    does a letter of a script without spaces, as in BERT's whole words of Chinese.
     """
     word_starts[list(added.values())] = True
     for token, index in ids.items():
         if token in added:
             continue
         inside = token.startswith(CONTINUATION) if kind == WORDPIECE else token[0] != WORD_MARK
-        word_starts[index] = not inside or (kind == UNIGRAM and _is_punctuation(token))
         body = token.removeprefix(CONTINUATION if kind == WORDPIECE else WORD_MARK)
+        word_starts[index] = (
+            not inside
+            or (kind == UNIGRAM and _is_punctuation(token))
+            or (bool(body) and begins_spaceless(body.encode()))
+        )
         mark = WORD_MARK if kind == UNIGRAM else ""
         whole = f"{_ANY_LETTER}{body}" if inside else body
         special[index] = bool(whole) and _words(tokenizer, whole) != [mark + whole]
@@ -273,7 +283,7 @@ def _check_byte_bpe(
     ):  # fmt: skip
         if model.get(key):
             raise DataError(f"tokenizer {name} sets model.{key}={model[key]}; use one without")
-    lacking = set(pre_tokenizers.ByteLevel.alphabet()) - model["vocab"].keys()
+    lacking = BYTES.keys() - model["vocab"].keys()
     if lacking:
         raise DataError(
             f"tokenizer {name} lacks {len(lacking)} of the 256 byte symbols, so text would be "
@@ -327,15 +337,10 @@ def _check_unigram(
 _CHECKS = {BYTE_BPE: _check_byte_bpe, WORDPIECE: _check_wordpiece, UNIGRAM: _check_unigram}
 
 
-def _reserved(token: str, alphabet: set[str]) -> bool:
+def _reserved(token: str) -> bool:
     """Whether a token only fills the table: fairseq's madeupwords, GPT-2's end of text, unused."""
     return (
         token.startswith("madeupword")
         or token == "<|endoftext|>"
-        or not all(character in alphabet for character in token)
+        or not all(letter in BYTES for letter in token)
     )
-
-
-def _byte_symbol(byte: int) -> str:
-    """The character that stands for a control or space byte in byte-level BPE (Ġ for a space)."""
-    return chr(256 + byte)  # holds for bytes 0-32, the first that GPT-2's table moves

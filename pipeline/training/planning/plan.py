@@ -30,6 +30,7 @@ from model.objectives.replaced_tokens import Kind
 from pipeline.config.rules import generator_sizes
 from pipeline.config.run import Run
 from pipeline.config.training_settings import GENERATOR_KINDS, BatchSettings, CorpusWeight
+from pipeline.data.shards.predicted import no_predictions
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.line_packing import expected_lines
@@ -147,9 +148,13 @@ def make_plan(
     else:
         accumulation, rows = micro_batches(sequences, world_size, batch.per_device)
         used = sequences
+    means = [dataset.mean_predictions for dataset in train]
+    for dataset, mean in zip(train, means, strict=True):
+        if mean == 0:  # only masks that the loader draws: files without any are refused before
+            raise no_predictions(dataset.directory, dataset.manifest)
     mean_predictions = sum(
-        factor * dataset.mean_predictions * int(dataset.shard_rows.sum())
-        for factor, dataset in zip(factors, train, strict=True)
+        factor * mean * int(dataset.shard_rows.sum())
+        for factor, mean, dataset in zip(factors, means, train, strict=True)
     ) / max(1, rows_of["train"])
     total = sequences_until(batch, steps)
     return Plan(

@@ -12,25 +12,14 @@ from tokenizers import Tokenizer
 
 from pipeline.data.tokenizers.definitions import (
     BYTE_BPE,
+    BYTES,
     CONTINUATION,
+    LETTERS,
     UNIGRAM,
     WORD_MARK,
     WORDPIECE,
 )
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-
-
-def _byte_letters() -> dict[int, str]:
-    """The letter that byte-level BPE writes for each byte: itself if it can be seen."""
-    seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    hidden = [byte for byte in range(256) if byte not in seen]
-    return {byte: chr(byte) for byte in seen} | {
-        byte: chr(256 + index) for index, byte in enumerate(hidden)
-    }
-
-
-LETTERS = _byte_letters()
-BYTES = {letter: byte for byte, letter in LETTERS.items()}
 
 
 def pieces_of_tokens(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from pipeline.data.tokenizers.definitions import (
     unigram_json,
     wordpiece_json,
 )
+from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.errors import DataError
 from tests.pipeline.data.byte_bpe import SPLITS, byte_bpe
@@ -187,3 +190,38 @@ def test_byte_bpe_with_special_tokens_of_bert() -> None:
     assert found.names == SPECIALS[WORDPIECE]
     assert [found.pad, found.unk, found.bos, found.eos, found.mask] == [0, 1, 2, 3, 4]
     assert found.special[:5].all() and not found.special[5:].any()
+
+
+def test_letters_of_scripts_without_spaces_start_words_in_wordpiece() -> None:
+    words = ["##ん", "ん", "##ab", "##บ", "##ั", "##中国", "中", "##한", "##𠀀"]
+    ids = {token: index for index, token in enumerate(BERT + words)}
+    found = vocabulary(wordpiece_json(ids, lower_case=False, ideographs_apart=False), "toy")
+    starts = {token for token in words if found.word_starts[ids[token]]}
+    assert starts == {"##ん", "ん", "##บ", "##中国", "中", "##𠀀"}
+
+
+def test_letters_of_scripts_without_spaces_start_words_in_unigram() -> None:
+    texts = ["▁中", "中", "国中", "a中", "ん", "บ", "ั", "한", "▁"]
+    found = vocabulary(
+        unigram_json([*ALBERT, *((text, -1.0) for text in texts)], lower_case=False), "toy"
+    )
+    starts = {text for text, flag in zip(texts, found.word_starts[len(ALBERT) :]) if flag}
+    assert starts == {"▁中", "中", "国中", "ん", "บ", "▁"}
+
+
+def test_words_of_text_without_spaces_are_its_letters_in_gpt2s_vocabulary(real_data: Path) -> None:
+    """The first token of every Han letter starts a word; so do words after a space."""
+    found = read_vocabulary(real_data / "tokenizers" / "gpt2")
+    tokenizer = Tokenizer.from_str(found.text_json())
+    for text, words in (
+        ("天地玄黄宇宙", ["天", "地", "玄", "黄", "宇", "宙"]),
+        ("こんにちは世界。", ["こ", "ん", "に", "ち", "は", "世", "界。"]),
+        ("กขคง", ["ก", "ข", "ค", "ง"]),
+        ("the cat中文 sat", ["the", " cat", "中", "文", " sat"]),
+        ("서울 도시, naïve café", ["서울", " 도시,", " naïve", " café"]),
+    ):
+        ids = np.array(tokenizer.encode(text).ids)
+        edges = np.flatnonzero(np.append(found.word_starts[ids], True))
+        edges = np.union1d(edges, [0])
+        pieces = [tokenizer.decode(ids[a:b].tolist()) for a, b in itertools.pairwise(edges)]
+        assert pieces == words
