@@ -14,14 +14,9 @@ from typing import BinaryIO, cast
 
 import xxhash
 
+from pipeline.data.compression.codecs import BLOCK_BYTES, decompressed, naming
 from pipeline.data.documents.arrow_tables import batch_span
-from pipeline.data.documents.byte_blocks import (
-    BLOCK_BYTES,
-    CountedFile,
-    decompressed,
-    naming,
-    plain_blocks,
-)
+from pipeline.data.documents.byte_blocks import CountedFile, plain_blocks
 from pipeline.data.documents.parquet import extraction_content, group_span
 from pipeline.data.documents.records import EXTRACTED, Piece, ReadSpan, Source
 from pipeline.errors import DataError
@@ -60,8 +55,6 @@ def watched_from(piece: Piece, start: int, stop: int) -> Iterator[bytes]:
         if source.compression:
             raw = CountedFile(file, reading.take if reading else None)
             yield from decompressed(cast(BinaryIO, raw), source.compression)
-            while raw.read(BLOCK_BYTES):  # what follows the last stream
-                pass
             end = raw.taken
         else:
             file.seek(start)

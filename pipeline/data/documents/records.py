@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 
 import xxhash
 
-from pipeline.data.documents.byte_blocks import Compression, count_lines
+from pipeline.data.compression.codecs import Compression
+from pipeline.data.documents.byte_blocks import count_lines
 from pipeline.errors import DataError
 
 TEXT_FIELDS = ("text", "body", "content")

@@ -18,6 +18,7 @@ import zlib
 from pathlib import Path
 from typing import Literal
 
+from pipeline.data.compression.codecs import HEAD_BYTES, Compression, sniff_compression
 from pipeline.data.documents.arrow_tables import (
     ARROW_FILE,
     ARROW_STREAM,
@@ -25,13 +26,7 @@ from pipeline.data.documents.arrow_tables import (
     find_text_column,
 )
 from pipeline.data.documents.books import is_gutenberg
-from pipeline.data.documents.byte_blocks import (
-    BOM,
-    Compression,
-    parse_again,
-    read_blocks,
-    sniff_compression,
-)
+from pipeline.data.documents.byte_blocks import BOM, parse_again, read_blocks
 from pipeline.data.documents.csv_tables import is_table, require_text_column
 from pipeline.data.documents.markup import markup_format
 from pipeline.data.documents.parquet import extraction_mark, text_column
@@ -44,8 +39,6 @@ from pipeline.data.documents.records import (
     text_fields,
 )
 from pipeline.errors import DataError
-
-HEAD_BYTES = 1 << 16  # examined to detect the format
 
 # Formats that are recognised only to be refused by name.
 JSON_ARRAY = "one JSON array, but not of objects"

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import xxhash
 
-from pipeline.data.documents.byte_blocks import read_blocks, sniff_compression
+from pipeline.data.compression.codecs import sniff_compression
+from pipeline.data.documents.byte_blocks import read_blocks
 from pipeline.data.documents.content import found_state, joint_state
 from pipeline.data.documents.file_identity import file_ends
 from pipeline.data.documents.records import Extract, Source

@@ -13,14 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from pipeline.data.documents.byte_blocks import (
-    BLOCK_BYTES,
-    Compression,
-    CountedFile,
-    decompressed,
-    naming,
-)
-from pipeline.data.extraction.bzip2 import bzip2_blocks
+from pipeline.data.compression.bzip2 import bzip2_blocks
+from pipeline.data.compression.codecs import BLOCK_BYTES, Compression, decompressed, naming
+from pipeline.data.documents.byte_blocks import CountedFile
 
 Place = tuple[int, int]
 """The byte on disk where a block starts, and an offset in the block."""

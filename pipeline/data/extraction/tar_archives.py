@@ -22,13 +22,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from pipeline.data.documents.byte_blocks import (
+from pipeline.data.compression.codecs import (
     BLOCK_BYTES,
-    BOM,
+    HEAD_BYTES,
+    BlockFile,
     compression_of,
     decompressed,
     naming,
 )
+from pipeline.data.documents.byte_blocks import BOM
 from pipeline.data.documents.markup import markup_format
 from pipeline.data.documents.records import (
     FORMAT_NAMES,
@@ -38,7 +40,7 @@ from pipeline.data.documents.records import (
     Source,
     parts_of,
 )
-from pipeline.data.documents.sniff import _BLOCK, HEAD_BYTES, is_tar
+from pipeline.data.documents.sniff import _BLOCK, is_tar
 from pipeline.data.extraction.html_files import extract_html
 from pipeline.data.extraction.places import START, Place, blocks_from
 from pipeline.data.extraction.web_pages import without_repeats
@@ -63,7 +65,7 @@ class RawMember:
 
     header: tarfile.TarInfo
     content: _Member
-    stream: _ArchiveStream
+    stream: BlockFile
     has_markup: bool = False
     """Whether it was found to be or to hold HTML or XML."""
 
@@ -83,7 +85,7 @@ def find_members(source: Source, start: Place) -> Iterator[tuple[Place, RawMembe
     A place's offset counts from the start of the decompressed archive.
     """
     blocks: list[tuple[int, int]] = []  # bytes of the archive before each block, and its position
-    stream = _ArchiveStream(_counted(source, blocks))
+    stream = BlockFile(_counted(source, blocks))
     with naming(source.path):
         for at, header, content in _members(stream, source.path):
             while len(blocks) > 1 and blocks[1][0] <= at:
@@ -155,42 +157,10 @@ class _Markup:
 _Found = _File | _Markup | BadRecord
 
 
-class _ArchiveStream:
-    """Blocks with the interface of a file."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self.blocks = blocks
-        self.position = 0
-        self.buffer = b""
-        self.at = 0  # bytes of the buffer already read
-
-    def peek(self, size: int) -> bytes:
-        """The next `size` bytes, or what remains, without consuming them."""
-        missing = size - (len(self.buffer) - self.at)
-        if missing > 0:
-            parts = [self.buffer[self.at :]]
-            while missing > 0 and (block := next(self.blocks, b"")):
-                parts.append(block)
-                missing -= len(block)
-            self.buffer, self.at = b"".join(parts), 0
-        return self.buffer[self.at : self.at + size]
-
-    def read(self, size: int = BLOCK_BYTES) -> bytes:
-        """Consume the next `size` bytes, or what remains."""
-        taken = self.peek(size)
-        self.at += len(taken)
-        self.position += len(taken)
-        return taken
-
-    def tell(self) -> int:
-        """Bytes consumed; fastwarc's lz4 reader needs it."""
-        return self.position
-
-
 class _Member:
     """The content of one member, as a file. Raises EOFError if the archive ends inside it."""
 
-    def __init__(self, stream: _ArchiveStream, size: int) -> None:
+    def __init__(self, stream: BlockFile, size: int) -> None:
         self.stream = stream
         self.left = size
 
@@ -209,7 +179,7 @@ class _Member:
 
 
 def _documents(
-    stream: _ArchiveStream, source: Source, folder: str, name: str, depth: int
+    stream: BlockFile, source: Source, folder: str, name: str, depth: int
 ) -> Iterator[_Found]:
     """Files of an archive; folder: its path in the outer archives, name: for messages."""
     if depth > _DEPTH:
@@ -233,11 +203,11 @@ def _document(member: _Member, source: Source, path: str, depth: int) -> Iterato
     """A member's documents, or its files if it is an archive."""
     name = f"{source.path}: {path}"
     with naming(name):
-        raw = _ArchiveStream(member.blocks())
-        compression = compression_of(raw.peek(8))
+        raw = BlockFile(member.blocks())
+        compression = compression_of(raw.peek(HEAD_BYTES))
         inner = raw
         if compression:
-            inner = _ArchiveStream(decompressed(cast(BinaryIO, raw), compression))
+            inner = BlockFile(decompressed(cast(BinaryIO, raw), compression))
         if is_tar(inner.peek(2 * _BLOCK)):
             yield from _documents(inner, source, f"{path}/", name, depth + 1)
             return
@@ -311,7 +281,7 @@ def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecor
                 return
 
 
-def _members(stream: _ArchiveStream, name: str) -> Iterator[tuple[int, tarfile.TarInfo, _Member]]:
+def _members(stream: BlockFile, name: str) -> Iterator[tuple[int, tarfile.TarInfo, _Member]]:
     """Where members start, headers and contents, in order; skips what is not read of a content."""
     long_name, pax, ended, at = "", dict[str, str](), False, -1
     while block := _header(stream):
@@ -349,7 +319,7 @@ def _members(stream: _ArchiveStream, name: str) -> Iterator[tuple[int, tarfile.T
         raise EOFError
 
 
-def _header(stream: _ArchiveStream) -> bytes:
+def _header(stream: BlockFile) -> bytes:
     """The next header, or zeros; after zeros a header can start at any byte."""
     block = stream.read(_BLOCK)
     header = block.lstrip(b"\0")

@@ -22,7 +22,8 @@ from typing import BinaryIO
 
 from fastwarc.stream_io import BrotliReader
 
-from pipeline.data.documents.byte_blocks import BLOCK_BYTES, read_blocks
+from pipeline.data.compression.codecs import BLOCK_BYTES
+from pipeline.data.documents.byte_blocks import read_blocks
 from pipeline.data.documents.records import Source
 from pipeline.data.extraction.places import START, Place
 from pipeline.errors import DataError

@@ -7,11 +7,8 @@ part costs however short it is, as a pass over one short document shows, is coun
 
 from __future__ import annotations
 
-import bz2
 import functools
-import gzip
 import json
-import lzma
 import math
 import shutil
 import sys
@@ -20,12 +17,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO, cast
 
-import zstandard
-from fastwarc.stream_io import Lz4Reader
-
-from pipeline.data.documents.byte_blocks import Compression, CountedFile
+from pipeline.data.compression.codecs import decompressed
+from pipeline.data.documents.byte_blocks import CountedFile
 from pipeline.data.documents.csv_tables import bytes_of_rows
 from pipeline.data.documents.read import TABLES, cut, read, read_whole, rows_of
 from pipeline.data.documents.records import Extract, Piece, Record, Source
@@ -48,7 +43,6 @@ PLACES = 16
 SAMPLE_BYTES = 4 << 20
 """Bytes sampled from a corpus's files of one kind, over all places."""
 CHOICE = "the choice of held-out documents"
-_SIP_BYTES = 4096
 _SHORT_CHARACTERS = 100
 _PASSES = 3
 _ENOUGH_SECONDS = 1.0
@@ -340,20 +334,10 @@ def _bytes_before(piece: Piece, position: int) -> float:
     if not source.compression:
         return float(position)
     with Path(source.path).open("rb") as file:
-        sips = CountedFile(file, most=_SIP_BYTES)
-        stream = _decompressed(sips, source.compression)
-        while position > 0 and (block := stream.read(min(position, 1 << 16))):
+        packed, before = CountedFile(file), 0
+        for block in decompressed(cast(BinaryIO, packed), source.compression):
+            if position <= len(block):
+                return before + (packed.taken - before) * position / len(block)
             position -= len(block)
-        return float(sips.taken)
-
-
-def _decompressed(file: Any, compression: Compression) -> Any:
-    if compression == "bz2":
-        return bz2.BZ2File(file)
-    if compression == "gz":
-        return gzip.GzipFile(fileobj=file)
-    if compression == "xz":
-        return lzma.LZMAFile(file)
-    if compression == "lz4":
-        return Lz4Reader(file)
-    return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            before = packed.taken
+        return float(before)

@@ -29,14 +29,9 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from pipeline.data.compression.codecs import compression_of, sniff_compression
 from pipeline.data.corpora.input_files import files_of
-from pipeline.data.documents.byte_blocks import (
-    BOM,
-    compression_of,
-    parse_again,
-    read_blocks,
-    sniff_compression,
-)
+from pipeline.data.documents.byte_blocks import BOM, parse_again, read_blocks
 from pipeline.data.documents.parquet import read_strings, table_format
 from pipeline.data.documents.records import Format
 from pipeline.data.documents.sniff import (

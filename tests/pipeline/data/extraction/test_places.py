@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents.byte_blocks import sniff_compression
+from pipeline.data.compression.codecs import sniff_compression
 from pipeline.data.extraction import places
 from pipeline.data.extraction.places import START, Block, blocks_from
 from pipeline.errors import DataError

@@ -18,8 +18,8 @@ import zstandard
 from fastwarc.stream_io import Lz4Writer
 
 from pipeline.config.settings import fingerprint
+from pipeline.data.compression import codecs
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.documents import byte_blocks
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.parquet import CONTENT_MARK, EXTRACTION_MARK, extraction_mark
 from pipeline.data.documents.read import cut, read
@@ -96,7 +96,7 @@ def test_openwebtext_as_published(
     names = [*PAGES]
     parts = [{name: PAGES[name] for name in names[start::3]} for start in range(3)]
     path = write(tmp_path, published(parts))
-    monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", block)
+    monkeypatch.setattr(codecs, "BLOCK_BYTES", block)
     assert list(texts(path).items()) == [
         (f"openwebtext/urlsf_subset{number:02}-1_data.xz/{name}", text.decode().strip())
         for number, pages in enumerate(parts)
@@ -238,9 +238,9 @@ def test_headers_that_are_no_records(tmp_path: Path) -> None:
 def test_a_giant_member_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked = 0
 
-    def counted(file: BinaryIO, compression: byte_blocks.Compression) -> Iterator[bytes]:
+    def counted(file: BinaryIO, kind: codecs.Compression) -> Iterator[bytes]:
         nonlocal unpacked
-        for block in byte_blocks.decompressed(file, compression):
+        for block in codecs.decompressed(file, kind):
             unpacked += len(block)
             yield block
 

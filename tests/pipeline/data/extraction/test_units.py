@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.compression import codecs
 from pipeline.data.documents import byte_blocks
 from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.documents.sniff import sniff
@@ -79,8 +80,9 @@ FILES: dict[str, Callable[[], bytes]] = {
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (places, byte_blocks):
+    for module in (places, byte_blocks, codecs):
         monkeypatch.setattr(module, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(codecs, "READ_BYTES", 2000)
     for name, size in (("UNIT_BYTES", 10_000), ("PLAIN_UNIT_BYTES", 20_000)):
         monkeypatch.setattr(units, name, size)
     monkeypatch.setattr(units, "TAR_UNIT_BYTES", 20_000)

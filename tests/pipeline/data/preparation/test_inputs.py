@@ -230,8 +230,8 @@ def test_a_compressed_file_that_is_half_done(
     make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its finished parts know the bytes up to their end."""
-    monkeypatch.setattr("pipeline.data.documents.byte_blocks.ZST_BLOCKS", 1)
-    monkeypatch.setattr("pipeline.data.documents.byte_blocks._TAKEN_BYTES", 1 << 12)
+    monkeypatch.setattr("pipeline.data.compression.codecs._ZST_BLOCKS", 1)
+    monkeypatch.setattr("pipeline.data.compression.codecs.READ_BYTES", 1 << 12)
     packed = news.with_suffix(".jsonl.zst")
     packed.write_bytes(zstd_frame(news.read_bytes()))
     finish, parts = Worker._finish, []

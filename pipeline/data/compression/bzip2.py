@@ -8,11 +8,20 @@ own checksum, so it is decompressed as a file of one block. The 48 bits can also
 from __future__ import annotations
 
 import bz2
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import BinaryIO
 
 _BLOCK, _END = 0x314159265359, 0x177245385090  # marks of a block and of a stream's end
 _MARK_BITS, _CHECKSUM_BITS = 48, 32
+_HEADER_BYTES = 4  # of a stream: BZh and a digit
+_STREAM_STARTS = {
+    b"BZh%d" % level + mark.to_bytes(_MARK_BITS // 8, "big")
+    for level in range(1, 10)
+    for mark in (_BLOCK, _END)
+}
+_ZEROS = re.compile(rb"\0*")
 _STEP = 1 << 20  # bytes read at once
 _MOST = 4 << 20  # bytes of a compressed block, far more than it can have
 
@@ -27,16 +36,21 @@ _INSIDE = tuple(
 def bzip2_blocks(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
     """Yield the byte where a block starts and its content, for blocks that start from `start` on.
 
-    Raises OSError if a block is damaged and EOFError if the file ends in one, as BZ2File does.
+    Raises OSError if a block is damaged, or if anything but streams and zero bytes between them is
+    in the file, and EOFError if it ends in a stream, as `codecs.decompressed` does.
     """
     marks = _Marks(file, start)
     is_first = start > 0  # until a block is found, what looks like a mark may not be one
+    if not is_first and not marks.start_stream(0):
+        return
     while (mark := marks.get(0)) is not None:
         bit, is_block = mark
-        if not is_block:
-            if marks.ends_at(bit):
-                return
+        if not is_block and is_first:
             marks.drop(1)
+            continue
+        if not is_block:
+            if not marks.start_stream(-(-(bit + _MARK_BITS + _CHECKSUM_BITS) // 8)):
+                return
             continue
         number, content = 1, None
         while content is None and (after := marks.get(number)) is not None:
@@ -78,7 +92,11 @@ class _Marks:
     def drop(self, number: int) -> None:
         """Forget the first marks, and the bytes before those that are left."""
         del self.found[:number]
-        keep = self.found[0][0] // 8 if self.found else max(self.base, self.searched - 1)
+        self._forget(self.found[0][0] // 8 if self.found else self.searched - 1)
+
+    def _forget(self, byte: int) -> None:
+        """Forget what is before a byte, but keep the last byte that was searched."""
+        keep = max(self.base, min(byte, self.searched - 1))
         del self.data[: keep - self.base]
         self.base = keep
 
@@ -93,14 +111,31 @@ class _Marks:
         stop = 8 * (self.base + len(self.data))
         return self.bits(bit, stop), stop - bit
 
-    def ends_at(self, bit: int) -> bool:
-        """Whether the stream that ends at `bit` is the last. EOFError if it is cut off."""
-        after = -(-(bit + _MARK_BITS + _CHECKSUM_BITS) // 8) - self.base
-        while len(self.data) < after + 3 and self._grow():
+    def start_stream(self, at: int) -> bool:
+        """Go to the first mark of the stream at byte `at`, or after zeros; False if none follows.
+
+        Raises OSError if anything else is there, and EOFError if the file ends before or in it.
+        """
+        while (end := self.base + len(self.data)) < at and self._grow():
             pass
-        if len(self.data) < after:
+        if end < at:
             raise EOFError
-        return self.data[after : after + 3] != b"BZh"
+        zeros = _ZEROS.match(self.data, at - self.base)
+        while zeros and zeros.end() == len(self.data) and self._grow():
+            at = self.base + zeros.end()
+            self._forget(at)
+            zeros = _ZEROS.match(self.data, at - self.base)
+        at = self.base + (zeros.end() if zeros else 0)
+        while self.searched <= at + _HEADER_BYTES and self._grow():
+            pass
+        begin = at - self.base
+        head = bytes(self.data[begin : begin + _HEADER_BYTES + _MARK_BITS // 8])
+        if head and head not in _STREAM_STARTS:
+            if any(start.startswith(head) for start in _STREAM_STARTS):
+                raise EOFError
+            raise OSError("Invalid data after a stream")
+        self.drop(bisect_left(self.found, (8 * (at + _HEADER_BYTES), False)))
+        return bool(head)
 
     def _grow(self) -> bool:
         if self.is_over:

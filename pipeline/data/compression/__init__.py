@@ -1,0 +1,1 @@
+"""Compressed files, whole and in parts."""
