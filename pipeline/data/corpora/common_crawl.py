@@ -10,12 +10,13 @@ do not exist stop the command, or are left out, and stay so in the kept list.
 from __future__ import annotations
 
 import functools
-import gzip
+import io
 import re
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from pipeline.data.compression.codecs import decompressed
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.http_files import is_gone, look_up, read_small
 from pipeline.data.fetching.kept_lists import Entries, Keeping, kept_list, published_files
@@ -28,6 +29,8 @@ CONNECTIONS = 8
 LANGUAGE = "en"
 """RoBERTa's CC-News is English (Liu et al. 2019, sec. 3.2)."""
 FIRST_MONTH = "2016-08"
+_MOST_LIST_BYTES = 64 << 20
+"""Of a list of paths, which has about a hundred kilobytes."""
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
 
 
@@ -81,7 +84,7 @@ def _look_up_month(month: str, base: str, skip_missing: bool) -> Entries:
     url = f"{base}/{_folder(month)}/warc.paths.gz"
     packed = read_small(url)
     try:
-        lines = gzip.decompress(packed).decode("ascii").split()
+        lines = _unpacked(packed).decode("ascii").split()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{url} is not a list of paths in gzip ({error}); use a mirror") from error
     paths = sorted(set(lines))
@@ -95,6 +98,16 @@ def _look_up_month(month: str, base: str, skip_missing: bool) -> Entries:
     if not skip_missing:
         _report_missing(month, entries, skip_missing)  # before they are kept
     return entries
+
+
+def _unpacked(packed: bytes) -> bytes:
+    parts, size = [], 0
+    for block in decompressed(io.BytesIO(packed), "gz"):
+        parts.append(block)
+        size += len(block)
+        if size > _MOST_LIST_BYTES:
+            raise OSError(f"over {_MOST_LIST_BYTES >> 20} MiB")
+    return b"".join(parts)
 
 
 def _look_up_file(base: str, path: str) -> dict[str, Any]:

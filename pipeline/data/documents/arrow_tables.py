@@ -7,6 +7,7 @@ its start, as one piece. Memory is one batch, mapped from disk if it is large.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
 _FILE_START = 8  # of the first message: after the mark and padding
 _MAPPED_BYTES = 64 << 20  # a larger batch is mapped from disk, not read
 _MOST_BYTES = 512 << 20  # of a batch when it is decompressed
+_FOOTER_END = 10  # bytes after a file's footer: its length, and the mark again
+_READ_BYTES = 1 << 16
 _DICTIONARY, _BATCH = 2, 3  # kinds of messages: Schema is 1
 
 
@@ -94,7 +97,31 @@ def find_batches(path: str) -> tuple[list[Batch], bool]:
             position = end
         if position >= size:
             raise pa.ArrowInvalid("the end of the stream is missing")
+        _require_end(file, position)
     return found, alone
+
+
+def _require_end(file: BinaryIO, position: int) -> None:
+    """Raise if anything but zeros, or a file's footer, follows the end of the stream at a position.
+
+    pyarrow ignores it: of streams in a row, all but the first.
+    """
+    file.seek(0)
+    is_file = file.read(len(ARROW_FILE)) == ARROW_FILE
+    end = file.seek(0, os.SEEK_END)
+    if is_file:
+        end = file.seek(max(0, end - _FOOTER_END))
+        length, mark = file.read(4), file.read()
+        if mark != ARROW_FILE:
+            raise pa.ArrowInvalid("its last bytes are not those of an Arrow file")
+        end -= int.from_bytes(length, "little")
+    file.seek(position)
+    position += 8 if file.read(4) == ARROW_STREAM else 4
+    file.seek(position)
+    while position < end and (block := file.read(min(_READ_BYTES, end - position))):
+        position += len(block)
+        if block.strip(b"\0"):
+            raise pa.ArrowInvalid("other bytes after the end of the stream, perhaps another stream")
 
 
 def batch_span(path: str, batches: range) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from fastwarc.stream_io import BrotliReader
 
-from pipeline.data.compression.codecs import BLOCK_BYTES
+from pipeline.data.compression.codecs import BLOCK_BYTES, decompressed
 from pipeline.data.documents.byte_blocks import read_blocks
 from pipeline.data.documents.records import Source
 from pipeline.data.extraction.places import START, Place
@@ -362,9 +362,25 @@ def _joined_chunks(body: bytes) -> bytes:
 def _decompressed(body: bytes, encoding: str) -> bytes:
     try:
         if encoding in ("gzip", "x-gzip", "deflate"):
+            if body.startswith(_MAGIC):
+                return _joined_members(body)
             return zlib.decompressobj(_ZLIB_OR_GZIP).decompress(body, MAX_BLOCK_BYTES + 1)
         if encoding == "br":
             return bytes(BrotliReader(io.BytesIO(body)).read(MAX_BLOCK_BYTES + 1))
     except (zlib.error, OSError):
         return body
     return body
+
+
+def _joined_members(body: bytes) -> bytes:
+    """The content of a body's gzip members; a page that is cut off stays one.
+
+    What follows the last member is ignored, as browsers do: servers append all sorts of bytes.
+    """
+    parts: list[bytes] = []
+    with contextlib.suppress(EOFError, OSError):
+        for block in decompressed(io.BytesIO(body), "gz"):
+            parts.append(block)
+            if sum(map(len, parts)) > MAX_BLOCK_BYTES:
+                break
+    return b"".join(parts)[: MAX_BLOCK_BYTES + 1]

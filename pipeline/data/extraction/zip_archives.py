@@ -29,6 +29,7 @@ ZIP_VERSION = 1
 _MOST_EXPANSION = 200  # text rarely shrinks to a twentieth
 _SMALL_BYTES = 64 << 20
 _ENCRYPTED = 1
+_END_MARK, _END_BYTES = b"PK\x05\x06", 22  # of the record that ends a directory
 
 
 def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, zipfile.ZipInfo]]:
@@ -40,7 +41,8 @@ def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, zipf
 
 
 def _files(path: str, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """The files of an archive, in order. Raises DataError if it is encrypted or a bomb."""
+    """The files of an archive, in order. Raises DataError if it is encrypted, a bomb or not all."""
+    _require_whole(path, archive)
     members = [
         member
         for member in archive.infolist()
@@ -58,6 +60,24 @@ def _files(path: str, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
             "unpack it if you trust it"
         )
     return members
+
+
+def _require_whole(path: str, archive: zipfile.ZipFile) -> None:
+    """Raise DataError if the file holds more than the archive whose directory is its last.
+
+    zipfile ignores what is before and after, such as an archive to which another was appended.
+    """
+    first = min([archive.start_dir, *(member.header_offset for member in archive.infolist())])
+    with Path(path).open("rb") as file:
+        file.seek(archive.start_dir)
+        end = file.read()
+    directory_end = end.rfind(_END_MARK) + _END_BYTES + len(archive.comment)
+    if first or end[directory_end:].strip(b"\0"):
+        where = "before" if first else "after"
+        raise DataError(
+            f"{path} is damaged (bytes {where} the archive that its directory lists, perhaps of "
+            "another archive); unpack it"
+        )
 
 
 def _is_hidden(name: str) -> bool:

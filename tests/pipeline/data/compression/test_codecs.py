@@ -231,7 +231,7 @@ def test_every_place_reads_all_or_says_damaged(tmp_path: Path, place: str, codec
         path = tmp_path / "in"
         path.write_bytes(packed)
         if problem:
-            with pytest.raises(DataError, match="is (truncated|damaged)"):
+            with pytest.raises(DataError, match=r"is (truncated|damaged)"):
                 raise AssertionError((case, len(read(path)), len(expected)))
         else:
             assert read(path) == expected, case

@@ -86,12 +86,23 @@ def test_what_is_no_list_of_the_month_is_refused(
     assert not [*tmp_path.rglob(".list.json")]
 
 
+def test_a_list_of_lines_from_windows_in_several_members(server: Publisher, tmp_path: Path) -> None:
+    server.put_month("2019-02", {"00001": b"a", "00002": b"b"})
+    lines = gzip.decompress(server.files[LIST]).replace(b"\n", b"\r\n")
+    server.files[LIST] = gzip.compress(lines[:40]) + gzip.compress(lines[40:]) + bytes(512)
+    found = list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))
+    assert len(found) == 2
+
+
 def test_lists_that_are_not_there_or_damaged(server: Publisher, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"warc.paths.gz does not exist \(HTTP 404\)"):
         list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))
-    server.files[LIST] = b"<html>"
-    with pytest.raises(DataError, match="not a list of paths in gzip"):
-        list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))
+    good = gzip.compress(b"crawl-data/CC-NEWS/2019/02/a.warc.gz\n")
+    bomb = gzip.compress(bytes(1 << 27))
+    for content in (b"<html>", good + b"<html>", good + b"\0" + good[1:], good + good[:9], bomb):
+        server.files[LIST] = content
+        with pytest.raises(DataError, match="not a list of paths in gzip"):
+            list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))
     kept = tmp_path / "crawl-data/CC-NEWS/2019/02/.list.json"
     for content in ("[", "{}", '[{"path": "/etc/passwd", "size": 1, "version": ""}]', "[1]"):
         kept.write_text(content)

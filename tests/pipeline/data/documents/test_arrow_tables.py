@@ -136,6 +136,17 @@ def test_damaged_files_are_one_line(tmp_path: Path, shape: str) -> None:
             assert len(found) <= 5
 
 
+@pytest.mark.parametrize("shape", ["file", "stream"])
+def test_nothing_but_padding_may_follow(tmp_path: Path, shape: str) -> None:
+    """pyarrow reads the first of two streams or files in a row, and nothing else."""
+    one, two = (arrow(pa.table({"text": [text]}), shape) for text in ("One.", "Two."))
+    for content in (one + two, one + two[:-30], one + b"rubbish!"):
+        with pytest.raises(DataError, match="file is truncated or damaged"):
+            records(source(tmp_path, content))
+    if shape == "stream":
+        assert len(records(source(tmp_path, one + bytes(64)))) == 1
+
+
 def test_without_a_text_column(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column text or body or content, only a"):
         source(tmp_path, arrow(pa.table({"a": ["x"]}), "file"))

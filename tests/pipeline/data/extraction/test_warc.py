@@ -121,6 +121,8 @@ def test_bodies_are_decoded_only_if_they_are_encoded() -> None:
     chunked = b"%x\r\n%b\r\n5;a=b\r\nthree\r\n0\r\n\r\n" % (len(body), body)
     for encoding, coded in (
         ("gzip", gzip.compress(body)), ("deflate", zlib.compress(body)), ("br", stream.getvalue()),
+        ("gzip", gzip.compress(body[:9]) + gzip.compress(body[9:])),  # all that follows a member
+        ("gzip", gzip.compress(body) + b"\r\n<!-- "), ("gzip", gzip.compress(body) + bytes(9)),
         ("gzip", body), ("br", body), ("identity", body),
     ):  # fmt: skip
         head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\n\r\n".encode()

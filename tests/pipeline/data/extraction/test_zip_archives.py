@@ -112,3 +112,16 @@ def test_the_choice_of_text_is_part_of_the_mark(tmp_path: Path) -> None:
         [made] = extract(sources, tmp_path / "out", local_executor(1))
         rows.append(pq.read_table(made.path)["text"].to_pylist())
     assert rows == [["One.", "Two.\nMore."], ["One.", "Two.", "More."]]
+
+
+def test_two_archives_in_one_file_are_not_one(tmp_path: Path) -> None:
+    """zipfile reads the last of them and says nothing about the other."""
+    one = archive(tmp_path / "one.zip", {"a.txt": "One."}).read_bytes()
+    two = archive(tmp_path / "two.zip", {"b.txt": "Two."}).read_bytes()
+    path = tmp_path / "a.zip"
+    for content, where in ((one + two, "before"), (one + two[:40], "after"), (one + b"x", "after")):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=rf"a\.zip is damaged \(bytes {where} the archive"):
+            read(path)
+    path.write_bytes(one + bytes(512))
+    assert texts(path) == ["One."]
