@@ -8,20 +8,14 @@ that holds all of them. Names do not contain the machine's directories.
 from __future__ import annotations
 
 import glob
-import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from pipeline.data.corpora.dataset_folders import JSON_DESCRIPTIONS, DatasetFolder, find_datasets
 from pipeline.errors import DataError
-
-_DESCRIPTIONS = {"dataset_dict.json", "dataset_info.json", "dataset_infos.json"}
-"""Written by `datasets` beside its files."""
-_STATE = "state.json"
-"""Written by `save_to_disk`; lists the files of a dataset, and not those of `map`'s cache."""
-_STATE_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +39,7 @@ def find_files(inputs: list[str]) -> list[InputFile]:
     An empty file in a directory is skipped. Raises DataError for a directory that cannot be read,
     a broken link, and a name that is not UTF-8.
     """
-    found = [file for given in inputs for file in _data_files(files_of(given))]
-    files = _named(_once(found))
+    files = _named(_once(_without_other_splits(inputs)))
     for file in files:
         if not file.name.isprintable():
             raise DataError(f"input file {file.name!r} has a name that is not UTF-8; rename it")
@@ -80,21 +73,33 @@ def is_path(given: str) -> bool:
     return Path(given).exists() or bool(_glob(given))
 
 
-def _data_files(files: list[InputFile]) -> list[InputFile]:
-    """The files without those that `datasets` writes about them, and without its cache's."""
-    if any(file.is_given for file in files):
-        return files
-    of_folder = {
-        file.path.parent: listed
-        for file in files
-        if file.path.name == _STATE and (listed := _listed(file.path)) is not None
-    }
-    return [
-        file
-        for file in files
-        if file.path.name not in _DESCRIPTIONS
-        and file.path.name in of_folder.get(file.path.parent, {file.path.name})
-    ]
+def _without_other_splits(inputs: list[str]) -> list[InputFile]:
+    """The files without those that datasets in the inputs skip, which are told on stderr."""
+    found: list[InputFile] = []
+    datasets: list[DatasetFolder] = []
+    for given in inputs:
+        files = files_of(given)
+        if any(file.is_given for file in files):
+            found += files
+            continue
+        here = find_datasets(Path(given), [file.path for file in files])
+        read = set[Path]().union(*(dataset.train() for dataset in here))
+        other = set[Path]().union(*(dataset.skipped() | {*dataset.about} for dataset in here))
+        # The Hub's own cache holds each file once more, as a blob that links lead to.
+        blobs = {*map(os.path.realpath, other)} - {*map(os.path.realpath, read)}
+        found += [
+            file
+            for file in files
+            if file.path not in other
+            and file.path.name not in JSON_DESCRIPTIONS
+            and not (blobs and os.path.realpath(file.path) in blobs)
+        ]
+        datasets += here
+    paths = {file.path for file in found}
+    for note in (dataset.note(paths) for dataset in datasets):
+        if note:
+            print(note, file=sys.stderr, flush=True)
+    return found
 
 
 def _once(files: list[InputFile]) -> list[InputFile]:
@@ -143,23 +148,6 @@ def _walk(directory: Path) -> Iterator[Path]:
                     if path.is_file() and path.stat().st_size:
                         yield path
         tops = links
-
-
-def _listed(state: Path) -> set[str] | None:
-    """The files that `save_to_disk` wrote to its folder; None if the folder is not its own."""
-    try:
-        with state.open("rb") as file:
-            content: Any = json.loads(file.read(_STATE_BYTES))
-        files = content["_data_files"]
-        names = {str(file["filename"]) for file in files}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    if content.get("_indices_data_files"):
-        raise DataError(
-            f"{state.parent} is a dataset saved with the indices of its rows; load it with "
-            "`datasets`, call flatten_indices() and save it again"
-        )
-    return names
 
 
 def _refuse(error: OSError) -> None:
