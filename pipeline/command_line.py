@@ -101,7 +101,7 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="FIELD",
         help="field or column that holds the text, a.b for one in another (default: the first of "
-        "text, body, content)",
+        "text, body, content that holds a string)",
     )
     parser.add_argument(
         "--plain-text",

@@ -18,9 +18,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.data.documents.records import first_text
 from pipeline.errors import DataError
 
-ARROW_VERSION = 1
+ARROW_VERSION = 2
 """Part of a file's identity: increase it when the same file gives different records."""
 ARROW_FILE = b"ARROW1"
 ARROW_STREAM = b"\xff\xff\xff\xff"  # the start of each message
@@ -51,23 +52,24 @@ class Batch:
 
 
 def read_arrow_rows(
-    path: str, batches: range, column: str, others: tuple[str, ...]
+    path: str, batches: range, columns: tuple[str, ...], others: tuple[str, ...]
 ) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
-    """Yield each row of the batches: its number in the file, `column`, and the existing `others`.
+    """Yield each row of the batches: its number in the file, its text, and the existing `others`.
 
-    A value is a string, None or NOT_UTF8.
+    columns: of the text, see `record_texts`. A value is a string, None or NOT_UTF8.
     """
     with naming_tables(path):
         schema = arrow_schema(path)
         names = [name for name in others if name in schema.names]
         for batch, row in _batches(path, batches, schema):
-            _require_valid(batch, {column.partition(".")[0], column, *names})
+            tops = (column.partition(".")[0] for column in columns)
+            _require_valid(batch, {*columns, *tops, *names})
             rows = max(1, min(ROWS, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
             for start in range(0, batch.num_rows, rows):
                 some = batch.slice(start, rows)
-                columns = [text_values(some, column)]
-                columns += [values(some.column(name)) for name in names]
-                for value, *more in zip(*columns, strict=True):
+                found = [record_texts(some, columns)]
+                found += [values(some.column(name)) for name in names]
+                for value, *more in zip(*found, strict=True):
                     yield row, value, tuple(more)
                     row += 1
 
@@ -242,10 +244,10 @@ def _require_valid(batch: pa.RecordBatch, names: set[str]) -> None:
 # --- columns
 
 
-def find_text_column(schema: pa.Schema, wanted: tuple[str, ...], path: str) -> str:
-    """The first wanted column, or path a.b into a column of structs, that the table has.
+def find_text_columns(schema: pa.Schema, wanted: tuple[str, ...], path: str) -> tuple[str, ...]:
+    """The wanted columns, or paths a.b into columns of structs, that the table has with strings.
 
-    Raises DataError if there is none, or if it does not hold strings.
+    Raises DataError if there is none.
     """
     kinds = {name: kind for name in wanted if (kind := _kind(schema, name)) is not None}
     if not kinds:
@@ -253,10 +255,11 @@ def find_text_column(schema: pa.Schema, wanted: tuple[str, ...], path: str) -> s
             f"{path} has no column {' or '.join(wanted)}, only {', '.join(schema.names)}; "
             "name one with --text-field"
         )
-    name, kind = next(iter(kinds.items()))
-    if not _holds_strings(kind):
+    found = tuple(name for name, kind in kinds.items() if _holds_strings(kind))
+    if not found:
+        name, kind = next(iter(kinds.items()))
         raise DataError(f"{path}: column {name} holds {kind}, not strings; name another column")
-    return name
+    return found
 
 
 def _kind(schema: pa.Schema, name: str) -> pa.DataType | None:
@@ -281,8 +284,19 @@ def _holds_strings(kind: pa.DataType) -> bool:
     return kind in (*_TEXT, *_BINARY)
 
 
-def text_values(batch: pa.RecordBatch, name: str) -> Iterable[Any]:
-    """The values of a text column, see `find_text_column`: strings, None or NOT_UTF8."""
+def record_texts(batch: pa.RecordBatch, names: tuple[str, ...]) -> Iterable[Any]:
+    """The text of each row by its text columns, see `first_text`: strings, None or NOT_UTF8."""
+    found: list[Iterable[Any]] = []
+    for name in names:
+        column = _text_column(batch, name)
+        found.append(_strings(column))
+        if not column.null_count:  # so no row needs another column, which is not decoded
+            break
+    return map(first_text, zip(*found, strict=True)) if len(found) > 1 else found[0]
+
+
+def _text_column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """A text column, see `find_text_columns`, of strings or bytes."""
     if name in batch.schema.names:
         column = batch.column(name)
     else:
@@ -292,6 +306,10 @@ def text_values(batch: pa.RecordBatch, name: str) -> Iterable[Any]:
         column = column.storage
     if pa.types.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
+    return column
+
+
+def _strings(column: pa.Array) -> Iterable[Any]:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if kind in _TEXT:
         return values(column)

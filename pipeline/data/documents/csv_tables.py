@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from pipeline.data.documents.arrow_tables import text_values
+from pipeline.data.documents.arrow_tables import record_texts
 from pipeline.data.documents.byte_blocks import BOM, read_blocks
 from pipeline.data.documents.content import watched
 from pipeline.data.documents.records import ORIGIN_FIELDS, BadRecord, Piece, Record, text_fields
@@ -105,7 +105,7 @@ def read_csv(piece: Piece) -> Iterator[Record | BadRecord]:
     """Yield the rows of a table. Raises DataError if it cannot be parsed."""
     source, wanted = piece.source, text_fields(piece.source)
     dialect = find_dialect(_head(piece), wanted)
-    column = next(name for name in wanted if name in dialect.columns)
+    columns = tuple(name for name in wanted if name in dialect.columns)
     origins = [name for name in ORIGIN_FIELDS if name in dialect.columns]
     bad_rows: set[int] = set()
 
@@ -115,9 +115,9 @@ def read_csv(piece: Piece) -> Iterator[Record | BadRecord]:
 
     row = 0
     try:
-        for batch in _batches(piece, dialect, [column, *origins], skip):
-            names = [column, *origins]
-            for text, *found in zip(*(text_values(batch, name) for name in names), strict=True):
+        for batch in _batches(piece, dialect, [*columns, *origins], skip):
+            values = [record_texts(batch, names) for names in (columns, *((o,) for o in origins))]
+            for text, *found in zip(*values, strict=True):
                 while row in bad_rows:
                     yield _wrong_length(piece, row)
                     bad_rows.remove(row)

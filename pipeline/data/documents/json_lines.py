@@ -22,6 +22,7 @@ from pipeline.data.documents.records import (
     Source,
     Where,
     end_of,
+    first_text,
     text_fields,
 )
 from pipeline.data.documents.wikiextractor import close_bracket_holes
@@ -101,15 +102,13 @@ def to_record(source: Source, fields: Any, position: int, where: str) -> Record 
 
 
 def _text(fields: Any, names: tuple[str, ...]) -> str | None:
-    """The first of the named fields that is a string."""
-    if isinstance(fields, dict):
-        for name in names:
-            text = fields.get(name)
-            if isinstance(text, str):
-                return text
-            if "." in name and isinstance(text := _field(fields, name), str):
-                return text
-    return None
+    """The text of an object; None if it has none, or is not an object."""
+    if not isinstance(fields, dict):
+        return None
+    text = fields.get(names[0])
+    if not isinstance(text, str):  # it nearly always is
+        text = first_text(_field(fields, name) for name in names)
+    return text if isinstance(text, str) else None
 
 
 def _field(fields: dict[str, Any], name: str) -> Any:

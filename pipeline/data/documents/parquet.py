@@ -1,6 +1,6 @@
 """Texts from Parquet files, row groups at a time. A damaged file raises a DataError with its name.
 
-A corpus has its texts in one Parquet column, see `read_rows`. Evaluation files have them in any
+A corpus has its texts in known columns, see `read_rows`. Evaluation files have them in any
 column, at any depth, and may be Arrow files or streams, see `read_strings`.
 """
 
@@ -18,9 +18,9 @@ from pipeline.data.documents.arrow_tables import (
     ARROW_STREAM,
     BATCH_BYTES,
     ROWS,
-    find_text_column,
+    find_text_columns,
     naming_tables,
-    text_values,
+    record_texts,
     values,
 )
 from pipeline.errors import DataError
@@ -32,14 +32,16 @@ EXTRACTION_MARK = b"tenfold_extraction"
 CONTENT_MARK = b"tenfold_content"
 """Metadata key of such files: hashes of the files that were extracted, with spaces between."""
 
+PARQUET_VERSION = 1
+"""Part of a file's identity: increase it when the same file gives different records."""
 STRING_TYPES = (pa.string(), pa.large_string(), pa.string_view())
 
 
-def text_column(path: str, wanted: tuple[str, ...]) -> str:
-    """The first wanted column that exists. Raises DataError if none does or it has no strings."""
+def text_columns(path: str, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """The wanted columns that exist and have strings. Raises DataError if there is none."""
     with _open(path) as file:
         schema = file.schema_arrow
-    return find_text_column(schema, wanted, path)
+    return find_text_columns(schema, wanted, path)
 
 
 def extraction_mark(path: str) -> str:
@@ -84,22 +86,22 @@ def group_rows(path: str) -> list[int]:
 
 
 def read_rows(
-    path: str, groups: range, column: str, others: tuple[str, ...]
+    path: str, groups: range, columns: tuple[str, ...], others: tuple[str, ...]
 ) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
-    """Yield each row of the groups: its number in the file, `column`, and the existing `others`.
+    """Yield each row of the groups: its number in the file, its text, and the existing `others`.
 
-    A value is a string, None or NOT_UTF8.
+    columns: of the text, see `record_texts`. A value is a string, None or NOT_UTF8.
     """
     with _open(path) as file:
         row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
         names = [name for name in others if name in file.schema_arrow.names]
-        # Each column once: the text column may also be one of the others.
+        wanted = list(dict.fromkeys([*columns, *names]))  # a text column may be one of the others
         for group in groups:
             rows = _rows_at_once(file.metadata.row_group(group))
-            for batch in file.iter_batches(rows, [group], list(dict.fromkeys([column, *names]))):
-                columns = [text_values(batch, column)]
-                columns += [values(batch.column(name)) for name in names]
-                for value, *more in zip(*columns, strict=True):
+            for batch in file.iter_batches(rows, [group], wanted):
+                found = [record_texts(batch, columns)]
+                found += [values(batch.column(name)) for name in names]
+                for value, *more in zip(*found, strict=True):
                     yield row, value, tuple(more)
                     row += 1
 

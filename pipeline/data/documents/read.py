@@ -22,7 +22,7 @@ from pipeline.data.documents.arrow_tables import (
     ARROW_VERSION,
     arrow_schema,
     find_batches,
-    find_text_column,
+    find_text_columns,
     read_arrow_rows,
 )
 from pipeline.data.documents.books import BOOK_VERSION, read_book
@@ -32,7 +32,13 @@ from pipeline.data.documents.json_lines import (
     read_json_array,
     read_json_lines,
 )
-from pipeline.data.documents.parquet import group_bytes, group_rows, read_rows, text_column
+from pipeline.data.documents.parquet import (
+    PARQUET_VERSION,
+    group_bytes,
+    group_rows,
+    read_rows,
+    text_columns,
+)
 from pipeline.data.documents.plain_text import (
     read_blank_line_documents,
     read_lines,
@@ -56,6 +62,7 @@ from pipeline.data.documents.wikiextractor import HOLES_VERSION, read_doc_markup
 READING_VERSION = 3
 """Part of every shard's fingerprint; covers which records a file gives, their order and ids."""
 READERS: dict[Format, int] = {
+    "parquet": PARQUET_VERSION,
     "book": BOOK_VERSION,
     "tei": TEI_VERSION,
     "wiki_jsonl": HOLES_VERSION,
@@ -153,11 +160,11 @@ def _cut_table(source: Source, groups: list[int], piece_bytes: int) -> list[Piec
 def _read_table(piece: Piece) -> Iterator[Record | BadRecord]:
     source, groups = piece.source, range(piece.start, piece.stop)
     if source.format == "arrow":
-        column = find_text_column(arrow_schema(source.path), text_fields(source), source.path)
-        rows = read_arrow_rows(source.path, groups, column, ORIGIN_FIELDS)
+        columns = find_text_columns(arrow_schema(source.path), text_fields(source), source.path)
+        rows = read_arrow_rows(source.path, groups, columns, ORIGIN_FIELDS)
     else:
-        column = text_column(source.path, text_fields(source))
-        rows = read_rows(source.path, groups, column, ORIGIN_FIELDS)
+        columns = text_columns(source.path, text_fields(source))
+        rows = read_rows(source.path, groups, columns, ORIGIN_FIELDS)
     for row, text, origins in rows:
         if isinstance(text, str):
             origin = next((str(value) for value in origins if value), source.name)
@@ -170,7 +177,7 @@ def _read_table(piece: Piece) -> Iterator[Record | BadRecord]:
 def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     source, groups = piece.source, range(piece.start, piece.stop)
     columns = ("id", "url", "dropped", "bad")
-    for row, text, (id, url, dropped, bad) in read_rows(source.path, groups, "text", columns):
+    for row, text, (id, url, dropped, bad) in read_rows(source.path, groups, ("text",), columns):
         name = f"{source.name}@{row}"
         if bad:
             yield BadRecord(id, bad)

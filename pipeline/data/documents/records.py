@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import xxhash
 
@@ -83,7 +83,7 @@ class Source:
     format: Format
     compression: Compression
     text_field: str
-    """For JSON and tables; empty: the first of text, body, content that has a string."""
+    """For JSON and tables; empty: text, body and content, see `first_text`."""
     plain_text: PlainText
     """Whether plain text is one document, one book, or documents between blank lines or lines."""
     licence: str
@@ -285,3 +285,13 @@ def parts_of(document: bytes) -> Iterator[tuple[int, bytes]]:
 def text_fields(source: Source) -> tuple[str, ...]:
     """Fields to search for a record's text, in order."""
     return (source.text_field,) if source.text_field else TEXT_FIELDS
+
+
+def first_text(values: Iterable[Any]) -> str | bytes | None:
+    """The text of a record of any format, by the values of its text fields in their order.
+
+    It is the first string, be it empty, as CSV writes null: a field that is missing, null or of
+    another type is passed over. Bytes stand for a string that is damaged; they are returned, since
+    the fields after them may hold something else than the text.
+    """
+    return next((value for value in values if isinstance(value, (str, bytes))), None)

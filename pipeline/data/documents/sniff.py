@@ -23,13 +23,13 @@ from pipeline.data.documents.arrow_tables import (
     ARROW_FILE,
     ARROW_STREAM,
     arrow_schema,
-    find_text_column,
+    find_text_columns,
 )
 from pipeline.data.documents.books import is_gutenberg
 from pipeline.data.documents.byte_blocks import BOM, parse_again, read_blocks
 from pipeline.data.documents.csv_tables import is_table, require_text_column
 from pipeline.data.documents.markup import markup_format
-from pipeline.data.documents.parquet import extraction_mark, text_column
+from pipeline.data.documents.parquet import extraction_mark, text_columns
 from pipeline.data.documents.records import (
     EXTRACTED,
     TEXT_FIELDS,
@@ -118,11 +118,11 @@ def sniff(
         raise DataError(f"{path} is empty; drop it or fetch it again")
     if head.startswith(b"PAR1") and not compression:
         found = source(EXTRACTED if extraction_mark(str(path)) else "parquet", "")
-        text_column(found.path, text_fields(found))
+        text_columns(found.path, text_fields(found))
         return found
     if head.startswith((ARROW_FILE, ARROW_STREAM)) and not compression:
         found = source("arrow", "")
-        find_text_column(arrow_schema(found.path), text_fields(found), found.path)
+        find_text_columns(arrow_schema(found.path), text_fields(found), found.path)
         return found
     if head.startswith(b"PK\x03\x04") and not compression:
         return source("zip", "")

@@ -221,7 +221,7 @@ def _find_extracted(piece: Piece, decide: Decide) -> Iterator[Found]:
     source = piece.source
     columns = ("url", "title", "dropped", "bad", "language", "domain", "revised")
     groups = range(piece.start, piece.stop)
-    for row, text, others in read_rows(source.path, groups, "text", columns):
+    for row, text, others in read_rows(source.path, groups, ("text",), columns):
         url, title, dropped, bad, language, domain, date = (value or "" for value in others)
         id = f"{source.name}@{row}"
         reason = bad or dropped or decide(source.corpus, id)

@@ -13,7 +13,7 @@ from pipeline.data.documents.parquet import (
     read_rows,
     read_strings,
     table_format,
-    text_column,
+    text_columns,
 )
 from pipeline.errors import DataError
 
@@ -22,13 +22,13 @@ def test_rows_of_some_groups(tmp_path: Path) -> None:
     path = str(tmp_path / "file")
     table = pa.table({"id": list(range(7)), "text": list("abcdefg"), "n": [0] * 7})
     pq.write_table(table, path, row_group_size=2)
-    assert text_column(path, ("body", "text")) == "text"
+    assert text_columns(path, ("body", "text")) == ("text",)
     assert len(group_bytes(path)) == 4
     assert all(size > 0 for size in group_bytes(path))
-    rows = list(read_rows(path, range(1, 3), "text", ("url", "id")))
+    rows = list(read_rows(path, range(1, 3), ("text",), ("url", "id")))
     assert rows == [(2, "c", (2,)), (3, "d", (3,)), (4, "e", (4,)), (5, "f", (5,))]
-    assert next(read_rows(path, range(3, 4), "text", ())) == (6, "g", ())
-    assert next(read_rows(path, range(3, 4), "text", ("text",))) == (6, "g", ("g",))
+    assert next(read_rows(path, range(3, 4), ("text",), ())) == (6, "g", ())
+    assert next(read_rows(path, range(3, 4), ("text",), ("text",))) == (6, "g", ("g",))
 
 
 @pytest.mark.parametrize("sizes", [[1 << 19] * 64, [*[9] * 200, *[1 << 19] * 64]])
@@ -42,7 +42,7 @@ def test_large_texts_are_decoded_a_few_at_a_time(tmp_path: Path, sizes: list[int
         expected.update(text.encode())
     del texts
     tracemalloc.start()
-    for _, text, _ in read_rows(path, range(1), "text", ()):
+    for _, text, _ in read_rows(path, range(1), ("text",), ()):
         found.update(text.encode())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -69,4 +69,4 @@ def test_a_column_whose_name_is_not_utf_8_is_one_line(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["One."], "names": ["x"]}), path)
     path.write_bytes(path.read_bytes().replace(b"names", b"\xaa\xaa\xaa\xaa\xaa"))
     with pytest.raises(DataError, match=r"x\.parquet is truncated or damaged \('utf-8' codec"):
-        text_column(str(path), ("text",))
+        text_columns(str(path), ("text",))

@@ -2,7 +2,9 @@
 
 import gzip
 import io
+import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -64,6 +66,75 @@ def test_parquet_without_a_text_column(tmp_path: Path, table: dict, message: str
     with pytest.raises(DataError, match=message):
         source(tmp_path, parquet(pa.table(table)))
     assert source(tmp_path, parquet(pa.table({"story": ["One."]})), text_field="story")
+
+
+FULL = {"text": "Text.", "content": "Content."}
+"""What the fields of a record hold, and the text that it has, or why it has none."""
+FIELDS: dict[str, tuple[dict[str, Any], str | BadRecord]] = {
+    "both": (FULL, "Text."),
+    "null text": (FULL | {"text": None}, "Content."),
+    "empty text": (FULL | {"text": ""}, ""),
+    "no text": ({"content": "Content."}, "Content."),
+    "text of another type": (FULL | {"text": 5}, "Content."),
+    "body": (FULL | {"text": None, "body": "Body."}, "Body."),
+    "null content": (FULL | {"content": None}, "Text."),
+    "null and empty body": (FULL | {"text": None, "body": ""}, ""),
+    "both null": ({"text": None, "content": None}, BadRecord("news:1", "null text")),
+}
+CHOSEN: dict[str, tuple[dict[str, Any], str | BadRecord]] = {
+    "text": (FULL, "Content."),
+    "null content": (FULL | {"content": None}, BadRecord("news:1", "null text")),
+    "empty content": (FULL | {"content": ""}, ""),
+}
+CASES = {("", name): case for name, case in FIELDS.items()}
+CASES |= {("content", name): case for name, case in CHOSEN.items()}
+
+
+def written(format: str, fields: dict[str, Any]) -> bytes:
+    """A file of one record, and one that has all fields, so that columns have their types."""
+    rows = [fields, {name: 1 if value == 5 else "x" for name, value in fields.items()}]
+    if format == "jsonl":
+        return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    if format == "json_array":
+        return json.dumps(rows).encode()
+    if format == "csv":
+        cells = [
+            ["1", *("" if row[name] is None else row[name] for name in fields)] for row in rows
+        ]
+        return "".join(
+            "\t".join(map(str, row)) + "\n" for row in (["id", *fields], *cells)
+        ).encode()
+    table = pa.table({"id": ["1", "2"]} | {name: [row[name] for row in rows] for name in fields})
+    stream = io.BytesIO()
+    if format == "parquet":
+        pq.write_table(table, stream)
+    else:
+        with pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("format", ["jsonl", "json_array", "csv", "parquet", "arrow"])
+@pytest.mark.parametrize(("text_field", "case"), CASES)
+def test_one_rule_chooses_the_text(tmp_path: Path, format: str, text_field: str, case: str) -> None:
+    fields, expected = CASES[text_field, case]
+    if format == "csv":  # it has neither nulls nor types: each value is a string
+        wanted = (text_field,) if text_field else ("text", "body", "content")
+        expected = str(next(fields[name] for name in wanted if name in fields) or "")
+    found = source(tmp_path, written(format, fields), text_field=text_field)
+    assert found.format == format
+    first, _ = records(found)
+    assert (first.text if isinstance(first, Record) else first) == expected
+
+
+def test_a_damaged_text_is_not_another_column_s(tmp_path: Path) -> None:
+    texts = pa.array([b"caf\xe9", None, b"One."]).view(pa.string())
+    table = pa.table({"text": texts, "content": ["Another.", "Two.", "Another."]})
+    assert records(source(tmp_path, parquet(table))) == [
+        BadRecord("news:1", "invalid UTF-8"),
+        Record("news@1", "news", "Two."),
+        Record("news@2", "news", "One."),
+    ]
 
 
 def test_several_members_frames_and_streams(tmp_path: Path) -> None:
