@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pipeline.command_line import Parser, add_reading_arguments, example_text
-from pipeline.data.corpora.sources import corpus_sources, describe_cut
+from pipeline.data.corpora.sources import corpus_sources, describe_counts, describe_cut
 from pipeline.data.inspection.documents import holds_documents, inspect_documents
 from pipeline.data.inspection.places import describe_place
 from pipeline.data.preparation.tokenizer import REPORT_BYTES, sample_texts
@@ -134,14 +134,15 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
         )
     for name, corpus in manifest.corpora.items():
         dropped = corpus["dropped"] | corpus["bad"]
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
         print(
             f"  {name:12} {corpus['documents']:>9,} documents {corpus['sequences']:>9,} sequences "
             f"({corpus['validation_sequences']:,} held out) {corpus['tokens']:>13,} tokens, "
-            f"dropped: {reasons or 'nothing'}"
+            f"dropped: {describe_counts(dropped) or 'nothing'}"
         )
         if cut := corpus.get("cut"):  # absent in old manifests
             print(f"  {'':12} cut from documents: {describe_cut(cut)}")
+        if noted := corpus.get("noted"):
+            print(f"  {'':12} kept: {describe_counts(noted)}")
         if unknown := describe_unknown(corpus):
             print(f"  {'':12} {unknown}")
         if copies := describe_copies(corpus):

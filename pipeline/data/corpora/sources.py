@@ -175,6 +175,11 @@ def describe_input(sources: list[Source]) -> str:
     return f"{files}; {sum(source.size for source in sources) / 1e6:,.1f} MB"
 
 
+def describe_counts(counts: dict[str, int]) -> str:
+    """Documents by reason, in words."""
+    return ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
+
+
 def describe_cut(cut: dict[str, int]) -> str:
     """What was cut from documents, in words; cut: bytes by reason."""
     return ", ".join(f"{size:,} bytes of {reason}" for reason, size in cut.items())

@@ -169,6 +169,8 @@ class Record:
     text: str
     cut: tuple[tuple[str, int], ...] = ()
     """(reason, bytes) of the parts that were cut."""
+    noted: str = ""
+    """As in `Extract`."""
 
 
 @dataclass(slots=True)
@@ -211,6 +213,8 @@ class Extract:
     """Host of the url."""
     position: int
     """Decompressed bytes of the file up to the record's end, or slightly more."""
+    noted: str = ""
+    """What to know about a text that is kept, such as that its stated encoding was wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,12 @@ because as text it would enter the corpus unnoticed.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import errno
 import json
 import re
 import stat
 import tarfile
-import unicodedata
 import zlib
 from pathlib import Path
 from typing import Literal
@@ -38,6 +36,7 @@ from pipeline.data.documents.records import (
     Source,
     text_fields,
 )
+from pipeline.data.encodings.utf import wide_encoding
 from pipeline.errors import DataError
 
 # Formats that are recognised only to be refused by name.
@@ -201,7 +200,7 @@ def sniff_text(
     text = head.decode(errors="replace").lstrip("\ufeff \t\r\n")
     if b"\0" in head or text.count("\ufffd") * 10 > len(head) * 3:
         if encoding := wide_encoding(head):
-            raise _unreadable(path, f"{encoding} text, not UTF-8")
+            raise _unreadable(path, f"{encoding[:6]} text, not UTF-8")
         raise DataError(f"{path} is binary; give JSON lines, Parquet or UTF-8 text")
     if ARRAY.match(text):
         return "json_array"
@@ -230,25 +229,6 @@ def sniff_text(
         return "csv"
     _refuse_other_data(path, bool(named), kinds)
     return "text"
-
-
-def wide_encoding(head: bytes) -> str:
-    """UTF-16 or UTF-32 if `head` is text in it without a byte order mark, else an empty string."""
-    for encoding in ("UTF-32", "UTF-16"):
-        for order in ("le", "be"):
-            decoder = codecs.getincrementaldecoder(f"{encoding}-{order}")()
-            try:
-                text = decoder.decode(head)  # may end inside a character
-            except UnicodeDecodeError:
-                continue
-            if text and all(map(_is_written, text)):
-                return encoding
-    return ""
-
-
-def _is_written(character: str) -> bool:
-    """Whether text may hold a character; most of what binary data decodes to is none of these."""
-    return character in "\t\n\r\f" or unicodedata.category(character) not in ("Cc", "Cn", "Co")
 
 
 def _unreadable(path: Path, shape: str) -> DataError:

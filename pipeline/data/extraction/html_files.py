@@ -93,4 +93,5 @@ def extract_html(source: Source, page: tuple[str, bytes]) -> Iterator[Extract]:
         language=language,
         domain=name.partition("/")[0] if "/" in name else source.corpus,
         position=len(body),
+        noted=found.noted,
     )

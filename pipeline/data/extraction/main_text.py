@@ -87,6 +87,7 @@ STUB_LENGTH = 1200
 LINK_SHARE = 0.8  # share of a block's characters that makes it a link
 PROSE_LENGTH = 60  # characters outside links, as `_size` counts them
 SENTENCE_LENGTH = 40  # the same, if the block ends like a sentence
+LINE_LENGTH = 30  # average characters of a line of plain text that is wrapped
 LONG = 160  # the same, whatever its punctuation
 PROSE_SHARE = 0.3  # least share of a document's characters, unless it has ENOUGH_PROSE
 ENOUGH_PROSE = 1000
@@ -97,6 +98,7 @@ LEAST_TEXT = 100  # characters of prose in a document
 REFRAIN = 3  # repeats of a block that is not prose, within a page
 
 _WORD = re.compile(r"\w")
+_BLANK_LINES = re.compile(r"\n[ \t\r\f\v]*\n\s*")
 _TAG = re.compile(r"<[^>]*>")
 _TAG_NAME = re.compile(r"<[a-zA-Z][^\s/>]*")
 _ATTRIBUTE = re.compile(r"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>"']*))?""")
@@ -118,6 +120,8 @@ class Page:
     """Blocks separated by blank lines; empty if dropped."""
     dropped: str
     """Why it is not a document."""
+    noted: str = ""
+    """As in `Extract`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,23 @@ def read_plain(text: str) -> Page:
     """The main text of a page in plain text, one block per line (WET)."""
     blocks = [block for line in text.split("\n") if (block := _judged(_spaced(line), 0))]
     return _as_page(blocks, "", "")
+
+
+def read_text(text: str) -> Page:
+    """A page that is a plain text: the text as it was written, if it is mostly prose.
+
+    A paragraph of short lines is a list, such as robots.txt.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\ufeff \t\n")
+    blocks = []
+    for paragraph in _BLANK_LINES.split(text):
+        spaced = _spaced(paragraph)
+        if block := _judged(spaced, 0):
+            is_list = _size(spaced) < LINE_LENGTH * (paragraph.count("\n") + 1)
+            blocks.append(_TextBlock(spaced, "doubt" if is_list else block.kind, 0))
+    is_walled = any(block.kind == "wall" for block in blocks)
+    dropped = _why_not(blocks, text, is_walled)
+    return Page("", "", "" if dropped else text, dropped)
 
 
 def is_enough(text: str) -> bool:

@@ -35,8 +35,11 @@ SCHEMA = pa.schema(
         pa.field("revised", pa.string()),
         pa.field("language", pa.string()),
         pa.field("domain", pa.string()),
+        pa.field("noted", pa.string()),  # what to know about a text that is kept, or null
     ]
 )
+FIRST_COLUMNS = SCHEMA.names[:9]
+"""Those of files without `noted`, which older versions wrote and which are still read."""
 GROUP_BYTES = 16 << 20
 """Text per row group: half a split, so that workers can share a large file."""
 _SPAN, _STATE = "tenfold_span", "tenfold_raw_state"
@@ -133,7 +136,9 @@ def _span(path: Path) -> Span | None:
 def _groups(path: Path) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
-            yield file.read_row_group(group)
+            # units that an older version wrote have fewer columns
+            tables = [SCHEMA.empty_table(), file.read_row_group(group)]
+            yield pa.concat_tables(tables, promote_options="default")
 
 
 def _tables(records: Records) -> Iterator[pa.Table]:
@@ -180,6 +185,7 @@ def _row(record: Extract | BadRecord) -> Row:
         "revised": record.revised,
         "language": record.language,
         "domain": record.domain,
+        "noted": record.noted or None,
     }
 
 

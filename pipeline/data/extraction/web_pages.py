@@ -3,6 +3,10 @@
 Request, metadata and warcinfo records are skipped. Every other record is yielded with its main
 text, with the reason why it has none, or as unreadable (`warc`).
 
+HTML (also XHTML, and XML with the root html) is read for its main text, and text/plain and Markdown
+are kept as they were written. A response without a type is HTML if it looks so, and text unless it
+looks like data. Anything else, such as PDF, JSON or a feed, is dropped.
+
 A line on PAGES_WITH_LINE pages of a site in the same file is boilerplate and is removed; pages with
 the same title count once, because they are one article fetched again. At most
 `Source.pages_per_domain` pages of a site are kept per file, those with the smallest URL hashes.
@@ -21,12 +25,12 @@ from typing import cast
 from urllib.parse import urlsplit
 
 import xxhash
-from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
 from resiliparse.parse.lang import detect_fast
 
 from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.documents.time_limit import TOO_SLOW, TimeLimitError, limited
-from pipeline.data.extraction.main_text import Page, is_enough, read_page, read_plain
+from pipeline.data.encodings.decoding import HEAD_BYTES, decode_page
+from pipeline.data.extraction.main_text import Page, is_enough, read_page, read_plain, read_text
 from pipeline.data.extraction.warc import (
     MAX_BLOCK_BYTES,
     Torn,
@@ -35,17 +39,25 @@ from pipeline.data.extraction.warc import (
     read_records,
 )
 
-WEB_VERSION = 1
-"""Increase it when the same file gives different output: here, in `warc` or in `main_text`."""
+WEB_VERSION = 2
+"""Increase it when the same file gives different output: here, in `warc`, in `encodings` or in
+`main_text`; and `zip_archives.ZIP_VERSION` with it."""
+OVERRULED = "in another encoding than stated"
+"""What is noted about a page whose server, or else the page, states an encoding that is wrong."""
 
 PAGES_WITH_LINE = 5
 """A line on this many pages of a site belongs to the site, not the page."""
 _SLOTS = 1 << 22  # per table of counts, one byte each
 _NO_DOCUMENT = frozenset({"request", "metadata", "warcinfo"})
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
-_LOOKS_LIKE_HTML = re.compile(rb"<(?:!doctype html|html|head|body|title|meta|div|p)\b", re.I)
-_HEAD = 2048  # bytes of a body that are examined for its type
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_XML_TYPES = ("text/xml", "application/xml")
+_TEXT_TYPES = ("text/plain", "text/markdown", "text/x-markdown", "text/x-web-markdown")
+_LOOKS_LIKE_HTML = re.compile(r"<(?:!doctype html|html|head|body|title|meta|div|p)\b", re.I)
+_STARTS_AS_HTML = re.compile(r"\s*<(?:!doctype\s+html|html)\b", re.I)
+_HTML_ROOT = re.compile(r"<html\b", re.I)
+_LOOKS_LIKE_DATA = re.compile(r"\s*(?:[<{\[]|%PDF-|%!PS)")
+_BINARY = re.compile("[\0-\x08\x0b\x0e-\x1a\x1c-\x1f]")  # as browsers tell text/plain from data
+_NEITHER = "neither HTML nor text"
 _DETECTABLE = 500  # characters from which detection overrides the declared language
 _NEAR = 1.1  # times the best rank (a distance); within it, the declared language wins
 
@@ -99,6 +111,7 @@ def _extract(record: WarcRecord) -> Extract:
         language=language,
         domain=_domain(url),
         position=record.position,
+        noted=page.noted,
     )
 
 
@@ -151,41 +164,36 @@ def page_of_body(body: bytes, content_type: str, stated: str) -> Page:
         return _dropped("too long")
     if not body.strip():
         return _dropped("empty")
-    if not _is_html(stated, body[:_HEAD]):
-        return _dropped("not HTML")
-    if body[:_HEAD].count(b"\0") > 8 and not body.startswith(_UTF_16):
+    if stated and not stated.lower().startswith(_HTML_TYPES + _XML_TYPES + _TEXT_TYPES):
+        return _dropped(_NEITHER)
+    decoded = decode_page(body, content_type)
+    if decoded is None:
         return _dropped("not text")
-    return read_page(_decoded(body, content_type).replace("\0", ""))
+    page = _read(decoded.text, stated.lower())
+    return replace(page, noted=OVERRULED) if decoded.is_overruled and page.text else page
 
 
 def _dropped(reason: str) -> Page:
     return Page("", "", "", reason)
 
 
-def _is_html(content_type: str, head: bytes) -> bool:
-    if content_type:
-        return content_type.lower().startswith(_HTML_TYPES)
-    return bool(_LOOKS_LIKE_HTML.search(head))
-
-
-def _decoded(body: bytes, content_type: str) -> str:
-    """Decode as UTF-8 if possible, else as the server declares, else as the page does or by
-    detection."""
-    if not body.startswith(_UTF_16):
-        try:
-            return body.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            pass
-        if found := re.search(r"charset=[\"']?([\w.:-]+)", content_type):
-            encoding = map_encoding_to_html5(found[1])
-            if encoding != "utf-8":
-                return _as_text(body, encoding)
-    return _as_text(body, detect_encoding(body, from_html_meta=True))
-
-
-def _as_text(body: bytes, encoding: str | None) -> str:
-    text = bytes_to_str(body, encoding or "utf-8", errors="replace", fallback_encodings=("utf-8",))
-    return str(text)
+def _read(text: str, stated: str) -> Page:
+    """The page of a body that was decoded; stated: its type in lower case, of those that are read,
+    or empty."""
+    head = text[:HEAD_BYTES]
+    if stated.startswith(_HTML_TYPES):
+        is_html = True
+    elif stated.startswith(_XML_TYPES):
+        is_html = bool(_HTML_ROOT.search(head))
+        if not is_html:
+            return _dropped(_NEITHER)
+    else:
+        is_html = bool((_STARTS_AS_HTML.match if stated else _LOOKS_LIKE_HTML.search)(head))
+    if is_html:
+        return read_page(text.replace("\0", ""))
+    if _BINARY.search(head) or (not stated and _LOOKS_LIKE_DATA.match(head)):
+        return _dropped(_NEITHER)
+    return read_text(text)
 
 
 def _language(page: Page) -> str:

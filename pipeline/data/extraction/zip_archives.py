@@ -23,8 +23,8 @@ from pipeline.data.extraction.html_files import extract_html, find_html
 from pipeline.data.extraction.places import Place
 from pipeline.errors import DataError
 
-ZIP_VERSION = 1
-"""Increase it when the same archive gives different documents."""
+ZIP_VERSION = 2
+"""Increase it when the same archive gives different documents, so with `web_pages.WEB_VERSION`."""
 
 _MOST_EXPANSION = 200  # text rarely shrinks to a twentieth
 _SMALL_BYTES = 64 << 20

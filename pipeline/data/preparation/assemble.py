@@ -272,6 +272,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "dropped": total.dropped,
             "bad": total.bad,
             "cut": total.cut,
+            "noted": total.noted,
             "packed": total.packed,
             "plain_text": total.plain_text,
             "licence": licence,

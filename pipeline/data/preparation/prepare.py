@@ -15,7 +15,7 @@ from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.groups import require_size
 from pipeline.data.corpora.shapes import describe_plain_text
-from pipeline.data.corpora.sources import describe_cut
+from pipeline.data.corpora.sources import describe_counts, describe_cut
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.records import Source
 from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask
@@ -336,10 +336,11 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
     for name, corpus in manifest.corpora.items():
         dropped = corpus["dropped"] | corpus["bad"]
         if dropped:
-            reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-            print(f"{name}: dropped {reasons}")
+            print(f"{name}: dropped {describe_counts(dropped)}")
         if corpus["cut"]:
             print(f"{name}: cut from documents {describe_cut(corpus['cut'])}")
+        if corpus["noted"]:
+            print(f"{name}: kept {describe_counts(corpus['noted'])}")
         if unknown := describe_unknown(corpus):
             print(f"{name}: {unknown}")
         if copies := describe_copies(corpus):

@@ -223,7 +223,8 @@ class Worker:
             "documents": counts.documents, "bytes": counts.bytes, "left_out": counts.left_out,
             "characters": counts.characters, "unknown": counts.unknown,
             "dropped": counts.dropped, "bad": counts.bad, "bad_example": counts.bad_example,
-            "cut": counts.cut, "packed": counts.packed, "plain_text": counts.plain_text,
+            "cut": counts.cut, "noted": counts.noted, "packed": counts.packed,
+            "plain_text": counts.plain_text,
             "read": [reading.span for reading in readings],
         }  # fmt: skip
         write_whole(marker, json.dumps(summary).encode())

@@ -42,8 +42,8 @@ from pipeline.data.documents.sniff import (
     is_tar,
     read_head,
     require_regular,
-    wide_encoding,
 )
+from pipeline.data.encodings.utf import nearly_utf8, wide_encoding
 from pipeline.data.selection.minhash import Words, run_table, runs
 from pipeline.data.text.clean import clean
 from pipeline.errors import DataError
@@ -135,11 +135,15 @@ def read_texts(path: Path) -> tuple[str, Iterator[str]]:
 
 
 def _decode(path: Path, content: bytes) -> str:
-    """Decode UTF-8, or Windows-1252 if mostly ASCII, as in older files of European languages."""
+    """Decode UTF-8, also with a few damaged bytes, or Windows-1252 if mostly ASCII, as in older
+    files of European languages."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         line = _line_number(content, error.start)
+        if (text := nearly_utf8(content)) is not None:
+            print(f"note: {path} has bytes that are not UTF-8 (line {line}); they are skipped")
+            return text
         foreign = content.decode(errors="replace").count("\ufffd") * 10 > len(content) * 3
         if foreign or _CONTROL.search(content):
             raise _unreadable(path, f"not UTF-8 text (line {line})") from error
@@ -162,7 +166,7 @@ def _refuse(path: Path, head: bytes) -> None:
         if shape != JSON_ARRAY and re.match(pattern, head):
             raise _unreadable(path, shape)
     if encoding := wide_encoding(head) if b"\0" in head else "":
-        raise _unreadable(path, f"{encoding} text")
+        raise _unreadable(path, f"{encoding[:6]} text")
     if b"\0" in head:  # avoids reading a large binary file to its end
         raise _unreadable(path, "binary")
     if expected := _TABLE_NAMES.get(path.suffix.lower()):

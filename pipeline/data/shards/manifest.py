@@ -215,7 +215,12 @@ def _check_sections(manifest: Manifest) -> None:
             require(section, _NEEDED_OF_EACH[name], f"{name}.{key}")
             if name == "corpora":
                 require(section["packed"], _PACKED, f"{name}.{key}.packed")
-            for counts in ("unknown", "cut", "held_out_copies"):  # absent in older manifests
+            for counts in (
+                "unknown",
+                "cut",
+                "noted",
+                "held_out_copies",
+            ):  # absent in older manifests
                 found = {counts: section.get(counts, {})}
                 require(found, {counts: dict[str, int]}, f"{name}.{key}")
             _check_shares(section, f"{name}.{key}")

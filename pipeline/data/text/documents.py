@@ -47,6 +47,8 @@ class DocumentCounts:
     bad_example: str = ""
     cut: dict[str, int] = field(default_factory=dict)
     """Bytes cut from documents by reason: licences, notes."""
+    noted: dict[str, int] = field(default_factory=dict)
+    """Documents by what their readers noted, such as that a stated encoding was wrong."""
     packed: dict[str, int] = field(default_factory=dict)
     """From `packing.count_tokens`."""
     unknown: dict[str, int] = field(default_factory=dict)
@@ -69,6 +71,7 @@ class DocumentCounts:
         add_counts(self.dropped, other.dropped)
         add_counts(self.bad, other.bad)
         add_counts(self.cut, other.cut)
+        add_counts(self.noted, other.noted)
         add_counts(self.packed, other.packed)
         add_counts(self.unknown, other.unknown)
         add_counts(self.plain_text, other.plain_text)
@@ -79,7 +82,7 @@ class DocumentCounts:
         self.add(other)
         other.documents = other.bytes = other.characters = other.left_out = 0
         other.dropped, other.bad, other.cut, other.packed, other.unknown = {}, {}, {}, {}, {}
-        other.plain_text, other.bad_example = {}, ""
+        other.plain_text, other.noted, other.bad_example = {}, {}, ""
 
 
 def add_counts(mine: dict[str, int], theirs: dict[str, int]) -> None:
@@ -141,6 +144,8 @@ def read_batches(
                 continue
             if record.cut:
                 add_counts(counts.cut, dict(record.cut))
+            if record.noted:
+                add_counts(counts.noted, {record.noted: 1})
             is_short = len(record.text) <= RUN_CHARACTERS
             for part in (record,) if is_short else in_pieces(record):
                 records.append(part)

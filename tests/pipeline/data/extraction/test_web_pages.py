@@ -18,7 +18,7 @@ from pipeline.data.documents.sniff import sniff
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
-from pipeline.data.extraction.web_pages import PAGES_WITH_LINE, read_pages, read_web
+from pipeline.data.extraction.web_pages import OVERRULED, PAGES_WITH_LINE, read_pages, read_web
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
@@ -76,8 +76,8 @@ def test_every_document_has_its_metadata(tmp_path: Path) -> None:
         position=found[0].position,  # type: ignore[union-attr]
     )
     assert [item.reason if isinstance(item, BadRecord) else item.dropped for item in found[1:]] == [
-        "HTTP status 404", "not HTML", "not text", "empty", "too long", "truncated by the crawler",
-        "no main text", "revisit", "not a page", "record cut off",
+        "HTTP status 404", "neither HTML nor text", "not text", "empty", "too long",
+        "truncated by the crawler", "no main text", "revisit", "not a page", "record cut off",
     ]  # fmt: skip
     assert found[-1] == BadRecord("x.warc.gz:13", "record cut off")
     assert not any(item.text for item in found[1:] if isinstance(item, Extract))
@@ -102,6 +102,65 @@ def test_encodings(tmp_path: Path, encoding: str, content_type: str, head: str) 
     [found] = read(tmp_path / "x", response(markup.encode(encoding), content_type=content_type))
     assert isinstance(found, Extract)
     assert found.text.split("\n\n")[0] == text and found.language == "ru"
+
+
+WRAPPED = """A bridge closes
+
+The council of the town voted on Tuesday to close the bridge for the
+winter. Two engineers had told it in June that the arch might not
+last another flood.
+
+    "Nobody asked us," says the ferryman.
+
+- the ferry
+- the ford
+"""
+
+
+@pytest.mark.parametrize(
+    ("content_type", "encoding"),
+    [
+        ("text/plain", "utf-8"), ("text/plain; charset=utf-8", "utf-8-sig"),
+        ("Text/Plain; charset=windows-1252", "cp1252"), ("text/plain", "utf-16"),
+        ("text/plain; charset=utf-16le", "utf-16-le"), ("text/markdown", "utf-8"), ("", "utf-8"),
+        ("text/plain; charset=latin-1", "utf-8"),
+    ],
+)  # fmt: skip
+def test_plain_text_is_kept_as_it_was_written(
+    tmp_path: Path, content_type: str, encoding: str
+) -> None:
+    text = WRAPPED.replace("last", "survive “another” – or a third –").strip()
+    body = text.replace("\n", "\r\n").encode(encoding)
+    [found] = read(tmp_path / "x", response(body, content_type=content_type))
+    assert isinstance(found, Extract)
+    assert (found.text, found.dropped, found.title) == (text, "", "")
+    assert found.language == "en"
+
+
+def test_what_is_read_as_text_and_as_html(tmp_path: Path) -> None:
+    """HTML whatever its type says; data of any type is no text."""
+    markup, prose = page("A bridge closes"), " ".join(SENTENCES)
+    robots = "User-agent: *\n" + "".join(f"Disallow: /{name}/\n" for name in "abcdefghijkl")
+    found = read(
+        tmp_path / "x",
+        response(markup, content_type="text/plain"),
+        response(markup, content_type=""),
+        response(markup, content_type="application/xhtml+xml; charset=utf-8"),
+        response(f'<?xml version="1.0"?>{markup}', content_type="application/xml"),
+        response(prose, content_type="text/plain"),
+        response(f"<rss><item>{prose}</item></rss>", content_type="text/xml"),
+        response(f'{{"text": "{prose}"}}', content_type=""),
+        response(f"%PDF-1.4 {prose}", content_type=""),
+        response(f"\x7fELF\1\2 {prose}", content_type="text/plain"),
+        response(prose, content_type="application/json"),
+        response(robots, content_type="text/plain"),
+        response("Just a line.", content_type="text/plain"),
+    )
+    html = "\n\n".join(["A bridge closes", *SENTENCES])
+    neither = "neither HTML nor text"
+    assert [(item.text, item.dropped) for item in found if isinstance(item, Extract)] == [
+        *[(html, "")] * 4, (prose, ""), *[("", neither)] * 5, ("", "too short"), ("", "too short"),
+    ]  # fmt: skip
 
 
 def test_lines_that_a_site_repeats_are_removed(tmp_path: Path) -> None:
@@ -217,7 +276,12 @@ def test_a_file_without_a_document_says_why(tmp_path: Path) -> None:
 def test_news_from_a_crawl_to_shards(tiny_tokenizer: Path, tmp_path: Path) -> None:
     """Dropped and damaged records are counted separately."""
     torn = record("response", b"x", length=900)
-    source(tmp_path / "x.warc.gz", [*articles(30), torn, response("x", status=500)])
+    wrong = response(
+        page("Die Brücke", [f"Große Brücke: {text}" for text in SENTENCES]),
+        "https://zeitung.de/1",
+        content_type="text/html; charset=latin-1",
+    )
+    source(tmp_path / "x.warc.gz", [*articles(29), torn, response("x", status=500), wrong])
     command = (
         *PREPARE, "--corpus", "cc-news", "--input", tmp_path / "x.warc.gz",
         *tiny(tiny_tokenizer, tmp_path / "out"),
@@ -227,6 +291,8 @@ def test_news_from_a_crawl_to_shards(tiny_tokenizer: Path, tmp_path: Path) -> No
     assert "1 WARC" in result.stdout
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
     news = manifest["corpora"]["cc-news"]
+    assert news["noted"] == {OVERRULED: 1}
+    assert "cc-news: kept 1 in another encoding than stated" in result.stdout
     assert manifest["totals"]["documents"] == 30
     assert news["dropped"] == {"HTTP status 500": 1} and news["bad"] == {"record cut off": 1}
 

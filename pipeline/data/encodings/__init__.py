@@ -1,0 +1,1 @@
+"""Encodings of bytes: which one they are in, whatever is stated."""
