@@ -1,4 +1,8 @@
-"""Books, one per file: cuts boilerplate and joins words split at line ends.
+"""Books: cuts boilerplate and joins words split at line ends.
+
+A file is one book, or several of Project Gutenberg's: another one starts at each further line "***
+START OF THE PROJECT GUTENBERG EBOOK" that follows an end mark, another header or the text of a
+book, and at the end of a further "THE SMALL PRINT!" between two end marks.
 
 Cut:
 
@@ -13,13 +17,14 @@ Cut:
   the two with split words lose 553 of 685 hyphens, two of them wrongly; the six with compounds
   there lose 4 of 364, all written as one word elsewhere.) A soft hyphen is always cut.
 
-A file of over PART_BYTES gives several documents. Cuts are counted in bytes. Bare page numbers and
+A book of over PART_BYTES gives several documents. Cuts are counted in bytes. Bare page numbers and
 running heads stay, because a number on a line of its own is usually a chapter's. Lines are joined
 later, in cleaning.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -27,8 +32,9 @@ from collections.abc import Iterator
 from pipeline.data.documents.plain_text import whole_content
 from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record, parts_of
 from pipeline.data.documents.time_limit import TOO_SLOW, TimeLimitError, limited
+from pipeline.data.encodings.utf import OVERRULED, nearly_utf8
 
-BOOK_VERSION = 1
+BOOK_VERSION = 2
 """Part of a file's identity: increase it when the same book gives different text."""
 
 LICENCE = "Project Gutenberg's licence"
@@ -37,7 +43,8 @@ NOTES = "marks of illustrations and transcribers' notes"
 PAGES = "marks of pages"
 HYPHENS = "hyphens at line ends"
 
-_TITLE = re.compile(r"[\s*]*(?:this is )?(?:the |a )?(?:copyrighted )?project gutenberg", re.I)
+_NAME = r"(?:this is )?(?:the |a )?(?:copyrighted )?project gutenberg"
+_TITLE = re.compile(rf"[\s*]*{_NAME}", re.I)
 _START = re.compile(
     r"^[ \t]*\*{3} ?START OF (?:THE|THIS) PROJECT GUTENBERG[^*]{0,300}(?:\*{3}[^\n]*|$)",
     re.I | re.M,
@@ -50,6 +57,11 @@ _END = re.compile(
     r"|^[ \t]*\*{3} ?START: FULL LICENSE",
     re.I | re.M,
 )
+_FURTHER_TITLE = re.compile(rf"^(?:ï»¿)?[ \t*]*{_NAME}", re.I | re.M)  # ï»¿: UTF-8's mark
+_MARK = re.compile(r"\* ?(?:START OF TH|END[* ]{1,9}THE SMALL PRINT)", re.I)
+_LONGEST_MARGIN = 300
+_MOST_HEADER = 20_000  # characters, with the small print
+_LEAST_BOOK = 1000
 _CREDIT = re.compile(
     r"\s*\[?(?:(?:this )?(?:e-?text|e-?book|electronic (?:text|edition)) (?:was |were )?(?:\w+ )?"
     r"(?:produced|prepared|transcribed|scanned|typed|created|edited|provided)\b"
@@ -83,11 +95,25 @@ def is_gutenberg(head: str) -> bool:
 
 
 def read_book(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
-    """Yield the one book of a file, in UTF-8 or in the encoding that its header declares."""
-    name, content = piece.source.name, whole_content(piece)
-    declared = _CHARSET.search(content, 0, 1 << 16)
-    is_ours = False
-    for start, part in parts_of(content):
+    """Yield the books of a file, in UTF-8 or in the encoding that their headers declare."""
+    content = whole_content(piece)
+    starts = [*_starts(content), len(content)]
+    declared, before = None, 0
+    for start, stop in itertools.pairwise(starts):
+        # The header of a further book ends the stretch of the one before.
+        found = [*_CHARSET.finditer(content, before, min(stop, start + (1 << 16)))]
+        declared, before = found[-1] if found else declared, start
+        yield from _read(piece.source.name, content, (start, stop), declared)
+
+
+def _read(
+    name: str, content: bytes, span: tuple[int, int], declared: re.Match[bytes] | None
+) -> Iterator[Record | Dropped | BadRecord]:
+    """The documents of the book in the bytes `span` of a file."""
+    begin, end = span
+    is_ours = begin > 0
+    for at, part in parts_of(content[begin:end]):
+        start, noted = begin + at, ""
         try:
             text = part.decode()
         except UnicodeDecodeError as error:
@@ -95,14 +121,60 @@ def read_book(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
                 line = content.count(b"\n", 0, start + error.start) + 1
                 yield BadRecord(f"{name}:{line}", "invalid UTF-8")
                 continue
-            text = part.decode("latin-1" if declared[1] else "cp1252", errors="replace")
+            text = nearly_utf8(part) or ""
+            noted = OVERRULED if text else ""
+            text = text or part.decode("latin-1" if declared[1] else "cp1252", errors="replace")
         try:
             with limited():
                 text, is_ours, cut = _trimmed(text, is_ours)
         except TimeLimitError:
             yield Dropped(f"{name}@{start}", TOO_SLOW)
         else:
-            yield Record(f"{name}@{start}", name, text, cut)
+            yield Record(f"{name}@{start}", name, text, cut, noted)
+
+
+def _starts(content: bytes) -> Iterator[int]:
+    """Where the books of a file start: at 0, and further ones of Project Gutenberg's."""
+    yield 0
+    # One character for each byte, so positions are the file's; the marks are ASCII.
+    text = content.decode("latin-1").replace("\r", "\n")
+    if not is_gutenberg(text[: 1 << 16]):
+        return
+    last = -1  # the end of the last mark that is a header's
+    for mark, following in itertools.pairwise([*_header_marks(text), None]):
+        assert mark is not None
+        is_after_end = bool(_END.search(text, max(last, 0), mark.start()))
+        start = -1
+        if mark.re is _SMALL_PRINT_END:
+            stop = following.start() if following else len(text)
+            if is_after_end and _END.search(text, mark.end() + _LEAST_BOOK, stop):
+                start = mark.start()
+        elif is_after_end:
+            start = mark.start()
+        elif last >= 0:
+            start = _further_header(text, last, mark.start())
+        if start >= 0:
+            yield start
+        if start >= 0 or not is_after_end:
+            last = mark.end()
+
+
+def _header_marks(text: str) -> Iterator[re.Match[str]]:
+    """The start marks and the ends of small prints, in order."""
+    for found in _MARK.finditer(text):  # ten times as fast as the patterns of whole lines
+        line = text.rfind("\n", max(0, found.start() - _LONGEST_MARGIN), found.start()) + 1
+        mark = _START.match(text, line) or _SMALL_PRINT_END.match(text, line)
+        if mark and mark.end() > found.start():  # else another one, far before it
+            yield mark
+
+
+def _further_header(text: str, begin: int, mark: int) -> int:
+    """Where a book without an end mark gives way to the header of the next, with the start mark at
+    `mark`; -1 if the mark belongs to the header that ends at `begin`, which has two."""
+    titles = [*_FURTHER_TITLE.finditer(text, max(begin, mark - _MOST_HEADER), mark)]
+    if titles and titles[-1].start() - begin > _LEAST_BOOK:
+        return titles[-1].start()
+    return mark if mark - begin > _MOST_HEADER else -1
 
 
 def trimmed(text: str) -> tuple[str, tuple[tuple[str, int], ...]]:

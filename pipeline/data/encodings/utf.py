@@ -7,6 +7,8 @@ import codecs
 import re
 import unicodedata
 
+OVERRULED = "in another encoding than stated"
+"""What is noted about a document whose encoding is stated wrongly."""
 _ASCII = re.compile(r"[\0-\x7f]+")
 _CHARACTERS = 2
 """Characters beyond ASCII for each damaged byte, at least. By chance, Japanese in EUC-JP has 0.4 to

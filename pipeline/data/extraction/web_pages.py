@@ -30,6 +30,7 @@ from resiliparse.parse.lang import detect_fast
 from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.documents.time_limit import TOO_SLOW, TimeLimitError, limited
 from pipeline.data.encodings.decoding import HEAD_BYTES, decode_page
+from pipeline.data.encodings.utf import OVERRULED
 from pipeline.data.extraction.main_text import Page, is_enough, read_page, read_plain, read_text
 from pipeline.data.extraction.warc import (
     MAX_BLOCK_BYTES,
@@ -42,8 +43,6 @@ from pipeline.data.extraction.warc import (
 WEB_VERSION = 2
 """Increase it when the same file gives different output: here, in `warc`, in `encodings` or in
 `main_text`; and `zip_archives.ZIP_VERSION` with it."""
-OVERRULED = "in another encoding than stated"
-"""What is noted about a page whose server, or else the page, states an encoding that is wrong."""
 
 PAGES_WITH_LINE = 5
 """A line on this many pages of a site belongs to the site, not the page."""

@@ -82,6 +82,91 @@ def test_headers_and_footers(edition: str, ending: str) -> None:
     assert 0 <= len(whole) - len(BOOK) - sum(counted.values()) <= blank
 
 
+def books_of(path: Path) -> list[tuple[int, str, set[str]]]:
+    """Position, text and what was cut."""
+    found = [*read(cut(sniff(path, "bookcorpus", path.name), 1 << 30)[0])]
+    assert all(isinstance(record, Record) and record.origin == path.name for record in found)
+    return [
+        (
+            int(record.id.removeprefix(f"{path.name}@")),
+            record.text,
+            {name for name, _ in record.cut},
+        )
+        for record in found
+        if isinstance(record, Record)
+    ]
+
+
+def long_book(number: int) -> str:
+    return (
+        f"CHAPTER {number}\n\n" + f"It was night {number}, and the ford was dark.\n\n" * 30 + "End"
+    )
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("editions", [[NEW] * 3, [MIDDLE] * 3, [OLD] * 3, [OLD, NEW, MIDDLE, NEW]])
+def test_several_books_in_a_file(tmp_path: Path, editions: list[str], ending: str) -> None:
+    whole = "\n\n".join(
+        edition.format(book=long_book(number)) for number, edition in enumerate(editions)
+    )
+    content = whole.removeprefix("\ufeff").replace("\n", ending).encode()
+    (tmp_path / "all.txt").write_bytes(content)
+    found = books_of(tmp_path / "all.txt")
+    assert [text for _, text, _ in found] == [long_book(n) for n, _ in enumerate(editions)]
+    assert found[0][0] == 0
+    for position, _, cut_from_it in found[1:]:
+        assert (
+            content[position:].lstrip().startswith((b"***START OF", b"*** START OF", b"*END*THE"))
+        )
+        assert LICENCE in cut_from_it
+
+
+def test_several_books_of_the_oldest_editions(tmp_path: Path) -> None:
+    end = "\nEnd of Project Gutenberg's A Night\n"
+    whole = "\n".join(OLDEST.format(book=long_book(n), end=end) for n in range(3))
+    (tmp_path / "all.txt").write_text(whole)
+    expected = [f"Project Gutenberg's A Night\n\n{long_book(n)}" for n in range(3)]
+    assert [text for _, text, _ in books_of(tmp_path / "all.txt")] == expected
+
+
+def test_several_books_without_end_marks(tmp_path: Path) -> None:
+    """Their headers, or nothing but start marks, are between them."""
+    path = tmp_path / "all.txt"
+    for edition in (
+        NEW.partition("*** END")[0],
+        "*** START OF THE PROJECT GUTENBERG EBOOK ***\n\n{book}\n\n" + "More.\n" * 4000,
+    ):
+        path.write_text("\n\n".join(edition.format(book=long_book(n)) for n in range(3)))
+        texts = [text for _, text, _ in books_of(path)]
+        assert len(texts) == 3
+        for number, text in enumerate(texts):
+            assert text.startswith(long_book(number)) and "gutenberg" not in text.lower()
+
+
+def test_two_start_marks_of_one_header_are_one_book(tmp_path: Path) -> None:
+    path = tmp_path / "night.txt"
+    mark = "*** START OF THE PROJECT GUTENBERG EBOOK A NIGHT ***"
+    path.write_text(NEW.format(book=f"Project Gutenberg's A Night\n\n{mark}\n\n{long_book(1)}"))
+    assert [text for _, text, _ in books_of(path)] == [long_book(1)]
+    path.write_text(OLD.format(book=long_book(1)) + "\n" + OLD.partition("***START")[2] * 2)
+    assert books_of(path)[0][1] == long_book(1)
+
+
+def test_books_in_a_file_have_their_own_encodings(tmp_path: Path) -> None:
+    """The header before a book declares it; a header that is wrong about UTF-8 is overruled."""
+    declared = NEW.removeprefix("\ufeff").replace("Title:", "Character set encoding: {}\n\nTitle:")
+    text = long_book(1) + "\n\nUn “été” à Nîmes."
+    content = b"".join(
+        declared.replace("{}", name).format(book=text).encode(encoding)
+        for name, encoding in (("UTF-8", "utf-8"), ("CP-1252", "cp1252"), ("CP1252", "utf-8"))
+    )
+    (tmp_path / "all.txt").write_bytes(content.replace(b"\n\n*** END", b" \xe9\n\n*** END"))
+    [_, latin, utf_8] = read(cut(sniff(tmp_path / "all.txt", "own", "all.txt"), 1 << 30)[0])
+    assert isinstance(latin, Record) and latin.text == text + " é" and not latin.noted
+    assert isinstance(utf_8, Record) and utf_8.text == text + " \ufffd"
+    assert utf_8.noted == "in another encoding than stated"
+
+
 @pytest.mark.parametrize("end", ["", "\nEnd of Project Gutenberg's A Night\n"])
 def test_small_print_after_the_book_is_not_a_header(end: str) -> None:
     assert trimmed(OLDEST.format(book=BOOK, end=end))[0] == f"Project Gutenberg's A Night\n\n{BOOK}"
