@@ -26,7 +26,7 @@ from resiliparse.parse.lang import detect_fast, supported_langs
 
 from pipeline.config.settings import nearest
 from pipeline.data.kernels.bits import Bytes
-from pipeline.data.selection.minhash import count_words
+from pipeline.data.selection.words import count_words
 from pipeline.data.text.clean import Offsets
 from pipeline.errors import ConfigError
 
@@ -47,7 +47,7 @@ class Filters:
     """Bounds; a document outside any of them is dropped."""
 
     min_words: float = 0
-    """Words, as `minhash` splits them."""
+    """Words, see `words`."""
     max_words: float = math.inf
     min_letters: float = 0
     """Share of the words that contain a letter."""

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.kernels.bits import Bytes, U, mix
-from pipeline.data.tokenizers.word_table import Numbers, WordTable, decode
+from pipeline.data.kernels.characters import decode
+from pipeline.data.tokenizers.word_table import Numbers, WordTable
 
 LONGEST = 8
 """Most bytes that a normalized character may have here."""

@@ -24,6 +24,7 @@ from pipeline.data.kernels.bits import (
     trailing_zeros,
     word_at,
 )
+from pipeline.data.kernels.characters import decode
 from pipeline.data.tokenizers.token_ids import Ids, Unknown
 
 UNSEEN, SPACE, PART, APART, UNSURE = range(5)
@@ -170,19 +171,6 @@ def write_ids(
     unknown = np.zeros((len(offsets) - 1, 2), np.int64)
     used = _write_ids(found, table, shifts, unk, ids, offsets, starts, unknown)
     return ids, offsets, starts[:used], unknown
-
-
-@numba.njit(cache=True, nogil=True)
-def decode(buffer, place):  # type: ignore[no-untyped-def]
-    """The non-ASCII character at `place` in buffer, uint8, and its length in bytes."""
-    byte = np.int64(buffer[place])
-    code = np.int64(buffer[place + 1] & 0x3F)
-    if byte < 0xE0:
-        return (byte & 0x1F) << 6 | code, 2
-    code = code << 6 | np.int64(buffer[place + 2] & 0x3F)
-    if byte < 0xF0:
-        return (byte & 0x0F) << 12 | code, 3
-    return (byte & 0x07) << 18 | code << 6 | np.int64(buffer[place + 3] & 0x3F), 4
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,25 +1,13 @@
-"""Words, runs and signatures against slow, obvious versions."""
+"""Runs and signatures against slow, obvious versions."""
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
-import pytest
 
 from pipeline.data.selection import minhash
 from pipeline.data.text.clean import clean
 from tests.benchmarks.planted import copy_of, document, jaccard
-
-WORD = re.compile(
-    # scripts with one word per character; then runs of letters and digits, not Latin-1's marks
-    "[\u0e00-\u0eff\u1000-\u107f\u1780-\u17ff\u2e80-\u2fff\u3040-\u9fff\uf000-\U0010ffff]"
-    "|[0-9A-Za-z\u00c0-\u0dff\u0f00-\u0fff\u1080-\u177f\u1800-\u1fff\ua000-\uefff]+"
-)
-
-
-def words(text: str) -> list[str]:
-    return [re.sub("[A-Z]", lambda c: c[0].lower(), word) for word in WORD.findall(text)]
+from tests.pipeline.data.selection.test_words import words
 
 
 def runs(text: str, count: int) -> set[tuple[str, ...]]:
@@ -42,18 +30,6 @@ TEXTS = [
     "\U0001f600 smile ½ and « Привет, мир »",
     "ｆｕｌｌ ა ქართული မြန်မာ ខ្មែរ \u2e80 ꀀ",
 ]
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_words(text: str) -> None:
-    found = words(clean([text]).texts()[0])
-    lettered = [word for word in found if re.search("[^0-9]", word)]
-    assert made([text], "count_words").tolist() == [[len(found), len(lettered)]]
-
-
-def test_words_of_real_text(sample_text: list[str]) -> None:
-    counts = made(sample_text, "count_words")
-    assert counts[:, 0].tolist() == [len(words(text)) for text in sample_text]
 
 
 def test_runs(sample_text: list[str]) -> None:

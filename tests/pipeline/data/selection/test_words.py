@@ -1,0 +1,137 @@
+"""Words of every script against Unicode's own names and categories."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import re
+import unicodedata
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from pipeline.data.selection.contamination import RUN_WORDS
+from pipeline.data.selection.filters import Filters
+from pipeline.data.selection.minhash import have_run, run_table, runs
+from pipeline.data.selection.words import count_words
+from pipeline.data.text.clean import clean
+from pipeline.data.text.scripts import SPACELESS
+
+WORDS, LETTERS = 20, 4
+"""Of each document: words, and letters of a word."""
+
+
+@functools.cache
+def letters_by_script() -> dict[str, list[str]]:
+    """The letters whose names begin with the same word, such as COPTIC, in all planes."""
+    found = defaultdict(list)
+    for character in map(chr, (*range(0x3400), *range(0xA000, 0xAC00), *range(0xF900, 0x20100))):
+        if unicodedata.category(character)[0] == "L":
+            name = unicodedata.name(character, "UNNAMED")  # as Tangut is
+            found[re.split("[ -]", name)[0]].append(character)
+    return found
+
+
+def words(text: str) -> list[str]:
+    """The words of a text by the rule, one character at a time."""
+    found, open_ = [""], ""
+    for character in text:
+        kind = unicodedata.category(character)[0]
+        alone = bool(SPACELESS[ord(character)])
+        if (kind in "LN" and open_ == "word" and not alone) or (kind == "M" and open_):
+            found[-1] += character
+        else:
+            open_ = "letter" if alone else "word" if kind in "LN" else ""
+            found.append(character if open_ else "")
+    return [re.sub("[A-Z]", lambda c: c[0].lower(), word) for word in found if word]
+
+
+def texts_by_script() -> dict[str, str]:
+    rng = random.Random(0)
+    return {
+        script: " ".join("".join(rng.choices(letters, k=LETTERS)) for _ in range(WORDS))
+        for script, letters in letters_by_script().items()
+    }
+
+
+def counts(*texts: str) -> list[list[int]]:
+    text = clean([*texts])
+    found: list[list[int]] = count_words(text.buffer, text.offsets).tolist()
+    return found
+
+
+def test_a_document_of_any_script_survives_min_words() -> None:
+    texts = texts_by_script()
+    assert len(texts) > 150 and {"TIFINAGH", "COPTIC", "GLAGOLITIC", "ETHIOPIC"} <= texts.keys()
+    text = clean([*texts.values()])
+    rules = Filters.parse([f"min-words={WORDS}", "min-letters=1"])
+    for reason, held in rules.reasons(text.buffer, text.offsets):
+        assert [script for script, is_held in zip(texts, held) if is_held] == [], reason
+
+
+def test_words_of_any_script_with_spaces_end_at_spaces_only() -> None:
+    texts = {
+        script: text
+        for script, text in texts_by_script().items()
+        if not SPACELESS[[ord(character) for character in text]].any()
+    }
+    assert len(texts) > 140
+    wrong = {
+        script: found
+        for script, found in zip(texts, counts(*texts.values()))
+        if found != [WORDS, WORDS]
+    }
+    assert wrong == {}
+
+
+def test_evaluation_text_of_any_script_is_found() -> None:
+    texts = texts_by_script()
+    text = clean([*texts.values()])
+    for number, script in enumerate(texts):
+        own = clean([f"x {texts[script]} y"])
+        table = run_table(np.unique(runs(own.buffer, own.offsets, RUN_WORDS)))
+        assert have_run(text.buffer, text.offsets, RUN_WORDS, table)[number], script
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "lettered"),
+    [
+        ("ⵜⴰⵎⴰⵣⵉⵖⵜ ⵜⵓⵏⵙⵉⵢⵜ", 2, 2),  # Tifinagh
+        ("Ⲡⲓⲣⲉⲙⲛ̀ⲭⲏⲙⲓ", 1, 1),  # Coptic, with a combining mark
+        ("ⰳⰾⰰⰳⱁⰾⰻⱌⰰ", 1, 1),
+        ("ⶀⶁ ⷀⷁ", 2, 2),  # Ethiopic Extended
+        ("हिन्दी में किताबें", 3, 3),  # vowel signs and viramas are marks
+        ("ที่นี่", 2, 2),  # two letters, each with a vowel sign and a tone mark
+        ("བོད་ཡིག", 4, 4),  # Tibetan, letter by letter
+        ("កម្ពុជា", 4, 4),
+        ("𠀀𠀁 ｱｲｳ", 5, 5),  # extension B, and halfwidth katakana
+        ("ｆｕｌｌ ｗｉｄｔｈ", 2, 2),
+        ("مرحبا، كيف؟ نعم", 3, 3),  # a comma and a question mark of Arabic
+        ("३ ٣ ½ ② 4", 5, 0),
+        ("10 m² 5 µm 1º", 5, 3),
+        ("3×4 ÷ 5", 3, 0),
+        ("❤️ 😀 → ∑", 0, 0),  # symbols, and a mark without a letter
+        ("1️⃣ 2", 2, 0),
+        ("𝐀𝐁 𐐀𐐁 𞤀𞤁", 3, 3),
+        ("\U0001e4d0\U0001e4d1 x", 2, 2),  # Nag Mundari, newer than some Pythons
+        ("\U0002ebf0\U000323b0", 2, 2),  # extensions I and J, which are newer, too
+        ("\ue000 \U000f0000", 0, 0),  # for private use
+    ],
+)
+def test_words_by_category(text: str, words: int, lettered: int) -> None:
+    assert counts(text) == [[words, lettered]]
+
+
+def test_words_of_real_and_of_random_text(sample_text: list[str]) -> None:
+    rng = random.Random(1)
+    ranges = [range(32, 127), range(0xA0, 0x3000), range(0x2000, 0x3100), range(0x20000)]
+    noise = ["".join(chr(rng.choice(rng.choice(ranges))) for _ in range(400)) for _ in range(50)]
+    # characters without a category in this Python's Unicode are letters
+    noise = ["".join(c for c in text if unicodedata.category(c)[0] != "C") for text in noise]
+    text = clean([*sample_text, *noise])
+    expected = [words(document) for document in text.texts()]
+    found = count_words(text.buffer, text.offsets)[:, 0].tolist()
+    assert found == [len(its) for its in expected]
+    assert len(np.unique(runs(text.buffer, text.offsets, 1))) == len({*itertools.chain(*expected)})
