@@ -35,7 +35,7 @@ FLOW = (
     "pipeline/progress", "pipeline/data",
     "pipeline/config", "pipeline/recipes", "pipeline/command_line",
     "pipeline/data/kernels", "pipeline/data/compression", "pipeline/data/encodings",
-    "pipeline/data/documents", "pipeline/data/execution",
+    "pipeline/data/wikitext", "pipeline/data/documents", "pipeline/data/execution",
     "pipeline/data/fetching", "pipeline/data/extraction", "pipeline/data/corpora",
     "pipeline/data/text",
     "pipeline/data/selection", "pipeline/data/tokenizers", "pipeline/data/rows",

@@ -31,7 +31,8 @@ import mwparserfromhell
 
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction import mediawiki
-from pipeline.data.extraction.wikitext import prose
+from pipeline.data.wikitext.prose import prose
+from pipeline.data.wikitext.wiki import Wiki
 from tests.benchmarks.bench_web import scores
 
 ROUNDS = 3
@@ -41,7 +42,7 @@ HOLE = re.compile(r"\( ?[;,:]|[;,] ?\)|\( ?\)| [,;](?= )|, ?,")
 def articles(dump: str) -> dict[str, str]:
     """Wikitext of the pages that are not dropped unread, by page number."""
     wikitexts: list[str] = []
-    mediawiki.prose = lambda wikitext: wikitexts.append(wikitext) or "x"  # type: ignore[func-returns-value]
+    mediawiki.prose = lambda wikitext, wiki: wikitexts.append(wikitext) or "x"  # type: ignore[func-returns-value]
     read = mediawiki.read_articles(sniff(dump, "wikipedia", "dump"))
     return dict(zip([page.id for page in read if page.text], wikitexts, strict=True))
 
@@ -80,7 +81,7 @@ def main() -> None:
         return
     pages = articles(given.dump)
     ways: dict[str, Callable[[str], str]] = {
-        "ours": prose,
+        "ours": lambda page: prose(page, Wiki(language="en")),
         "strip_code": lambda page: str(mwparserfromhell.parse(page).strip_code()),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}

@@ -2,9 +2,9 @@
 
 expat parses the XML, far faster than wikitext is parsed; memory holds one page, which is dropped if
 it is longer than any wiki allows. Reading can start anywhere: what precedes the first page of the
-file is parsed again, then the first page from there on. (In XML, `<page>` is a tag and never text.
-In comments and CDATA sections it could be both, but no dump has them, and `units` notices a page
-that was none.)
+file is parsed again, since it names the wiki's language and namespaces, then the first page from
+there on. (In XML, `<page>` is a tag and never text. In comments and CDATA sections it could be
+both, but no dump has them, and `units` notices a page that was none.)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlsplit
 from xml.parsers import expat
 
@@ -21,7 +21,9 @@ from mwparserfromhell.parser import ParserError
 from pipeline.data.documents.records import Extract, Source
 from pipeline.data.documents.time_limit import TOO_SLOW, TimeLimitError, limited
 from pipeline.data.extraction.places import START, Block, Place, blocks_from
-from pipeline.data.extraction.wikitext import is_disambiguation, prose
+from pipeline.data.wikitext.names import REDIRECTS
+from pipeline.data.wikitext.prose import is_disambiguation, prose
+from pipeline.data.wikitext.wiki import Wiki
 from pipeline.errors import DataError
 
 _PART_BYTES = 1 << 16
@@ -29,6 +31,7 @@ _MOST_CHARACTERS = 1 << 22  # of a page; MediaWiki allows 2 MB
 _LANGUAGE = "http://www.w3.org/XML/1998/namespace}lang"
 _PAGE = re.compile(rb"<page[\s>]")
 _TAG_BYTES = len(b"<page>")
+_REDIRECT = re.compile(r"\s*#\s*([^\s:\[]{1,40})")
 
 
 @dataclass(slots=True)
@@ -36,9 +39,7 @@ class RawPage:
     """A page as it is in the dump."""
 
     place: Place
-    base: str
-    """Address of the wiki's pages; empty if unknown."""
-    language: str
+    wiki: Wiki
     position: int
     """Decompressed bytes read up to its end."""
     fields: dict[str, str] = field(default_factory=dict)
@@ -108,7 +109,8 @@ class _Dump:
         self.page: RawPage | None = None
         self.page_depth = 0
         self.path: list[str] = []
-        self.base = self.language = ""
+        self.wiki = Wiki()  # as far as the head of the file was read
+        self.namespace = ""  # number of the one that is named here
         self.words: list[str] | None = None  # of the element whose text is kept
         self.held = 0  # characters of them
         self.fed: list[tuple[int, Place]] = []  # bytes of the parser's input, from which place on
@@ -136,15 +138,16 @@ class _Dump:
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         name, depth = tag.rpartition("}")[2], len(self.path)
         if not depth:
-            self.language = attributes.get(_LANGUAGE, "")
+            self.wiki = replace(self.wiki, language=attributes.get(_LANGUAGE, ""))
         if self.words is not None:
             self._keep()  # an element's text ends where another begins in it
         self.path.append(name)
         if self.page is None:
             if name == "page":
-                self.page = RawPage(self._place(), self.base, self.language, 0)
+                self.page = RawPage(self._place(), self.wiki, 0)
                 self.page_depth = depth
-            elif name == "base":
+            elif name in ("base", "namespace"):
+                self.namespace = attributes.get("key", "")
                 self.words = []
         elif depth == self.page_depth + 1:
             if name == "revision":
@@ -170,11 +173,18 @@ class _Dump:
     def _keep(self) -> None:
         text, self.words, self.held = "".join(self.words or ()), None, 0
         if self.page is None:
-            self.base = text.rpartition("/")[0]
+            self._keep_of_wiki(text)
         elif len(self.path) == self.page_depth + 2:
             self.page.fields[self.path[-1]] = text
         else:
             self.page.revision[self.path[-1]] = text
+
+    def _keep_of_wiki(self, text: str) -> None:
+        if self.path[-1] == "base":
+            self.wiki = replace(self.wiki, base=text.rpartition("/")[0])
+        elif re.fullmatch(r"-?\d{1,9}", self.namespace):
+            names = (*self.wiki.own_names, (int(self.namespace), text))
+            self.wiki = replace(self.wiki, own_names=names)
 
     def _place(self) -> Place:
         index = self.parser.CurrentByteIndex
@@ -194,7 +204,7 @@ def extract_page(source: Source, page: RawPage) -> Iterator[Extract]:
         with limited():
             dropped = _why_not(page, title, wikitext)
             if not dropped:
-                text = prose(wikitext)
+                text = prose(wikitext, page.wiki)
                 dropped = "" if text else "no prose"
     except ParserError:
         dropped = "wikitext that cannot be parsed"
@@ -202,15 +212,16 @@ def extract_page(source: Source, page: RawPage) -> Iterator[Extract]:
         dropped = "wikitext that nests too deep"
     except TimeLimitError:
         text, dropped = "", TOO_SLOW
+    base = page.wiki.base
     yield Extract(
         id=page.fields.get("id", ""),
-        url=f"{page.base}/{quote(title.replace(' ', '_'))}" if page.base else "",
+        url=f"{base}/{quote(title.replace(' ', '_'))}" if base else "",
         title=title,
         text=f"{title}\n\n{text}" if text else "",
         dropped=dropped,
         revised=page.revision.get("timestamp", ""),
-        language=page.language,
-        domain=_domain(page.base),
+        language=page.wiki.language,
+        domain=_domain(base),
         position=page.position,
     )
 
@@ -225,7 +236,8 @@ def _domain(base: str) -> str:
 def _why_not(page: RawPage, title: str, wikitext: str) -> str:
     if page.fields.get("ns", "") not in ("0", ""):
         return "not an article"
-    if "redirect" in page.fields or wikitext[:9].lower() == "#redirect":
+    first = _REDIRECT.match(wikitext)  # dumps of before 2009 have no element for it
+    if "redirect" in page.fields or (first and first[1].lower() in REDIRECTS):
         return "redirect"
     if page.revision.get("model", "") not in ("wikitext", ""):
         return "not wikitext"

@@ -34,12 +34,12 @@ from pipeline.data.extraction.tar_archives import (
 )
 from pipeline.data.extraction.warc import find_records, starts_with_members
 from pipeline.data.extraction.web_pages import WEB_VERSION, extract_record, without_repeats
-from pipeline.data.extraction.wikitext import WIKITEXT_VERSION
 from pipeline.data.extraction.zip_archives import (
     ZIP_VERSION,
     extract_zip_member,
     find_zip_members,
 )
+from pipeline.data.wikitext.prose import WIKITEXT_VERSION
 
 UNIT_BYTES = 32 << 20
 """Bytes on disk of a unit that is compressed: about a minute of wikitext on one core."""

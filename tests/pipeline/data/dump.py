@@ -44,7 +44,7 @@ A name of ''unknown'' origin [https://example.org here] __NOTOC__
 """
 
 PROSE = """The Arve (Arva) is a river in France and the Swiss canton. It is 108 km long, and 5 to \
-7 m deep. It joins the Rhône c. 1850 years.
+7 m deep. It joins the Rhône c. 1850\u00a0years.
 
 Course
 
@@ -75,12 +75,20 @@ def page(number: int, title: str, text: str, namespace: int = 0, more: str = "")
 """
 
 
-def dump(pages: list[str]) -> bytes:
-    head = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" xml:lang="en">
+def dump(
+    pages: list[str], language: str = "en", namespaces: tuple[tuple[int, str], ...] = ()
+) -> bytes:
+    """namespaces: numbers and names that the dump gives to them."""
+    names = "".join(
+        f'      <namespace key="{number}" case="first-letter">{escape(name)}</namespace>\n'
+        for number, name in namespaces
+    )
+    names = f"    <namespaces>\n{names}    </namespaces>\n" if names else ""
+    head = f"""<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" xml:lang="{language}">
   <siteinfo>
     <sitename>Wikipedia</sitename>
-    <base>https://en.wikipedia.org/wiki/Main_Page</base>
-  </siteinfo>
+    <base>https://{language}.wikipedia.org/wiki/Main_Page</base>
+{names}  </siteinfo>
 """
     return (head + "".join(pages) + "</mediawiki>\n").encode()
 

@@ -13,7 +13,9 @@ from pipeline.data.documents import time_limit
 from pipeline.data.documents.records import Extract, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction import mediawiki
-from pipeline.data.extraction.mediawiki import read_articles
+from pipeline.data.extraction.mediawiki import extract_page, find_pages, read_articles
+from pipeline.data.extraction.places import START
+from pipeline.data.wikitext.wiki import Wiki
 from pipeline.errors import DataError
 from tests.pipeline.data.dump import PROSE, dump, page, small_dump
 
@@ -115,3 +117,60 @@ def test_an_address_that_is_none_gives_no_domain(tmp_path: Path) -> None:
     assert content != small_dump()
     found = articles(tmp_path / "dump.xml", content)
     assert {article.domain for article in found} == {""} and found[0].text
+
+
+RUSSIAN = ((-2, "Медиа"), (0, ""), (6, "Файл"), (14, "Категория"))
+TOWN = """Город [[Омск]].{{x}} [[Категория:Города]] [[категория:Реки]] [[Изображение:Y.jpg|мини]]
+[[Файл:X.jpg|мини|200px|Подпись]] [[Медиа:a.ogg|слушать]] [[fr:Omsk]] [[CSI: Омск]] -{A}-"""
+
+
+@pytest.mark.parametrize("language", ["ru", "xx"])
+def test_the_dump_names_its_namespaces(tmp_path: Path, language: str) -> None:
+    [found] = articles(
+        tmp_path / "dump.xml", dump([page(1, "Омск", TOWN)], language, namespaces=RUSSIAN)
+    )
+    image = "мини " if language == "xx" else ""  # a former name of Russian wikis alone
+    assert found.text == f"Омск\n\nГород Омск. {image}слушать CSI: Омск -{{A}}-"
+
+
+def test_a_dump_without_names_of_its_own(tmp_path: Path) -> None:
+    """By its language; by the names of every language if it has none either."""
+    content = dump([page(1, "Омск", TOWN.replace("Медиа", "Media"))], "ru")
+    [known] = articles(tmp_path / "dump.xml", content)
+    [unknown] = articles(tmp_path / "dump.xml", content.replace(b' xml:lang="ru"', b""))
+    assert known.text == unknown.text == "Омск\n\nГород Омск. слушать CSI: Омск -{A}-"
+
+
+@pytest.mark.parametrize("pack", [bytes, bz2.compress])
+def test_every_place_knows_the_wiki(
+    tmp_path: Path, pack: type[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that starts in the middle reads the head of the file first."""
+    monkeypatch.setattr("pipeline.data.extraction.places.BLOCK_BYTES", 1000)
+    pages = [page(number, f"T{number}", TOWN) for number in range(40)]
+    content = dump(pages, "zh", namespaces=RUSSIAN)
+    cuts = [content[start : start + 5000] for start in range(0, len(content), 5000)]
+    path = tmp_path / "dump"
+    path.write_bytes(b"".join(map(pack, cuts)))
+    source = sniff(path, "wikipedia", path.name)
+    whole = [*find_pages(source, START)]
+    late = [*find_pages(source, (path.stat().st_size // 2, 0))]
+    assert 0 < len(late) < len(whole) == 40
+    wiki = Wiki("https://zh.wikipedia.org/wiki", "zh", RUSSIAN)
+    assert {raw.wiki for _, raw in whole + late} == {wiki}
+    [text] = {one.text.partition("\n\n")[2] for _, raw in late for one in extract_page(source, raw)}
+    assert text == "Город Омск. мини слушать CSI: Омск A"
+
+
+def test_redirects_of_other_languages(tmp_path: Path) -> None:
+    """In dumps that have no element for them."""
+    texts = [
+        "#ПЕРЕНАПРАВЛЕНИЕ [[A]]",
+        "\n# redirect: [[A]]",
+        "#重定向[[A]]",
+        "#Weiterleitung [[A]]",
+    ]
+    kept = ["#A list of [[words]]", "# 5 words", "#redirects are pages"]
+    pages = [page(number, f"T{number}", text) for number, text in enumerate(texts + kept)]
+    found = articles(tmp_path / "dump.xml", dump(pages))
+    assert [one.dropped for one in found] == ["redirect"] * 4 + [""] * 3

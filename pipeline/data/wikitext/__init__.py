@@ -1,0 +1,1 @@
+"""Wikitext: what a reader of the page sees, as plain text."""
