@@ -89,6 +89,7 @@ PROSE_LENGTH = 60  # characters outside links, as `_size` counts them
 SENTENCE_LENGTH = 40  # the same, if the block ends like a sentence
 LINE_LENGTH = 30  # average characters of a line of plain text that is wrapped
 LONG = 160  # the same, whatever its punctuation
+LONG_WITHOUT_STOPS = 80  # the same in a language without full stops
 PROSE_SHARE = 0.3  # least share of a document's characters, unless it has ENOUGH_PROSE
 ENOUGH_PROSE = 1000
 
@@ -105,8 +106,12 @@ _ATTRIBUTE = re.compile(r"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>"']*))?
 _LINKS = re.compile(r"<a\b[^>]*>(.*?)(?:</a>|$)")
 _HEADING = re.compile(r"<h([1-6])>")
 _DENSE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_ENDS = (".", "!", "?", "…", ".”", '."', ".)", "!”", "?”", "。", "！", "？", "।", "؟")
-_SENTENCE = re.compile(r"[.!?…:;,。！？，、؟।][\"'”’»)\]]*(?:\s|$)|[。！？，、]")
+_STOPS = "।॥؟۔։።፧។៕။།༎᠃"
+"""Full stops and question marks of other scripts: Indic, Arabic, Armenian, Ethiopic, Khmer,
+Burmese, Tibetan and Mongolian."""
+_ENDS = (".", "!", "?", "…", ".”", '."', ".)", "!”", "?”", "。", "！", "？", "｡", *_STOPS)
+_SENTENCE = re.compile(rf"[.!?…:;,،؛፣፤{_STOPS}][\"'”’»)\]]*(?:\s|$)|[。！？，、｡､၊{_STOPS}]")
+_WITHOUT_STOPS = re.compile(r"[\u0e00-\u0eff]")  # Thai and Lao
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +224,8 @@ def _judged(text: str, linked: int, level: int = 0) -> _TextBlock | None:
     is_prose = linked <= len(text) / 2 and (
         (size >= PROSE_LENGTH and _SENTENCE.search(text))
         or (size >= SENTENCE_LENGTH and text.endswith(_ENDS))
-        or size >= LONG  # some languages, such as Thai, have no full stops
+        or size >= LONG
+        or (size >= LONG_WITHOUT_STOPS and len(_WITHOUT_STOPS.findall(text)) > len(text) / 2)
     )
     return _TextBlock(text, "prose" if is_prose else "doubt", 0)
 

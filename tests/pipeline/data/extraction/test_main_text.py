@@ -12,6 +12,33 @@ def blocks(markup: str) -> list[str]:
     return read_page(markup).text.split("\n\n")
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "สภาเมืองลงมติเมื่อวันอังคารให้ปิดสะพานในช่วงฤดูหนาว และไม่มีใครถามคนที่อยู่ริมฝั่งซ้ายเลย",
+        "ສະພາເມືອງໄດ້ລົງມະຕິໃນວັນອັງຄານໃຫ້ປິດຂົວໃນລະດູໜາວ ແລະບໍ່ມີໃຜຖາມຄົນທີ່ຢູ່ຝັ່ງຊ້າຍເລີຍໃນມື້ນັ້ນ",
+        "ក្រុមប្រឹក្សាក្រុងបានបោះឆ្នោតនៅថ្ងៃអង្គារឱ្យបិទស្ពាន។",
+        "မြို့တော်ကောင်စီသည် အင်္ဂါနေ့တွင် တံတားကို ပိတ်ရန် ဆုံးဖြတ်ခဲ့သည်။",
+        "གྲོང་ཁྱེར་གྱི་ལྷན་ཚོགས་ཀྱིས་གཟའ་མིག་དམར་ལ་ཟམ་པ་བརྒྱབ་པར་ཐག་བཅད།",
+        "የከተማው ምክር ቤት ማክሰኞ ድልድዩን ለክረምት ለመዝጋት ወሰነ።",
+        "Քաղաքի խորհուրդը երեքշաբթի որոշեց ձմռանը փակել կամուրջը։",
+        "شہر کی کونسل نے منگل کو سردیوں کے لیے پل بند کرنے کا فیصلہ کیا۔",
+        "नगर परिषद ने मंगलवार को सर्दियों के लिए पुल बंद करने का निर्णय लिया।",
+    ],
+)
+def test_a_sentence_is_prose_in_every_script(sentence: str) -> None:
+    assert blocks(f"<ul>{NAVIGATION}</ul><p>{sentence}</p><p>{sentence * 2}</p>") == [
+        sentence, sentence * 2
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "menu", ["หน้าแรก ข่าว กีฬา บันเทิง การเมือง เศรษฐกิจ ติดต่อเรา", "ទំព័រដើម ព័ត៌មាន កីឡា"]
+)
+def test_a_menu_is_no_prose_in_such_a_script(menu: str) -> None:
+    assert blocks(f"<ul>{NAVIGATION}</ul><p>{menu}</p>") == [""]
+
+
 def test_an_article_loses_its_surroundings() -> None:
     found = read_page(page("A bridge closes"))
     assert found.text.split("\n\n") == ["A bridge closes", *SENTENCES]
