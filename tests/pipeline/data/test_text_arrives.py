@@ -1,0 +1,269 @@
+"""Text arrives as it was written: by every reader the same, and in the shards' ids in full."""
+
+from __future__ import annotations
+
+import csv
+import html
+import itertools
+import json
+import random
+import unicodedata
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tokenizers import Tokenizer
+
+from pipeline.data.documents.sniff import sniff
+from pipeline.data.execution.tasks import cut_tasks
+from pipeline.data.execution.workers import local_executor
+from pipeline.data.extraction.extract import extract
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.text.clean import clean
+from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.data.tokenizers.folders import save_vocabulary
+from pipeline.data.tokenizers.trainers import train
+from tests.pipeline.data.dump import dump, page
+from tests.pipeline.data.web_archive import page as web_page
+from tests.pipeline.data.web_archive import response
+from tests.pipeline.preparing import Prepare, tiny
+
+Document = list[str]
+"""Paragraphs."""
+
+PROSE: dict[str, Document] = {
+    "fr": [
+        "« Où allez-vous ? » demanda-t-elle ; il ne répondit pas : la pluie tombait trop fort !",
+        "Le prix était de 12\u202f500 francs\u00a0: « C’est trop\u00a0! » dit le marchand ; "
+        "pourquoi donc ? Personne, ce soir-là, ne voulut l’expliquer (ni lui, ni sa femme).",
+    ],
+    "de": [
+        "„Wohin gehst du?“, fragte sie; er aber schwieg: Der Regen fiel zu stark auf die Straße.",
+        "Im Jahr 1850 kostete das Haus 12.500 Taler – viel Geld für einen Müller, z. B. den "
+        "alten Krüger, der (wie man sagte) nie mehr als ein Pferd besaß.",
+    ],
+    "ru": [
+        "«Куда вы идёте?» — спросила она; он не ответил: дождь шёл слишком сильно, и было темно.",
+        "В 1850 году дом стоил 12 500 рублей — большие деньги для мельника, который (как "
+        "говорили) никогда не имел больше одной лошади.",
+    ],
+    "zh": [
+        "“你要到哪里去？”她问道；他没有回答：雨下得太大了，街上已经看不见一个人。",
+        "一八五〇年，这所房子值一万二千五百元，对于一个磨坊主来说是一大笔钱（据说他从来没有超过一匹马）。",
+    ],
+    "th": [
+        "เธอถามว่าจะไปที่ไหน แต่เขาไม่ได้ตอบ เพราะฝนตกหนักมากจนมองไม่เห็นถนนหน้าบ้านเลยในคืนนั้น",
+        "ในปี พ.ศ. ๒๓๙๓ บ้านหลังนี้มีราคา ๑๒,๕๐๐ บาท ซึ่งเป็นเงินจำนวนมากสำหรับเจ้าของโรงสี "
+        "(คนเล่ากันว่าเขามีม้าเพียงตัวเดียว)",
+    ],
+    "ar": [
+        "«إلى أين تذهب؟» سألته؛ لكنه لم يجب: كان المطر يهطل بغزارة، ولم يبق أحد في الشارع الطويل.",
+        "في عام ١٨٥٠ كان ثمن البيت ١٢٬٥٠٠ قرش، وهو مبلغ كبير على طحان (كما قيل) لم يملك قط أكثر "
+        "من حصان واحد في حياته كلها.",
+    ],
+    "code": [
+        "An empty list is written [] in Python and () is an empty tuple; the call f() has none.",
+        "In C, for (;;) { if (a[i] < b && !(x ; y)) return; } never ends : it is a loop ... :)",
+    ],
+}
+
+
+def random_prose(seed: int, sentences: int = 6) -> Document:
+    """A paragraph of words of one random script each, from all planes of Unicode."""
+    rng = random.Random(seed)
+    letters = [
+        chr(code)
+        for code in range(0xA1, 0x30000)
+        if unicodedata.category(chr(code)) in ("Ll", "Lo", "Lm", "Nd", "Mn", "Mc", "So")
+        and unicodedata.is_normalized("NFKC", chr(code))
+    ]
+
+    def word() -> str:
+        start = rng.randrange(len(letters) - 40)
+        return "x" + "".join(rng.choices(letters[start : start + 40], k=rng.randint(2, 9)))
+
+    return [
+        " ".join("".join(word() for _ in range(rng.randint(1, 3))) for _ in range(14)) + "."
+        for _ in range(sentences)
+    ]
+
+
+DOCUMENTS = PROSE | {f"random {seed}": random_prose(seed) for seed in range(4)}
+
+
+def joined(paragraphs: Document) -> str:
+    return "\n\n".join(paragraphs)
+
+
+def write_json_lines(texts: list[Document], folder: Path) -> Path:
+    path = folder / "text.jsonl"
+    path.write_text("".join(json.dumps({"text": joined(text)}) + "\n" for text in texts))
+    return path
+
+
+def write_parquet(texts: list[Document], folder: Path) -> Path:
+    pq.write_table(pa.table({"text": [joined(text) for text in texts]}), folder / "text.parquet")
+    return folder / "text.parquet"
+
+
+def write_csv(texts: list[Document], folder: Path) -> Path:
+    with (folder / "text.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["id", "text"], *enumerate(map(joined, texts))])
+    return folder / "text.csv"
+
+
+def write_wikiextractor(texts: list[Document], folder: Path) -> Path:
+    path = folder / "wiki_00"
+    path.write_text(
+        "".join(
+            f'<doc id="{number}" url="https://fr.wikipedia.org/wiki?curid={number}" title="T">\n'
+            f"{joined(text)}\n\n</doc>\n"
+            for number, text in enumerate(texts)
+        ),
+        encoding="utf-8",
+    )
+    return path
+
+
+def write_wikiextractor_json(texts: list[Document], folder: Path) -> Path:
+    path = folder / "wiki_00.json"
+    rows = [
+        {"id": str(number), "revid": "1", "url": f"https://fr.wikipedia.org/wiki?curid={number}",
+         "title": "T", "text": joined(text)}
+        for number, text in enumerate(texts)
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def write_dump(texts: list[Document], folder: Path) -> Path:
+    """Text is shielded from wikitext where it has its characters, as editors do."""
+
+    def shielded(paragraph: str) -> str:
+        marked = any(mark in paragraph for mark in ("[", "{", "<", "''"))
+        return f"<nowiki>{escape(paragraph)}</nowiki>" if marked else paragraph
+
+    pages = [
+        page(number, f"Page {number}", "\n\n".join(map(shielded, text)))
+        for number, text in enumerate(texts, 1)
+    ]
+    (folder / "dump.xml").write_bytes(dump(pages))
+    return folder / "dump.xml"
+
+
+def write_warc(texts: list[Document], folder: Path) -> Path:
+    pages = [
+        response(
+            web_page("", map(html.escape, text)), f"https://www.paper{number}.org/", number=number
+        )
+        for number, text in enumerate(texts)
+    ]
+    (folder / "pages.warc").write_bytes(b"".join(pages))
+    return folder / "pages.warc"
+
+
+def write_plain(texts: list[Document], folder: Path) -> Path:
+    [text] = texts
+    (folder / "plain.txt").write_text(joined(text) + "\n", encoding="utf-8")
+    return folder / "plain.txt"
+
+
+def write_book(texts: list[Document], folder: Path) -> Path:
+    [text] = texts
+    (folder / "book.txt").write_text(
+        "The Project Gutenberg eBook of A Book\n\n"
+        "*** START OF THE PROJECT GUTENBERG EBOOK A BOOK ***\n\n"
+        f"{joined(text)}\n\n*** END OF THE PROJECT GUTENBERG EBOOK A BOOK ***\n\nLicence\n",
+        encoding="utf-8",
+    )
+    return folder / "book.txt"
+
+
+MANY: dict[str, Callable[[list[Document], Path], Path]] = {
+    "json lines": write_json_lines,
+    "parquet": write_parquet,
+    "csv": write_csv,
+    "wikiextractor": write_wikiextractor,
+    "wikiextractor json": write_wikiextractor_json,
+    "dump": write_dump,
+    "web pages": write_warc,
+}
+"""Formats of many documents a file."""
+SINGLE = {"plain text": write_plain, "book": write_book}
+"""Formats of one document a file."""
+
+
+def read_back(path: Path, folder: Path) -> list[str]:
+    """The cleaned documents of a file, in order."""
+    source = sniff(path, "mine", path.name)
+    if source.format == "text":
+        source = replace(source, plain_text="file")
+    sources = extract([source], folder / "documents", local_executor(1))
+    counts = DocumentCounts()
+    texts = [
+        batch.buffer[start : stop - 1].tobytes().decode()
+        for task in cut_tasks(sources)
+        for batch in read_batches(task.pieces, 0, counts)
+        for start, stop in itertools.pairwise(batch.offsets.tolist())
+    ]
+    assert not counts.bad and not counts.dropped, (counts.bad_example, counts.dropped)
+    return texts
+
+
+@pytest.mark.parametrize("format", MANY)
+def test_every_reader_gives_the_same_text(format: str, tmp_path: Path) -> None:
+    path = MANY[format](list(DOCUMENTS.values()), tmp_path)
+    texts = read_back(path, tmp_path)
+    if format == "dump":  # an article begins with its title
+        texts = [text.partition("\n")[2] for text in texts]
+    found = dict(zip(DOCUMENTS, texts, strict=True))
+    expected = clean([joined(text) for text in DOCUMENTS.values()]).texts()
+    assert found == dict(zip(DOCUMENTS, expected, strict=True))
+
+
+@pytest.mark.parametrize("format", SINGLE)
+def test_readers_of_one_document_a_file_give_the_same_text(format: str, tmp_path: Path) -> None:
+    for name, text in DOCUMENTS.items():
+        found = read_back(SINGLE[format]([text], tmp_path), tmp_path)
+        assert found == clean([joined(text)]).texts(), name
+
+
+@pytest.mark.parametrize("kind", ["byte-bpe", "wordpiece", "unigram"])
+def test_decoded_ids_of_a_shard_are_the_cleaned_text(
+    kind: str, run: Prepare, tmp_path: Path
+) -> None:
+    """The vocabularies know all characters here."""
+    texts = [joined(text) for name, text in DOCUMENTS.items() if name in PROSE]
+    recipe = {"byte-bpe": "roberta_tiny", "wordpiece": "spanbert_tiny", "unigram": "albert_tiny"}
+    vocabulary = train(kind, lambda: iter(texts * 2), 1200, lower_case=False)
+    save_vocabulary(vocabulary, tmp_path / "tokenizer", 32)
+    path = write_json_lines([*PROSE.values()], tmp_path)
+    out = tmp_path / "out"
+    run("--corpus", "mine", "--input", path, *tiny(tmp_path / "tokenizer", out)[2:],
+        "--recipe", recipe[kind], "--set", f"data.vocab_size={vocabulary.size}",
+        "--set", "data.lower_case=false", "--set", "data.format=doc_sentences",
+        "--set", "data.segments.label=none", "--set", "objective.kind=mlm",
+        "--set", "data.masking=token")  # fmt: skip
+    tokenizer = Tokenizer.from_str(vocabulary.tokenizer_json)
+    rows = {
+        row["sequence"]: np.array(row["input_ids"])
+        for shard in read_manifest(out).shards
+        for row in arrow_files.read_table(out / shard.file).to_pylist()
+    }
+    found = []
+    for document in pq.read_table(out / "documents.parquet").to_pylist():
+        own = range(document["first_sequence"], document["last_sequence"] + 1)
+        ids = np.concatenate([rows[sequence] for sequence in own])
+        found.append(tokenizer.decode(ids[~vocabulary.special[ids]].tolist()))
+    expected = clean(texts).texts()
+    if kind != "byte-bpe":  # normalized, and white space is not in their ids
+        normalize = tokenizer.normalizer.normalize_str
+        expected = ["".join(normalize(text).split()) for text in expected]
+        found = ["".join(text.split()) for text in found]
+    assert sorted(found) == sorted(expected)
