@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import sys
 import traceback
@@ -21,6 +22,7 @@ EXIT_INTERRUPTED = 75
 
 LONGEST_MESSAGE = 4000
 """Characters of one line of a message."""
+_SPACES = re.compile(r"[ \t\n\r\f\v]+")  # others, such as no-break spaces, are part of names
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors without a file name that the user can fix."""
 
@@ -85,13 +87,17 @@ def run_command(main: Callable[[], None], *, at_once: bool = False) -> None:
     os._exit(code)
 
 
+def escaped(text: str) -> str:
+    """Text without what does not print or breaks a line, which is written as in Python: `\\n`."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def one_line(message: str) -> str:
     """A message as one line; characters of a damaged file that are not printable are escaped.
 
     The middle of a long message is dropped: names in a damaged file have any length.
     """
-    line = " ".join(message.split())
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    line = escaped(_SPACES.sub(" ", message).strip())
     if len(line) <= LONGEST_MESSAGE:
         return line
     return f"{line[: LONGEST_MESSAGE // 2]} ... {line[-LONGEST_MESSAGE // 2 :]}"

@@ -42,6 +42,17 @@ def test_what_is_not_printable_is_escaped(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "error: type \\x0e \\x1b[2J\\u202e is unknown, unlike é\n"
 
 
+def test_what_only_looks_like_a_space_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    """The file is called so, and not with a plain space."""
+
+    def main() -> None:
+        raise DataError("a\u00a0b\u200c.txt is\tempty;\u2028 drop it")
+
+    with pytest.raises(SystemExit):
+        run_command(main)
+    assert capsys.readouterr().err == "error: a\\xa0b\\u200c.txt is empty;\\u2028 drop it\n"
+
+
 def test_the_middle_of_a_long_message_is_dropped(capsys: pytest.CaptureFixture[str]) -> None:
     """A damaged file can have names of any length; what is wrong and the remedy stay."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import json
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ import xxhash
 import zstandard
 from transformers import AutoTokenizer
 
-from pipeline import inspect, prepare
+from pipeline import inspect, prepare, takedown
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.shards import arrow_files
@@ -347,6 +349,10 @@ BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
     "binary": (lambda p: _binary(p / "binary.jsonl"), "binary.jsonl"),
     "no text": (lambda p: _bytes(p / "no.jsonl", GOOD + b'{"title": "x"}\n'), "no.jsonl:2"),
     "not JSON": (lambda p: _bytes(p / "bad.jsonl", GOOD + b'{"text": \n'), "bad.jsonl:2"),
+    "damaged second stream": (
+        lambda p: _bytes(p / "s.bz2", bz2.compress(GOOD * 9000) + b"bZh" + bz2.compress(GOOD)[3:]),
+        "s.bz2 is damaged (other bytes than padding after the last good part); fetch it again",
+    ),
     "not UTF-8": (lambda p: _bytes(p / "u.jsonl", GOOD + b'{"text": "\xff"}\n'), "u.jsonl:2"),
     "blank": (lambda p: write_jsonl(p / "blank.jsonl", ["", "  \n"]), "no text"),
     "cut gzip": (lambda p: _bytes(p / "a.gz", gzip.compress(NOISE)[:-999]), "a.gz"),
@@ -584,3 +590,30 @@ def test_killed_with_its_workers_and_run_again(
     process.wait()
     run(*arguments)
     assert contents(tmp_path / "out") == contents(prepared)
+
+
+STRANGE_NAMES = ("no\u00a0break \u200c\u200d", "two\nlines\t", "n" * 240)
+
+
+def test_file_names_of_any_characters(
+    call: Call, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
+) -> None:
+    """Every file is read, ids are one line each, and a list of them takes the documents down."""
+    folder = tmp_path / "in\n\u200d"
+    folder.mkdir()
+    for number, name in enumerate(STRANGE_NAMES):
+        texts = [f"Text {number} says {n} and more." for n in range(20)]
+        write_jsonl(folder / f"{name}.jsonl", texts)
+        with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
+            archive.writestr(f"{name}.txt", f"The packed text {number}. It has two sentences.")
+    out = run("--corpus", "mine", "--input", folder, *tiny(tiny_tokenizer, tmp_path / "out"),
+              "--workers", 1)  # fmt: skip
+    assert all(line.isprintable() for line in out.splitlines())
+    ids = pq.read_table(tmp_path / "out" / "documents.parquet")["id"].to_pylist()
+    assert len(ids) == len(set(ids)) == len(STRANGE_NAMES) * 21
+    assert all(id.isprintable() for id in ids) and r"two\nlines\t.jsonl@0" in ids
+    listed = tmp_path / "ids"
+    listed.write_text("\n".join(sorted(ids)[::20]), encoding="utf-8")
+    given = ("--data", tmp_path / "out", "--documents", listed, "--output", tmp_path / "new")
+    said = call(takedown.main, *given, "--workers", 1)
+    assert f"took down {len(ids[::20])} documents" in said

@@ -2,7 +2,8 @@
 
 A file has the name, in ids and messages, that it has below the given directory, or its own name if
 it is given itself. If two files would have the same name, all names are paths below the directory
-that holds all of them. Names do not contain the machine's directories.
+that holds all of them. Names do not contain the machine's directories, and are one line of what
+prints, see `shown_name`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.data.corpora.dataset_folders import JSON_DESCRIPTIONS, DatasetFolder, find_datasets
+from pipeline.data.documents.records import shown_name
 from pipeline.errors import DataError
 
 
@@ -39,11 +41,26 @@ def find_files(inputs: list[str]) -> list[InputFile]:
     An empty file in a directory is skipped. Raises DataError for a directory that cannot be read,
     a broken link, and a name that is not UTF-8.
     """
-    files = _named(_once(_without_other_splits(inputs)))
+    files = [_shown(file) for file in _named(_once(_without_other_splits(inputs)))]
+    first = {file.name: file for file in reversed(files)}
     for file in files:
-        if not file.name.isprintable():
-            raise DataError(f"input file {file.name!r} has a name that is not UTF-8; rename it")
+        if first[file.name] is not file:
+            raise DataError(
+                f"{str(first[file.name].path)!r} and {str(file.path)!r} would both be called "
+                f"{file.name}; rename one"
+            )
     return sorted(files, key=lambda file: file.name)
+
+
+def _shown(file: InputFile) -> InputFile:
+    """The file under the name that ids show. Raises DataError if its name is not UTF-8."""
+    try:
+        file.name.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"input file {file.name!r} has a name that is not UTF-8; rename it"
+        ) from error
+    return replace(file, name=shown_name(file.name))
 
 
 def files_of(given: str) -> list[InputFile]:

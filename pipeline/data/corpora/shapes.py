@@ -20,6 +20,7 @@ from pipeline.data.documents.records import (
     PlainText,
     Source,
 )
+from pipeline.errors import escaped
 
 MOST_DOCUMENTS = 10
 """Documents per plain text file; more are reported."""
@@ -83,13 +84,13 @@ def _chosen(
         found = [source for source in found if source.name not in left_out]
     if left_out:
         print(
-            f"note: {folder} holds {_counted(records)}; {len(left_out):,} other file(s) are left "
-            f"out ({_listed(left_out)}); --plain-text reads them as documents"
+            f"note: {escaped(folder)} holds {_counted(records)}; {len(left_out):,} other file(s) "
+            f"are left out ({_listed(left_out)}); --plain-text reads them as documents"
         )
     elif len({source.format for source in found}) > 1:
         print(
-            f"note: {folder} holds {_counted(found)}; all are read; to choose, name the files or "
-            "a glob"
+            f"note: {escaped(folder)} holds {_counted(found)}; all are read; to choose, name the "
+            "files or a glob"
         )
     return found
 

@@ -11,7 +11,7 @@ import xxhash
 
 from pipeline.data.compression.codecs import Compression
 from pipeline.data.documents.byte_blocks import count_lines
-from pipeline.errors import DataError
+from pipeline.errors import DataError, escaped
 
 TEXT_FIELDS = ("text", "body", "content")
 
@@ -233,6 +233,16 @@ class Where:
         if self.start:
             return f"{self.source.name}@{position}"
         return f"{self.source.name}:{number}"
+
+
+def shown_name(name: str) -> str:
+    """A file's name in ids and messages: one line, in which nothing is invisible.
+
+    Ids are printed, pasted, and listed a line each (`takedown --documents`). So what does not print
+    (newlines, tabs, no-break spaces, joiners) is written as in Python, `\\n` or `\\u200d`. In such
+    a name a backslash is doubled; all others stay as they are.
+    """
+    return name if name.isprintable() else escaped(name.replace("\\", "\\\\"))
 
 
 def with_line(example: str, sources: Iterable[Source]) -> str:

@@ -39,6 +39,7 @@ from pipeline.data.documents.records import (
     Extract,
     Source,
     parts_of,
+    shown_name,
 )
 from pipeline.data.documents.sniff import _BLOCK, is_tar
 from pipeline.data.extraction.html_files import extract_html
@@ -47,7 +48,7 @@ from pipeline.data.extraction.web_pages import without_repeats
 from pipeline.data.extraction.zip_archives import member_documents
 from pipeline.errors import DataError
 
-TAR_VERSION = 1
+TAR_VERSION = 2
 """Increase it when the same archive gives different documents."""
 MARKUP_VERSION = 1
 """Increase it when only archives with HTML or XML give different documents."""
@@ -192,7 +193,7 @@ def _documents(
 def _content(
     header: tarfile.TarInfo, member: _Member, source: Source, folder: str, depth: int
 ) -> Iterator[_Found]:
-    path = f"{folder}{_printable(header.name)}"
+    path = f"{folder}{_shown(header.name)}"
     if header.isreg():
         yield from _document(member, source, path, depth)
     elif not header.isdir():
@@ -339,5 +340,6 @@ def _pax_fields(content: bytes) -> dict[str, str]:
     return fields
 
 
-def _printable(name: str) -> str:
-    return name.encode(errors="surrogateescape").decode(errors="replace").removeprefix("./")
+def _shown(name: str) -> str:
+    text = name.encode(errors="surrogateescape").decode(errors="replace")
+    return shown_name(text.removeprefix("./"))

@@ -9,6 +9,9 @@ from pipeline.data.documents.records import Source
 from pipeline.data.extraction.units import Unit
 from pipeline.data.fetching.local_copies import is_here
 
+_NAME_BYTES = 160
+"""Kept of a file's name in those of its Parquet file, units and locks: a name has at most 255."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExtractionTask:
@@ -22,7 +25,8 @@ class ExtractionTask:
     @property
     def target(self) -> Path:
         """The Parquet file."""
-        return self.directory / f"{self.source.name}-{self.mark}.parquet"
+        name = self.source.name.encode()[:_NAME_BYTES].decode(errors="ignore")
+        return self.directory / f"{name}-{self.mark}.parquet"
 
     @property
     def weight(self) -> int:

@@ -17,7 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.data.documents.read import TABLES, cut, read
-from pipeline.data.documents.records import FORMAT_NAMES, BadRecord, Dropped, Extract, Source
+from pipeline.data.documents.records import (
+    FORMAT_NAMES,
+    BadRecord,
+    Dropped,
+    Extract,
+    Source,
+    shown_name,
+)
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction.html_files import extract_html, find_html
 from pipeline.data.extraction.places import Place
@@ -98,7 +105,7 @@ def opened(path: str) -> Iterator[zipfile.ZipFile]:
 
 def extract_zip_member(source: Source, member: zipfile.ZipInfo) -> Iterator[Extract | BadRecord]:
     """The documents of a member. Raises DataError if it is an archive or damaged."""
-    name = _printable(member.filename)
+    name = shown_name(member.filename)
     where = f"{source.name}/{name}"
     if stat.S_ISLNK(member.external_attr >> 16):
         yield _extract(name, dropped="link or device in an archive")
@@ -161,7 +168,3 @@ def _extract(id: str, url: str = "", text: str = "", dropped: str = "") -> Extra
         id=id, url=url, title="", text=text, dropped=dropped or ("" if text else "empty"),
         revised="", language="", domain="", position=0,
     )  # fmt: skip
-
-
-def _printable(name: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in name)

@@ -46,7 +46,7 @@ from pipeline.data.documents.sniff import (
 from pipeline.data.encodings.utf import nearly_utf8, wide_encoding
 from pipeline.data.selection.minhash import Words, run_table, runs
 from pipeline.data.text.clean import clean
-from pipeline.errors import DataError
+from pipeline.errors import DataError, escaped
 
 RUN_WORDS = 13
 """Brown et al. 2020, app. C."""
@@ -147,7 +147,7 @@ def _decode(path: Path, content: bytes) -> str:
         foreign = content.decode(errors="replace").count("\ufffd") * 10 > len(content) * 3
         if foreign or _CONTROL.search(content):
             raise _unreadable(path, f"not UTF-8 text (line {line})") from error
-        print(f"note: {path} is not UTF-8 (line {line}); read as Windows-1252")
+        print(f"note: {escaped(str(path))} is not UTF-8 (line {line}); read as Windows-1252")
         return content.decode("cp1252", errors="replace")
 
 
@@ -267,7 +267,7 @@ def _distinct_runs(texts: Iterable[str]) -> tuple[Words, int]:
 
 
 def _print_files_without_run(paths: list[Path]) -> None:
-    names = ", ".join(map(str, paths[:NAMED_FILES]))
+    names = ", ".join(escaped(str(path)) for path in paths[:NAMED_FILES])
     more = f", and {len(paths) - NAMED_FILES:,} more" if len(paths) > NAMED_FILES else ""
     print(
         f"note: {len(paths):,} evaluation file(s) have no run of {RUN_WORDS} words and match "

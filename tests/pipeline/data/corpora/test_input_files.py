@@ -76,3 +76,38 @@ def test_folders_that_datasets_saved(tmp_path: Path) -> None:
     for content in ("[1]", "{", '{"_data_files": 3}', "[" * 100_000):
         (tmp_path / "d/train/state.json").write_text(content)
         assert "train/state.json" in names(tmp_path / "d")
+
+
+STRANGE = {
+    "a b.jsonl": "a b.jsonl",
+    "no\u00a0break.jsonl": r"no\xa0break.jsonl",
+    "\u0645\u06cc\u200c\u062e.jsonl": "\u0645\u06cc\\u200c\u062e.jsonl",
+    "\U0001f469\u200d\U0001f52c.jsonl": "\U0001f469\\u200d\U0001f52c.jsonl",
+    "two\nlines\t\r.jsonl": r"two\nlines\t\r.jsonl",
+    "line\u2028sep\u0085.jsonl": r"line\u2028sep\x85.jsonl",
+    "back\\slash.jsonl": "back\\slash.jsonl",
+    "back\\slash\n.jsonl": r"back\\slash\n.jsonl",
+    "e\u0301.jsonl": "e\u0301.jsonl",
+    "\u00e9.jsonl": "\u00e9.jsonl",
+}
+"""File names, which are all UTF-8, and how they are shown. The last two are one name to a reader,
+and two files."""
+
+
+def test_names_are_shown_on_one_line(tmp_path: Path) -> None:
+    write(tmp_path, *STRANGE, "dir\n\u200d/x.jsonl")
+    assert names(tmp_path) == sorted([*STRANGE.values(), r"dir\n\u200d/x.jsonl"])
+    for name, shown in STRANGE.items():
+        assert names(tmp_path / name) == [shown]
+
+
+def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, "in/b\udcff.jsonl")
+    with pytest.raises(DataError, match=r"'b\\udcff.jsonl' has a name that is not UTF-8; rename"):
+        names(tmp_path / "in")
+
+
+def test_two_names_that_would_be_shown_alike_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, "in/a\nb", "in/a\\nb")
+    with pytest.raises(DataError, match=r"would both be called a\\nb; rename one"):
+        names(tmp_path / "in")
