@@ -35,6 +35,7 @@ from pipeline.data.preparation.later_masks import draw_later, need_counts
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.data.text.giants import in_pieces
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
@@ -43,6 +44,7 @@ PLACES = 16
 SAMPLE_BYTES = 4 << 20
 """Bytes sampled from a corpus's files of one kind, over all places."""
 CHOICE = "the choice of held-out documents"
+_LONG = 2  # times the bytes of a place; of longer documents, only as many bytes are prepared
 _SHORT_CHARACTERS = 100
 _PASSES = 3
 _ENOUGH_SECONDS = 1.0
@@ -116,7 +118,8 @@ def estimate(
 def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -> CorpusEstimate:
     """Prepare a sample of `sources` in `folder`, and scale the result."""
     sample = folder / "sample.jsonl"
-    share, reading = _write_sample(sources, sample)
+    written = _write_sample(sources, sample)
+    share, reading = written.share, written.reading
     if not sample.stat().st_size:
         return CorpusEstimate(documents=0, text=0, tokens=0, sequences=0, disk=0, seconds=0)
     short = folder / "short.jsonl"
@@ -129,6 +132,7 @@ def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -
     fixed = _quickest(worker, of_short, folder).seconds
     about = _quickest(worker, of_sample, folder)
     about = replace(about, seconds=max(0.0, about.seconds - fixed)).times(1 / share)
+    about = replace(about, documents=about.documents * written.documents)
     parts = max(len(cut_tasks(sources)), math.ceil(about.text / SPLIT_BYTES))
     about = replace(about, seconds=about.seconds + fixed * parts)
     (piece,) = cut(of_sample, sys.maxsize)
@@ -240,35 +244,57 @@ def _measure(worker: Worker, source: Source, folder: Path) -> CorpusEstimate:
     )
 
 
-def _write_sample(sources: list[Source], path: Path) -> tuple[float, float]:
-    """Write some documents as JSON lines.
+@dataclass(frozen=True, slots=True)
+class WrittenSample:
+    """What was written of a corpus's files."""
 
-    Returns their share of the files' bytes, and the CPU time of reading them.
-    """
+    share: float
+    """Of the files' bytes."""
+    reading: float
+    """CPU time of reading it from the files."""
+    documents: float
+    """How many documents each one that was written stands for: less than 1 if they were cut."""
+
+
+def _write_sample(sources: list[Source], path: Path) -> WrittenSample:
+    """Write some documents as JSON lines, of long ones the start."""
     pieces = [piece for task in cut_tasks(sources, SPLIT_BYTES) for piece in task.pieces]
     chosen = [pieces[i * len(pieces) // PLACES] for i in range(PLACES)]
     if len(pieces) < PLACES:
         chosen = pieces
     quota = SAMPLE_BYTES // len(chosen)
-    taken = reading = 0.0
-    characters = 0
+    passed = taken = reading = 0.0  # bytes on disk of what is read, and of what is written
+    found = written = characters = 0
     next(_read_start(chosen[0], 1))  # imports the reader's packages
     with path.open("w") as file:
         for piece in chosen:
+            seconds, whole, size = 0.0, 0, 0
             started_at = time.process_time()
             for item in _read_start(piece, quota):
                 if isinstance(item, float):
-                    taken += item
+                    kept = size / whole if whole else 1.0
+                    passed, taken, reading = (
+                        passed + item,
+                        taken + item * kept,
+                        reading + seconds * kept,
+                    )
                 else:
-                    reading += time.process_time() - started_at
-                    characters += len(item.text)
-                    print(json.dumps({"text": item.text}), file=file)
+                    seconds += time.process_time() - started_at
+                    text = item.text if len(item.text) <= _LONG * quota else item.text[:quota]
+                    print(json.dumps({"text": text}), file=file)
+                    whole, size = whole + len(item.text), size + len(text)
+                    found, written = found + sum(1 for _ in in_pieces(item)), written + 1
                 started_at = time.process_time()
+            characters += size
     if chosen[0].source.format in TABLES:
         # Rows are decoded many at a time, so the first of a place cost as much as all these.
         seconds, size = _time_to_read(pieces[len(pieces) // 2])
         reading = seconds * characters / max(1, size)
-    return taken / sum(source.size for source in sources), reading
+    return WrittenSample(
+        share=taken / sum(source.size for source in sources),
+        reading=reading,
+        documents=found / max(1, written) * taken / max(1.0, passed),
+    )
 
 
 def _time_to_read(piece: Piece) -> tuple[float, int]:
@@ -283,26 +309,34 @@ def _time_to_read(piece: Piece) -> tuple[float, int]:
 
 
 def _read_start(piece: Piece, quota: int) -> Iterator[Record | float]:
-    """Records from the start of a piece, about `quota` bytes; then their size on disk in bytes."""
+    """Records that start in a piece, `quota` bytes or a little more; then their size on disk.
+
+    One record after them is read too: its position is where the last one ended.
+    """
     source = piece.source
     if source.format in FORMATS:
         yield from _first_extracts(piece, quota)
         return
-    if source.format not in TABLES and not read_whole(source):
-        stop = min(piece.stop, piece.start + quota)
-        yield from _records(replace(piece, stop=stop))
-        yield float(stop - piece.start)
-        return
-    size, position = 0, 0
-    for record in _records(piece):
-        # One record after the quota is read too: its position is where the last one ended.
+    is_cut = source.format not in TABLES and not read_whole(source)
+    size, start, end = 0, piece.start, 0
+    is_empty = True  # so a document of an earlier piece goes through all of it
+    for record in read(piece):
+        is_empty = False
+        if not isinstance(record, Record):
+            continue
         position = int(record.id.rpartition("@")[2])
         if size >= quota:
-            yield _bytes_before(piece, position)
+            yield float(position - start) if is_cut else _bytes_before(piece, position)
             return
+        if not size and piece.start:  # a document of an earlier piece ends here
+            start = position
         size += len(record.text)
+        end = position + len(record.text.encode())
         yield record
-    yield float(piece.weight)
+    if is_cut and end:
+        yield float(max(piece.stop, end) - start)  # the last one may end in a later piece
+    else:
+        yield 0.0 if is_cut and is_empty else float(piece.weight)
 
 
 def _first_extracts(piece: Piece, quota: int) -> Iterator[Record | float]:

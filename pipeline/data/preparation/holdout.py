@@ -8,12 +8,15 @@ split.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.documents.records import with_line
-from pipeline.data.execution.tasks import SplitTask
+from pipeline.data.documents.records import Source, with_line
+from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask, cut_tasks
+from pipeline.data.extraction.units import FORMATS
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.errors import DataError
@@ -27,9 +30,25 @@ VALIDATION_VERSION = 1
 _HOPELESS = 1000
 """Unusable records at the start of a corpus after which it is given up."""
 
+_FAR = 2
+"""A hold-out that takes this many times as much as it should, or as much less, is reported."""
 
-def validation_thresholds(tasks: list[SplitTask], data: DataSettings) -> dict[str, int]:
-    """Per corpus, the hash below which a kept document is held out.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldOut:
+    """What is held out of a corpus, exactly if all of it was read, else as expected."""
+
+    threshold: int
+    """The hash below which a document is held out."""
+    documents: float
+    held_documents: float
+    text: float
+    """Bytes of cleaned text."""
+    held_text: float
+
+
+def hold_outs(tasks: list[SplitTask], data: DataSettings) -> dict[str, HoldOut]:
+    """Per corpus, which kept documents are held out.
 
     Reads a corpus until `data.validation_fraction` holds out `MINIMUM_DOCUMENTS` of its documents
     (after about 2,000 documents at 0.005): then the fraction is the threshold. A corpus that ends
@@ -37,9 +56,62 @@ def validation_thresholds(tasks: list[SplitTask], data: DataSettings) -> dict[st
     """
     corpora = dict.fromkeys(task.corpus for task in tasks)
     return {
-        corpus: _threshold([task for task in tasks if task.corpus == corpus], data)
+        corpus: _hold_out([task for task in tasks if task.corpus == corpus], data)
         for corpus in corpora
     }
+
+
+def validation_thresholds(tasks: list[SplitTask], data: DataSettings) -> dict[str, int]:
+    """Per corpus, the hash below which a kept document is held out, see `hold_outs`."""
+    return {corpus: found.threshold for corpus, found in hold_outs(tasks, data).items()}
+
+
+def expected_hold_outs(
+    sources: list[Source], sizes: dict[str, tuple[float, float]], data: DataSettings
+) -> dict[str, HoldOut]:
+    """The same before the files are prepared; sizes: documents and bytes of text, estimated.
+
+    A corpus of one split is read. Of others, documents are held out with all sizes alike.
+    """
+    found: dict[str, HoldOut] = {}
+    for corpus, (documents, text) in sizes.items():
+        files = [source for source in sources if source.corpus == corpus]
+        tasks = cut_tasks(files) if all(file.format not in FORMATS for file in files) else []
+        if tasks and sum(task.weight for task in tasks) <= SPLIT_BYTES:
+            found |= hold_outs(tasks, data)
+        else:
+            fraction = data.validation_fraction
+            held = max(fraction * documents, _wanted(round(documents)))
+            found[corpus] = HoldOut(
+                threshold=0, documents=documents, held_documents=held, text=text,
+                held_text=text * held / documents,
+            )  # fmt: skip
+    return found
+
+
+def describe_hold_outs(
+    found: dict[str, HoldOut], fraction: float, sources: list[Source]
+) -> list[str]:
+    """A line with the share of the text that is held out, if a corpus's is far from `fraction`."""
+    far = {
+        corpus: f"{corpus} {about.held_text / about.text:.1%} ({about.held_documents:,.0f} of "
+        f"{about.documents:,.0f} document(s))"
+        for corpus, about in found.items()
+        if not fraction / _FAR <= about.held_text / about.text <= fraction * _FAR
+    }
+    if not far:
+        return []
+    held, text = (sum(sizes) for sizes in zip(*((a.held_text, a.text) for a in found.values())))
+    advice = "to come closer, give more or shorter documents"
+    texts = [s for s in sources if s.corpus in far and s.format == "text"]
+    if any(source.plain_text == "blank_lines" for source in texts):
+        advice += " (--plain-text lines if each line of the text is one)"
+    return [
+        f"warning: the hold-out takes about {held / text:.1%} of the text, where "
+        f"data.validation_fraction={fraction:g} asks for {fraction:.1%}: "
+        f"{', '.join(far.values())}; documents are held out whole, at least {MINIMUM_DOCUMENTS} of "
+        f"a corpus or a tenth, by their hashes, whatever their length; {advice}"
+    ]
 
 
 def are_below(hashes: npt.NDArray[np.uint64], threshold: int) -> npt.NDArray[np.bool_]:
@@ -47,30 +119,64 @@ def are_below(hashes: npt.NDArray[np.uint64], threshold: int) -> npt.NDArray[np.
     return hashes <= np.uint64(threshold - 1) if threshold else np.zeros(hashes.shape, np.bool_)
 
 
-def _threshold(tasks: list[SplitTask], data: DataSettings) -> int:
+def _hold_out(tasks: list[SplitTask], data: DataSettings) -> HoldOut:
     fraction = int(data.validation_fraction * EVERY_HASH)
     counts = DocumentCounts()
     seen: list[npt.NDArray[np.uint64]] = []
+    read: list[npt.NDArray[np.int64]] = []  # bytes of the same documents
     below = 0
     for task in tasks:
         for batch in read_kept(task.pieces, task.decisions, data.seed, counts):
             seen.append(batch.hashes)
+            read.append(np.diff(batch.offsets) - 1)
             below += int(are_below(batch.hashes, fraction).sum())
             if below >= MINIMUM_DOCUMENTS:
-                return fraction
+                about = _held(np.concatenate(seen), np.concatenate(read), fraction)
+                weight = sum(task.weight for task in tasks)
+                return _with_rest(about, weight, data.validation_fraction)
         if not seen and sum(counts.bad.values()) >= _HOPELESS:
             break
     if not seen:
         raise DataError(_why_no_text(tasks, counts))
+    hashes, sizes = np.concatenate(seen), np.concatenate(read)
     if fraction == EVERY_HASH:
-        return fraction
-    hashes = np.concatenate(seen)
-    wanted = min(MINIMUM_DOCUMENTS, max(1, len(hashes) // 10))
+        return _held(hashes, sizes, fraction)
+    wanted = _wanted(len(hashes))
     distinct = np.unique(hashes)
     if len(distinct) == 1:
-        return 0  # the only document is for training
+        return _held(hashes, sizes, 0)  # the only document is for training
     threshold = max(fraction, int(distinct[min(wanted, len(distinct) - 1) - 1]) + 1)
-    return min(threshold, int(distinct[-1]))  # at least one document stays in train
+    # At least one document stays in train.
+    return _held(hashes, sizes, min(threshold, int(distinct[-1])))
+
+
+def _wanted(documents: int) -> int:
+    """How many documents are held out at least."""
+    return min(MINIMUM_DOCUMENTS, max(1, documents // 10))
+
+
+def _held(hashes: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64], threshold: int) -> HoldOut:
+    is_held = are_below(hashes, threshold)
+    return HoldOut(
+        threshold=threshold,
+        documents=len(hashes),
+        held_documents=int(is_held.sum()),
+        text=int(sizes.sum()),
+        held_text=int(sizes[is_held].sum()),
+    )
+
+
+def _with_rest(seen: HoldOut, weight: int, fraction: float) -> HoldOut:
+    """The hold-out of a corpus of which some documents were read; weight: its bytes of text."""
+    rest = max(0.0, weight - seen.text)
+    documents = rest * seen.documents / max(1, seen.text)
+    return replace(
+        seen,
+        documents=seen.documents + documents,
+        held_documents=seen.held_documents + fraction * documents,
+        text=seen.text + rest,
+        held_text=seen.held_text + fraction * rest,
+    )
 
 
 def _why_no_text(tasks: list[SplitTask], counts: DocumentCounts) -> str:

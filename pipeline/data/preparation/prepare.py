@@ -45,7 +45,12 @@ from pipeline.data.preparation.fingerprint import (
     shard_identity,
 )
 from pipeline.data.preparation.held_out_copies import rarity_for
-from pipeline.data.preparation.holdout import validation_thresholds
+from pipeline.data.preparation.holdout import (
+    describe_hold_outs,
+    expected_hold_outs,
+    hold_outs,
+    validation_thresholds,
+)
 from pipeline.data.preparation.inputs import (
     compare_with_shards,
     compare_with_work,
@@ -183,7 +188,10 @@ def run_tasks(
     Yields None if another process has published, or will publish, the shards.
     """
     tasks = job.selection.decided_tasks()
-    thresholds = validation_thresholds(tasks, job.run.data)
+    held_out = hold_outs(tasks, job.run.data)
+    for line in describe_hold_outs(held_out, job.run.data.validation_fraction, job.sources):
+        print(line, flush=True)
+    thresholds = {corpus: about.threshold for corpus, about in held_out.items()}
     plan = {
         "tasks": len(tasks),
         "thresholds": thresholds,
@@ -361,8 +369,12 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: Data
     """
     with beginnings(found.files) as (files, factors):
         estimates = _estimate(arguments, found, files, data)
-    estimates = {name: about.times(factors.get(name, 1)) for name, about in estimates.items()}
+        estimates = {name: about.times(factors.get(name, 1)) for name, about in estimates.items()}
+        sizes = {name: (about.documents, about.text) for name, about in estimates.items()}
+        held_out = expected_hold_outs(files, sizes, data)
     for line in describe(estimates, arguments.output or data_root(), arguments.workers or cores()):
+        print(line)
+    for line in describe_hold_outs(held_out, data.validation_fraction, files):
         print(line)
     if arguments.dedup != "none" or arguments.decontaminate or arguments.filter:
         print("these figures include documents that --dedup, --decontaminate and --filter drop")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
 
 from pipeline.data.corpora.shapes import plain_text_notes
-from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.corpora.sources import SAMPLE_FILES, corpus_sources
 
 LINE = '{"text": "One. Two."}\n'
 
@@ -104,3 +105,89 @@ def test_a_long_document_is_reported(tmp_path: Path, pack: object) -> None:
         assert said.endswith("--plain-text lines")
     (tmp_path / "a").write_bytes(pack(b"Some words here.\n" * 240_000))  # type: ignore[operator]
     assert not notes(tmp_path)
+
+
+# --- lines that are documents
+
+SENTENCES = (
+    "The council met on Tuesday to vote on the new bridge.",
+    "It had been planned for more than ten years, and it would cost twice what was first said.",
+    "Residents of the old town were against it!",
+    "A spokesman declined to comment (he was abroad).",
+    "Nobody could say when the work would start, or who would pay for it in the end.",
+)
+
+
+def articles(count: int) -> list[str]:
+    """Documents of 4 to 12 sentences, a line each; one in twenty is short."""
+    sizes = (1 if number % 20 == 19 else 4 + number * 7 % 9 for number in range(count))
+    return [
+        " ".join(SENTENCES[(number + i) % 5] for i in range(size))
+        for number, size in enumerate(sizes)
+    ]
+
+
+def book(name: str) -> str:
+    return (SAMPLE_FILES / "books" / name).read_text()
+
+
+def paragraphs(name: str) -> list[str]:
+    """Of a book, each as a line."""
+    return [" ".join(text.split()) for text in re.split(r"\n\s*\n", book(name))]
+
+
+CHINESE = "市议会开会，对新桥的方案进行了表决，并公布了费用。居民们表示反对！何时动工，仍不清楚。"
+BY_LINE = {
+    "articles": "\n".join(articles(300)),
+    "articles between Windows' line ends": "\r\n".join(articles(300)),
+    "articles in few parts": "\n\n".join("\n".join(articles(150)) for _ in range(2)),
+    "pages, of which many end without a mark": "\n".join(
+        text + " Read more" * (number % 3 == 0) for number, text in enumerate(articles(300))
+    ),
+    "articles in Chinese": "\n".join([CHINESE * 3] * 200),
+    "articles that end in a quotation": "\n".join(
+        f"{text} \u201cNo!\u201d" for text in articles(200)
+    ),
+}
+NOT_BY_LINE = {
+    "articles between blank lines": "\n\n".join(articles(300)),
+    "few articles": "\n".join(articles(60)),
+    "articles of paragraphs": "\n\n".join("\n".join(articles(12)) for _ in range(40)),
+    "a sentence in each line": "\n".join(SENTENCES * 100),
+    "verse": "\n".join(["Tyger Tyger, burning bright,", "In the forests of the night;"] * 300),
+    "a list": "\n".join(f"{number}. a bridge over the river" for number in range(500)),
+    "a log": "\n".join(
+        f"2026-01-01 10:00:{n % 60:02} INFO request {n} " + "path=/a/b/c status=200 " * 15
+        for n in range(500)
+    ),
+    "a table": "\n".join("\t".join([*SENTENCES, str(number)] * 2) for number in range(500)),
+}  # fmt: skip
+for name in ("Burnett_Princess_1905.txt", "Chesterton_Thursday_1908.txt", "Doyle_Hound_1902.txt"):
+    NOT_BY_LINE |= {
+        name: book(name),
+        f"{name}, wrapped without blank lines": re.sub(r"\n\s*\n", "\n", book(name)),
+        f"{name}, a paragraph in each line": "\n".join(paragraphs(name)),
+    }
+
+
+@pytest.mark.parametrize("corpus", ["mine", "wikipedia"])
+def test_lines_that_look_like_documents(tmp_path: Path, corpus: str) -> None:
+    for name, text in BY_LINE.items():
+        (tmp_path / "a").write_text(text)
+        (said,) = notes(tmp_path, corpus)
+        assert "but its lines look like documents (" in said, name
+        assert said.endswith("; if they are, give --plain-text lines")
+        (tmp_path / "b").write_text(book("Doyle_Hound_1902.txt"))  # most of the text is no such
+        assert not any("look like" in note for note in notes(tmp_path, corpus)), name
+        (tmp_path / "b").unlink()
+    assert not any("look like" in note for note in notes(tmp_path, corpus, "lines"))
+
+
+@pytest.mark.parametrize("plain_text", ["blank_lines", "file", "book"])
+def test_lines_that_do_not(tmp_path: Path, plain_text: str) -> None:
+    for name, text in NOT_BY_LINE.items():
+        if plain_text != "blank_lines" and name.startswith("articles"):
+            continue  # such a file is not one document
+        (tmp_path / "a").write_text(text)
+        said = notes(tmp_path, plain_text=plain_text)
+        assert not any("look like" in note for note in said), name

@@ -197,6 +197,46 @@ def test_books_are_sampled_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) ->
     assert found.documents == pytest.approx(40)
 
 
+GIANTS: dict[str, Callable[[Path], object]] = {
+    "lines.txt": lambda path: path.write_text("\n".join(TEXTS)),  # read as one document
+    "two.txt": lambda path: path.write_text(
+        "\n".join(TEXTS[:2000]) + "\n\n" + "\n".join(TEXTS[2000:])
+    ),
+    "books.jsonl": lambda path: write_jsonl(
+        path, ["\n".join(TEXTS[n : n + 500]) for n in range(0, 3000, 500)]
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces"), [("lines.txt", 1), ("lines.txt", 7), ("two.txt", 7), ("books.jsonl", 7)]
+)
+def test_documents_far_longer_than_the_sample(
+    name: str, pieces: int, tiny_vocabulary: Vocabulary, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Of each only the start is prepared, and one that goes through many pieces counts once."""
+    size = sum(map(len, TEXTS))
+    monkeypatch.setattr(module, "SAMPLE_BYTES", size // 20)
+    monkeypatch.setattr(module, "SPLIT_BYTES", size // pieces + 1)
+    for folder in ("a", "b", "c"):
+        (tmp_path / folder).mkdir()
+        GIANTS[name](tmp_path / folder / name)
+    _, sources = corpus_sources("news", [str(tmp_path)])
+    given, prepared = Worker.do, list[int]()
+
+    def do(worker: Worker, task: SplitTask) -> None:
+        prepared.append(task.weight)
+        given(worker, task)
+
+    monkeypatch.setattr(Worker, "do", do)
+    about = estimate(sources, fast_job(), tiny_vocabulary)["news"]
+    assert about.text == pytest.approx(3 * size, rel=0.1)
+    documents = {"two.txt": 6, "books.jsonl": 18}.get(name, 3)
+    assert about.documents == pytest.approx(documents, rel=0.35)
+    assert max(prepared) < size / 4
+
+
 def test_few_documents_are_read_once_more_to_choose_the_held_out(
     tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +277,10 @@ def test_the_command_prints_the_estimate_and_writes_nothing(
     sequences = int(words[words.index("sequences") - 1])
     assert sequences == pytest.approx(totals["sequences"], rel=0.01)
     assert "for 4 workers" in result.stdout and "GB free" in result.stdout
+    (held_out,) = (line for line in result.stdout.splitlines() if "the hold-out takes" in line)
+    rows = sum(shard.sequences for shard in read_manifest(prepared).of("validation"))
+    share = float(held_out.split("about ")[1].split("%")[0]) / 100
+    assert share == pytest.approx(rows / totals["sequences"], abs=0.01)
     assert contents(tmp_path) == {}
 
 

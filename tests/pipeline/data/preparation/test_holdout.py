@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import inspect
-from pipeline.data.preparation.holdout import EVERY_HASH, are_below
+from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.execution.tasks import cut_tasks
+from pipeline.data.preparation import holdout
+from pipeline.data.preparation.holdout import (
+    EVERY_HASH,
+    HoldOut,
+    are_below,
+    describe_hold_outs,
+    expected_hold_outs,
+    hold_outs,
+)
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.errors import DataError
 from pipeline.loading.dataset import Dataset
+from pipeline.recipes import recipe
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
 
 
@@ -76,3 +88,63 @@ def test_the_highest_hash_is_held_out_with_all_others() -> None:
     assert are_below(hashes, 2**64 - 1).tolist() == [True, True, False]
     assert are_below(hashes, 5).tolist() == [True, False, False]
     assert are_below(hashes, 0).tolist() == [False, False, False]
+
+
+def about(documents: float, held_documents: float, text: float, held_text: float) -> HoldOut:
+    return HoldOut(
+        threshold=1, documents=documents, held_documents=held_documents, text=text,
+        held_text=held_text,
+    )  # fmt: skip
+
+
+def test_a_share_far_from_the_fraction_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.\nTwo.\n")
+    _, sources = corpus_sources("web", [str(tmp_path)])
+    near, far = about(2000, 10, 1000, 9), about(3, 1, 1000, 331)
+    assert not describe_hold_outs({"news": near, "more": near}, 0.005, sources)
+    (said,) = describe_hold_outs({"news": near, "web": far}, 0.005, sources)
+    assert said == (
+        "warning: the hold-out takes about 17.0% of the text, where "
+        "data.validation_fraction=0.005 asks for 0.5%: web 33.1% (1 of 3 document(s)); documents "
+        "are held out whole, at least 10 of a corpus or a tenth, by their hashes, whatever their "
+        "length; to come closer, give more or shorter documents (--plain-text lines if each line "
+        "of the text is one)"
+    )
+    (said,) = describe_hold_outs({"news": about(1, 0, 9, 0)}, 0.005, sources)
+    assert "0.0% of the text" in said and said.endswith("give more or shorter documents")
+
+
+def test_what_will_be_held_out_is_known_before_the_work(
+    tiny_tokenizer: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A corpus of one split is read; of a larger one, the documents count, as if of one size."""
+    texts = [f"Number {n}. " + "It is long. " * (n % 3 * 400) for n in range(40)]
+    path = write_jsonl(tmp_path / "in.jsonl", texts)
+    said = run("--corpus", path, *tiny(tiny_tokenizer, tmp_path / "out"))
+    manifest = read_manifest(tmp_path / "out")
+    rows = sum(shard.sequences for shard in manifest.of("validation"))
+    share = float(said.partition("takes about ")[2].partition("%")[0]) / 100
+    assert share == pytest.approx(rows / manifest.totals["sequences"], abs=0.01)
+    _, sources = corpus_sources("in", [str(path)])
+    data = recipe("roberta_tiny").data
+    exact = hold_outs(cut_tasks(sources), data)
+    sizes = {"in": (40.0, float(sum(map(len, texts))))}
+    assert expected_hold_outs(sources, sizes, data) == exact
+    monkeypatch.setattr(holdout, "SPLIT_BYTES", 1000)
+    found = expected_hold_outs(sources, sizes, data)["in"]
+    assert (found.held_documents, found.held_text / found.text) == (4, pytest.approx(0.1))
+    many = expected_hold_outs(sources, {"in": (1e6, 1e9)}, data)["in"]
+    assert many.held_documents == 5000
+
+
+def test_of_a_large_corpus_the_rest_is_expected(tmp_path: Path) -> None:
+    """Reading ends at ten held-out documents; they are not the share of the whole."""
+    texts = [f"Number {n}. It is here." for n in range(1000)]
+    _, sources = corpus_sources("in", [str(write_jsonl(tmp_path / "in.jsonl", texts * 5))])
+    tasks = cut_tasks(sources)
+    data = replace(recipe("roberta_tiny").data, validation_fraction=0.1)
+    found = hold_outs(tasks, data)["in"]
+    assert found.threshold == int(0.1 * EVERY_HASH)
+    assert found.text == sum(task.weight for task in tasks)
+    assert found.held_text / found.text == pytest.approx(0.1, rel=0.2)
+    assert not describe_hold_outs({"in": found}, 0.1, sources)
