@@ -27,6 +27,7 @@ from pipeline.data.preparation.assemble import (
     check_unknown,
     corpus_counts,
     corpus_text,
+    describe_taken,
     held_out_copies,
     make_folders,
     merge_validation_shards,
@@ -262,6 +263,8 @@ def publish(
         require_size(job.corpus, corpus_text(parts))
     confirm_inputs(job, finished)
     manifest = assemble(job, parts, finished.job)
+    for warning in describe_taken(parts):
+        print(warning)
     job.tokenizer.publish(job.run.data)
     return manifest
 

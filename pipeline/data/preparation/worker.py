@@ -38,6 +38,7 @@ from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, doc
 from pipeline.data.shards.manifest import TRAIN, VALIDATION, stored_masks
 from pipeline.data.shards.token_counts import count_ids
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts
+from pipeline.data.text.losses import kept_entries
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.encoder import CHECKED_SHARE, TextEncoder
 from pipeline.data.tokenizers.gigatoken_engine import return_memory
@@ -225,6 +226,7 @@ class Worker:
             "dropped": counts.dropped, "bad": counts.bad, "bad_example": counts.bad_example,
             "cut": counts.cut, "noted": counts.noted, "packed": counts.packed,
             "plain_text": counts.plain_text,
+            "taken": counts.taken, "files": kept_entries(counts.files),
             "read": [reading.span for reading in readings],
         }  # fmt: skip
         write_whole(marker, json.dumps(summary).encode())

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from pipeline.data.documents.content import State, found_state, has_content
 from pipeline.data.documents.records import Piece, PieceReading, ReadSpan
-from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
+from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts, read_batches
 from pipeline.errors import DataError
 
 SCHEMA = pa.schema(
@@ -137,10 +137,13 @@ def read_kept(
     with Decisions.open(decisions) as decided:
         for batch in batches:
             reasons = decided.of_next(batch.ids)
-            for reason in filter(None, reasons):
-                counts.drop(reason)
+            sizes = (np.diff(batch.offsets) - 1).tolist()
+            for reason, size in zip(reasons, sizes, strict=True):
+                if reason is not None:
+                    counts.drop(reason)
+                    counts.left_out += size
+                    add_counts(counts.taken, {reason: size})
             kept = np.array([reason is None for reason in reasons])
-            counts.left_out += int((np.diff(batch.offsets) - 1)[~kept].sum())
             if kept.any():
                 yield batch.only(kept)
         decided.check_end()

@@ -89,15 +89,15 @@ def clean(texts: list[str]) -> CleanText:
 
 def _settled(document: bytes) -> bytes:
     """Put one cleaned document in NFC, and clean it until neither step changes anything."""
-    text = _with_sorted_marks(document.decode())
+    text = with_sorted_marks(document.decode())
     while not unicodedata.is_normalized("NFC", text):
         document = unicodedata.normalize("NFC", text).encode()
         document = _clean_all([document])[0].buffer[:-1].tobytes()
-        text = _with_sorted_marks(document.decode())
+        text = with_sorted_marks(document.decode())
     return document
 
 
-def _with_sorted_marks(text: str) -> str:
+def with_sorted_marks(text: str) -> str:
     """The text with each run of more than LONGEST_MARKS combining marks in canonical order.
 
     NFC of both is the same. `unicodedata` sorts a run that is not sorted in quadratic time.

@@ -21,10 +21,12 @@ from pipeline.data.documents.records import (
     Piece,
     PieceReading,
     Record,
+    Source,
 )
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
 from pipeline.data.text.clean import CleanText, clean
 from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
+from pipeline.data.text.losses import CLEANING, READ, FileLosses, cleaned_away
 
 BATCH_CHARACTERS = 1 << 22
 """Characters per batch: large enough for the kernels, small relative to a worker's memory."""
@@ -53,6 +55,10 @@ class DocumentCounts:
     """From `packing.count_tokens`."""
     unknown: dict[str, int] = field(default_factory=dict)
     """Unknown tokens, and the characters behind them."""
+    taken: dict[str, int] = field(default_factory=dict)
+    """Bytes of text that did not become `bytes`, by rule, see `losses`."""
+    files: FileLosses = field(default_factory=dict)
+    """What rules took of each file, see `losses`."""
     plain_text: dict[str, int] = field(default_factory=dict)
     """Files and documents of plain text, and how many documents are `long`."""
 
@@ -63,6 +69,14 @@ class DocumentCounts:
         self.bad[record.reason] = self.bad.get(record.reason, 0) + 1
         self.bad_example = self.bad_example or f"{record.where}: {record.reason}"
 
+    def take_away(self, file: str, rule: str, size: int, of: int) -> None:
+        """Count `size` bytes that a rule takes of `of` bytes of a file's text."""
+        mine = self.files.setdefault(file, {READ: 0})
+        mine[READ] += of
+        if size:
+            add_counts(mine, {rule: size})
+            add_counts(self.taken, {rule: size})
+
     def add(self, other: DocumentCounts) -> None:
         self.documents += other.documents
         self.bytes += other.bytes
@@ -72,6 +86,9 @@ class DocumentCounts:
         add_counts(self.bad, other.bad)
         add_counts(self.cut, other.cut)
         add_counts(self.noted, other.noted)
+        add_counts(self.taken, other.taken)
+        for name, counts in other.files.items():
+            add_counts(self.files.setdefault(name, {}), counts)
         add_counts(self.packed, other.packed)
         add_counts(self.unknown, other.unknown)
         add_counts(self.plain_text, other.plain_text)
@@ -83,6 +100,7 @@ class DocumentCounts:
         other.documents = other.bytes = other.characters = other.left_out = 0
         other.dropped, other.bad, other.cut, other.packed, other.unknown = {}, {}, {}, {}, {}
         other.plain_text, other.noted, other.bad_example = {}, {}, ""
+        other.taken, other.files = {}, {}
 
 
 def add_counts(mine: dict[str, int], theirs: dict[str, int]) -> None:
@@ -128,7 +146,7 @@ def read_batches(
     readings: gets one for each piece when it is begun; None: nobody asks for hashes.
     """
     records: list[Record] = []
-    licences: list[str] = []
+    sources: list[Source] = []
     size = 0
     for piece in pieces:
         plain = piece.source.format in PLAIN_TEXT_FORMATS
@@ -144,18 +162,20 @@ def read_batches(
                 continue
             if record.cut:
                 add_counts(counts.cut, dict(record.cut))
+                for reason, size_cut in record.cut:
+                    counts.take_away(piece.source.name, reason, size_cut, size_cut)
             if record.noted:
                 add_counts(counts.noted, {record.noted: 1})
             is_short = len(record.text) <= RUN_CHARACTERS
             for part in (record,) if is_short else in_pieces(record):
                 records.append(part)
-                licences.append(piece.source.licence)
+                sources.append(piece.source)
                 size += len(part.text) + _RECORD_BYTES
                 if size >= BATCH_CHARACTERS:
-                    yield from _batch(records, licences, seed, counts)
-                    records, licences, size = [], [], 0
+                    yield from _batch(records, sources, seed, counts)
+                    records, sources, size = [], [], 0
         finish_reading(piece)
-    yield from _batch(records, licences, seed, counts)
+    yield from _batch(records, sources, seed, counts)
 
 
 def _counted(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dropped | BadRecord]:
@@ -171,9 +191,11 @@ def _counted(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dropped 
 
 
 def _batch(
-    records: list[Record], licences: list[str], seed: int, counts: DocumentCounts
+    records: list[Record], sources: list[Source], seed: int, counts: DocumentCounts
 ) -> Iterator[DocumentBatch]:
-    text, slow = _cleaned([record.text for record in records])
+    texts = [record.text for record in records]
+    text, slow = _cleaned(texts)
+    _count_cleaning(texts, sources, text, slow, counts)
     filled = np.diff(text.offsets) > 1  # an empty document is its NUL byte alone
     for index in np.flatnonzero(~filled).tolist():
         counts.drop(TOO_SLOW if index in slow else "empty")
@@ -183,9 +205,32 @@ def _batch(
     bounds = itertools.pairwise(text.offsets.tolist())
     hashes = [xxhash.xxh3_64_intdigest(view[start : stop - 1], seed) for start, stop in bounds]
     ids, origins = [record.id for record in records], [record.origin for record in records]
+    licences = [source.licence for source in sources]
     yield DocumentBatch(
         ids, origins, licences, text.buffer, text.offsets, np.array(hashes, np.uint64)
     ).only(filled)
+
+
+def _count_cleaning(
+    texts: list[str],
+    sources: list[Source],
+    text: CleanText,
+    slow: list[int],
+    counts: DocumentCounts,
+) -> None:
+    """Count the bytes that cleaning took of each file; documents that were too slow are dropped."""
+    raw = [len(t) if t.isascii() else len(t.encode(errors="replace")) for t in texts]
+    cleaned = np.diff(text.offsets) - 1
+    removed = np.maximum(np.array(raw) - cleaned, 0)
+    for index in np.flatnonzero(removed > cleaned).tolist():
+        removed[index] = cleaned_away(texts[index], int(cleaned[index]))
+    removed[slow] = 0
+    start = 0
+    for source, run in itertools.groupby(sources):
+        stop = start + sum(1 for _ in run)
+        gone, left = int(removed[start:stop].sum()), int(cleaned[start:stop].sum())
+        counts.take_away(source.name, CLEANING, gone, gone + left)
+        start = stop
 
 
 def _cleaned(texts: list[str]) -> tuple[CleanText, list[int]]:

@@ -20,6 +20,7 @@ from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.selection.select import Selection, decide, plan_selection
 from pipeline.data.text.documents import DocumentCounts
+from pipeline.data.text.losses import CLEANING
 from pipeline.errors import DataError
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard
@@ -61,6 +62,8 @@ def outcome(decided: Selection) -> dict[str, str]:
         kept = [row["id"] for row in rows if row["dropped"] is None]
         assert [id for batch in batches for id in batch.ids] == kept
         assert counts.dropped == Counter(row["dropped"] for row in rows if row["dropped"])
+        taken = {reason: size for reason, size in counts.taken.items() if reason != CLEANING}
+        assert taken.keys() == counts.dropped.keys() and sum(taken.values()) == counts.left_out
         found |= {f"{row['corpus']}/{row['id']}": row["dropped"] or "" for row in rows}
     return found
 
