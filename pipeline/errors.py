@@ -121,7 +121,7 @@ def _run(main: Callable[[], None]) -> None:
             raise
         where = f"{error.filename}: " if error.filename else ""
         reason = error.strerror or str(error)
-        print(f"error: {where}{reason}; fix this and rerun", file=sys.stderr)
+        print(one_line(f"error: {where}{reason}; fix this and rerun"), file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,6 +8,7 @@ still is.
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from pipeline.command_line import Parser, check_least, cores, data_root, example_text
@@ -35,7 +36,7 @@ def main() -> None:
     print("their text is still in these places:")
     for line in find_remains(data, output, data_root(), request):
         print(f"  {line}")
-    print(f"next: python -m pipeline.inspect {output} --verify")
+    print(f"next: python -m pipeline.inspect {shlex.quote(str(output))} --verify")
 
 
 def _parse() -> argparse.Namespace:

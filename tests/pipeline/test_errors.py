@@ -103,6 +103,16 @@ def test_a_full_disk_without_a_file_name(capsys: pytest.CaptureFixture[str]) -> 
         run_command(lambda: main(errno.EBADF))
 
 
+def test_the_file_of_a_full_disk_is_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def main() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a\u00a0b\u200d\udcff.txt")
+
+    with pytest.raises(SystemExit):
+        run_command(main)
+    said = "error: a\\xa0b\\u200d\\udcff.txt: No space left on device; fix this and rerun\n"
+    assert capsys.readouterr().err == said
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [("pass", 0), ("sys.exit(75)", 75), ("raise DataError('x')", 2), ("raise KeyError", 1)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from pipeline.data.inspection.document_statistics import Decide, DocumentStatist
 from pipeline.data.inspection.html_report import page
 from pipeline.data.inspection.text_report import report
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
+from pipeline.errors import escaped
 from pipeline.files import write_whole
 from pipeline.progress import tracked
 
@@ -39,7 +41,7 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     if path.resolve() == (data_root() / "documents").resolve():  # without its subdirectories
         name, inputs = "documents", [str(path / "*.parquet")]
     name, sources = corpus_sources(name, inputs, arguments.text_field, arguments.plain_text)
-    print_input(sources, str(path))
+    print_input(sources, escaped(str(path)))
     about = describe_input(sources)
     place = data_root() / "documents"
     decided = _decided(arguments, place / "decisions")
@@ -56,7 +58,8 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
         )
     width = min(max(shutil.get_terminal_size((100, 20)).columns, 80), 100)
     print("\n".join(report(statistics, width, decided)))
-    given = f"{arguments.corpus} --input {path}" if arguments.corpus else path
+    quoted = shlex.quote(str(path))
+    given = f"{arguments.corpus} --input {quoted}" if arguments.corpus else quoted
     print(f"next: python -m pipeline.prepare --corpus {given}")
     if arguments.html:
         content = page(statistics, f"{name}: documents", about, decided)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -362,7 +363,7 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
     for mismatch in manifest.engine["mismatches"]:
         print(f"{engine} differed from tokenizers, which then redid the split: {mismatch}")
     print(f"{output}")
-    print(f"next: python -m pipeline.inspect {output}")
+    print(f"next: python -m pipeline.inspect {shlex.quote(str(output))}")
 
 
 def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: DataSettings) -> None:

@@ -96,7 +96,8 @@ def read_groups(directory: Path, columns: list[str] | None = None) -> Iterator[p
 def _search(directory: Path, wanted: dict[str, None]) -> dict[str, list[dict[str, Any]]]:
     """The documents of each wanted name that some document has."""
     plain = {name.rpartition("\t")[2] for name in wanted}
-    ids = pa.array(sorted(plain), pa.string())
+    # An argument may be no UTF-8; no id is then equal to it.
+    ids = pa.array([name.encode(errors="replace") for name in sorted(plain)], pa.string())
     found: dict[str, list[dict[str, Any]]] = {}
     for table in read_groups(directory, _COLUMNS):
         for row in table.filter(pc.is_in(table["id"], ids)).to_pylist():

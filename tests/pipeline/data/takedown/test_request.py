@@ -41,6 +41,11 @@ def test_ids_and_files_of_ids(directory: Path, tmp_path: Path) -> None:
     assert request.corpora == {"news": 1, "web": 1}
 
 
+def test_an_argument_that_is_not_utf8_is_no_id(directory: Path) -> None:
+    with pytest.raises(ConfigError, match=r"1 of 1 ids are not in .* for example 'a\\udcff@0'"):
+        find_documents(directory, ["a\udcff@0"])
+
+
 def test_an_id_is_not_read_as_a_file(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
