@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import re
 from pathlib import Path
 
@@ -20,6 +22,7 @@ _ROOT = re.compile(rb"<(?:[\w.-]+:)?([\w.-]+)")
 _DECLARED = re.compile(rb"\s*<(?:\?xml\b|!DOCTYPE\b)", re.I)
 _HTML = re.compile(rb"<!DOCTYPE\s+html\b", re.I)
 _HTML_NAME = re.compile(r"\.x?html?(?:\.(?:gz|zst|xz|bz2|lz4))?$", re.I)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _READ: dict[bytes, Format] = {
     b"mediawiki": "mediawiki",
     b"TEI": "tei",
@@ -35,6 +38,8 @@ def markup_format(path: Path, name: str, head: bytes, forced_text: bool) -> Form
     forced_text: the user gave --plain-text, so markup without a declaration is text. Raises
     DataError for XML that cannot be read, which would become text with its tags.
     """
+    if head.startswith(_UTF_16):
+        return _wide_html(path, name, head, forced_text)
     head = head.removeprefix(BOM)
     is_declared = bool(_DECLARED.match(head))
     if forced_text and not is_declared:
@@ -57,3 +62,11 @@ def markup_format(path: Path, name: str, head: bytes, forced_text: bool) -> Form
         f"{path} is XML or SGML ({kind}), which cannot be read; convert it to JSON lines, Parquet "
         "or UTF-8 text (MediaWiki dumps, TEI and HTML are read)"
     )
+
+
+def _wide_html(path: Path, name: str, head: bytes, forced_text: bool) -> Format | None:
+    """HTML if a file in UTF-16 is that, since it is read in any encoding; None for the rest."""
+    narrow = head.decode("utf-16", errors="ignore").encode()
+    with contextlib.suppress(DataError):
+        return "html" if markup_format(path, name, narrow, forced_text) == "html" else None
+    return None

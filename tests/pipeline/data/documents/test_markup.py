@@ -37,6 +37,18 @@ def test_formats(content: bytes, format: str) -> None:
     assert markup_format(Path("file"), "file", content, True) in (format, None)
 
 
+def test_html_in_utf16_is_html_and_nothing_else_is() -> None:
+    """Pages are decoded whatever they are in; other readers take UTF-8."""
+    for encoding in ("utf-16-le", "utf-16-be"):
+        for markup, format in (
+            ("<!DOCTYPE html><p>x", "html"), ("<html>", "html"), ("Text.", None),
+            ("<?xml version='1.0'?><TEI>", None), ("<?xml version='1.0'?><svg>", None),
+        ):  # fmt: skip
+            content = f"\ufeff{markup}".encode(encoding)
+            assert markup_format(Path("file"), "file", content, False) == format
+    assert markup_format(Path("x"), "x", "\ufeff<html>".encode("utf-32-le"), False) is None
+
+
 def test_html_without_a_declaration_needs_its_name() -> None:
     assert markup_format(Path("f"), "a/b.HTM.gz", b"<p>One.", False) == "html"
     assert markup_format(Path("f"), "a/b.txt", b"<p>One.", False) is None

@@ -29,17 +29,19 @@ def test_a_folder_becomes_one_file_without_tags_and_repeats(tmp_path: Path) -> N
     (tmp_path / "in" / "latin.htm").write_bytes(
         page("Stra\u00dfe").replace("<head>", '<head><meta charset="latin-1">').encode("latin-1")
     )
+    (tmp_path / "in" / "wide.html").write_bytes(page("Stra\u00dfe").encode("utf-16"))
     (tmp_path / "in" / "empty.html").write_text("<html></html>")
     _, sources = corpus_sources("mine", [str(tmp_path / "in")])
-    assert [source.format for source in sources] == ["html"] * 9
+    assert [source.format for source in sources] == ["html"] * 10
     [made] = extract(sources, tmp_path / "out", local_executor(1))
     assert (made.format, made.name, made.pages) == ("extracted", "html-00000", ())
     rows = {row["id"]: row for row in pq.read_table(made.path).to_pylist()}
-    assert len(rows) == 9
+    assert len(rows) == 10
     text = rows["paper.org/003.html"]["text"]
     assert "On day 3 the ferry" in text and "<" not in text and "Related" not in text
     assert "every page" not in text and rows["paper.org/003.html"]["domain"] == "paper.org"
     assert "Stra\u00dfe" in rows["latin.htm"]["text"]
+    assert rows["wide.html"]["text"] == rows["latin.htm"]["text"]
     assert rows["empty.html"]["dropped"]
     (path,) = (tmp_path / "out").glob("*.parquet")
     (tmp_path / "in" / "paper.org" / "003.html").write_text(page("Another story"))
