@@ -20,10 +20,10 @@ from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.execution.workers import Executor, local_executor
 from pipeline.data.extraction.extract import extract
 from pipeline.data.preparation.arguments import prepare_arguments
+from pipeline.data.preparation.dry_run import print_estimate
 from pipeline.data.preparation.fingerprint import Identities
 from pipeline.data.preparation.prepare import (
     plan_job,
-    print_estimate,
     publish,
     report_result,
     run_tasks,

@@ -1,4 +1,4 @@
-"""The stages of `pipeline.prepare`: plan the job, run its tasks, publish, report, estimate."""
+"""The stages of `pipeline.prepare`: plan the job, run its tasks, publish, report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.command_line import cores, data_root
+from pipeline.command_line import data_root
 from pipeline.config.data_settings import DataSettings, max_predictions, shard_settings
 from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint
@@ -19,7 +19,7 @@ from pipeline.data.corpora.shapes import describe_plain_text
 from pipeline.data.corpora.sources import describe_counts, describe_cut
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.records import Source
-from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask
+from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.execution.work_directory import WORK, WorkDirectory, work_directory
 from pipeline.data.execution.workers import Executor, Stage, share, unfinished
 from pipeline.data.preparation.assemble import (
@@ -39,7 +39,6 @@ from pipeline.data.preparation.assemble import (
     write_documents,
     write_manifest,
 )
-from pipeline.data.preparation.estimate import CorpusEstimate, describe, estimate
 from pipeline.data.preparation.fingerprint import (
     Identities,
     engine_versions,
@@ -49,7 +48,6 @@ from pipeline.data.preparation.fingerprint import (
 from pipeline.data.preparation.held_out_copies import rarity_for
 from pipeline.data.preparation.holdout import (
     describe_hold_outs,
-    expected_hold_outs,
     hold_outs,
     validation_thresholds,
 )
@@ -61,9 +59,7 @@ from pipeline.data.preparation.inputs import (
     write_inputs,
 )
 from pipeline.data.preparation.later_masks import draw_later, masking_of_parts, need_counts
-from pipeline.data.preparation.sources import FoundCorpus
-from pipeline.data.preparation.tokenizer import ChosenTokenizer, read_existing, sample_texts
-from pipeline.data.preparation.transfers import beginnings
+from pipeline.data.preparation.tokenizer import ChosenTokenizer
 from pipeline.data.preparation.worker import PrepareJob, prepare_stage
 from pipeline.data.selection.select import Selection
 from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
@@ -78,11 +74,9 @@ from pipeline.data.shards.manifest import (
 )
 from pipeline.data.shards.predicted import describe_predicted, predicted_share
 from pipeline.data.shards.token_counts import write_counts
-from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.data.tokenizers.encoder import fast_engine
 from pipeline.data.tokenizers.folders import save_vocabulary
-from pipeline.data.tokenizers.trainers import train
 from pipeline.errors import DataError
 from pipeline.files import remove_temporaries
 
@@ -99,7 +93,7 @@ class ShardsJob:
     selection: Selection
     tokenizer: ChosenTokenizer
     parts: PrepareJob
-    """What its tasks share, as `_parts_job` returns it."""
+    """What its tasks share, as `parts_job` returns it."""
     fingerprint: str
     identities: Identities
     """Of all files, as they went into the fingerprint."""
@@ -150,14 +144,14 @@ def plan_job(
         sources=sources,
         selection=selection,
         tokenizer=tokenizer,
-        parts=replace(_parts_job(arguments, run.data, sources, split_bytes), engine=engine),
+        parts=replace(parts_job(arguments, run.data, sources, split_bytes), engine=engine),
         fingerprint=mark,
         identities=known,
         output=arguments.output or data_root() / "shards" / f"{corpus}-{run.name}-{mark}",
     )
 
 
-def _parts_job(
+def parts_job(
     arguments: argparse.Namespace, data: DataSettings, sources: list[Source], split_bytes: int
 ) -> PrepareJob:
     """What the tasks share, without the directory and thresholds, which are determined later."""
@@ -364,41 +358,3 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
         print(f"{engine} differed from tokenizers, which then redid the split: {mismatch}")
     print(f"{output}")
     print(f"next: python -m pipeline.inspect {shlex.quote(str(output))}")
-
-
-def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: DataSettings) -> None:
-    """Print the estimate of --dry-run; nothing is written.
-
-    Of published files, the beginnings of some stand for all.
-    """
-    with beginnings(found.files) as (files, factors):
-        estimates = _estimate(arguments, found, files, data)
-        estimates = {name: about.times(factors.get(name, 1)) for name, about in estimates.items()}
-        sizes = {name: (about.documents, about.text) for name, about in estimates.items()}
-        held_out = expected_hold_outs(files, sizes, data)
-    for line in describe(estimates, arguments.output or data_root(), arguments.workers or cores()):
-        print(line)
-    for line in describe_hold_outs(held_out, data.validation_fraction, files):
-        print(line)
-    if arguments.dedup != "none" or arguments.decontaminate or arguments.filter:
-        print("these figures include documents that --dedup, --decontaminate and --filter drop")
-    if not arguments.allow_short:
-        require_size(
-            arguments.corpus, {name: about.text for name, about in estimates.items()}, "about"
-        )
-
-
-def _estimate(
-    arguments: argparse.Namespace, found: FoundCorpus, files: list[Source], data: DataSettings
-) -> dict[str, CorpusEstimate]:
-    """An estimate of `files` for each corpus, with the tokenizer of `found` or one like it."""
-    vocabulary = read_existing(arguments.tokenizer, found, data)
-    if vocabulary is None:
-        print("tokenizer: none for this corpus yet; estimating with one trained on a small sample")
-        vocabulary = train(
-            data.tokenizer,
-            lambda: sample_texts(files, 1 << 22, DocumentCounts()),
-            data.vocab_size,
-            lower_case=data.lower_case,
-        )
-    return estimate(files, _parts_job(arguments, data, files, SPLIT_BYTES), vocabulary)

@@ -1,0 +1,57 @@
+"""What `pipeline.prepare --dry-run` prints: documents, disk, hours, and what is held out."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipeline.command_line import cores, data_root
+from pipeline.config.data_settings import DataSettings
+from pipeline.data.corpora.groups import require_size
+from pipeline.data.documents.records import Source
+from pipeline.data.execution.tasks import SPLIT_BYTES
+from pipeline.data.preparation.estimate import CorpusEstimate, describe, estimate
+from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_outs
+from pipeline.data.preparation.prepare import parts_job
+from pipeline.data.preparation.sources import FoundCorpus
+from pipeline.data.preparation.tokenizer import read_existing, sample_texts
+from pipeline.data.preparation.transfers import beginnings
+from pipeline.data.text.documents import DocumentCounts
+from pipeline.data.tokenizers.trainers import train
+
+
+def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: DataSettings) -> None:
+    """Print the estimate of --dry-run; nothing is written.
+
+    Of published files, the beginnings of some stand for all.
+    """
+    with beginnings(found.files) as (files, factors):
+        estimates = _estimate(arguments, found, files, data)
+        estimates = {name: about.times(factors.get(name, 1)) for name, about in estimates.items()}
+        sizes = {name: (about.documents, about.text) for name, about in estimates.items()}
+        held_out = expected_hold_outs(files, sizes, data)
+    for line in describe(estimates, arguments.output or data_root(), arguments.workers or cores()):
+        print(line)
+    for line in describe_hold_outs(held_out, data.validation_fraction, files):
+        print(line)
+    if arguments.dedup != "none" or arguments.decontaminate or arguments.filter:
+        print("these figures include documents that --dedup, --decontaminate and --filter drop")
+    if not arguments.allow_short:
+        require_size(
+            arguments.corpus, {name: about.text for name, about in estimates.items()}, "about"
+        )
+
+
+def _estimate(
+    arguments: argparse.Namespace, found: FoundCorpus, files: list[Source], data: DataSettings
+) -> dict[str, CorpusEstimate]:
+    """An estimate of `files` for each corpus, with the tokenizer of `found` or one like it."""
+    vocabulary = read_existing(arguments.tokenizer, found, data)
+    if vocabulary is None:
+        print("tokenizer: none for this corpus yet; estimating with one trained on a small sample")
+        vocabulary = train(
+            data.tokenizer,
+            lambda: sample_texts(files, 1 << 22, DocumentCounts()),
+            data.vocab_size,
+            lower_case=data.lower_case,
+        )
+    return estimate(files, parts_job(arguments, data, files, SPLIT_BYTES), vocabulary)
