@@ -17,7 +17,7 @@ from pipeline.data.rows.pack import packing_version
 from pipeline.data.text.clean import CLEANING_VERSION
 from pipeline.data.text.sentences import SENTENCES_VERSION
 from pipeline.data.tokenizers.encoder import fast_engine
-from pipeline.data.tokenizers.vocabulary import WORDS_VERSION, Vocabulary
+from pipeline.data.tokenizers.vocabulary import ADDED_TOKENS_VERSION, WORDS_VERSION, Vocabulary
 
 COLUMNS_VERSION = 1
 """Version of the columns of rows and masks, in whatever files."""
@@ -48,7 +48,10 @@ def shard_identity(
     files: the identity of each input file, in order; selection: the mark of selection, empty if
     every document is kept.
     """
-    return ({"selection": selection} if selection else {}) | {
+    optional = {"selection": selection} if selection else {}
+    if vocabulary.text_tokens:
+        optional["added tokens"] = str(ADDED_TOKENS_VERSION)
+    return optional | {
         "schema": COLUMNS_VERSION,
         "data": shard_settings(data),
         "tokenizer": vocabulary.sha256,

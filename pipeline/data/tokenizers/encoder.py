@@ -1,13 +1,14 @@
 """Cleaned documents -> token ids, by the fastest engine that gives the ids of `tokenizers`.
 
-Documents that the fast engine is unsure of are encoded by `tokenizers`. One document in 2,000 is
-encoded by both engines; a difference raises `EngineMismatch`, and the caller encodes that task
-again with `tokenizers` alone. The ids of these documents must also cover all of their text.
+Documents that the fast engine is unsure of are encoded by `tokenizers`, and those with added tokens
+part by part (see `added_parts`). One document in 2,000 is encoded by both engines; a difference
+raises `EngineMismatch`, and the caller encodes that task again with `tokenizers` alone. The ids of
+these documents must also cover all of their text.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy.typing as npt
 from pipeline.data.kernels.bits import Bytes
 from pipeline.data.text.clean import clean
 from pipeline.data.text.sentences import sentence_starts
+from pipeline.data.tokenizers.added_parts import AddedParts
+from pipeline.data.tokenizers.added_tokens import Scan
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_version
 from pipeline.data.tokenizers.reference_engine import EngineMismatch, Reference
@@ -36,12 +39,16 @@ _PROBE = (
 
 
 class Engine(Protocol):
-    """A fast encoder of documents."""
+    """A fast encoder of documents without added tokens."""
+
+    added: Scan | None
+    """Finds the documents in which an added token may match; None if there are no such tokens."""
 
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
     ) -> tuple[Tokens, Unknown, npt.NDArray[np.bool_]]:
-        """As `TextEncoder.encode`; also returns which documents `tokenizers` has to encode."""
+        """As `TextEncoder.encode`, as if there were no added tokens; also returns which documents
+        `tokenizers` has to encode."""
 
 
 def _fast_engine(vocabulary: Vocabulary, reference: Reference) -> Engine:
@@ -66,6 +73,12 @@ class TextEncoder:
     reference: Reference
     fast: Engine | None
     """None: everything is encoded by `tokenizers`."""
+    parts: AddedParts | None = field(init=False)
+    """None: the vocabulary has no added tokens in text."""
+
+    def __post_init__(self) -> None:
+        tokens = self.vocabulary.text_tokens
+        self.parts = AddedParts(self.reference) if tokens else None
 
     @classmethod
     def create(cls, vocabulary: Vocabulary, *, fast: bool = True) -> TextEncoder:
@@ -117,22 +130,30 @@ class TextEncoder:
         if self.fast is None:
             return self.reference.encode(buffer, offsets, sentences)
         tokens, unknown, unsure = self.fast.encode(buffer, offsets, sentences)
+        others: dict[int, Tokens] = {}
+        if self.parts is not None and self.fast.added is not None:
+            chosen = np.flatnonzero(self.fast.added(buffer, offsets) & ~unsure).tolist()
+            texts = [_document(buffer, offsets, sentences, index) for index in chosen]
+            for index, made in zip(chosen, self.parts.encode(texts, self.fast.encode)):
+                unsure[index] = made is None
+                if made is not None:
+                    others[index], unknown[index] = made
         for index in np.flatnonzero(checked & ~unsure).tolist():
             expected, _ = self._by_reference(buffer, offsets, sentences, index)
-            found = _documents(tokens, index, index + 1)
+            found = others.get(index) or _documents(tokens, index, index + 1)
             if not all(map(np.array_equal, _columns(expected), _columns(found))):
                 raise EngineMismatch(
                     f"document {index} of the batch: {_excerpt(buffer, offsets, index)}"
                 )
-        if not unsure.any():
-            return tokens, unknown
-        pieces, done = [], 0
         for index in np.flatnonzero(unsure).tolist():
-            pieces.append(_documents(tokens, done, index))
-            found, unknown[index : index + 1] = self._by_reference(
+            others[index], unknown[index : index + 1] = self._by_reference(
                 buffer, offsets, sentences, index
             )
-            pieces.append(found)
+        if not others:
+            return tokens, unknown
+        pieces, done = [], 0
+        for index in sorted(others):
+            pieces += [_documents(tokens, done, index), others[index]]
             done = index + 1
         return join([*pieces, _documents(tokens, done, len(unsure))]), unknown
 
@@ -160,6 +181,18 @@ def _documents(tokens: Tokens, first: int, last: int) -> Tokens:
     left, right = np.searchsorted(tokens.sentence_starts, (begin, end))
     starts = tokens.sentence_starts[left:right] - begin
     return Tokens(tokens.ids[begin:end], offsets - begin, starts)
+
+
+def _document(
+    buffer: Bytes,
+    offsets: npt.NDArray[np.int64],
+    sentences: npt.NDArray[np.int64],
+    index: int,
+) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """A document's text, and the positions of sentences in it."""
+    start, stop = offsets[index : index + 2]
+    first, last = np.searchsorted(sentences, (start, stop))
+    return buffer[start : stop - 1], sentences[first:last] - start
 
 
 def _columns(tokens: Tokens) -> tuple[npt.NDArray[np.int64], ...]:

@@ -2,8 +2,8 @@
 
 All 1,112,032 code points were tried in five contexts each (gigatoken 0.10.0, tokenizers 0.23.3).
 The engines differ on 4,657 of them, all new in Unicode 17, where one engine's tables are older.
-Documents with one of those, or with a code point that is unassigned in this Python's tables, are
-encoded by `tokenizers`.
+Documents with one of those, with a code point that is unassigned in this Python's tables, or with
+an added token are encoded by `tokenizers`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.kernels.bits import EVERY_HIGH_BIT, Bytes, U, word_at
+from pipeline.data.tokenizers.added_tokens import Scan, scan_bytes
 from pipeline.data.tokenizers.reference_engine import EngineMismatch, id_type
 from pipeline.data.tokenizers.token_ids import Tokens, Unknown, token_positions
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -48,6 +49,8 @@ class GigatokenEngine:
 
     vocabulary: Vocabulary
     text_json: str = field(init=False)
+    added: Scan | None = field(init=False)
+    """Finds the documents in which an added token may match; None if there are no such tokens."""
     engine: gigatoken.Tokenizer | None = field(init=False)
     resident: int = field(init=False)
     """Memory of this process in bytes when `engine` was new."""
@@ -55,7 +58,9 @@ class GigatokenEngine:
     def __post_init__(self) -> None:
         content = json.loads(self.vocabulary.text_json())
         # NFC, if anything: documents are in that form, up to characters that are left to others
-        self.text_json = json.dumps(content | {"normalizer": None}, ensure_ascii=False)
+        content |= {"normalizer": None, "added_tokens": []}
+        self.text_json = json.dumps(content, ensure_ascii=False)
+        self.added = scan_bytes(self.vocabulary)
         self.renew()
 
     def renew(self) -> None:

@@ -17,7 +17,7 @@ from pipeline.data.tokenizers.token_ids import Ids, Tokens, Unknown
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
-_WHITE = (32, 10)  # the white space of cleaned text
+WHITE = (32, 10)  # the white space of cleaned text
 
 
 class EngineMismatch(Exception):
@@ -48,14 +48,22 @@ class Reference:
 
     vocabulary: Vocabulary
     tokenizer: Tokenizer = field(init=False)
+    plain: Tokenizer = field(init=False)
+    """The same without added tokens: for text between them."""
     normalized: Tokenizer = field(init=False)
-    """The same without normalizer: for normalized text, with offsets into that text."""
+    """`plain` without normalizer: for normalized text, with offsets into that text."""
+    added: npt.NDArray[np.bool_] = field(init=False)
+    """[vocabulary] the added tokens that are text."""
 
     def __post_init__(self) -> None:
         text_json = self.vocabulary.text_json()
         self.tokenizer = Tokenizer.from_str(text_json)
-        content = json.loads(text_json) | {"normalizer": None}
+        content = json.loads(text_json) | {"added_tokens": []}
+        self.plain = Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
+        content["normalizer"] = None
         self.normalized = Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
+        self.added = np.zeros(self.vocabulary.size, np.bool_)
+        self.added[[token["id"] for token in self.vocabulary.text_tokens]] = True
 
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
@@ -86,6 +94,25 @@ class Reference:
         document: UTF-8. Text that normalization removes needs no token, and in WordPiece and
         unigram neither does the white space between words.
         """
+        if not self.added[ids].any():
+            return self._check_stretch(document, ids)
+        text = document.tobytes().decode()
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        if encoding.ids != ids.tolist():
+            self._refuse(document, f"{len(ids):,} of {len(encoding.ids):,} tokens")
+        begin = first = 0
+        for place in [*np.flatnonzero(self.added[ids]).tolist(), len(ids)]:
+            start, stop = [*encoding.offsets, (len(text), len(text))][place]
+            stretch = np.frombuffer(text[begin:start].encode(), np.uint8)
+            # other ids: the token began inside a character, such as a ligature
+            plain = self.plain.encode(text[begin:start], add_special_tokens=False)
+            if plain.ids == ids[first:place].tolist():
+                self._check_stretch(stretch, ids[first:place])
+            begin, first = stop, place + 1
+        return None
+
+    def _check_stretch(self, document: Bytes, ids: Ids) -> None:
+        """As `check_coverage`, of text without added tokens."""
         if self.vocabulary.kind == BYTE_BPE:
             covered = int(self.vocabulary.byte_lengths[ids].sum(dtype=np.int64))
             if covered != len(document):
@@ -111,19 +138,22 @@ class Reference:
         )
 
     def encode_document(self, document: Bytes) -> tuple[Ids, npt.NDArray[np.int64]]:
-        """Ids of a UTF-8 text, and the ascending start of each in it, after white space."""
-        encoding = self.tokenizer.encode(document.tobytes().decode(), add_special_tokens=False)
+        """Ids of a UTF-8 text between added tokens, and where each starts, after white space."""
+        encoding = self.plain.encode(document.tobytes().decode(), add_special_tokens=False)
         return self._located(document, encoding)
 
     def _located(self, document: Bytes, encoding: Encoding) -> tuple[Ids, npt.NDArray[np.int64]]:
         """As `encode_document`, of its encoding."""
         ids = np.array(encoding.ids, id_type(self.vocabulary))
-        if self.vocabulary.kind == BYTE_BPE:  # the offsets of characters are too coarse
-            lengths = self.vocabulary.byte_lengths[ids].astype(np.int64)
-            return ids, np.cumsum(lengths) - lengths
         heads = np.append(np.flatnonzero((document & 0xC0) != 0x80), len(document))
-        starts = heads[[start for start, _ in encoding.offsets]] if len(ids) else ids
+        bounds = heads[np.array(encoding.offsets, np.int64).reshape(-1, 2)]
+        starts, stripped = bounds[:, 0], np.True_
+        if self.vocabulary.kind == BYTE_BPE:  # the offsets of characters are too coarse
+            stripped = self.added[ids]
+            lengths = self.vocabulary.byte_lengths[ids].astype(np.int64)
+            lengths[stripped] = (bounds[:, 1] - bounds[:, 0])[stripped]
+            starts = np.cumsum(lengths) - lengths
         padded = np.append(document, 0)
-        while (white := np.isin(padded[starts], _WHITE)).any():
+        while (white := np.isin(padded[starts], WHITE) & stripped).any():
             starts = starts + white
-        return ids, np.maximum.accumulate(starts.astype(np.int64))
+        return ids, np.maximum.accumulate(starts)

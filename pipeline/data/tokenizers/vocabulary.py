@@ -1,7 +1,8 @@
 """A vocabulary: its tokenizer.json with the per-id tables that packing and masking need.
 
 Literal `<mask>` or `[MASK]` in a document stays text in every kind of vocabulary: only packing and
-masking insert special tokens.
+masking insert special tokens. Added tokens that are not special, such as `[GENE]`, are text: they
+are matched as `transformers.AutoTokenizer` matches them, and predicted like any other id.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ from pipeline.errors import DataError
 WORDS_VERSION = 2
 """Part of every shard's fingerprint: increase it when other ids start a word."""
 _KINDS = {"BPE": BYTE_BPE, "WordPiece": WORDPIECE, "Unigram": UNIGRAM}
+ADDED_TOKENS_VERSION = 1
+"""Part of the fingerprint if added tokens are text: increase it when their ids can change."""
 _SPARE_IDS = 1000  # that a vocabulary may leave out
 _ANY_LETTER = "q"  # does not compose with any character
 
@@ -56,9 +59,9 @@ class Vocabulary:
     unk: int
     mask: int
     byte_lengths: npt.NDArray[np.uint16]
-    """[size] bytes of text per byte-bpe id; 0 for special ids, and in other kinds."""
+    """[size] bytes of text per byte-bpe id; 0 for special ids, added tokens, and other kinds."""
     word_starts: npt.NDArray[np.bool_]
-    """[size] ids that start a word, or are special."""
+    """[size] ids that start a word, are added tokens, or are special."""
     special: npt.NDArray[np.bool_]
     """[size] ids that no text produces, and the unknown id; never predicted, never drawn."""
     tokenizer_json: str
@@ -66,17 +69,29 @@ class Vocabulary:
     """Hash of the bytes of tokenizer.json."""
 
     def text_json(self) -> str:
-        """tokenizer.json without added tokens: literal `<mask>` in a document stays text."""
+        """tokenizer.json without special tokens: literal `<mask>` in a document stays text."""
         content = json.loads(self.tokenizer_json)
-        if self.kind == UNIGRAM:
-            # Special tokens are ordinary pieces here; with a space in them they never match.
-            pieces = content["model"]["vocab"]
-            for token in content["added_tokens"]:
-                if token["id"] < len(pieces):
-                    pieces[token["id"]][0] = f" {token['content']}"
-        content["added_tokens"] = []
+        pieces = content["model"]["vocab"]
+        in_text = {token["id"] for token in self.text_tokens}
+        names = {piece for piece, _ in pieces} if self.kind == UNIGRAM else set(pieces)
+        kept = []
+        for token in content["added_tokens"]:
+            if token["id"] in in_text:
+                kept.append(token)
+            elif token["content"] not in names:
+                # keeps the ids of those after it, and never matches: text has no NUL
+                kept.append(token | {"content": f"\0{token['content']}", "normalized": False})
+            elif self.kind == UNIGRAM:
+                # an ordinary piece here; with a space in it, it never matches
+                pieces[token["id"]][0] = f" {token['content']}"
+        content["added_tokens"] = kept
         content["post_processor"] = None
         return json.dumps(content, ensure_ascii=False)
+
+    @property
+    def text_tokens(self) -> list[dict[str, Any]]:
+        """The added tokens that are text, as tokenizer.json describes them."""
+        return _text_tokens(self._added, self.names.values())
 
     @property
     def names(self) -> dict[str, str]:
@@ -127,23 +142,39 @@ def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
     _CHECKS[kind](content, ids, added, name)
     _check_ids(kind, ids, added, len(pieces), name)
     tokenizer = Tokenizer.from_str(tokenizer_json)  # refuses merges of unknown tokens and the like
+    moved = [token for token, index in added.items() if tokenizer.token_to_id(token) != index]
+    if moved:
+        raise DataError(
+            f"tokenizer {name} says id {added[moved[0]]} of its added token {moved[0]!r}, but "
+            f"`tokenizers` gives it {tokenizer.token_to_id(moved[0])}; load it with transformers "
+            "and save it again"
+        )
     size = max((ids | added).values()) + 1
     tables = (np.zeros(size, np.uint16), np.zeros(size, np.bool_), np.ones(size, np.bool_))
     if kind == BYTE_BPE:
         _byte_tables(ids, added, *tables)
     else:
         _word_tables(kind, tokenizer, ids, added, *tables[1:])
+    roles = _special_names(kind, added)
+    for token in _text_tokens(content["added_tokens"], roles.values()):
+        tables[2][token["id"]] = False
     return Vocabulary(
         kind=kind,
         lower_case=_words(tokenizer, "A") == _words(tokenizer, "a"),
         size=size,
-        **{role: added[token] for role, token in _special_names(kind, added).items()},
+        **{role: added[token] for role, token in roles.items()},
         byte_lengths=tables[0],
         word_starts=tables[1],
         special=tables[2],
         tokenizer_json=tokenizer_json,
         sha256=hashlib.sha256(tokenizer_json.encode()).hexdigest(),
     )
+
+
+def _text_tokens(added: list[dict[str, Any]], roles: Iterable[str]) -> list[dict[str, Any]]:
+    """The added tokens that are text; roles: the special tokens, whatever their own flag says."""
+    special = set(roles)
+    return [token for token in added if not (token["special"] or token["content"] in special)]
 
 
 def _unlimited(tokenizer_json: str) -> str:

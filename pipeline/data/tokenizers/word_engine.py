@@ -5,8 +5,8 @@ the words of a batch in a persistent table, another writes their ids. A new word
 compiled code if the normalizer treats each of its characters independently; otherwise `tokenizers`
 encodes it, since its composition of characters is not repeated here. How characters are normalized
 and how they split words is learned from `tokenizers` when a character is first seen: it separates
-words, belongs to a word, or is a word. A document with a character of no such kind, or with a word
-that has no ids, is encoded by `tokenizers`.
+words, belongs to a word, or is a word. A document with a character of no such kind, with a word
+that has no ids, or with an added token is encoded by `tokenizers`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.kernels.bits import Bytes
+from pipeline.data.tokenizers.added_tokens import Scan, scan_words
 from pipeline.data.tokenizers.definitions import CONTINUATION, UNIGRAM, WORD_MARK, WORDPIECE
 from pipeline.data.tokenizers.reference_engine import Reference, count_unknown, id_type
 from pipeline.data.tokenizers.token_ids import Tokens, Unknown
@@ -70,6 +71,8 @@ class WordEngine:
     table: WordTable = field(init=False)
     plain: bool = field(init=False)
     """Whether the normalizer treats characters one by one, except for compositions."""
+    added: Scan | None = field(init=False)
+    """Finds the documents in which an added token may match; None if there are no such tokens."""
 
     def __post_init__(self) -> None:
         self.kinds = np.full(0x110000, UNSEEN, np.uint8)
@@ -79,6 +82,7 @@ class WordEngine:
         self.plain = all(step is None or step.get("type") in _PLAIN_STEPS for step in steps)
         self._learn(list(range(1, _ASCII)))
         self.table = WordTable.empty()
+        self.added = scan_words(self.reference, self.matcher, plain=self.plain)
 
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
@@ -104,7 +108,7 @@ class WordEngine:
         left = match_words(known, self.table, self.matcher)
         for word in left.tolist():
             text = self.table.spelling(word).tobytes().decode()
-            encoding = self.reference.tokenizer.encode(text, add_special_tokens=False)
+            encoding = self.reference.plain.encode(text, add_special_tokens=False)
             _, characters = count_unknown(encoding, self.vocabulary.unk)
             self.table.give(word, np.array(encoding.ids, np.int32), characters)
 

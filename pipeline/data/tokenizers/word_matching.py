@@ -81,7 +81,7 @@ def find_tokens(buffer: Bytes, inside: Numbers, matcher: Matcher) -> Numbers:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _step(trie, node, byte):  # type: ignore[no-untyped-def]
+def step(trie, node, byte):  # type: ignore[no-untyped-def]
     """The child of `node` by `byte`, 0 if there is none."""
     key = np.int64(node) << 8 | np.int64(byte)
     mask = U(len(trie.keys) - 1)
@@ -102,7 +102,7 @@ def _fill_trie(text, ends, ids, trie):  # type: ignore[no-untyped-def]
     for index in range(len(ids)):
         node = np.int32(0)
         for place in range(begin, ends[index]):
-            child = _step(trie, node, text[place])
+            child = step(trie, node, text[place])
             if child == 0:
                 key = np.int64(node) << 8 | np.int64(text[place])
                 slot = mix(U(key)) & mask
@@ -245,7 +245,7 @@ def _longest_match(text, matcher, out, starts):  # type: ignore[no-untyped-def]
         best = -1
         end = place
         for index in range(place, len(text)):
-            node = _step(trie, node, text[index])
+            node = step(trie, node, text[index])
             if node == 0:
                 break
             if trie.ends[node] >= 0:
@@ -278,7 +278,7 @@ def _viterbi(text, matcher, out, starts):  # type: ignore[no-untyped-def]
         single = False
         node = np.int32(0)
         for end in range(place + 1, size + 1):
-            node = _step(matcher.first, node, text[end - 1])
+            node = step(matcher.first, node, text[end - 1])
             if node == 0:
                 break
             index = matcher.first.ends[node]

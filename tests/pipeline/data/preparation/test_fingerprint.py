@@ -12,7 +12,7 @@ from pipeline.config.settings import fingerprint, from_dict, to_dict
 from pipeline.data.preparation.fingerprint import shard_identity
 from pipeline.recipes import recipe
 
-VOCABULARY = SimpleNamespace(sha256="ab" * 32)
+VOCABULARY = SimpleNamespace(sha256="ab" * 32, text_tokens=[])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,3 +34,10 @@ def test_a_later_setting_changes_the_fingerprint_only_beyond_its_legacy_value() 
     assert mark(other) != mark(data)
     identity = shard_identity(other, [], VOCABULARY, "fast", "none")  # type: ignore[arg-type]
     assert identity["data"]["blanks"] == 3
+
+
+def test_shards_made_before_added_tokens_were_text_have_another_fingerprint() -> None:
+    data = recipe("roberta_base").data
+    added = SimpleNamespace(sha256=VOCABULARY.sha256, text_tokens=[{"content": "[GENE]"}])
+    identity = shard_identity(data, [], added, "fast", "none")  # type: ignore[arg-type]
+    assert fingerprint(identity) != mark(data)

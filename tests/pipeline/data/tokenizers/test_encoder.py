@@ -42,6 +42,7 @@ class Spoilt:
     engine: Engine
     place: str
     unsure: list[int]
+    added: None = None
 
     def encode(self, *given: np.ndarray) -> tuple[Tokens, Unknown, np.ndarray]:
         tokens, unknown, unsure = self.engine.encode(*given)
