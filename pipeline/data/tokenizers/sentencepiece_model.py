@@ -22,10 +22,12 @@ from pipeline.data.tokenizers.definitions import SPECIALS, UNIGRAM, unigram_json
 from pipeline.errors import DataError
 
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
-_PIECE, _SCORE = 1, 2
+_PIECE, _SCORE, _TYPE = 1, 2, 3
 _MODEL_TYPE, _BYTE_FALLBACK, _CHARACTER_TABLE = 3, 35, 2
 """Numbers of fields in sentencepiece_model.proto."""
 _UNIGRAM_TYPE = 1
+_USER_DEFINED = 4
+"""Type of a piece that SentencePiece takes wherever it stands, whatever the scores are."""
 _COMMA_PENALTY = 100.0  # transformers' AlbertConverter
 PROBE = (
     "Hello world! It's 3.14; isn't it? A cafe, a café and the naïve.",
@@ -48,7 +50,7 @@ def sentencepiece_json(path: Path) -> str:
     content = path.read_bytes()
     try:
         reference = sentencepiece.SentencePieceProcessor(model_proto=content)
-        pieces, table = _read_model(content, path)
+        pieces, symbols, table = _read_model(content, path)
     except (RuntimeError, ValueError, IndexError) as error:
         raise DataError(f"{path} is not a SentencePiece model ({error}); fetch it again") from error
     missing = [token for token in SPECIALS[UNIGRAM].values() if token not in dict(pieces)]
@@ -58,26 +60,32 @@ def sentencepiece_json(path: Path) -> str:
     scores = [(piece, score - _COMMA_PENALTY * _ends_in_comma(piece)) for piece, score in pieces]
     tokenizer = Tokenizer.from_str(unigram_json(scores, lower_case=lower_case))
     tokenizer.normalizer = _normalizer(table, lower_case)
-    _check_ids(tokenizer, reference, lower_case, path)
+    _check_ids(tokenizer, reference, lower_case, symbols, path)
     return str(tokenizer.to_str())
 
 
-def _read_model(content: bytes, path: Path) -> tuple[list[tuple[str, float]], bytes]:
-    """Pieces with their scores, by id, and the table that normalizes characters."""
+def _read_model(content: bytes, path: Path) -> tuple[list[tuple[str, float]], list[str], bytes]:
+    """Pieces with their scores, by id; the user-defined ones; the table of characters."""
     pieces: list[tuple[str, float]] = []
+    symbols: list[str] = []
     trainer: dict[int, Any] = {}
     normalizer: dict[int, Any] = {}
     for number, value in _fields(content):
         if number == _PIECES:
             fields = dict(_fields(value))
             pieces.append((fields[_PIECE].decode(), fields.get(_SCORE, 0.0)))
+            if (
+                fields.get(_TYPE) == _USER_DEFINED
+                and pieces[-1][0] not in SPECIALS[UNIGRAM].values()
+            ):
+                symbols.append(pieces[-1][0])
         elif number == _TRAINER:
             trainer = dict(_fields(value))
         elif number == _NORMALIZER:
             normalizer = dict(_fields(value))
     if trainer.get(_MODEL_TYPE, _UNIGRAM_TYPE) != _UNIGRAM_TYPE or trainer.get(_BYTE_FALLBACK):
         raise DataError(f"{path} is not a unigram model, or falls back to bytes; use ALBERT's kind")
-    return pieces, normalizer.get(_CHARACTER_TABLE, b"")
+    return pieces, symbols, normalizer.get(_CHARACTER_TABLE, b"")
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
@@ -134,10 +142,17 @@ def _normalizer(table: bytes, lower_case: bool) -> normalizers.Normalizer:
     return normalizers.Sequence([*steps, normalizers.Replace(Regex(" {2,}"), " ")])
 
 
-def _check_ids(tokenizer: Tokenizer, reference: Any, lower_case: bool, path: Path) -> None:
-    """Raise DataError unless both give the probe the same ids."""
+def _check_ids(
+    tokenizer: Tokenizer, reference: Any, lower_case: bool, symbols: list[str], path: Path
+) -> None:
+    """Raise DataError unless both give the probe, and user-defined symbols in it, the same ids.
+
+    SentencePiece takes such a symbol wherever it stands; here its score decides, which is the
+    highest, so that the symbol wins unless a word's other pieces cross its edges.
+    """
     tokenizer = Tokenizer.from_str(tokenizer.to_str())
-    for text in PROBE:
+    inside = (f"{symbol} the{symbol}house x{symbol} {symbol}y {symbol * 2}" for symbol in symbols)
+    for text in (*PROBE, *inside):
         expected = reference.encode(albert_text(text, lower_case))
         found = tokenizer.encode(text, add_special_tokens=False).ids
         if found != expected:

@@ -71,6 +71,23 @@ def test_ids_are_those_of_sentencepiece(model: Path, sample_text: list[str]) -> 
             assert found.ids.tolist() == expected, text
 
 
+def test_user_defined_symbols_are_taken_wherever_they_stand(
+    tmp_path: Path, lines: list[str]
+) -> None:
+    import sentencepiece
+
+    symbols = {"user_defined_symbols": "<url>,methylation,(,),-,.,–,£,€"}
+    path = trained(tmp_path, lines, **symbols)
+    reference = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    encoder = TextEncoder.create(read_vocabulary(path), fast=True)
+    for text in ("see <url>.", "the<url>house", "demethylations of <url><url>", "a methylation"):
+        encoded = text.encode() + b"\0"
+        document = (np.frombuffer(encoded, np.uint8), np.array([0, len(encoded)]))
+        found, _ = encoder.encode(*document, np.zeros(1, np.int64), np.ones(1, np.bool_))
+        assert found.ids.tolist() == reference.encode(text)
+        assert {reference.piece_to_id(name) for name in ("<url>", "methylation")} & {*found.ids}
+
+
 def test_a_digit_and_a_comma_are_apart(tmp_path: Path) -> None:
     """ALBERT's code splits such a piece after SentencePiece, transformers' converter too."""
     texts = [f"in {year}9, or 9, and 9 x{year}9," for year in range(100, 180)] * 5
