@@ -105,7 +105,7 @@ _TAG_NAME = re.compile(r"<[a-zA-Z][^\s/>]*")
 _ATTRIBUTE = re.compile(r"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>"']*))?""")
 _LINKS = re.compile(r"<a\b[^>]*>(.*?)(?:</a>|$)")
 _HEADING = re.compile(r"<h([1-6])>")
-_DENSE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_DENSE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uff66-\uff9f\U00020000-\U0003fffd]")
 _STOPS = "।॥؟۔։።፧។៕။།༎᠃"
 """Full stops and question marks of other scripts: Indic, Arabic, Armenian, Ethiopic, Khmer,
 Burmese, Tibetan and Mongolian."""

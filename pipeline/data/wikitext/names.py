@@ -2,8 +2,8 @@
 
 * `LANGUAGES`: Wikimedia's `langlist` (operations/mediawiki-config, commit 00d5da16), the codes that
   are prefixes of links between languages, and older codes that still are (`nb`, `zh-cn`, ...).
-* The rest: `$namespaceNames`, `$namespaceAliases` and `$magicWords` of MediaWiki 1.42
-  (languages/messages), for the larger languages.
+* The rest: `$namespaceNames`, `$namespaceAliases` and `$magicWords` of MediaWiki
+  (languages/messages), for the larger languages; recalled, not copied from a version.
 """
 
 from __future__ import annotations

@@ -23,13 +23,11 @@ from pipeline.data.preparation import estimate as module
 from pipeline.data.preparation.duration import Work, cpu_seconds
 from pipeline.data.preparation.estimate import CorpusEstimate, describe, estimate
 from pipeline.data.preparation.worker import PrepareJob, Worker
-from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
-from tests.conftest import Command
 from tests.pipeline.data.web_archive import lz4, members, response
-from tests.pipeline.preparing import contents, tiny, write_jsonl
+from tests.pipeline.preparing import write_jsonl
 
 WORDS = "the rain fell on an old house and nobody there minded it at all until dawn"
 
@@ -259,44 +257,6 @@ def test_few_documents_are_read_once_more_to_choose_the_held_out(
         assert about.units[-1].seconds == pytest.approx(seconds)
         line = describe({"news": replace(about, seconds=1.0)}, tmp_path, 64)[-1]
         assert "bound by the choice of held-out documents, which one worker does alone" in line
-
-
-def test_the_command_prints_the_estimate_and_writes_nothing(
-    prepared: Path, command: Command, tiny_tokenizer: Path, tmp_path: Path
-) -> None:
-    """The sample corpus is small enough to be read whole, so the estimate is exact."""
-    result = command(
-        "prepare", "--corpus", "sample", "--dry-run", "--workers", 4,
-        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    totals = read_manifest(prepared).totals
-    (line,) = (line for line in result.stdout.splitlines() if line.startswith("total:"))
-    words = line.replace(",", "").split()
-    assert int(words[words.index("documents") - 1]) == totals["documents"]
-    sequences = int(words[words.index("sequences") - 1])
-    assert sequences == pytest.approx(totals["sequences"], rel=0.01)
-    assert "for 4 workers" in result.stdout and "GB free" in result.stdout
-    (held_out,) = (line for line in result.stdout.splitlines() if "the hold-out takes" in line)
-    rows = sum(shard.sequences for shard in read_manifest(prepared).of("validation"))
-    share = float(held_out.split("about ")[1].split("%")[0]) / 100
-    assert share == pytest.approx(rows / totals["sequences"], abs=0.01)
-    assert contents(tmp_path) == {}
-
-
-def test_without_a_tokenizer_a_small_one_is_trained(command: Command, tmp_path: Path) -> None:
-    path = write_jsonl(tmp_path / "in.jsonl", TEXTS[:200])
-    before = contents(tmp_path)
-    result = command(
-        "prepare", "--corpus", path, "--recipe", "roberta_tiny", "--dry-run",
-        TENFOLD_ROOT=str(tmp_path / "root"),
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    assert (
-        "estimating with one trained on a small sample" in result.stdout
-        and "about 200 documents" in result.stdout
-    )
-    assert contents(tmp_path) == before and not (tmp_path / "root").exists()
 
 
 def test_disk_space_and_time(tmp_path: Path) -> None:

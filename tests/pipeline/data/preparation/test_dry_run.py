@@ -1,0 +1,49 @@
+"""`pipeline.prepare --dry-run` prints an estimate and writes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.shards.manifest import read_manifest
+from tests.conftest import Command
+from tests.pipeline.preparing import contents, tiny, write_jsonl
+
+
+def test_the_command_prints_the_estimate_and_writes_nothing(
+    prepared: Path, command: Command, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """The sample corpus is small enough to be read whole, so the estimate is exact."""
+    result = command(
+        "prepare", "--corpus", "sample", "--dry-run", "--workers", 4,
+        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    totals = read_manifest(prepared).totals
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("total:"))
+    words = line.replace(",", "").split()
+    assert int(words[words.index("documents") - 1]) == totals["documents"]
+    sequences = int(words[words.index("sequences") - 1])
+    assert sequences == pytest.approx(totals["sequences"], rel=0.01)
+    assert "for 4 workers" in result.stdout and "GB free" in result.stdout
+    (held_out,) = (line for line in result.stdout.splitlines() if "the hold-out takes" in line)
+    rows = sum(shard.sequences for shard in read_manifest(prepared).of("validation"))
+    share = float(held_out.split("about ")[1].split("%")[0]) / 100
+    assert share == pytest.approx(rows / totals["sequences"], abs=0.01)
+    assert contents(tmp_path) == {}
+
+
+def test_without_a_tokenizer_a_small_one_is_trained(command: Command, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "in.jsonl", [f"Text number {number}." for number in range(200)])
+    before = contents(tmp_path)
+    result = command(
+        "prepare", "--corpus", path, "--recipe", "roberta_tiny", "--dry-run",
+        TENFOLD_ROOT=str(tmp_path / "root"),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert (
+        "estimating with one trained on a small sample" in result.stdout
+        and "about 200 documents" in result.stdout
+    )
+    assert contents(tmp_path) == before and not (tmp_path / "root").exists()
