@@ -15,6 +15,8 @@ from typing import Any
 
 from pipeline import export, train_tokenizer
 from pipeline.errors import run_command
+from pipeline.training.checkpoints.fragment_files import seal, unseal
+from pipeline.training.checkpoints.read import step_name
 from tests.golden import recording
 from tests.golden.recording import CELLS, EXPORTS, FAMILIES, GOLDEN, RUNS, SAVED, TOKENIZERS
 
@@ -32,7 +34,12 @@ def main() -> None:
         for cell in CELLS if set(chosen) - {"tokenizers"} else ():
             recording.prepared(cell, work / cell)
         if "columns" in chosen:
-            write("columns", {cell: recording.described(work / cell) for cell in CELLS})
+            before = json.loads((GOLDEN / "columns.json").read_bytes())
+            found = {cell: recording.described(work / cell) for cell in CELLS}
+            write("columns", found)
+            if "runs" not in chosen:
+                follow_shards({before[cell]["fingerprint"]: found[cell]["fingerprint"]
+                               for cell in CELLS})  # fmt: skip
         if "runs" in chosen:
             record_runs(work)
         if "exports" in chosen:
@@ -47,6 +54,28 @@ def record_tokenizers() -> None:
             train_tokenizer.main, "--corpus", "sample", "--recipe", recipe,
             "--vocab-size", recording.VOCAB_SIZE, "--output", TOKENIZERS / name,
         )  # fmt: skip
+
+
+def follow_shards(fingerprints: dict[str, str]) -> None:
+    """RUNS of an earlier version go with the shards of this one; fingerprints: old -> new.
+
+    So a run keeps the settings that it was stored without, and its losses and weights.
+    """
+    for family in FAMILIES:
+        directory = RUNS / family / "checkpoints" / step_name(int(SAVED))
+        state = directory / "state.json"
+        state.write_bytes(seal(_renamed(unseal(state), fingerprints)))
+        run = RUNS / family / "run.json"
+        content = _renamed(json.loads(run.read_bytes()), fingerprints)
+        run.write_text(json.dumps(content, indent=1))
+
+
+def _renamed(values: dict[str, Any], fingerprints: dict[str, str]) -> dict[str, Any]:
+    text = json.dumps(values)
+    for old, new in fingerprints.items():
+        text = text.replace(f'"{old}"', f'"{new}"')
+    renamed: dict[str, Any] = json.loads(text)
+    return renamed
 
 
 def record_runs(work: Path) -> None:

@@ -11,6 +11,8 @@ from pipeline.data.documents.parquet import extraction_mark
 from pipeline.data.documents.read import READERS
 from pipeline.data.documents.records import EXTRACTED, Source
 
+BZIP2_VERSION = 1
+"""Of what a file gives in which zeros stand between streams: version 0 stopped there."""
 _EDGE_BYTES = 1 << 16
 
 
@@ -25,6 +27,8 @@ def file_identity(source: Source) -> list[Any]:
     reading += [source.text_field, source.plain_text]
     if source.format in READERS:
         reading += [source.format, READERS[source.format]]
+    if source.compression == "bz2":
+        reading.append(BZIP2_VERSION)
     if source.language:
         reading.append(source.language)
     return [*reading, source.size, content_identity(source)]

@@ -59,7 +59,7 @@ from pipeline.data.documents.tei import TEI_VERSION, read_tei
 from pipeline.data.documents.time_limit import TOO_SLOW, drop_slow
 from pipeline.data.documents.wikiextractor import HOLES_VERSION, read_doc_markup
 
-READING_VERSION = 3
+READING_VERSION = 2
 """Part of every shard's fingerprint; covers which records a file gives, their order and ids."""
 READERS: dict[Format, int] = {
     "parquet": PARQUET_VERSION,

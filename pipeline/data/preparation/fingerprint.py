@@ -49,6 +49,8 @@ def shard_identity(
     every document is kept.
     """
     optional = {"selection": selection} if selection else {}
+    if vocabulary.has_spaceless_letters:
+        optional["words"] = str(WORDS_VERSION)
     if vocabulary.text_tokens:
         optional["added tokens"] = str(ADDED_TOKENS_VERSION)
     return optional | {
@@ -73,6 +75,5 @@ def engine_versions(data: DataSettings, engine: str) -> dict[str, Any]:
         "splits": SPLITS_VERSION,
         "sentences": SENTENCES_VERSION,
         "packing": packing_version(data),
-        "words": WORDS_VERSION,
         "masks": GENERATOR_VERSION,
     }

@@ -62,10 +62,10 @@ def begins_spaceless(token: bytes) -> bool:
     must belong to a script without spaces. False if they can begin others, too, and if the token
     starts in the middle of a character.
     """
+    if not token or token[0] < 0xC0:
+        return False
     width = 1 + sum(token[0] >= lead for lead in (0xC0, 0xE0, 0xF0))
     head, missing = token[:width], max(0, width - len(token))
-    if token[0] < 0xC0:
-        return False
     bits = head[0] & (0x7F >> width)
     for byte in head[1:]:
         bits = bits << 6 | byte & 0x3F

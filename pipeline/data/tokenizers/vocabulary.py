@@ -33,7 +33,8 @@ from pipeline.data.tokenizers.definitions import (
 from pipeline.errors import DataError
 
 WORDS_VERSION = 2
-"""Part of every shard's fingerprint: increase it when other ids start a word."""
+"""Part of the fingerprint if `has_spaceless_letters`: increase it when other ids start a word."""
+_WHITE = tuple(bytes([byte]) for byte in b" \t\n\r\x0b\x0c")
 _KINDS = {"BPE": BYTE_BPE, "WordPiece": WORDPIECE, "Unigram": UNIGRAM}
 ADDED_TOKENS_VERSION = 1
 """Part of the fingerprint if added tokens are text: increase it when their ids can change."""
@@ -92,6 +93,18 @@ class Vocabulary:
     def text_tokens(self) -> list[dict[str, Any]]:
         """The added tokens that are text, as tokenizer.json describes them."""
         return _text_tokens(self._added, self.names.values())
+
+    @property
+    def has_spaceless_letters(self) -> bool:
+        """Whether tokens without a mark of a word's start start one, as letters of scripts without
+        spaces do."""
+        vocab = json.loads(self.tokenizer_json)["model"]["vocab"]
+        ids = vocab if isinstance(vocab, dict) else {pair[0]: id for id, pair in enumerate(vocab)}
+        inside = {token: id for token, id in ids.items() if _continues(self.kind, token)}
+        return any(
+            not self.special[id] and begins_spaceless(_text(self.kind, token))
+            for token, id in inside.items()
+        )
 
     @property
     def names(self) -> dict[str, str]:
@@ -207,14 +220,13 @@ def _byte_tables(
 ) -> None:
     """Fill the tables of byte-level BPE, where white space starts a word, and so does a letter of a
     script without spaces, even if the token holds only its first bytes."""
-    white = b" \t\n\r\x0b\x0c"
     for token, index in (ids | added).items():
         if token in added or _reserved(token):
             word_starts[index] = True
             continue
-        text = bytes(BYTES[letter] for letter in token)
+        text = _text(BYTE_BPE, token)
         lengths[index] = len(text)
-        word_starts[index] = text[0] in white or begins_spaceless(text)
+        word_starts[index] = not _continues(BYTE_BPE, token) or begins_spaceless(text)
         special[index] = False
 
 
@@ -237,16 +249,29 @@ def _word_tables(
     for token, index in ids.items():
         if token in added:
             continue
-        inside = token.startswith(CONTINUATION) if kind == WORDPIECE else token[0] != WORD_MARK
-        body = token.removeprefix(CONTINUATION if kind == WORDPIECE else WORD_MARK)
+        inside, body = _continues(kind, token), _text(kind, token).decode()
         word_starts[index] = (
             not inside
             or (kind == UNIGRAM and _is_punctuation(token))
-            or (bool(body) and begins_spaceless(body.encode()))
+            or begins_spaceless(body.encode())
         )
         mark = WORD_MARK if kind == UNIGRAM else ""
         whole = f"{_ANY_LETTER}{body}" if inside else body
         special[index] = bool(whole) and _words(tokenizer, whole) != [mark + whole]
+
+
+def _continues(kind: str, token: str) -> bool:
+    """Whether a token lacks its kind's mark of a word's start: white space, no `##`, or `▁`."""
+    if kind == WORDPIECE:
+        return token.startswith(CONTINUATION)
+    return token[0] != WORD_MARK if kind == UNIGRAM else _text(kind, token)[:1] not in _WHITE
+
+
+def _text(kind: str, token: str) -> bytes:
+    """The text that a token stands for, without the marks of WordPiece and unigram."""
+    if kind == BYTE_BPE:
+        return bytes(BYTES.get(letter, 0) for letter in token)
+    return token.removeprefix(CONTINUATION if kind == WORDPIECE else WORD_MARK).encode()
 
 
 def _words(tokenizer: Tokenizer, text: str) -> list[str]:
