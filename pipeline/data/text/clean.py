@@ -62,6 +62,8 @@ class CleanText:
     """UTF-8."""
     offsets: Offsets
     """n + 1 positions: document i is `buffer[offsets[i] : offsets[i + 1] - 1]`."""
+    raw_bytes: Offsets
+    """[n] bytes of each document before it was cleaned."""
 
     def texts(self) -> list[str]:
         """The documents as strings."""
@@ -133,7 +135,8 @@ def _replace(cleaned: CleanText, changed: dict[int, bytes]) -> CleanText:
     ]
     offsets = np.zeros(len(documents) + 1, np.int64)
     np.cumsum([len(document) + 1 for document in documents], out=offsets[1:])
-    return CleanText(np.frombuffer(bytearray(b"\0".join([*documents, b""])), np.uint8), offsets)
+    joined = np.frombuffer(bytearray(b"\0".join([*documents, b""])), np.uint8)
+    return CleanText(joined, offsets, cleaned.raw_bytes)
 
 
 def _clean_all(encoded: list[bytes]) -> tuple[CleanText, npt.NDArray[np.bool_]]:
@@ -145,7 +148,7 @@ def _clean_all(encoded: list[bytes]) -> tuple[CleanText, npt.NDArray[np.bool_]]:
     offsets = np.zeros(len(encoded) + 1, np.int64)
     unsure = np.zeros(len(encoded), np.bool_)
     size = _clean_documents(source, source_offsets, buffer, offsets, unsure, BYTE_KINDS)
-    return CleanText(buffer[:size], offsets), unsure
+    return CleanText(buffer[:size], offsets, np.diff(source_offsets)), unsure
 
 
 def _byte_kinds() -> Bytes:

@@ -219,18 +219,15 @@ def _count_cleaning(
     counts: DocumentCounts,
 ) -> None:
     """Count the bytes that cleaning took of each file; documents that were too slow are dropped."""
-    raw = [len(t) if t.isascii() else len(t.encode(errors="replace")) for t in texts]
     cleaned = np.diff(text.offsets) - 1
-    removed = np.maximum(np.array(raw) - cleaned, 0)
+    removed = np.maximum(text.raw_bytes - cleaned, 0)
     for index in np.flatnonzero(removed > cleaned).tolist():
         removed[index] = cleaned_away(texts[index], int(cleaned[index]))
     removed[slow] = 0
-    start = 0
-    for source, run in itertools.groupby(sources):
-        stop = start + sum(1 for _ in run)
+    starts = [i for i, source in enumerate(sources) if not i or source is not sources[i - 1]]
+    for start, stop in itertools.pairwise([*starts, len(sources)]):
         gone, left = int(removed[start:stop].sum()), int(cleaned[start:stop].sum())
-        counts.take_away(source.name, CLEANING, gone, gone + left)
-        start = stop
+        counts.take_away(sources[start].name, CLEANING, gone, gone + left)
 
 
 def _cleaned(texts: list[str]) -> tuple[CleanText, list[int]]:
