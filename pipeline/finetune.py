@@ -21,7 +21,7 @@ from pipeline.downstream.arguments import (
     chosen_task,
     parse_finetune,
 )
-from pipeline.errors import ConfigError, DataError, run_command
+from pipeline.errors import ConfigError, run_command
 from pipeline.model_folder import check_imports
 
 if __name__ == "__main__":
@@ -50,6 +50,7 @@ from pipeline.downstream.protocols import (
 from pipeline.downstream.reading.examples import (
     check_gold,
     check_labels,
+    check_varied,
     content_hash,
     labels_of,
 )
@@ -169,11 +170,11 @@ def prepare(
     for files without labels.
     """
     labels = labels_of(data.train.examples) if task.kind in ("classification", "tags") else ()
-    if len(labels) == 1:
-        raise DataError(f"{data.train.path}: every example has label {labels[0]!r}; give several")
     files = [("", data.dev), *((f"{split.path.stem}_", split) for split in data.more_dev)]
     for split in (data.train, *(split for _, split in files)):
         check_gold(split.examples, split.path)
+        if task.kind in ("classification", "regression", "tags"):
+            check_varied(split.examples, split.path, is_training=split is data.train)
         if labels:
             check_labels(split.examples, labels, split.path)
     scored = scored_by_tags(task, labels)

@@ -92,8 +92,8 @@ def _add_files(parser: Parser) -> None:
         type=float,
         default=0.0,
         metavar="SHARE",
-        help="use the last SHARE of the training file as development file; articles and passages "
-        "stay together",
+        help="use this share of the training file for development, drawn by a fixed seed and with "
+        "the file's shares of labels; articles, passages and --group stay together",
     )
     parser.add_argument(
         "--train-rows",
@@ -124,6 +124,13 @@ def _add_files(parser: Parser) -> None:
         default="",
         metavar="COLUMN",
         help="character at which the answer starts (default: its first place in the paragraph)",
+    )
+    columns.add_argument(
+        "--group",
+        default="",
+        metavar="COLUMN",
+        help="rows with one value here, such as an author, stay together under --dev-share "
+        "(default: rows with one passage)",
     )
 
 
@@ -193,12 +200,16 @@ def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
     Fetches it first with --fetch. Raises ConfigError for an unknown name, or columns that are
     missing or of no use.
     """
-    given = arguments.text or arguments.target or arguments.choices or arguments.answer_start
+    given = (
+        arguments.text or arguments.target or arguments.choices or arguments.answer_start
+        or arguments.group
+    )  # fmt: skip
     if arguments.task in TASKS:
         if given:
             raise ConfigError(
-                f"--task {arguments.task} has columns of its own; drop --text, --target, --choices "
-                f"and --answer-start, or give --task {TASKS[arguments.task].kind}"
+                f"--task {arguments.task} has columns of its own; drop --text, --target, "
+                "--choices, --answer-start and --group, or give "
+                f"--task {TASKS[arguments.task].kind}"
             )
         if not arguments.fetch:
             return TASKS[arguments.task]
@@ -221,6 +232,7 @@ def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
         label=arguments.target,
         choices=tuple(arguments.choices),
         start=arguments.answer_start,
+        group=arguments.group,
     )
     return LabelledTask(
         name=kind, kind=kind, metrics=METRICS[kind], train=(), dev=(), layout=layout,
@@ -252,6 +264,8 @@ def _check_columns(kind: TaskKind, arguments: argparse.Namespace) -> None:
         raise ConfigError("--choices goes with --task choices, which needs it")
     if arguments.answer_start and kind != "spans":
         raise ConfigError(f"--answer-start goes with --task spans, not with --task {kind}")
+    if arguments.group and not arguments.dev_share:
+        raise ConfigError(f"--group {arguments.group} has no effect without --dev-share; drop it")
 
 
 def chosen_files(

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from pipeline.downstream.reading.examples import Example, check_not_empty, divide
+from pipeline.downstream.reading.division import divide
+from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.reading.hub import FILES, HUB
 from pipeline.downstream.reading.published import read_conll, read_race, read_squad
 from pipeline.downstream.reading.tables import TableColumns, read_table
@@ -42,7 +43,7 @@ class LabelledTask:
     train: tuple[str, ...]
     """Names of the training file, the first that exists is read."""
     dev: tuple[str, ...]
-    """Names of the development file; empty if the last `dev_share` of the training file is it."""
+    """Names of the development file; empty if `dev_share` of the training file is it."""
     more_dev: tuple[str, ...] = ()
     """Further development files, scored apart."""
     layout: Layout = "table"
@@ -274,16 +275,20 @@ def read_task(
 ) -> TaskData:
     """The examples for training and scoring.
 
-    dev: None if the last `dev_share` of the training file is the development file, where no article
-    or passage is on both sides. Raises DataError for a file that does not fit the task.
+    dev: None if `dev_share` of the training file is for development, see `divide`. Raises DataError
+    for a file that does not fit the task, or has too few groups or labels to be divided.
     """
     first = read_split(task, train, task.columns)
     columns = task.dev_columns or task.columns
     if dev is None:
-        training, last = divide(first.examples, dev_share)
-        for examples in (training, last):
-            check_not_empty(examples, train)
-        return TaskData(Split(train, training, first.skipped_lines), Split(train, last), ())
+        training, held_out = divide(first.examples, dev_share)
+        if not training or not held_out:
+            groups = len({example.group or index for index, example in enumerate(first.examples)})
+            raise DataError(
+                f"{train}: no share of {len(first.examples):,} examples in {groups:,} groups can "
+                "be for development while every label stays in training; give --dev FILE"
+            )
+        return TaskData(Split(train, training, first.skipped_lines), Split(train, held_out), ())
     others = tuple(read_split(task, path, columns) for path in more_dev)
     return TaskData(first, read_split(task, dev, columns), others)
 

@@ -42,7 +42,7 @@ TASKS: dict[str, dict[str, str]] = {
 """Files of each task below --eval; those of SQuAD are below the output."""
 SQUAD = ("squad1", "squad2")
 DIVIDED = ("cosmosqa", *SQUAD)
-"""Tasks whose last fifth is the development file."""
+"""Tasks of which a fifth of the training file is for development."""
 ONE_SEED = ("cola", "rte", "wnut17", "cosmosqa")
 """Tasks that --seeds does not apply to."""
 GRAMMAR = {"zorro": "Zorro", "blimp": "BLiMP/BLiMP.zip"}

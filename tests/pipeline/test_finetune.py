@@ -194,9 +194,14 @@ def test_what_changed_since_the_first_seeds_is_refused(tmp_path: Path, call: Cal
     ("name", "content", "message"),
     [
         ("dev.tsv", "text\tlabel\na\t1\n", "has no column 'sentence'"),
-        ("dev.tsv", "sentence\tlabel\na\t2\n", "has label '2', which no training example has"),
+        ("dev.tsv", "sentence\tlabel\na\t2\nb\t1\n", "label '2', which no training example has"),
         ("train.tsv", "", "has no examples"),
-        ("train.tsv", "sentence\tlabel\na\t1\n", "every example has label '1'; give several"),
+        (
+            "train.tsv",
+            "sentence\tlabel\na\t1\n",
+            "every training example has label '1'; give several",
+        ),
+        ("dev.tsv", "sentence\tlabel\na\t1\n", "every development example has label '1'; give an"),
         ("test.tsv", "index\tsentence\n0\n", "test.tsv line 2 has 1 columns, not 2"),
     ],
 )

@@ -77,25 +77,19 @@ def content_hash(examples: Iterable[Example]) -> str:
     return digest.hexdigest()
 
 
-def divide(examples: Sequence[Example], share: float) -> tuple[list[Example], list[Example]]:
-    """The first examples, and about the last `share` of them; no group is in both.
-
-    A group that began before the cut stays with the first part, unless it is the last group.
+def check_varied(examples: Sequence[Example], path: Path, *, is_training: bool) -> None:
+    """Raises DataError if all examples have one label, tag or number: nothing is learned from them,
+    and as a development set they give 0 or 1 to whatever is constant.
     """
-    cut = len(examples) - round(share * len(examples))
-    before = {example.group for example in examples[:cut] if example.group}
-    if len(before) > 1 and {example.group for example in examples[cut:]} <= before:
-        before.discard(examples[-1].group)
-        cut = next(i for i, example in enumerate(examples) if example.group not in before)
-    first = [
-        example
-        for index, example in enumerate(examples)
-        if index < cut or (example.group and example.group in before)
-    ]
-    last = [
-        example for example in examples[cut:] if not example.group or example.group not in before
-    ]
-    return first, last
+    found = {_names(example) or example.gold for example in examples if example.gold is not None}
+    names = {name for gold in found for name in (gold if isinstance(gold, tuple) else (gold,))}
+    if len(names) == 1:
+        (name,) = names
+        kind = "label" if isinstance(name, str) else "target"
+        side, remedy = "development", "give another --dev FILE or --dev-share"
+        if is_training:
+            side, remedy = "training", "give several"
+        raise DataError(f"{path}: every {side} example has {kind} {name!r}; {remedy}")
 
 
 def check_not_empty(examples: Sequence[Example], path: Path) -> None:

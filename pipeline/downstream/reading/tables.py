@@ -31,6 +31,9 @@ class TableColumns:
     """Column with the first character of an answer; "" if it is to be found in the paragraph."""
     id: str = ""
     """"" if examples are numbered from 0."""
+    group: str = ""
+    """Column of what stays on one side when the file is divided; "" if that is the common text of
+    choices, the paragraph of spans, and each example elsewhere."""
     header: tuple[str, ...] = ()
     """Names of the columns of a file without a header line."""
     skips_short_lines: bool = False
@@ -38,7 +41,8 @@ class TableColumns:
 
     def needed(self) -> list[str]:
         """Columns that every line has."""
-        return [name for name in (*self.texts, *self.choices, self.label, self.start) if name]
+        own = (*self.texts, *self.choices, self.label, self.start, self.group)
+        return [name for name in own if name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,9 @@ def read_table(path: Path, columns: TableColumns, kind: str, *, labelled: bool) 
         if labelled and columns.label:
             gold = gold_of(record, columns, texts, f"{path} line {number}")
         group = texts[0] if kind == "choices" else texts[-1] if kind == "spans" else ""
+        if columns.group:
+            value = record[columns.group]
+            group = "" if value is None else str(value).strip()
         examples.append(Example(name, texts, gold, group))
     check_not_empty(examples, path)
     return ExampleTable(examples, skipped)

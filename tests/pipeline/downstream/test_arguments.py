@@ -40,6 +40,8 @@ def parse(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
         (["--task", "spans", "--train", "a.csv"], "needs --text COLUMN and --target COLUMN"),
         (["--task", "tags", "--text", "a", "--target", "a"], "is a column of --text too"),
         (["--task", "tags", "--text", "a", "--target", "b", "--answer-start", "c"], "spans, not"),
+        (["--task", "tags", "--text", "a", "--target", "b", "--group", "c"], "no effect without"),
+        (["--task", "sst2", "--group", "c"], "has columns of its own"),
         (["--task", "sst2"], "give the task's folder with --data"),
         (["--task", "sst2", "--train", "a"], "give --dev FILE or --dev-share as well"),
         (["--task", "sst2", "--train", "a", "--dev-share", "2"], "must be from 0 to below 1"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,7 +56,22 @@ def test_a_share_of_the_training_file_is_for_development(tmp_path: Path) -> None
     task = TASKS["wikigold"]
     (tmp_path / "wikigold.conll.txt").write_text("".join(f"w{i} O\n\n" for i in range(10)))
     data = read_task(task, tmp_path / task.train[0], None, (), task.dev_share)
-    assert [e.texts for e in data.dev.examples] == [("w8",), ("w9",)]
+    assert (len(data.train.examples), len(data.dev.examples)) == (8, 2)
+
+
+def test_a_share_of_a_sorted_file_has_its_labels(tmp_path: Path) -> None:
+    """The usual shape of IMDb and of exported spreadsheets: all of one label, then the other."""
+    path = tmp_path / "train.tsv"
+    rows = [f"text {i}\t{'neg' if i < 20 else 'pos'}\tauthor {i // 2}\n" for i in range(40)]
+    path.write_text("sentence\tlabel\tby\n" + "".join(rows))
+    columns = TableColumns(texts=("sentence",), label="label", group="by")
+    for task in (TASKS["sst2"], replace(TASKS["sst2"], columns=columns)):
+        data = read_task(task, path, None, (), 0.2)
+        assert Counter(e.gold for e in data.dev.examples) == {"neg": 4, "pos": 4}
+    assert {e.group for e in data.dev.examples}.isdisjoint(e.group for e in data.train.examples)
+    path.write_text("".join(["sentence\tlabel\tby\n", *rows[:2], *rows[20:22]]))
+    with pytest.raises(DataError, match=r"no share of 4 examples in 2 groups can be for develop"):
+        read_task(replace(TASKS["sst2"], columns=columns), path, None, (), 0.2)
 
 
 def test_missing_files(tmp_path: Path) -> None:

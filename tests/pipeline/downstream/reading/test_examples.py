@@ -1,4 +1,4 @@
-"""Labels, and files that are divided."""
+"""Labels, and what identifies examples."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pipeline.downstream.reading.examples import (
     Example,
     check_labels,
     check_not_empty,
+    check_varied,
     content_hash,
-    divide,
     labels_of,
 )
 from pipeline.errors import DataError
@@ -46,13 +46,19 @@ def test_the_hash_is_that_of_what_is_read() -> None:
     assert content_hash([example(0, "a", "group")]) == hashes[1]
 
 
-def test_groups_stay_together() -> None:
-    examples = [example(index, group="abcd"[index // 3]) for index in range(12)]
-    first, last = divide(examples, 0.5)
-    assert [e.id for e in last] == ["6", "7", "8", "9", "10", "11"]
-    first, last = divide(examples, 5 / 12)  # the cut is inside c
-    assert len(first) == 9 and {e.group for e in last} == {"d"}
-    first, last = divide(examples, 1 / 12)  # inside the last group, which moves as a whole
-    assert len(first) == 9 and {e.group for e in last} == {"d"}
-    plain = [example(index) for index in range(10)]
-    assert [e.id for e in divide(plain, 0.2)[1]] == ["8", "9"]
+@pytest.mark.parametrize(
+    ("golds", "found"),
+    [
+        (("a", "a"), "label 'a'"), ((("O", "O"), ("O",)), "label 'O'"), ((2.5, 2.5), "target 2.5"),
+        ((0.0, None, 0.0), "target 0.0"), (("a", "b"), ""), ((("O", "B-X"),), ""), ((1.0, 2.0), ""),
+    ],
+)  # fmt: skip
+def test_one_label_for_all(golds: tuple[object, ...], found: str) -> None:
+    examples = [example(index, gold) for index, gold in enumerate(golds)]
+    if not found:
+        check_varied(examples, Path("dev.tsv"), is_training=False)
+        return
+    with pytest.raises(DataError) as error:
+        check_varied(examples, Path("dev.tsv"), is_training=False)
+    said = f"dev.tsv: every development example has {found}; give another --dev FILE or --dev-share"
+    assert str(error.value) == said
