@@ -47,13 +47,8 @@ from pipeline.downstream.protocols import (
     protocol_for,
     usual_protocol,
 )
-from pipeline.downstream.reading.examples import (
-    check_gold,
-    check_labels,
-    check_varied,
-    content_hash,
-    labels_of,
-)
+from pipeline.downstream.reading.examples import check_gold, content_hash
+from pipeline.downstream.reading.labels import check_labels, check_varied
 from pipeline.downstream.scores import (
     assemble,
     check_started_from,
@@ -125,10 +120,8 @@ def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
     if arguments.first_seed > MOST_SEED:
         raise ConfigError(f"--first-seed {arguments.first_seed} is above {MOST_SEED:,}; lower it")
     train, dev, more = chosen_files(arguments, task)
-    data = read_task(task, train, dev, more, arguments.dev_share or task.dev_share)
-    if arguments.train_rows:
-        del data.train.examples[arguments.train_rows :]
-    return data
+    share = arguments.dev_share or task.dev_share
+    return read_task(task, train, dev, more, share, arguments.train_rows)
 
 
 def chosen_protocol(
@@ -169,7 +162,7 @@ def prepare(
     tests: the folder that may have test files. Raises DataError for labels that training lacks, and
     for files without labels.
     """
-    labels = labels_of(data.train.examples) if task.kind in ("classification", "tags") else ()
+    labels = data.labels
     files = [("", data.dev), *((f"{split.path.stem}_", split) for split in data.more_dev)]
     for split in (data.train, *(split for _, split in files)):
         check_gold(split.examples, split.path)
@@ -205,6 +198,7 @@ def settings(
     }
     return {
         "task": arguments.task,
+        "labels": list(data.labels),
         "weights": start.identity,
         "tokenizer": start.vocabulary.sha256,
         "protocol": protocol.describe(),

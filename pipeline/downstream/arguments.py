@@ -100,7 +100,7 @@ def _add_files(parser: Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="use the first N training examples (default: all)",
+        help="use the first N training examples, with the labels of all (default: all)",
     )
     columns = parser.add_argument_group("files of your own (.tsv, .csv, .jsonl)")
     columns.add_argument(

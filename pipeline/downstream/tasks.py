@@ -13,6 +13,7 @@ from typing import Literal
 from pipeline.downstream.reading.division import divide
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.reading.hub import FILES, HUB
+from pipeline.downstream.reading.labels import labels_of
 from pipeline.downstream.reading.published import read_conll, read_race, read_squad
 from pipeline.downstream.reading.tables import TableColumns, read_table
 from pipeline.downstream.scoring.metrics import CHUNK_TAG
@@ -74,7 +75,9 @@ class TaskData:
 
     train: Split
     dev: Split
-    more_dev: tuple[Split, ...]
+    more_dev: tuple[Split, ...] = ()
+    labels: tuple[str, ...] = ()
+    """Labels or tags of the whole training file; () for other kinds."""
 
 
 def _glue(
@@ -271,15 +274,20 @@ def as_fetched(task: LabelledTask) -> LabelledTask:
 
 
 def read_task(
-    task: LabelledTask, train: Path, dev: Path | None, more_dev: tuple[Path, ...], dev_share: float
-) -> TaskData:
+    task: LabelledTask, train: Path, dev: Path | None, more_dev: tuple[Path, ...],
+    dev_share: float, train_rows: int = 0,
+) -> TaskData:  # fmt: skip
     """The examples for training and scoring.
 
+    train_rows: how many examples of training are kept, the first; 0: all. The labels are still
+    those of the whole file, so that few-shot scores have the same classes at every number of rows.
     dev: None if `dev_share` of the training file is for development, see `divide`. Raises DataError
     for a file that does not fit the task, or has too few groups or labels to be divided.
     """
     first = read_split(task, train, task.columns)
+    labels = labels_of(first.examples) if task.kind in ("classification", "tags") else ()
     columns = task.dev_columns or task.columns
+    kept = slice(train_rows or None)
     if dev is None:
         training, held_out = divide(first.examples, dev_share)
         if not training or not held_out:
@@ -288,9 +296,11 @@ def read_task(
                 f"{train}: no share of {len(first.examples):,} examples in {groups:,} groups can "
                 "be for development while every label stays in training; give --dev FILE"
             )
-        return TaskData(Split(train, training, first.skipped_lines), Split(train, held_out), ())
+        trained = replace(first, examples=training[kept])
+        return TaskData(trained, Split(train, held_out), labels=labels)
     others = tuple(read_split(task, path, columns) for path in more_dev)
-    return TaskData(first, read_split(task, dev, columns), others)
+    first = replace(first, examples=first.examples[kept])
+    return TaskData(first, read_split(task, dev, columns), others, labels)
 
 
 def read_split(task: LabelledTask, path: Path, columns: TableColumns) -> Split:

@@ -214,6 +214,23 @@ def test_bad_files(tmp_path: Path, command: Command, name: str, content: str, me
     assert message in found.stderr
 
 
+def test_few_examples_have_the_labels_of_the_whole_file(tmp_path: Path, call: Call) -> None:
+    """Few-shot curves of wnut17, whose first sentences lack most tags."""
+    for name, rare in (("wnut17train.conll", 8), ("emerging.dev.conll", 2)):
+        tags = ["B-group" if i >= rare else "B-person" for i in range(rare + 4)]
+        lines = "".join(f"the\tO\nword{i}\t{tag}\n\n" for i, tag in enumerate(tags))
+        (tmp_path / name).write_text(lines)
+    output = tmp_path / "out"
+    given = (
+        finetune.main, EXPORTS / "bert", "--task", "wnut17", "--data", tmp_path, "--output", output,
+        "--train-rows", 4, "--epochs", 1, "--seeds", 1, "--baselines", "majority",
+    )  # fmt: skip
+    call(*given)
+    config = json.loads((output / "model/config.json").read_text())
+    assert sorted(config["label2id"]) == ["B-group", "B-person", "O"]
+    assert json.loads((output / "scores.json").read_text())["data"]["train"] == 4
+
+
 def test_every_kind_of_start_scores_alike(trained: Path, tmp_path: Path, call: Call) -> None:
     """A run, a checkpoint of it, its export, and what transformers makes of the export."""
     run = trained / "1x16"

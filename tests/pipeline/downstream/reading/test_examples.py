@@ -1,4 +1,4 @@
-"""Labels, and what identifies examples."""
+"""What identifies examples."""
 
 from __future__ import annotations
 
@@ -10,26 +10,14 @@ import pytest
 from pipeline.downstream.reading.examples import (
     Answer,
     Example,
-    check_labels,
     check_not_empty,
-    check_varied,
     content_hash,
-    labels_of,
 )
 from pipeline.errors import DataError
 
 
 def example(index: int, gold: object = None, group: str = "") -> Example:
     return Example(str(index), ("text",), gold, group)  # type: ignore[arg-type]
-
-
-def test_labels() -> None:
-    examples = [example(0, "b"), example(1, ("O", "a"))]
-    assert labels_of(examples) == ("O", "a", "b")
-    with pytest.raises(DataError, match="example 2 has label 'c', which no training example has"):
-        check_labels([example(2, "c")], ["a"], Path("dev.tsv"))
-    with pytest.raises(DataError, match="has no examples"):
-        check_not_empty([], Path("x"))
 
 
 def test_the_hash_is_that_of_what_is_read() -> None:
@@ -46,19 +34,6 @@ def test_the_hash_is_that_of_what_is_read() -> None:
     assert content_hash([example(0, "a", "group")]) == hashes[1]
 
 
-@pytest.mark.parametrize(
-    ("golds", "found"),
-    [
-        (("a", "a"), "label 'a'"), ((("O", "O"), ("O",)), "label 'O'"), ((2.5, 2.5), "target 2.5"),
-        ((0.0, None, 0.0), "target 0.0"), (("a", "b"), ""), ((("O", "B-X"),), ""), ((1.0, 2.0), ""),
-    ],
-)  # fmt: skip
-def test_one_label_for_all(golds: tuple[object, ...], found: str) -> None:
-    examples = [example(index, gold) for index, gold in enumerate(golds)]
-    if not found:
-        check_varied(examples, Path("dev.tsv"), is_training=False)
-        return
-    with pytest.raises(DataError) as error:
-        check_varied(examples, Path("dev.tsv"), is_training=False)
-    said = f"dev.tsv: every development example has {found}; give another --dev FILE or --dev-share"
-    assert str(error.value) == said
+def test_a_file_without_examples() -> None:
+    with pytest.raises(DataError, match="x has no examples; give a file with some"):
+        check_not_empty([], Path("x"))
