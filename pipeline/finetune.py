@@ -28,6 +28,7 @@ if __name__ == "__main__":
     run_command(partial(check_imports, parse_finetune))  # before torch and `model` are imported
 
 from model.tasks.task_model import TaskDesign
+from pipeline.downstream.data_summary import about_data, describe_data
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import (
     ARMS,
@@ -48,7 +49,7 @@ from pipeline.downstream.protocols import (
     usual_protocol,
 )
 from pipeline.downstream.reading.examples import check_gold, content_hash
-from pipeline.downstream.reading.labels import check_labels, check_varied
+from pipeline.downstream.reading.labels import check_labels, check_meant, check_varied
 from pipeline.downstream.scores import (
     assemble,
     check_started_from,
@@ -61,6 +62,7 @@ from pipeline.downstream.starting_weights import StartingWeights, load_fine_tune
 from pipeline.downstream.tasks import (
     LabelledTask,
     TaskData,
+    is_published,
     read_task,
     read_tests,
     scored_by_tags,
@@ -92,6 +94,9 @@ def main() -> None:
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     jobs = plan_jobs(seeds, len(work.points), ARMS_OF[arguments.baselines])
     claim_output(arguments.output, settings(arguments, data, start, protocol))
+    if part == 0:  # ranks share a terminal
+        for line in describe_data(task, data):
+            note(line)
     for job in jobs[part::parts]:
         with claimed(work, job):
             if not is_done(work, job):
@@ -164,12 +169,14 @@ def prepare(
     """
     labels = data.labels
     files = [("", data.dev), *((f"{split.path.stem}_", split) for split in data.more_dev)]
-    for split in (data.train, *(split for _, split in files)):
+    for split in data.splits():
         check_gold(split.examples, split.path)
+        if not is_published(task):
+            check_meant(split.examples, task.labels, split.path)
         if task.kind in ("classification", "regression", "tags"):
             check_varied(split.examples, split.path, is_training=split is data.train)
         if labels:
-            check_labels(split.examples, labels, split.path)
+            check_labels(split.examples, labels, split.path, are_named=bool(task.labels))
     scored = scored_by_tags(task, labels)
     if scored is not task:
         note("these tags mark no entities (O, B-PER, I-PER), so they are scored by accuracy alone")
@@ -224,17 +231,6 @@ def about_model(work: TuningWork) -> dict[str, Any]:
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "device": describe_device(work.device),
         "versions": versions(),
-    }
-
-
-def about_data(data: TaskData, encoder: RowEncoder) -> dict[str, Any]:
-    """Numbers of examples, and what was left out."""
-    return {
-        "train": len(data.train.examples),
-        "dev": len(data.dev.examples),
-        "skipped_lines": data.train.skipped_lines + data.dev.skipped_lines,
-        "length": encoder.length,
-        "lost": encoder.lost.describe(),
     }
 
 

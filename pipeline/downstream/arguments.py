@@ -126,6 +126,14 @@ def _add_files(parser: Parser) -> None:
         help="character at which the answer starts (default: its first place in the paragraph)",
     )
     columns.add_argument(
+        "--labels",
+        nargs="+",
+        default=[],
+        metavar="LABEL",
+        help="all labels or tags, in this order; needed if '', -, -1 or nan is one, which usually "
+        "mark rows without a label (default: those of the training file)",
+    )
+    columns.add_argument(
         "--group",
         default="",
         metavar="COLUMN",
@@ -205,10 +213,10 @@ def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
         or arguments.group
     )  # fmt: skip
     if arguments.task in TASKS:
-        if given:
+        if given or arguments.labels:
             raise ConfigError(
                 f"--task {arguments.task} has columns of its own; drop --text, --target, "
-                "--choices, --answer-start and --group, or give "
+                "--choices, --answer-start, --labels and --group, or give "
                 f"--task {TASKS[arguments.task].kind}"
             )
         if not arguments.fetch:
@@ -227,6 +235,7 @@ def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
     layout = "table" if given else _layout_without_columns(kind, arguments.train)
     if layout == "table":
         _check_columns(kind, arguments)
+    _check_named(kind, arguments.labels)
     columns = TableColumns(
         texts=tuple(arguments.text),
         label=arguments.target,
@@ -236,7 +245,7 @@ def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
     )
     return LabelledTask(
         name=kind, kind=kind, metrics=METRICS[kind], train=(), dev=(), layout=layout,
-        columns=columns,
+        columns=columns, labels=tuple(arguments.labels),
     )  # fmt: skip
 
 
@@ -266,6 +275,14 @@ def _check_columns(kind: TaskKind, arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--answer-start goes with --task spans, not with --task {kind}")
     if arguments.group and not arguments.dev_share:
         raise ConfigError(f"--group {arguments.group} has no effect without --dev-share; drop it")
+
+
+def _check_named(kind: TaskKind, labels: list[str]) -> None:
+    """Raises ConfigError for --labels of a task without labels, of fewer than two, or twice."""
+    if labels and kind not in ("classification", "tags"):
+        raise ConfigError(f"--labels goes with classification and tags, not with --task {kind}")
+    if labels and len(set(labels)) < max(2, len(labels)):
+        raise ConfigError(f"--labels {' '.join(map(repr, labels))} must be two or more, each once")
 
 
 def chosen_files(

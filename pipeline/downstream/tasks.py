@@ -56,6 +56,8 @@ class LabelledTask:
     """The label that F1 is of."""
     dev_share: float = 0.0
     """Share of the training file that is the development file if there is none."""
+    labels: tuple[str, ...] = ()
+    """Named by the user; () if they are those of the training file."""
     begins_with: str = ""
     """A task whose fine-tuned weights the published scores start from."""
 
@@ -67,6 +69,8 @@ class Split:
     path: Path
     examples: list[Example]
     skipped_lines: int = 0
+    unlabelled: int = 0
+    """Rows that were dropped as they have no label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,13 @@ class TaskData:
     dev: Split
     more_dev: tuple[Split, ...] = ()
     labels: tuple[str, ...] = ()
-    """Labels or tags of the whole training file; () for other kinds."""
+    """Named ones, or those of the whole training file; () for kinds without labels."""
+    is_divided: bool = False
+    """Whether development is a share of the training file."""
+
+    def splits(self) -> tuple[Split, ...]:
+        """All: training, development, and further development files."""
+        return self.train, self.dev, *self.more_dev
 
 
 def _glue(
@@ -273,6 +283,11 @@ def as_fetched(task: LabelledTask) -> LabelledTask:
     )  # fmt: skip
 
 
+def is_published(task: LabelledTask) -> bool:
+    """False for a user's own files."""
+    return task.name in TASKS
+
+
 def read_task(
     task: LabelledTask, train: Path, dev: Path | None, more_dev: tuple[Path, ...],
     dev_share: float, train_rows: int = 0,
@@ -285,7 +300,9 @@ def read_task(
     for a file that does not fit the task, or has too few groups or labels to be divided.
     """
     first = read_split(task, train, task.columns)
-    labels = labels_of(first.examples) if task.kind in ("classification", "tags") else ()
+    labels = task.labels
+    if not labels and task.kind in ("classification", "tags"):
+        labels = labels_of(first.examples)
     columns = task.dev_columns or task.columns
     kept = slice(train_rows or None)
     if dev is None:
@@ -297,14 +314,18 @@ def read_task(
                 "be for development while every label stays in training; give --dev FILE"
             )
         trained = replace(first, examples=training[kept])
-        return TaskData(trained, Split(train, held_out), labels=labels)
+        return TaskData(trained, Split(train, held_out), (), labels, is_divided=True)
     others = tuple(read_split(task, path, columns) for path in more_dev)
     first = replace(first, examples=first.examples[kept])
     return TaskData(first, read_split(task, dev, columns), others, labels)
 
 
 def read_split(task: LabelledTask, path: Path, columns: TableColumns) -> Split:
-    """The examples of one file; labels are read if `columns` names their column."""
+    """The examples of one file; labels are read if `columns` names their column.
+
+    Rows of a published table without a label are dropped; what they are in a user's own is asked,
+    see `check_meant`.
+    """
     if not path.exists():
         raise DataError(f"{path} does not exist; give the files of {task.name} as published")
     if task.layout == "squad":
@@ -313,8 +334,10 @@ def read_split(task: LabelledTask, path: Path, columns: TableColumns) -> Split:
         return Split(path, read_conll(path))
     if task.layout == "race":
         return Split(path, read_race(path))
-    table = read_table(path, columns, task.kind, labelled=bool(columns.label))
-    return Split(path, table.examples, table.skipped_lines)
+    table = read_table(
+        path, columns, task.kind, labelled=bool(columns.label), drops_unlabelled=is_published(task)
+    )
+    return Split(path, table.examples, table.skipped_lines, table.unlabelled)
 
 
 def read_tests(task: LabelledTask, directory: Path) -> dict[str, list[Example]]:
@@ -343,7 +366,7 @@ def scored_by_tags(task: LabelledTask, tags: Sequence[str]) -> LabelledTask:
     other = next((tag for tag in tags if not CHUNK_TAG.fullmatch(tag)), None)
     if task.kind != "tags" or other is None:
         return task
-    if task.name in TASKS:
+    if is_published(task):
         raise DataError(
             f"tag {other!r} of {task.name} is neither O nor B-, I-, E- or S- and a type; give its "
             "files as published"

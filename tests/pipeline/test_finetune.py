@@ -214,6 +214,29 @@ def test_bad_files(tmp_path: Path, command: Command, name: str, content: str, me
     assert message in found.stderr
 
 
+def test_labels_of_own_files_are_shown_and_asked_about(
+    tmp_path: Path, call: Call, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f"a text {i}\t{('10', '9', '-1')[i % 3]}\n" for i in range(30)]
+    (tmp_path / "a.tsv").write_text("text\tstars\n" + "".join(rows))
+    given = (
+        EXPORTS / "bert", "--task", "classification", "--train", tmp_path / "a.tsv",
+        "--text", "text", "--target", "stars", "--dev-share", 0.2, "--output", tmp_path / "out",
+        "--epochs", 1, "--seeds", 1, "--baselines", "majority",
+    )  # fmt: skip
+    error = call(finetune.main, *given, code=2)
+    assert "a.tsv has 8 with label '-1', which usually means none; remove these" in error
+    assert error.count("\n") == 1 and not (tmp_path / "out").exists()
+    monkeypatch.setattr(sys, "argv", ["x", *map(str, given), "--labels", "-1", "9", "10"])
+    finetune.main()
+    said = capsys.readouterr().err.splitlines()
+    lines = [line for line in said if line.startswith(("development", "training"))]
+    assert lines[0].startswith("development: 6 examples of ") and "with seed 0 for" in lines[0]
+    assert lines[1:] == [
+        "training labels: -1 8, 9 8, 10 8", "development labels: -1 2, 9 2, 10 2",
+    ]  # fmt: skip
+
+
 def test_few_examples_have_the_labels_of_the_whole_file(tmp_path: Path, call: Call) -> None:
     """Few-shot curves of wnut17, whose first sentences lack most tags."""
     for name, rare in (("wnut17train.conll", 8), ("emerging.dev.conll", 2)):

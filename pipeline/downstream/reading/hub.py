@@ -175,6 +175,13 @@ def _plain(source: HubTask, record: Record) -> Record:
         value: Any = found[source.columns.label]
         names = source.labels
         found[source.columns.label] = (
-            [names[tag] for tag in value] if isinstance(value, list) else names[value]
+            [_named(names, tag) for tag in value]
+            if isinstance(value, list)
+            else _named(names, value)
         )
     return found
+
+
+def _named(names: tuple[str, ...], label: int) -> str:
+    """The name of a label; numbers without one stay: -1 marks rows without a label."""
+    return names[label] if 0 <= label < len(names) else str(label)

@@ -2,32 +2,74 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipeline.downstream.reading.examples import Example
 from pipeline.errors import DataError
 
+SHOWN = 20
+"""Most labels that are listed in a line."""
+
+
+def is_no_label(value: object) -> bool:
+    """True for what stands for a missing label: nothing, `-` (MultiNLI), -1 (SNLI) and NaN."""
+    text = "" if value is None else str(value).strip()
+    number = _number(text)
+    return text in ("", "-") or number == -1 or (number is not None and math.isnan(number))
+
 
 def labels_of(examples: Iterable[Example]) -> tuple[str, ...]:
-    """The labels or tags of training examples, sorted."""
-    found: set[str] = set()
-    for example in examples:
-        found.update(_names(example))
-    return tuple(sorted(found))
+    """The labels or tags of training examples: numbers by their value, then the others, sorted."""
+    return tuple(sorted(count_labels(examples), key=_rank))
 
 
-def check_labels(examples: Iterable[Example], labels: Sequence[str], path: Path) -> None:
-    """Raises DataError if examples have a label that training lacks."""
+def count_labels(examples: Iterable[Example]) -> Counter[str]:
+    """How many examples have each label, or words each tag."""
+    return Counter(name for example in examples for name in _names(example))
+
+
+def describe_labels(examples: Iterable[Example], labels: Sequence[str]) -> str:
+    """`neg 12, pos 8`; of more than `SHOWN` labels the first, and how many others there are."""
+    counts = count_labels(examples)
+    shown = ", ".join(f"{label or repr(label)} {counts[label]:,}" for label in labels[:SHOWN])
+    more = len(labels) - SHOWN
+    return f"{shown} and {more:,} more labels" if more > 0 else shown
+
+
+def check_meant(examples: Iterable[Example], named: Sequence[str], path: Path) -> None:
+    """Raises DataError if examples have labels that usually mean none, see `is_no_label`.
+
+    named: those of --labels, which are meant.
+    """
+    counts = count_labels(examples)
+    doubtful = [label for label in counts if is_no_label(label) and label not in named]
+    if doubtful:
+        shown = ", ".join(f"{counts[label]:,} with label {label!r}" for label in sorted(doubtful))
+        raise DataError(
+            f"{path} has {shown}, which usually means none; remove these, or name all labels with "
+            "--labels"
+        )
+
+
+def check_labels(
+    examples: Iterable[Example], labels: Sequence[str], path: Path, *, are_named: bool = False
+) -> None:
+    """Raises DataError if examples have another label.
+
+    labels: those of training, or if are_named of --labels.
+    """
     known = set(labels)
     for example in examples:
         for name in _names(example):
             if name not in known:
-                shown = ", ".join(sorted(known)[:20])
-                raise DataError(
-                    f"{path}: example {example.id} has label {name!r}, which no training example "
-                    f"has; they have {shown}"
-                )
+                shown = ", ".join(map(str, labels[:SHOWN]))
+                lack = "which no training example has; they have"
+                if are_named:
+                    lack = "which --labels lacks; it names"
+                raise DataError(f"{path}: example {example.id} has label {name!r}, {lack} {shown}")
 
 
 def check_varied(examples: Sequence[Example], path: Path, *, is_training: bool) -> None:
@@ -51,3 +93,16 @@ def _names(example: Example) -> tuple[str, ...]:
     if isinstance(example.gold, tuple):
         return tuple(tag for tag in example.gold if isinstance(tag, str))
     return ()
+
+
+def _rank(label: str) -> tuple[float, str]:
+    """Numbers before all others, by their value."""
+    number = _number(label)
+    return math.inf if number is None or math.isnan(number) else number, label
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

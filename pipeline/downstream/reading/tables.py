@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.downstream.reading.examples import Answer, Example, Gold, check_not_empty
+from pipeline.downstream.reading.labels import is_no_label
 from pipeline.errors import DataError
 from pipeline.typed_json import as_object
 
@@ -52,17 +53,22 @@ class ExampleTable:
     examples: list[Example]
     skipped_lines: int
     """Short ones, and sentences without words."""
+    unlabelled: int = 0
+    """Rows that were dropped as they have no label."""
 
 
-def read_table(path: Path, columns: TableColumns, kind: str, *, labelled: bool) -> ExampleTable:
+def read_table(
+    path: Path, columns: TableColumns, kind: str, *, labelled: bool, drops_unlabelled: bool = False
+) -> ExampleTable:
     """The examples of a file by its ending: .csv, .json and .jsonl, else tab-separated.
 
-    kind: classification, regression, choices, spans or tags; labelled=False reads no label. Raises
+    kind: classification, regression, choices, spans or tags; labelled=False reads no label;
+    drops_unlabelled: rows that have none, see `is_no_label`, are dropped and counted. Raises
     DataError for an empty file, a wrong column, or a value that is not of the kind.
     """
     gold_of = GOLD[kind]
     examples: list[Example] = []
-    skipped = 0
+    skipped = unlabelled = 0
     for number, record in _records(path, columns):
         if record is None:
             skipped += 1
@@ -74,14 +80,21 @@ def read_table(path: Path, columns: TableColumns, kind: str, *, labelled: bool) 
             continue
         gold = None
         if labelled and columns.label:
+            if drops_unlabelled and is_no_label(record[columns.label]):
+                unlabelled += 1
+                continue
             gold = gold_of(record, columns, texts, f"{path} line {number}")
         group = texts[0] if kind == "choices" else texts[-1] if kind == "spans" else ""
         if columns.group:
             value = record[columns.group]
             group = "" if value is None else str(value).strip()
         examples.append(Example(name, texts, gold, group))
+    if unlabelled and not examples:
+        raise DataError(
+            f"{path}: none of its {unlabelled:,} rows has a label; give a labelled file"
+        )
     check_not_empty(examples, path)
-    return ExampleTable(examples, skipped)
+    return ExampleTable(examples, skipped, unlabelled)
 
 
 def _records(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
@@ -198,10 +211,10 @@ def _label(record: Record, columns: TableColumns, texts: tuple[str, ...], place:
     value = record[columns.label]
     if isinstance(value, bool | int):
         return str(value).lower()
-    if isinstance(value, str):
-        if not value.strip():
-            raise DataError(f"{place}: the label is empty; give one, or remove the line")
-        return value.strip()
+    if value is None:
+        return ""
+    if isinstance(value, str) or (isinstance(value, float) and math.isnan(value)):
+        return str(value).strip()
     raise DataError(f"{place}: label {value!r} is neither text nor a whole number")
 
 

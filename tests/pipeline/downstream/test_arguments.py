@@ -41,6 +41,9 @@ def parse(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
         (["--task", "tags", "--text", "a", "--target", "a"], "is a column of --text too"),
         (["--task", "tags", "--text", "a", "--target", "b", "--answer-start", "c"], "spans, not"),
         (["--task", "tags", "--text", "a", "--target", "b", "--group", "c"], "no effect without"),
+        (["--task", "sst2", "--labels", "0", "1"], "has columns of its own"),
+        (["--task", "regression", "--text", "a", "--target", "b", "--labels", "0", "-1"], "goes"),
+        (["--task", "tags", "--train", "a", "--labels", "O", "O"], "'O' 'O' must be two or more"),
         (["--task", "sst2", "--group", "c"], "has columns of its own"),
         (["--task", "sst2"], "give the task's folder with --data"),
         (["--task", "sst2", "--train", "a"], "give --dev FILE or --dev-share as well"),
@@ -81,7 +84,8 @@ def test_tasks_of_a_user(parse) -> None:  # type: ignore[no-untyped-def]
         ("accuracy", "macro_f1"),
     )
     assert chosen_files(arguments, task) == (Path("a"), Path("b"), ())
-    assert chosen_task(parse("--task", "tags", "--train", "a")).layout == "conll"
+    named = chosen_task(parse("--task", "tags", "--train", "a", "--labels", "-", "-1", ""))
+    assert (named.layout, named.labels) == ("conll", ("-", "-1", ""))
 
 
 def test_numbers(parse, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]

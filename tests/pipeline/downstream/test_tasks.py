@@ -59,6 +59,16 @@ def test_a_share_of_the_training_file_is_for_development(tmp_path: Path) -> None
     assert (len(data.train.examples), len(data.dev.examples)) == (8, 2)
 
 
+def test_rows_of_mnli_without_a_consensus_are_dropped_and_counted(tmp_path: Path) -> None:
+    task, row = TASKS["mnli"], HEADERS["mnli"].splitlines()[1]
+    path = tmp_path / "x.tsv"
+    path.write_text(HEADERS["mnli"] + row.replace("neutral", "-") + "\n")
+    split = read_split(task, path, task.columns)
+    assert [e.gold for e in split.examples] == ["neutral"] and split.unlabelled == 1
+    own = replace(task, name="classification")
+    assert [e.gold for e in read_split(own, path, task.columns).examples] == ["neutral", "-"]
+
+
 def test_a_share_of_a_sorted_file_has_its_labels(tmp_path: Path) -> None:
     """The usual shape of IMDb and of exported spreadsheets: all of one label, then the other."""
     path = tmp_path / "train.tsv"

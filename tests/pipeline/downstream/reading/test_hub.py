@@ -82,6 +82,15 @@ def test_examples_are_those_of_published_files(
     assert len(found.train.examples) == 2 and len(found.more_dev) == (task == "mnli")
 
 
+def test_rows_without_a_label_get_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """-1 would be the last of the names."""
+    row = {"sentence1": "a", "sentence2": "b", "label": 1, "idx": 0}
+    publish("rte", [row, row | {"label": -1}], tmp_path / "hub", monkeypatch)
+    found = read("rte", tmp_path / "data")
+    assert [e.gold for e in found.train.examples] == ["not_entailment"]
+    assert (found.train.unlabelled, found.dev.unlabelled) == (1, 1)
+
+
 def test_a_file_is_fetched_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row, expected = CASES["sst2"]
     publish("sst2", [row], tmp_path / "hub", monkeypatch)

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.downstream.reading.examples import Example
-from pipeline.downstream.reading.labels import check_labels, check_varied, labels_of
+from pipeline.downstream.reading.labels import (
+    check_labels,
+    check_meant,
+    check_varied,
+    describe_labels,
+    is_no_label,
+    labels_of,
+)
 from pipeline.errors import DataError
 
 
@@ -20,6 +27,34 @@ def test_labels() -> None:
     assert labels_of(examples) == ("O", "a", "b")
     with pytest.raises(DataError, match="example 2 has label 'c', which no training example has"):
         check_labels([example(2, "c")], ["a"], Path("dev.tsv"))
+    with pytest.raises(DataError, match="label 'c', which --labels lacks; it names b, a"):
+        check_labels([example(2, "c")], ["b", "a"], Path("dev.tsv"), are_named=True)
+
+
+def test_numbers_are_sorted_by_value_and_before_words() -> None:
+    golds = ["10", "b", "9", "-1", "1.5", "a", "nan", "1"]
+    found = labels_of(example(index, gold) for index, gold in enumerate(golds))
+    assert found == ("-1", "1", "1.5", "9", "10", "a", "b", "nan")
+
+
+def test_labels_are_listed_with_their_counts() -> None:
+    examples = [example(index, gold) for index, gold in enumerate(["b", "a", "b", ""])]
+    assert describe_labels(examples, ("", "a", "b", "c")) == "'' 1, a 1, b 2, c 0"
+    many = tuple(map(str, range(25)))
+    assert describe_labels(examples, many).endswith("18 0, 19 0 and 5 more labels")
+
+
+@pytest.mark.parametrize("label", ["", "-", "-1", "-1.0", "nan", "NaN"])
+def test_labels_that_mean_none_are_refused_unless_they_are_named(label: str) -> None:
+    """SNLI's -1 and MultiNLI's - became a class."""
+    for gold in (label, (label, "O")):
+        examples = [example(0, "yes"), example(1, gold), example(2, label)]
+        with pytest.raises(DataError) as error:
+            check_meant(examples, (), Path("a.tsv"))
+        said = f"a.tsv has 2 with label {label!r}, which usually means none; remove these, or name"
+        assert str(error.value) == f"{said} all labels with --labels"
+        check_meant(examples, ("yes", label), Path("a.tsv"))
+    assert not any(map(is_no_label, ["0", "1", "none", "O", "inf", "--", 0, 1.0, False]))
 
 
 @pytest.mark.parametrize(

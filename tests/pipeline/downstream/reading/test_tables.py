@@ -75,7 +75,6 @@ def test_short_lines_are_counted_or_refused(tmp_path: Path) -> None:
         ("regression", "x.tsv", "t\tl\na\tnan\n", "'nan' is not a number"),
         ("classification", "x.tsv", "t\tl\na\tb\t1\n", "line 2 has 3 columns, not 2; fix the line"),
         ("classification", "x.tsv", "t\tl\tl\na\tb\t1\n", "has two columns 'l'; rename one"),
-        ("classification", "x.tsv", "t\tl\na\t \n", "line 2: the label is empty"),
         ("classification", "x.CSV", "t,l\ngood, but long,1\n", "line 2 has 3 columns, not 2"),
         ("classification", "x.csv", 'l,t\n1,"open\n0,b\n', "line 3 is not CSV: unexpected end"),
         ("classification", "x.csv", "t,l\ra,1\rb,0\r", "line 1 is not CSV: new-line character"),
@@ -87,13 +86,32 @@ def test_short_lines_are_counted_or_refused(tmp_path: Path) -> None:
         ("classification", "x.jsonl", "[]\n", "not a JSON object"),
         ("tags", "x.jsonl", '{"t": ["a"], "l": [""]}\n', "line 1 has an empty tag"),
         ("classification", "x.jsonl", '{"t": 3, "l": 1}\n', "'t' is 3, not text"),
-        ("classification", "x.jsonl", '{"t": "a", "l": null}\n', "neither text nor a whole number"),
+        ("classification", "x.jsonl", '{"t": "a", "l": 0.5}\n', "neither text nor a whole number"),
         ("tags", "x.jsonl", '{"t": ["a"], "l": ["O", "O"]}\n', "1 words and 2 tags"),
     ],
 )
 def test_what_is_wrong(tmp_path: Path, kind: str, name: str, content: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read(tmp_path / name, content, kind, TableColumns(texts=("t",), label="l"))
+
+
+def test_rows_without_a_label_are_dropped_from_published_files(tmp_path: Path) -> None:
+    """A user's own keep them as labels, which are asked about before training."""
+    rows = '{"t": "a", "l": 1}\n' + "".join(
+        f'{{"t": "b", "l": {value}}}\n' for value in ('"-"', -1, "-1.0", '" "', "null", "NaN")
+    )
+    columns = TableColumns(texts=("t",), label="l")
+    (tmp_path / "x.jsonl").write_text(rows)
+    for kind in ("classification", "regression"):
+        found = read_table(
+            tmp_path / "x.jsonl", columns, kind, labelled=True, drops_unlabelled=True
+        )
+        assert [e.texts for e in found.examples] == [("a",)] and found.unlabelled == 6
+    kept = read(tmp_path / "x.jsonl", rows.replace("-1.0", "2"), "classification", columns)
+    assert [e.gold for e in kept.examples] == ["1", "-", "-1", "2", "", "", "nan"]
+    (tmp_path / "x.tsv").write_text("t\tl\na\t-1\n")
+    with pytest.raises(DataError, match="none of its 1 rows has a label; give a labelled file"):
+        read_table(tmp_path / "x.tsv", columns, "regression", labelled=True, drops_unlabelled=True)
 
 
 def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:

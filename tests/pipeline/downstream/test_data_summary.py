@@ -1,0 +1,33 @@
+"""What is said of the examples before training, and in scores.json."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.downstream.data_summary import about_data, describe_data
+from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.starting_weights import load_start
+from pipeline.downstream.tasks import TASKS, Split, TaskData
+from tests.pipeline.downstream.small_work import EXPORTS, LABELS, small_examples
+
+
+def test_dropped_rows_and_labels() -> None:
+    train = Split(Path("train.tsv"), small_examples(6), skipped_lines=2, unlabelled=3)
+    data = TaskData(train, Split(Path("dev.tsv"), small_examples(2)), labels=LABELS)
+    dropped = "train.tsv: 3 rows without a label are dropped"
+    assert dropped in list(describe_data(TASKS["sst2"], data))
+    own = list(describe_data(replace(TASKS["sst2"], name="classification"), data))
+    assert own[:3] == [dropped, "training labels: 0 3, 1 3", "development labels: 0 1, 1 1"]
+    divided = next(describe_data(TASKS["sst2"], replace(data, train=data.dev, is_divided=True)))
+    assert (
+        divided == "development: 2 examples of dev.tsv, drawn with seed 0 for every seed of the job"
+    )
+    encoder = RowEncoder(load_start(EXPORTS / "bert").vocabulary, 32, False)
+    about = about_data(data, encoder)
+    assert (about["train"], about["dev"], about["skipped_lines"], about["unlabelled"]) == (
+        6,
+        2,
+        2,
+        3,
+    )
