@@ -28,7 +28,7 @@ if __name__ == "__main__":
     run_command(partial(check_imports, parse_finetune))  # before torch and `model` are imported
 
 from model.tasks.task_model import TaskDesign
-from pipeline.downstream.data_summary import about_data, describe_data
+from pipeline.downstream.data_summary import about_data, describe_data, find_copies
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import (
     ARMS,
@@ -94,8 +94,9 @@ def main() -> None:
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     jobs = plan_jobs(seeds, len(work.points), ARMS_OF[arguments.baselines])
     claim_output(arguments.output, settings(arguments, data, start, protocol))
+    copies = find_copies(data)
     if part == 0:  # ranks share a terminal
-        for line in describe_data(task, data):
+        for line in describe_data(task, data, copies):
             note(line)
     for job in jobs[part::parts]:
         with claimed(work, job):
@@ -107,7 +108,7 @@ def main() -> None:
     about = {
         "model": about_model(work),
         "grid": arguments.grid,
-        "data": about_data(data, encoder),
+        "data": about_data(data, encoder, copies),
     }
     scores = assemble(work, jobs, data.train.examples, about)
     publish(work, scores, encoder)

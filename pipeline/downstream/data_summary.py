@@ -3,15 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipeline.data.shards.manifest import MANY_COPIES
 from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.reading.copies import count_copies
 from pipeline.downstream.reading.division import DIVISION_SEED
 from pipeline.downstream.reading.labels import describe_labels
 from pipeline.downstream.tasks import LabelledTask, TaskData, is_published
 
 
-def describe_data(task: LabelledTask, data: TaskData) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Examples of a development set that are also training examples."""
+
+    name: str
+    checked: int
+    in_train: int
+
+    def describe(self) -> str:
+        """A line for the terminal, a warning if they are many; empty if there are none."""
+        if not self.in_train:
+            return ""
+        share = self.in_train / self.checked
+        found = (
+            f"{self.in_train:,} of {self.checked:,} {self.name} examples ({share:.1%}) have the "
+            "texts of a training example"
+        )
+        if share <= MANY_COPIES:
+            return found
+        return f"warning: {found}, so their scores are too high; drop them from one of the files"
+
+
+def find_copies(data: TaskData) -> list[Copies]:
+    """Per development set, see `count_copies`."""
+    sets = {"development": data.dev} | {split.path.stem: split for split in data.more_dev}
+    return [
+        Copies(name, len(s.examples), count_copies(s.examples, data.train.examples))
+        for name, s in sets.items()
+    ]
+
+
+def describe_data(task: LabelledTask, data: TaskData, copies: list[Copies]) -> Iterator[str]:
     """What a user should know of the files before hours of training."""
     for split in data.splits():
         if split.unlabelled:
@@ -24,15 +58,17 @@ def describe_data(task: LabelledTask, data: TaskData) -> Iterator[str]:
     if data.labels and not is_published(task):
         for side, split in (("training", data.train), ("development", data.dev)):
             yield f"{side} labels: {describe_labels(split.examples, data.labels)}"
+    yield from filter(None, (found.describe() for found in copies))
 
 
-def about_data(data: TaskData, encoder: RowEncoder) -> dict[str, Any]:
-    """Numbers of examples, and what was left out, for scores.json."""
+def about_data(data: TaskData, encoder: RowEncoder, copies: list[Copies]) -> dict[str, Any]:
+    """Numbers of examples, and what was left out or is in both sets, for scores.json."""
     return {
         "train": len(data.train.examples),
         "dev": len(data.dev.examples),
         "skipped_lines": data.train.skipped_lines + data.dev.skipped_lines,
         "unlabelled": sum(split.unlabelled for split in data.splits()),
+        "copies": [asdict(found) for found in copies],
         "length": encoder.length,
         "lost": encoder.lost.describe(),
     }

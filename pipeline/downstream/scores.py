@@ -6,7 +6,8 @@ metric          the one that seeds and grid points are compared by
 model           origin, family, parameters, device, versions
 protocol        the reported point: rates, rows, epochs, source of the numbers
 grid            name, points tried (0 means no grid), each point's median
-data            training and development examples, skipped lines, what truncation lost
+data            training and development examples, skipped lines, rows without a label, development
+                examples that are training examples, what truncation lost
 scores          metric -> median, mean, standard_deviation, low, high (95 %), n, values
 baselines       majority: metric -> value; bag, random: as scores
 runs            every job: arm, seed, peak_lr, rows, steps, loss, seconds, metrics
@@ -26,6 +27,7 @@ from safetensors.torch import load_file
 
 from model.tasks.task_model import TaskModel, fill_task_model
 from pipeline import __version__
+from pipeline.downstream.data_summary import Copies
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import (
     BAG,
@@ -184,6 +186,9 @@ def report(scores: Mapping[str, Any]) -> str:
         + (f" of {grid['points']} points" if grid["points"] else "")
         + f"; {scores['seconds']:.0f} s on {scores['model']['device']}"
     )
+    for copies in scores["data"]["copies"]:
+        if line := Copies(**copies).describe():
+            lines.append(f"  {line}")
     lost = scores["data"]["lost"]
     if any(lost.values()):
         lines.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.downstream.data_summary import about_data, describe_data
+from pipeline.downstream.data_summary import Copies, about_data, describe_data, find_copies
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.starting_weights import load_start
 from pipeline.downstream.tasks import TASKS, Split, TaskData
@@ -16,18 +16,35 @@ def test_dropped_rows_and_labels() -> None:
     train = Split(Path("train.tsv"), small_examples(6), skipped_lines=2, unlabelled=3)
     data = TaskData(train, Split(Path("dev.tsv"), small_examples(2)), labels=LABELS)
     dropped = "train.tsv: 3 rows without a label are dropped"
-    assert dropped in list(describe_data(TASKS["sst2"], data))
-    own = list(describe_data(replace(TASKS["sst2"], name="classification"), data))
+    assert dropped in list(describe_data(TASKS["sst2"], data, []))
+    own = list(describe_data(replace(TASKS["sst2"], name="classification"), data, []))
     assert own[:3] == [dropped, "training labels: 0 3, 1 3", "development labels: 0 1, 1 1"]
-    divided = next(describe_data(TASKS["sst2"], replace(data, train=data.dev, is_divided=True)))
+    divided = next(describe_data(TASKS["sst2"], replace(data, train=data.dev, is_divided=True), []))
     assert (
         divided == "development: 2 examples of dev.tsv, drawn with seed 0 for every seed of the job"
     )
     encoder = RowEncoder(load_start(EXPORTS / "bert").vocabulary, 32, False)
-    about = about_data(data, encoder)
+    copies = [Copies("development", 2, 1)]
+    about = about_data(data, encoder, copies)
     assert (about["train"], about["dev"], about["skipped_lines"], about["unlabelled"]) == (
         6,
         2,
         2,
         3,
     )
+    assert about["copies"] == [{"name": "development", "checked": 2, "in_train": 1}]
+
+
+def test_development_examples_that_are_training_examples() -> None:
+    train = Split(Path("train.tsv"), small_examples(24))
+    more = Split(Path("dev_mismatched.tsv"), small_examples(30)[20:])
+    data = TaskData(train, Split(Path("dev.tsv"), small_examples(10)), (more,))
+    found = find_copies(data)
+    assert found == [Copies("development", 10, 10), Copies("dev_mismatched", 10, 4)]
+    said = "warning: 4 of 10 dev_mismatched examples (40.0%) have the texts of a training example"
+    assert f"{said}, so their scores are too high; drop them from one of the files" in list(
+        describe_data(TASKS["mnli"], data, found)
+    )
+    few = Copies("development", 1000, 3).describe()
+    assert few == "3 of 1,000 development examples (0.3%) have the texts of a training example"
+    assert Copies("development", 10, 0).describe() == ""

@@ -44,7 +44,10 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
     about = {
         "model": {"origin": "x", "device": describe_device(work.device)} | versions(),
         "grid": "published",
-        "data": {"lost": lost},
+        "data": {
+            "lost": lost,
+            "copies": [{"name": "development", "checked": 10, "in_train": 10}],
+        },
     }
     found = assemble(work, jobs, small_examples(24), about)
     assert found.keys() == SCHEMA and found["schema_version"] == 1
@@ -65,6 +68,7 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
     assert not list(work.output.rglob("weights.safetensors"))
     assert publish(work, found, encoder) == ["scores.json"]  # again, by another part
     assert "95 %" in report(found) and "1 answers" in report(found)
+    assert "  warning: 10 of 10 development examples (100.0%) have the texts" in report(found)
     lines = (work.output / "predictions.jsonl").read_text().splitlines()
     model = AutoModelForSequenceClassification.from_pretrained(work.output / "model").eval()
     tokenizer = AutoTokenizer.from_pretrained(work.output / "model")
