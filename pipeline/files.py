@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from pipeline.errors import DataError
 
@@ -93,7 +93,7 @@ def one_at_a_time(path: Path, seconds: float | None = None) -> Iterator[None]:
 
     seconds: how long to wait for it, None for ever. Raises DataError if that is too short.
     """
-    with path.open("w") as lock:
+    with open_lock(path) as lock:
         if seconds is None:
             with suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -104,6 +104,27 @@ def one_at_a_time(path: Path, seconds: float | None = None) -> Iterator[None]:
                     raise DataError(f"{path} is locked by another process; rerun when it has ended")
                 time.sleep(0.1)
         yield
+
+
+def open_lock(path: Path) -> BinaryIO:
+    """The lock file `path`, opened and made if needed; what it holds is not changed.
+
+    Raises DataError if it is a link: another user of the directory could have set it, and
+    whatever it leads to would be opened for writing.
+    """
+    return _open_lock(path, os.O_CREAT)
+
+
+def _open_lock(path: Path, flags: int) -> BinaryIO:
+    try:  # for writing, because NFS has no exclusive locks on files that are only read
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise DataError(
+            f"{path} is a link, and a lock is a plain file; see where it leads, remove it and rerun"
+        ) from error
+    return os.fdopen(descriptor, "r+b", buffering=0)
 
 
 def try_lock(file: IO[Any]) -> bool | None:
@@ -121,18 +142,22 @@ def try_lock(file: IO[Any]) -> bool | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock on the file `path` now; False if that cannot be told."""
-    if not path.exists():
+    """Whether a process holds the lock on the file `path` now; False if that cannot be told.
+
+    Changes nothing. Raises DataError if `path` is a link.
+    """
+    try:
+        with _open_lock(path, 0) as lock:
+            return try_lock(lock) is False
+    except (FileNotFoundError, PermissionError):
         return False
-    with path.open("w") as lock:
-        return try_lock(lock) is False
 
 
 def remove_orphans(directory: Path) -> None:
     """Remove temporary files that `only_once` left in `directory` when its process died."""
     for path in directory.glob(".*.tmp"):
         target = path.with_name(path.name.removeprefix(".").rsplit(".", 2)[0])
-        with lock_of(target).open("w") as lock:
+        with open_lock(lock_of(target)) as lock:
             if try_lock(lock):  # else someone is writing it, or there are no locks to tell
                 path.unlink(missing_ok=True)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from pipeline.diagnosis.checks import FAIL, WARN, Check, at_least, judge, skip
 from pipeline.diagnosis.exchange import Exchange
 from pipeline.errors import CheckpointError
-from pipeline.files import try_lock
+from pipeline.files import open_lock, try_lock
 from pipeline.training.run_directory.rename_check import check_renames
 
 GB = 1e9
@@ -198,17 +198,16 @@ def _lock(ranks: Exchange, folder: Path) -> Check:
     """Whether a lock that rank 0 holds is seen by the others, and by a second open here."""
     path = folder / "lock"
     if _is_writer(ranks):
-        path.touch()
-        with path.open("w") as file:
+        with open_lock(path) as file:
             held = ranks.broadcast(try_lock(file))
-            with path.open("w") as again:
+            with open_lock(path) as again:
                 seen = try_lock(again) is False
             ranks.barrier()
     else:
         held = ranks.broadcast(None)
         seen = True
         if ranks.placement.is_first_on_node:
-            with suppress(OSError), path.open("r+") as file:
+            with suppress(OSError), path.open("r+b") as file:
                 seen = try_lock(file) is False
         ranks.barrier()
     if held is None:

@@ -27,7 +27,7 @@ from pipeline.downstream.starting_weights import StartingWeights, save_weights
 from pipeline.downstream.tasks import LabelledTask
 from pipeline.downstream.training import fine_tune, predict
 from pipeline.errors import ConfigError, DataError
-from pipeline.files import make_directory, only_once, try_lock, write_whole
+from pipeline.files import make_directory, only_once, open_lock, try_lock, write_whole
 from pipeline.typed_json import read_object, require
 
 MODEL, BAG, RANDOM = "model", "bag", "random"
@@ -128,7 +128,7 @@ def claimed(work: TuningWork, job: TuningJob) -> Iterator[None]:
     """Hold the lock of a job, whose files one process writes. Raises ConfigError if another does,
     such as an element of an array that was submitted twice."""
     path = work.output / f".{job.name}.lock"
-    with path.open("w") as lock:
+    with open_lock(path) as lock:
         if try_lock(lock) is False:
             raise ConfigError(
                 f"{work.folder(job)} is being written by another pipeline.finetune, which has "

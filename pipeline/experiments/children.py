@@ -18,7 +18,7 @@ from types import FrameType
 from typing import IO, Any
 
 from pipeline.errors import EXIT_INTERRUPTED, PipelineError
-from pipeline.files import make_directory, try_lock
+from pipeline.files import make_directory, open_lock, try_lock
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 _TAIL_BYTES = 1 << 16
@@ -122,5 +122,5 @@ def _reason(log: Path, code: int, begin: int) -> str:
 def taken(path: Path) -> Iterator[IO[Any] | None]:
     """Hold the lock on a file, for a child too; None if another process holds it."""
     make_directory(path.parent)
-    with path.open("w") as lock:
+    with open_lock(path) as lock:
         yield None if try_lock(lock) is False else lock

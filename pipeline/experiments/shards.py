@@ -21,7 +21,7 @@ from pipeline.data.shards.manifest import MANIFEST, VALIDATION, Manifest, read_m
 from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, AblationArm, first_unlike, parts_of
 from pipeline.experiments.children import Children
-from pipeline.files import make_directory, write_whole
+from pipeline.files import make_directory, open_lock, write_whole
 
 SHARDS, LOGS = "shards", "logs"
 
@@ -49,7 +49,7 @@ def prepare_shards(ablation: Ablation, arm: AblationArm, children: Children) -> 
         if (directory / MANIFEST).exists():
             continue
         make_directory(directory.parent)
-        with directory.with_name(f".{directory.name}.lock").open("w") as lock:
+        with open_lock(directory.with_name(f".{directory.name}.lock")) as lock:
             _wait(lock)
             if (directory / MANIFEST).exists():
                 continue

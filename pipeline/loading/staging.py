@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 import xxhash
 
 from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size
 from pipeline.errors import DataError
-from pipeline.files import remove_temporaries, try_lock, whole_file
+from pipeline.files import open_lock, remove_temporaries, try_lock, whole_file
 from pipeline.private_directories import own_directory
 
 RESERVE = 1 << 30
@@ -102,14 +102,14 @@ class Staging:
         """Copy what is wanted until `close`."""
         try:
             self.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with (self.copies / _LOCK).open("w") as lock:
+            with open_lock(self.copies / _LOCK) as lock:
                 if self._locks(lock):
                     remove_temporaries(self.copies)
                     self._copy_until_closed()
         except (OSError, DataError) as error:
             self._tell(f"{self.copies} cannot be written ({error}); reading {self.shared} instead")
 
-    def _locks(self, lock: IO[str]) -> bool:
+    def _locks(self, lock: BinaryIO) -> bool:
         locked = try_lock(lock)
         if locked is None:
             raise DataError("its file system has no locks")

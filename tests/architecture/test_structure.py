@@ -217,6 +217,14 @@ def test_no_pickle_is_read() -> None:
         assert not re.search(r"torch\.load|allow_pickle", path.read_text()), name(path)
 
 
+def test_locks_are_opened_in_one_place() -> None:
+    """`open("w")` would follow a link in place of the lock, and empty the file it leads to."""
+    for path in SOURCES:
+        text = path.read_text()
+        if re.search(r"\bflock\(|\btry_lock\(", text):
+            assert not re.search(r"\.open\(\"[wa]\"\)", text), f"{name(path)}: use files.open_lock"
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_sizes(path: Path) -> None:
     text = path.read_text()

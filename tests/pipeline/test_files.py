@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import DataError
-from pipeline.files import is_locked, remove_orphans, try_lock, write_whole
+from pipeline.files import (
+    is_locked,
+    lock_of,
+    one_at_a_time,
+    open_lock,
+    remove_orphans,
+    try_lock,
+    write_whole,
+)
 
 
 @pytest.mark.parametrize("lasting", [True, False])
@@ -40,6 +48,39 @@ def test_a_lock_is_taken_by_one_at_a_time(tmp_path: Path) -> None:
         assert try_lock(second) is False
         assert is_locked(path)
     assert not is_locked(path)
+
+
+def test_taking_a_lock_and_looking_at_it_change_no_file(tmp_path: Path) -> None:
+    """Another process may keep something in it, or a lock's name may be a file of the user."""
+    path = tmp_path / "lock"
+    path.write_text("held by 7")
+    before = path.stat().st_mtime_ns
+    with one_at_a_time(path):
+        assert is_locked(path)
+    assert not is_locked(path) and not is_locked(tmp_path / "none")
+    assert (path.read_text(), path.stat().st_mtime_ns) == ("held by 7", before)
+    assert [file.name for file in tmp_path.iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize("target", ["mine", "missing"])
+def test_a_link_in_place_of_a_lock_is_refused(target: str, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    lock_of(tmp_path / "a").symlink_to(tmp_path / target)
+    (tmp_path / ".a.1.tmp").touch()
+
+    def take() -> None:
+        with one_at_a_time(lock_of(tmp_path / "a")):
+            pass
+
+    for use in (
+        take,
+        lambda: open_lock(lock_of(tmp_path / "a")),
+        lambda: is_locked(lock_of(tmp_path / "a")),
+        lambda: remove_orphans(tmp_path),
+    ):
+        with pytest.raises(DataError, match=r"/\.a\.lock is a link, and a lock is a plain file"):
+            use()
+    assert (tmp_path / "mine").read_text() == "precious" and not (tmp_path / "missing").exists()
 
 
 def test_where_there_are_no_locks_nobody_is_said_to_hold_one(

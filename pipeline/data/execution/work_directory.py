@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from pipeline.errors import DataError
-from pipeline.files import one_at_a_time, try_lock, write_whole
+from pipeline.files import one_at_a_time, open_lock, try_lock, write_whole
 from pipeline.typed_json import read_object
 
 WORK = ".work"
@@ -29,7 +29,7 @@ class WorkDirectory:
     """OUT/.work while this process has it locked."""
 
     path: Path
-    lock: TextIO
+    lock: BinaryIO
     has_locks: bool
     """False on a file system without locks."""
 
@@ -80,7 +80,7 @@ def _enter(
     while not is_done():
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            lock = (directory / _LOCK).open("w")
+            lock = open_lock(directory / _LOCK)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -97,7 +97,7 @@ def _enter(
     return None
 
 
-def _lock(lock: TextIO, output: Path, shared: bool) -> bool:
+def _lock(lock: BinaryIO, output: Path, shared: bool) -> bool:
     """Lock the open file; False on a file system without locks."""
     operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:

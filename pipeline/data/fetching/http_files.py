@@ -35,7 +35,7 @@ from pipeline.config.settings import fingerprint
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.shown_urls import shown_text, shown_url
 from pipeline.errors import DataError
-from pipeline.files import make_directory, sync_directory, try_lock
+from pipeline.files import make_directory, open_lock, sync_directory, try_lock
 
 _SILENCE_SECONDS = 60
 """Timeout for a server that sends nothing."""
@@ -176,7 +176,7 @@ def connection(directory: Path, url: str, most: int) -> Iterator[None]:
     make_directory(places)
     while True:
         for number in range(most):
-            with (places / str(number)).open("w") as place:
+            with open_lock(places / str(number)) as place:
                 if try_lock(place) is not False:
                     yield
                     return
@@ -186,7 +186,7 @@ def connection(directory: Path, url: str, most: int) -> Iterator[None]:
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
     """Wait for an exclusive lock on `path`; False on a file system without locks."""
-    with path.open("w") as lock:
+    with open_lock(path) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError:
