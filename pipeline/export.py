@@ -58,10 +58,12 @@ def main() -> None:
     saved, messages = load_run(path)
     for message in messages:
         print(f"checkpoints: {message}")
-    dataset = open_validation(saved, read_record(saved.directory), arguments.data)
+    record = read_record(saved.directory)
+    dataset = open_validation(saved, record, arguments.data)
     facts = CardFacts(
         run=saved.run,
         step=saved.step,
+        length=record.trained_length(saved.step),
         summary=read_run(saved.directory, saved.step),
         manifest=dataset.manifest,
         scores=scores,
@@ -96,7 +98,7 @@ def publish(saved: SavedRun, dataset: Dataset, output: Path, facts: CardFacts) -
     temporary = output.with_name(f".{output.name}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)
-        write_folder(saved.model, dataset.directory / "tokenizer", temporary)
+        write_folder(saved.model, dataset.directory / "tokenizer", temporary, facts.length)
         check_scores(facts.score_files, saved, temporary)
         difference = check_folder(temporary, saved.model, validation_loader([dataset], ROWS))
         card = model_card(facts, read_object(temporary / CONFIG))

@@ -121,7 +121,10 @@ def initialize_model(job: Job, cluster: Cluster, start: Start) -> tuple[Model, S
         if job.init and not start.checkpoint:
             tokenizer = start.feed.datasets[0].directory / "tokenizer"
             weights = load_initial_weights(model, job.init, tokenizer, job.new)
-            start = replace(start, record=replace(start.record, initial_weights=weights.described))
+            record = replace(
+                start.record, initial_weights=weights.described, initial_length=weights.length
+            )
+            start = replace(start, record=record)
             if cluster.rank == 0:
                 print("\n".join(weights.lines))
     return model, start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,8 @@ class StartingWeights:
     encoder_hash: str
     """Hash of the encoder's weights without pooler, which remain when transformers loads a folder
     and saves it again, while its configuration and heads may change."""
+    length: int | None = None
+    """Tokens at which the tokenizer of what is fine-tuned cuts; None: as in `tokenizer`."""
 
     @property
     def encoder(self) -> EncoderConfig:
@@ -83,10 +85,7 @@ class StartingWeights:
     def with_dropout(self, dropout: float) -> StartingWeights:
         """The same with another dropout of the encoder."""
         changes = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-        return StartingWeights(
-            self.origin, self.family, self.state, {**self.config, **changes}, self.tokenizer,
-            self.vocabulary, self.identity, self.encoder_hash,
-        )  # fmt: skip
+        return replace(self, config={**self.config, **changes})
 
 
 class _fitting:
@@ -113,13 +112,14 @@ def load_start(path: Path) -> StartingWeights:
     saved, messages = load_run(path)
     for message in messages:
         print(f"checkpoints: {message}")
-    tokenizer = read_record(saved.directory).directories[0] / "tokenizer"
+    record = read_record(saved.directory)
+    tokenizer = record.directories[0] / "tokenizer"
     if not tokenizer.is_dir():
         raise CheckpointError(
             f"the tokenizer of {saved.directory} is no longer at {tokenizer}; export the run with "
             "--data and fine-tune that folder"
         )
-    return start_of(saved, tokenizer)
+    return replace(start_of(saved, tokenizer), length=record.trained_length(saved.step))
 
 
 def start_of(saved: SavedRun, tokenizer: Path) -> StartingWeights:
@@ -153,10 +153,7 @@ def load_fine_tuned(output: Path, start: StartingWeights) -> StartingWeights:
         raise CheckpointError(
             f"--init-from {output} has another tokenizer; give an output of the same model"
         )
-    return StartingWeights(
-        found.origin, start.family, found.state, found.config, found.tokenizer, found.vocabulary,
-        found.identity, found.encoder_hash,
-    )  # fmt: skip
+    return replace(found, family=start.family)
 
 
 def save_weights(model: TaskModel, path: Path) -> None:
@@ -181,7 +178,7 @@ def save_folder(model: TaskModel, start: StartingWeights, folder: Path) -> None:
     if not (start.tokenizer / "tokenizer.json").exists():
         write_whole(temporary / "tokenizer.json", vocabulary.tokenizer_json.encode())
     else:
-        copy_for_transformers(start.tokenizer, temporary, vocabulary)
+        copy_for_transformers(start.tokenizer, temporary, vocabulary, start.length)
     save_file(state, temporary / WEIGHTS, {"format": "pt"})
     shutil.copymode(temporary / "tokenizer.json", temporary / WEIGHTS)
     write_whole(temporary / CONFIG, json.dumps(config, indent=1).encode())

@@ -64,6 +64,8 @@ class CardFacts:
     run: Run
     """The checkpoint's settings."""
     step: int
+    length: int
+    """Tokens of the longest rows that the weights were trained on."""
     summary: RunSummary
     """Read up to `step`."""
     manifest: Manifest
@@ -221,7 +223,7 @@ def _measured(facts: CardFacts) -> Section:
 def _limits(facts: CardFacts) -> Section:
     """What a user of the model should know."""
     run, lines = facts.run, []
-    lines.append(f"Trained on rows of at most {run.data.sequence_length:,} tokens.")
+    lines.append(f"Trained on rows of at most {facts.length:,} tokens.")
     if run.data.lower_case:
         lines.append("Reads lower-cased text; its tokenizer lower-cases what it is given.")
     if facts.step < run.steps:

@@ -35,6 +35,7 @@ from pipeline.training.run_directory.run_json import (
     check_same,
     check_source,
     read_record,
+    source_length,
 )
 from pipeline.training.validation.grammar_curve import open_grammar
 from pipeline.training.weights.initial_weights import check_initial_weights
@@ -97,7 +98,9 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
     damaged = find_damaged_at_start(data.train, cluster)
     progress = exclude_shards(progress, data.train, damaged, cluster)
     if forked and checkpoint:
-        record = replace(record, begun_from=str(checkpoint.directory.resolve()))
+        source = checkpoint.directory.resolve()
+        length = source_length(checkpoint.state, source.parent.parent)
+        record = replace(record, begun_from=str(source), initial_length=length)
         if cluster.rank == 0:
             reads = "its data" if progress.sequences else "other data from the first sequence"
             print(f"starts a new run from {checkpoint.directory} and reads {reads}")
@@ -132,7 +135,10 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
     record = RunRecord.of(job.run, plans, data.train, attention)
     if earlier:
         record = replace(
-            record, begun_from=earlier.begun_from, initial_weights=earlier.initial_weights
+            record,
+            begun_from=earlier.begun_from,
+            initial_weights=earlier.initial_weights,
+            initial_length=earlier.initial_length,
         )
     return record, data
 

@@ -12,9 +12,11 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from model.tasks.task_model import TaskDesign
 from pipeline import export
-from pipeline.downstream.starting_weights import load_start, start_of
+from pipeline.downstream.starting_weights import load_start, save_folder, start_of
 from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights import folders
 from tests.pipeline.reporting.test_score_files import FINE_TUNED
 
@@ -78,6 +80,30 @@ def test_a_card_is_the_same_at_every_export_of_a_step(
     assert b"# 1x16, step 20\n" in (tmp_path / "last" / "README.md").read_bytes()
 
 
+@pytest.mark.parametrize(("step", "length"), [(10, 16), (20, 32)])
+def test_a_tokenizer_cuts_at_the_longest_rows_that_were_trained(
+    step: int, length: int, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run gives the directory of its shorter rows first. Fine-tuning takes the same length."""
+    folder, run = tmp_path / "model", trained / "phased-exact"
+    run_export(monkeypatch, run, "--step", step, "--output", folder)
+    assert transformers.AutoTokenizer.from_pretrained(folder).model_max_length == length
+    assert f"Trained on rows of at most {length} tokens." in (folder / "README.md").read_text()
+    for number, given in enumerate((run / f"{step}", folder)):
+        start = load_start(given)
+        tuned = start.random_model(TaskDesign("classification", ("0", "1")), 0)
+        save_folder(tuned, start, tmp_path / str(number))
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / str(number))
+        assert tokenizer.model_max_length == length
+
+
+def test_a_run_records_the_longest_rows_of_what_it_started_from(trained: Path) -> None:
+    """Also where it was resumed, by a command that does not name the folder."""
+    names = ("init", "init-moved", "fork", "fork-taken-down", "1x16")
+    found = [read_record(trained / name).initial_length for name in names]
+    assert found == [32, 32, 32, 32, 0]
+
+
 @pytest.mark.parametrize("family", ["bert", "electra", "spanbert"])
 def test_scores_of_another_model_are_refused(
     family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -108,7 +134,7 @@ def test_scores_of_another_model_are_refused(
     )
     with pytest.raises(DataError, match=r"scores.json are of other weights than step 10 of"):
         check(weights=starts[0].identity, encoder_hash="0" * 16)
-    facts: Any = SimpleNamespace(score_files=[scores])
+    facts: Any = SimpleNamespace(score_files=[scores], length=32)
     dataset: Any = SimpleNamespace(directory=tokenizer.parent)
     with pytest.raises(DataError, match=r"scores.json are of other weights than step 10 of"):
         export.publish(saved, dataset, tmp_path / "new", facts)

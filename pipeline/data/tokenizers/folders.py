@@ -153,18 +153,30 @@ def read_word_starts(directory: Path, vocabulary: Vocabulary) -> npt.NDArray[np.
     return flags.astype(np.bool_)
 
 
-def copy_for_transformers(source: Path, folder: Path, vocabulary: Vocabulary) -> None:
+def stated_length(directory: Path) -> int:
+    """Tokens of the longest text by a folder's configuration; 0 if it states none.
+
+    Raises DataError if the configuration is damaged.
+    """
+    found = _checked_config(directory).get("model_max_length")
+    return found if isinstance(found, int) else 0
+
+
+def copy_for_transformers(
+    source: Path, folder: Path, vocabulary: Vocabulary, length: int | None = None
+) -> None:
     """Copy the files that `transformers.AutoTokenizer` loads; vocabulary: that of `source`.
 
+    length: tokens at which the tokenizer cuts a text; None: as in `source`, whose folder knows the
+    rows that were prepared with it, and no model.
     The class is named anew, because earlier versions wrote one that ignores `add_prefix_space`.
     Raises DataError if the configuration is damaged.
     """
     shutil.copyfile(source / "tokenizer.json", folder / "tokenizer.json")
-    try:
-        config = _config(source)
-    except ValueError as error:
-        raise DataError(f"{source / CONFIG} is damaged: {error}; copy it again") from error
+    config = _checked_config(source)
     config["tokenizer_class"] = _transformers_class(vocabulary)
+    if length is not None:
+        config["model_max_length"] = length
     write_whole(folder / CONFIG, json.dumps(config, indent=1).encode())
 
 
@@ -191,6 +203,13 @@ def trained_on(directory: Path) -> str:
         return str(_config(directory).get("trained_on", ""))
     except (OSError, ValueError):  # damaged; other readers of the file report it
         return ""
+
+
+def _checked_config(directory: Path) -> dict[str, Any]:
+    try:
+        return _config(directory)
+    except ValueError as error:
+        raise DataError(f"{directory / CONFIG} is damaged: {error}; copy it again") from error
 
 
 def _config(directory: Path) -> dict[str, Any]:

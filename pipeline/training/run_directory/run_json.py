@@ -20,6 +20,7 @@ from pipeline.config.schema import setting_types
 from pipeline.config.settings import from_dict, to_dict
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import write_whole
+from pipeline.loading.compatibility import runs_of
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import ORDER_VERSION
 from pipeline.training.checkpoints.read import State
@@ -64,6 +65,9 @@ class RunRecord:
     initial_weights: Mapping[str, Any]
     """The folder of --init: its name and hash, and what is new; empty without --init."""
     versions: Mapping[str, str]
+    initial_length: int = 0
+    """Tokens of the longest rows for which the run's first weights were trained, in the folder of
+    --init or in the forked run; 0 for the recipe's weights, and in older files."""
 
     @classmethod
     def of(
@@ -93,6 +97,14 @@ class RunRecord:
         datasets = {f"data-{i}": str(part["fingerprint"]) for i, part in enumerate(self.data)}
         return {"tokenizer": self.tokenizer_sha256} | datasets
 
+    def trained_length(self, step: int) -> int:
+        """Tokens of the longest rows that the weights of a step were trained on, by this run or
+        before it; step: at least 1."""
+        before = self.initial_length
+        if self.initial_weights and not before:  # of an older version: as many as were possible
+            before = self.run.encoder.positions
+        return max(before, trained_length(self.run, step))
+
     def accepts(self, name: str, fingerprint: str) -> bool:
         """Whether the run can continue at its position in data that had this fingerprint: the data
         is the same, or documents were taken down from it; name: as in `fingerprints`."""
@@ -119,6 +131,7 @@ class RunRecord:
             "tokenizer_sha256": self.tokenizer_sha256, "order_version": self.order_version,
             "attention": self.attention, "begun_from": self.begun_from,
             "initial_weights": self.initial_weights, "versions": self.versions,
+            "initial_length": self.initial_length,
         }  # fmt: skip
         write_whole(run / RECORD, json.dumps(content, indent=1).encode())
 
@@ -144,6 +157,19 @@ def read_record(run: Path) -> RunRecord:
     except (ValueError, OSError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); restore it from a copy") from error
     return record
+
+
+def trained_length(run: Run, step: int) -> int:
+    """Tokens of the longest rows of the phases that a run has begun before the end of `step`."""
+    return max(part.data.sequence_length for begin, _, part in runs_of(run) if begin < step)
+
+
+def source_length(state: State, run: Path) -> int:
+    """`RunRecord.trained_length` of a checkpoint to fork; run: its run directory, which may lack
+    run.json if only the checkpoint was copied."""
+    if (run / RECORD).exists():
+        return read_record(run).trained_length(state.step)
+    return trained_length(from_dict(Run, state.run), state.step)
 
 
 def check_same(earlier: RunRecord, run: Run, datasets: Sequence[Dataset], directory: Path) -> None:

@@ -136,19 +136,19 @@ def _check_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> None:
         )
 
 
-def write_folder(model: Model, tokenizer: Path, folder: Path) -> None:
+def write_folder(model: Model, tokenizer: Path, folder: Path, length: int | None = None) -> None:
     """Write a folder that transformers' `AutoTokenizer` and the class of the model's family load.
 
-    tokenizer: the folder of a dataset's tokenizer. GENERATOR and the files of BESIDE hold what
-    a run needs in addition to continue training from the folder.
+    tokenizer: the folder of a dataset's tokenizer; length: see `copy_for_transformers`. GENERATOR
+    and the files of BESIDE hold what a run needs in addition to continue training from the folder.
     """
     try:
         if isinstance(model, ReplacedTokenModel):
             detector, filler = to_folders(model)
-            _write(*detector, family(model), tokenizer, folder)
-            _write(*filler, family(model), tokenizer, folder / GENERATOR)
+            _write(*detector, family(model), tokenizer, folder, length)
+            _write(*filler, family(model), tokenizer, folder / GENERATOR, length)
         else:
-            _write(*to_hugging_face(model), family(model), tokenizer, folder)
+            _write(*to_hugging_face(model), family(model), tokenizer, folder, length)
     except ValueError as error:
         raise CheckpointError(f"transformers has no class for this encoder: {error}") from error
     except (OSError, SafetensorError) as error:
@@ -161,6 +161,7 @@ def _write(
     own: Family,
     tokenizer: Path,
     folder: Path,
+    length: int | None,
 ) -> None:
     vocabulary = read_vocabulary(tokenizer)
     if own.after_pad and vocabulary.pad != config["pad_token_id"]:
@@ -174,7 +175,7 @@ def _write(
         "eos_token_id": vocabulary.eos,
     }
     folder.mkdir(parents=True)
-    copy_for_transformers(tokenizer, folder, vocabulary)
+    copy_for_transformers(tokenizer, folder, vocabulary, length)
     named = {name: weight for name, weight in weights.items() if name not in own.tied}
     for prefix, file in BESIDE.items():
         beside = {name: named.pop(name) for name in list(named) if name.startswith(prefix)}

@@ -25,7 +25,7 @@ from model.hugging_face.families import ELECTRA
 from model.hugging_face.growth import EmbeddingRows
 from model.hugging_face.warm_start import Difference, Folder, differences, encoders, take_over
 from pipeline.data.tokenizers.definitions import ROLES
-from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.folders import read_vocabulary, stated_length
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.training.weights.folders import CONFIG, GENERATOR, PICKLED, WEIGHTS, read_folder
@@ -40,6 +40,8 @@ class InitialWeights:
     """Plain values: the folder's name and hash, and what is new."""
     lines: tuple[str, ...]
     """Messages for the user."""
+    length: int
+    """Tokens of the longest text that the folder's tokenizer allows, or its encoder."""
 
 
 def load_initial_weights(
@@ -74,7 +76,12 @@ def load_initial_weights(
         "folder": folder.resolve().name, "sha256": folder_hash(folder),
         "new": [*said, *fresh],
     }  # fmt: skip
-    return InitialWeights(described, (f"starts from the weights of {folder}", *said, *fresh, *rest))
+    lines = (f"starts from the weights of {folder}", *said, *fresh, *rest)
+    _, encoder = encoders(model, content[1])
+    stated = stated_length(folder)
+    # without tokenizer_config.json, or with a number that stands for none
+    length = stated if 0 < stated <= encoder.positions else encoder.positions
+    return InitialWeights(described, lines, length)
 
 
 def folder_hash(folder: Path) -> str:

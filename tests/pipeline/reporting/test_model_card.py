@@ -39,7 +39,7 @@ def facts(tmp_path: Path, prepared: Path, *settings: str, step: int = 60) -> Car
     if not path.exists():
         write_run(path, data=prepared)
     return CardFacts(
-        run=override(recipe("roberta_tiny"), ["steps=100", *settings]), step=step,
+        run=override(recipe("roberta_tiny"), ["steps=100", *settings]), step=step, length=32,
         summary=read_run(path, step), manifest=read_manifest(prepared),
     )  # fmt: skip
 

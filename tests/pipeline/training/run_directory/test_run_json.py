@@ -24,6 +24,7 @@ from pipeline.training.run_directory.run_json import (
     check_same,
     check_source,
     read_record,
+    source_length,
 )
 from tests.damaged_json import changed, damaged
 
@@ -52,6 +53,31 @@ def test_what_is_written_is_read(dataset: Dataset, tmp_path: Path) -> None:
 def test_a_run_json_gives_its_run(dataset: Dataset, tmp_path: Path) -> None:
     record(dataset).write(tmp_path)
     assert read_run(tmp_path / "run.json") == recipe("roberta_tiny")
+
+
+PHASES = '[{"steps": 5, "sequence_length": 16, "sequences": 8}]'
+
+
+def test_the_longest_rows_of_a_step_are_those_of_the_phases_it_has_begun(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    """Or longer ones that the model was trained on before: of --init, or of the forked run."""
+    run = override(recipe("roberta_tiny"), ["steps=10", "encoder.positions=48", f"phases={PHASES}"])
+    assert run.data.sequence_length == 32
+    plain = replace(record(dataset), run=run)
+    assert [plain.trained_length(step) for step in (1, 5, 6, 10)] == [16, 16, 32, 32]
+    longer = replace(plain, initial_length=40, initial_weights={"folder": "model"})
+    assert [longer.trained_length(step) for step in (1, 10)] == [40, 40]
+    older = replace(longer, initial_length=0)  # of a version that did not record it
+    assert older.trained_length(10) == 48
+    state = SimpleNamespace(step=5, run=to_dict(run))
+    assert source_length(state, tmp_path) == 16  # type: ignore[arg-type]
+    longer.write(tmp_path)
+    assert source_length(state, tmp_path) == 40  # type: ignore[arg-type]
+    content = json.loads((tmp_path / "run.json").read_text())
+    del content["initial_length"]
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    assert read_record(tmp_path) == older
 
 
 def test_free_settings_are_settings(dataset: Dataset, tmp_path: Path) -> None:

@@ -73,6 +73,18 @@ def test_the_first_validation_loss_is_theirs(lesson: Path, folder: Path) -> None
     assert found.metrics["loss"] == pytest.approx(total / count, rel=1e-5)
 
 
+@pytest.mark.parametrize(("stated", "length"), [(24, 24), (10**30, 32), (None, 32)])
+def test_the_longest_text_of_a_folder(
+    stated: int | None, length: int, lesson: Path, folder: Path, tmp_path: Path
+) -> None:
+    """As its tokenizer says, unless it says nothing or a number that stands for nothing."""
+    shutil.copytree(folder, tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": stated}))
+    model = small("roberta_tiny", 1)
+    assert load_initial_weights(model, path.parent, lesson / "tokenizer", ()).length == length
+
+
 def refusal(model: Model, folder: Path, tokenizer: Path, *new: str) -> str:
     with pytest.raises(ConfigError) as error:
         load_initial_weights(model, folder, tokenizer, new)
