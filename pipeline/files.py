@@ -15,6 +15,10 @@ from typing import IO, Any, BinaryIO
 
 from pipeline.errors import DataError
 
+_ADVICE = {
+    errno.ENOSPC: "free some space", errno.EDQUOT: "free some of your quota",
+    errno.EFBIG: "raise the limit of ulimit -f",
+}  # fmt: skip
 _PLAIN_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
@@ -29,10 +33,11 @@ def write_whole(path: Path, content: bytes | memoryview, *, lasting: bool = True
 
 
 @contextmanager
-def whole_file(path: Path, *, lasting: bool = True) -> Iterator[Path]:
+def whole_file(path: Path, *, lasting: bool = True, size: int = 0) -> Iterator[Path]:
     """A temporary path to write to; it is synced and renamed to `path` if the block succeeds.
 
-    Raises DataError if the disk is full or not writable.
+    size: bytes that it takes, if they are known, for the message. Raises DataError if the disk is
+    full or not writable.
     """
     # Random rather than the process id, which another node or container can share.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
@@ -45,16 +50,18 @@ def whole_file(path: Path, *, lasting: bool = True) -> Iterator[Path]:
             sync_directory(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise DataError(_why(path, error)) from error
+        raise DataError(why_not_written(path, error, size)) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _why(path: Path, error: OSError) -> str:
-    advice = "free some space" if error.errno == errno.ENOSPC else "fix this"
+def why_not_written(path: Path, error: OSError, size: int = 0) -> str:
+    """What to tell the user if `path` cannot be written; size: bytes it takes, 0 if unknown."""
+    advice = _ADVICE.get(error.errno or 0, "fix this")
+    needed = f", which takes {size / 1e6:,.1f} MB" if size else ""
     reason = error.strerror or error
-    return f"cannot write {path}: {reason}; {advice} and rerun: nothing is lost"
+    return f"cannot write {path}{needed}: {reason}; {advice} and rerun: nothing is lost"
 
 
 def is_plain_name(name: str) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,33 @@ def started(*command: object, **environment: str) -> Iterator[subprocess.Popen[s
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+@contextmanager
+def small_disk(size: int) -> Iterator[None]:
+    """No file can grow beyond `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def at_once_without_locks(
+    place: Path, *commands: Sequence[object], **environment: str
+) -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of commands that publish a folder at the same moment, on a file
+    system whose locks exclude nobody; place: a new folder."""
+    place.mkdir()
+    script = (sys.executable, ROOT / "tests" / "pipeline" / "without_locks.py")
+    with ExitStack() as running:
+        processes = [
+            running.enter_context(started(*script, place, len(commands), *command, **environment))
+            for command in commands
+        ]
+        said = [process.communicate(timeout=120) for process in processes]
+        return [(process.returncode, *texts) for process, texts in zip(processes, said)]
 
 
 def finish(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import gzip
 import io
-import resource
 import subprocess
 import sys
 import tarfile
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,7 +29,7 @@ from pipeline.data.shards.manifest import MANIFEST
 from tests.launching.process import ROOT
 from tests.pipeline.data.documents.raw_files import records
 from tests.pipeline.data.dump import dump, large_dump, page, small_dump
-from tests.pipeline.preparing import Prepare, contents, many_documents, tiny
+from tests.pipeline.preparing import Prepare, contents, many_documents, small_disk, tiny
 
 GOOD = b"".join(b'{"text": "A piece of news, number %d. It is short."}\n' % n for n in range(300))
 
@@ -187,17 +185,6 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, prepare: Prepare) -> None:
     link = tmp_path / "in.jsonl"
     link.symlink_to("/proc/self/mem")
     assert f"{link} cannot be read: Input/output error" in prepare(link, code=2)
-
-
-@contextmanager
-def small_disk(size: int) -> Iterator[None]:
-    """No file can grow beyond `size` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("corpus", ["own", "wikipedia"])

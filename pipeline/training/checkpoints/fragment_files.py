@@ -7,8 +7,7 @@
 NAME is a logical parameter's Hugging Face name, START the fragment's first element in it. The
 fragments of all ranks make up the whole parameter: `read_range` reads any part of it.
 
-We write the safetensors format ourselves: the hashes are those of the bytes in memory, so any later
-damage on the disk is found, and writing takes no more memory than a copy of one fragment.
+The hashes are those of the bytes in memory, so any later damage on the disk is found.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ import xxhash
 
 from pipeline.errors import CheckpointError
 from pipeline.files import is_plain_name, sync_directory
+from pipeline.training.checkpoints.weight_file import ITEM_BYTES, memory_of, weight_parts
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.typed_json import as_object, build
 
 KINDS = ("weight", "exp_avg", "exp_avg_sq")
 """The values stored for every element, each as fp32."""
-ITEM_BYTES = 4
 PARAMETER_BYTES = len(KINDS) * ITEM_BYTES
 CHUNK_BYTES = 1 << 22
 
@@ -115,7 +114,7 @@ def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> StoredFile:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise CheckpointError(f"cannot write {path}: {error.strerror}") from error
+        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
     return StoredFile(file=path.name, bytes=size, xxh3_64=digest.hexdigest())
 
 
@@ -206,7 +205,7 @@ def read_range(
     of the checked ones. Raises CheckpointError, with the file's name, if a fragment is damaged.
     """
     result = torch.empty(stop - start, dtype=torch.float32)
-    target = _bytes(result)
+    target = memory_of(result)
     for tensor in tensors:
         first, last = max(start, tensor.start), min(stop, tensor.start + tensor.numel)
         if first < last:
@@ -266,30 +265,18 @@ def _safetensors(
     file: str, entries: Sequence[tuple[str, FragmentState, str]], stored: list[StoredTensor]
 ) -> Iterator[bytes | memoryview]:
     """The parts of a safetensors file; appends an entry to `stored` for each tensor."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    place = 0
-    for key, part, kind in entries:
-        size = getattr(part, kind).numel() * ITEM_BYTES
-        header[key] = {
-            "dtype": "F32",
-            "shape": [size // ITEM_BYTES],
-            "data_offsets": [place, place + size],
-        }
-        place += size
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    yield len(text).to_bytes(8, "little") + text
-    byte = 8 + len(text)
-    for _, part, kind in entries:
-        tensor: torch.Tensor = getattr(part, kind)
-        assert tensor.dtype == torch.float32 and tensor.dim() == 1
-        content = _bytes(tensor.detach().to("cpu").contiguous())
+    parts = weight_parts([(key, getattr(part, kind)) for key, part, kind in entries])
+    header = next(parts)
+    yield header
+    byte = len(header)
+    for (_, part, kind), content in zip(entries, parts, strict=True):
+        numel = len(content) // ITEM_BYTES
         stored.append(
             StoredTensor(
                 name=part.name,
                 kind=kind,
                 start=part.start,
-                numel=tensor.numel(),
+                numel=numel,
                 file=file,
                 byte=byte,
                 xxh3_64=xxhash.xxh3_64_hexdigest(content),
@@ -297,12 +284,6 @@ def _safetensors(
         )
         yield content
         byte += len(content)
-
-
-def _bytes(tensor: torch.Tensor) -> memoryview:
-    """The memory of a contiguous tensor on the CPU."""
-    content: memoryview = tensor.view(torch.uint8).numpy().data
-    return content
 
 
 def _read_checked(

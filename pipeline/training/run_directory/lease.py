@@ -31,6 +31,7 @@ from pathlib import Path
 
 from pipeline.errors import EXIT_USER_ERROR, CheckpointError
 from pipeline.files import write_whole
+from pipeline.process_scope import process_scope
 from pipeline.training.cluster.processes import started
 from pipeline.typed_json import build, read_object
 
@@ -50,7 +51,7 @@ class Lease:
     """Unique to each start."""
     host: str
     place: str
-    """See `_place`."""
+    """See `process_scope`."""
     process: int
     process_started: str
     slurm_job: str
@@ -85,7 +86,7 @@ def find_holder(run: Path) -> Holder | None:
         seen = max(0.0, time.time() - path.stat().st_mtime)
     except FileNotFoundError:
         return None
-    if lease.place == _place():
+    if lease.place == process_scope():
         alive = started(lease.process) == lease.process_started
     else:
         alive = seen < STALE_SECONDS
@@ -147,7 +148,7 @@ def _refuse_if_live(path: Path, heartbeat_seconds: float) -> None:
         return
     if not holder:
         return
-    in_sight = holder.place == _place()
+    in_sight = holder.place == process_scope()
     alive = in_sight and started(holder.process) == holder.process_started
     same_job = bool(holder.slurm_job) and holder.slurm_job == os.environ.get("SLURM_JOB_ID")
     requeued = same_job and _restart_count() > holder.slurm_restart_count
@@ -213,7 +214,7 @@ def _mine(token: str) -> Lease:
     return Lease(
         token=token,
         host=socket.gethostname(),
-        place=_place(),
+        place=process_scope(),
         process=os.getpid(),
         process_started=started(os.getpid()),
         slurm_job=os.environ.get("SLURM_JOB_ID", ""),
@@ -224,15 +225,6 @@ def _mine(token: str) -> Lease:
 def _restart_count() -> int:
     """How often Slurm has requeued this job."""
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
-
-
-def _place() -> str:
-    """Machine, boot and container: the scope in which process IDs are unique."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return uuid.uuid4().hex  # unknown, so it equals no other
 
 
 def _age_seconds(path: Path) -> float:

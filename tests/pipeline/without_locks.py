@@ -1,0 +1,36 @@
+"""PLACE COUNT COMMAND ARGUMENTS...: a command where locks exclude nobody, as with localflock.
+
+Each process that is about to publish a folder waits in PLACE until COUNT of them are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import os
+import sys
+import time
+from pathlib import Path
+
+from pipeline import whole_folders
+from pipeline.errors import run_command
+
+
+def publish_together(place: Path, count: int) -> None:
+    """Make `publish_folder` wait for the other processes, the first time."""
+    sync = whole_folders._sync_all
+
+    def sync_and_wait(folder: Path) -> None:
+        sync(folder)
+        (place / str(os.getpid())).touch()
+        while len([*place.iterdir()]) < count:
+            time.sleep(0.01)
+
+    whole_folders._sync_all = sync_and_wait
+
+
+if __name__ == "__main__":
+    fcntl.flock = lambda *_: None  # type: ignore[assignment]
+    publish_together(Path(sys.argv[1]), int(sys.argv[2]))
+    module, sys.argv = sys.argv[3], sys.argv[3:]
+    run_command(importlib.import_module(f"pipeline.{module}").main)
