@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pipeline.errors import CheckpointError, ConfigError, DataError, run_command
+from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.model_folder import check_imports
 from pipeline.training.arguments import parse_export
 
@@ -40,6 +39,7 @@ from pipeline.training.weights.folders import (
     write_folder,
 )
 from pipeline.typed_json import read_object
+from pipeline.whole_folders import whole_folder
 
 ROWS = 8
 """Held-out sequences on which logits are compared."""
@@ -94,22 +94,13 @@ def open_validation(saved: SavedRun, record: RunRecord, given: Path | None) -> D
 
 
 def publish(saved: SavedRun, dataset: Dataset, output: Path, facts: CardFacts) -> float:
-    """Write, check and rename the folder. Returns the largest difference between logits."""
-    temporary = output.with_name(f".{output.name}.tmp")
-    try:
-        shutil.rmtree(temporary, ignore_errors=True)
+    """Write, check and publish the folder. Returns the largest difference between logits."""
+    with whole_folder(output) as temporary:
         write_folder(saved.model, dataset.directory / "tokenizer", temporary, facts.length)
         check_scores(facts.score_files, saved, temporary)
         difference = check_folder(temporary, saved.model, validation_loader([dataset], ROWS))
         card = model_card(facts, read_object(temporary / CONFIG))
         write_whole(temporary / CARD, card.encode(errors="replace"))
-        temporary.replace(output)
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot write {output}: {error.strerror or error}; name another --output"
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return difference
 
 

@@ -68,10 +68,8 @@ def main() -> None:
     data = read_settings(arguments.recipe, arguments.run, settings).data
     if not 1 <= arguments.sample_bytes < 2**63:
         raise ConfigError(f"--sample-bytes {arguments.sample_bytes}: choose a size, e.g. 1e9")
-    if (arguments.output / "tokenizer.json").exists():
-        raise ConfigError(
-            f"--output {arguments.output} holds a tokenizer already; name a new folder"
-        )
+    if arguments.output.is_dir() and any(arguments.output.iterdir()):
+        raise ConfigError(f"--output {arguments.output} exists already; name a new folder")
     found = find_sources(arguments, data)
     arguments.output.mkdir(parents=True, exist_ok=True)  # fails before the work, not after it
     sources = extract(found.files, data_root() / "documents", local_executor(cores()))

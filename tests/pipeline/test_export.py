@@ -18,6 +18,7 @@ from pipeline.downstream.starting_weights import load_start, save_folder, start_
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights import folders
+from tests.pipeline.preparing import at_once_without_locks, small_disk
 from tests.pipeline.reporting.test_score_files import FINE_TUNED
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -138,7 +139,37 @@ def test_scores_of_another_model_are_refused(
     dataset: Any = SimpleNamespace(directory=tokenizer.parent)
     with pytest.raises(DataError, match=r"scores.json are of other weights than step 10 of"):
         export.publish(saved, dataset, tmp_path / "new", facts)
-    assert not (tmp_path / "new").exists() and not (tmp_path / ".new.tmp").exists()
+    assert not [*tmp_path.glob("*new*")]
+
+
+def test_two_exports_at_once_publish_one_whole_folder(trained: Path, tmp_path: Path) -> None:
+    """Where locks exclude nobody, too. The other one says so."""
+    output = tmp_path / "new" / "model"
+    exports = [("export", trained / "1x16", "--step", n, "--output", output) for n in (10, 20)]
+    found = at_once_without_locks(tmp_path / "meeting", *exports)
+    assert sorted(code for code, *_ in found) == [0, 2], found
+    for (code, said, error), command in zip(found, exports):
+        if code:
+            assert error.startswith(f"error: {output} was written by another process meanwhile")
+        else:
+            assert f"exported step {command[3]} of roberta_tiny" in said
+            assert f"step {command[3]}\n" in (output / "README.md").read_text()
+    assert {path.name for path in output.iterdir()} == {
+        "README.md", "config.json", "model.safetensors", "tokenizer.json",
+        "tokenizer_config.json",
+    }  # fmt: skip
+    assert [path.name for path in output.parent.iterdir()] == ["model"]
+    assert folders.load_folder(output)
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "model"
+    said = rf"cannot write {output}/model\.safetensors, which takes 0\.\d MB: File too large; raise"
+    with small_disk(100_000), pytest.raises(DataError, match=said):
+        run_export(monkeypatch, trained / "1x16", "--output", output)
+    assert not list(tmp_path.iterdir())
 
 
 def test_different_logits_are_refused_and_write_nothing(

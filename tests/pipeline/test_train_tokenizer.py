@@ -23,7 +23,7 @@ def test_the_command(tmp_path: Path, command: Callable[..., object]) -> None:
     again = command(
         "train_tokenizer", "--corpus", "sample", "--vocab-size", 1000, "--output", tmp_path / "out"
     )
-    assert again.returncode == 2 and "holds a tokenizer already" in again.stderr  # type: ignore[attr-defined]
+    assert again.returncode == 2 and "exists already; name a new folder" in again.stderr  # type: ignore[attr-defined]
 
 
 def test_the_sample_has_its_size_and_comes_from_everywhere() -> None:

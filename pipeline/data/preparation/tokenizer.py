@@ -35,8 +35,9 @@ from pipeline.data.tokenizers.report import report
 from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError
-from pipeline.files import make_directory, one_at_a_time, remove_temporaries, sync_directory
+from pipeline.files import make_directory, one_at_a_time
 from pipeline.progress import tracked
+from pipeline.whole_folders import TakenError, publish_folder, whole_folder
 
 SAMPLE_BYTES = 1 << 30
 """Cleaned text to train on: more than 50,265 tokens need; `tokenizers` takes about 5 GB for it."""
@@ -133,19 +134,24 @@ class ChosenTokenizer:
         if self.places is None:
             return
         with self.places.locked(), one_at_a_time(self.places.shared.with_name(".publish.lock")):
-            if not _is_whole(self.places.unfinished):
-                return  # another prepare of the same files has published it
-            target = self._target(self.places, data)
-            if target is None:
-                shutil.rmtree(self.places.unfinished)
-                return
-            remove_temporaries(self.places.unfinished)
-            self.places.unfinished.rename(target)
-            sync_directory(target.parent)
-            print(f"tokenizer: published as {target}")
+            while _is_whole(self.places.unfinished):  # else a prepare of the same files did it
+                target = self._target(self.places, data)
+                if target is None:
+                    shutil.rmtree(self.places.unfinished, ignore_errors=True)
+                    return
+                try:
+                    publish_folder(self.places.unfinished, target)
+                    print(f"tokenizer: published as {target}")
+                except FileNotFoundError:  # by now; only where locks exclude nobody, as below
+                    return
+                except TakenError:
+                    if target == self.places.own and not _is_whole(target):
+                        raise
 
     def _target(self, places: Places, data: DataSettings) -> Path | None:
-        """Where to publish; None if the shared tokenizer is the same."""
+        """Where to publish; None if it is published, or the shared tokenizer is the same."""
+        if _is_whole(places.own):
+            return None
         if not (places.named and _has_enough_ids(self.vocabulary, data)):
             return places.own
         if _make_room(places.shared):
@@ -182,23 +188,28 @@ def find_tokenizer(
     if given is not None:
         return ChosenTokenizer(_read_given(given, data), trained_on(given), None)
     places = Places.of(found, data, known)
+    fresh = False
     with places.locked():
         existing = places.existing(data)
         if existing is None or existing[0] == places.unfinished:
             _mention_others(places)
         if existing is None:
             print("tokenizer: none for this corpus yet; training it on this corpus", flush=True)
-            train_tokenizer(sources, data, places.unfinished, places.corpus)
+            if not _is_whole(places.unfinished):  # half of one, by an older version
+                shutil.rmtree(places.unfinished, ignore_errors=True)
+            try:
+                train_tokenizer(sources, data, places.unfinished, places.corpus)
+            except TakenError as error:  # where locks exclude nobody
+                print(f"tokenizer: {error}", flush=True)
+            else:
+                fresh = True
             # Another corpus may have published the shared tokenizer meanwhile.
-            shared = _read_shared(places.shared, data) if places.named else None
-            if shared is None:
-                vocabulary = read_vocabulary(places.unfinished)
-                _check(places.unfinished, vocabulary, data, fresh=True)
-                return ChosenTokenizer(vocabulary, trained_on(places.unfinished), places)
-            shutil.rmtree(places.unfinished)
-            existing = places.shared, shared
+            if places.named and _read_shared(places.shared, data) is not None:
+                shutil.rmtree(places.unfinished, ignore_errors=True)
+            existing = places.existing(data)
+            assert existing is not None
         folder, vocabulary = existing
-        _check(folder, vocabulary, data)
+        _check(folder, vocabulary, data, fresh=fresh and folder == places.unfinished)
         unfinished = places if folder == places.unfinished else None
         return ChosenTokenizer(vocabulary, trained_on(folder), unfinished)
 
@@ -322,10 +333,10 @@ def train_tokenizer(
     corpus: str = "the sample",
     sample_bytes: int = SAMPLE_BYTES,
 ) -> Vocabulary:
-    """Train the recipe's tokenizer on a sample of `sources`, and save it in `directory`.
+    """Train the recipe's tokenizer on a sample of `sources`, and save it as folder `directory`.
 
     corpus: describes the sources, see `corpora.describe_corpus`; stored with the tokenizer. Raises
-    DataError if there is no text.
+    DataError if there is no text, and TakenError if the folder holds files by then.
     """
     counts = DocumentCounts()
 
@@ -342,7 +353,8 @@ def train_tokenizer(
             "the field with --text-field"
         )
     text = f"{corpus}: {counts.documents:,} documents, {counts.bytes / 1e6:,.1f} MB"
-    save_vocabulary(vocabulary, directory, data.sequence_length, trained_on=text)
+    with whole_folder(directory) as folder:
+        save_vocabulary(vocabulary, folder, data.sequence_length, trained_on=text)
     print(
         f"tokenizer: trained {vocabulary.kind} with {vocabulary.size:,} tokens on {text} -> "
         f"{directory}"

@@ -14,7 +14,6 @@ counted as dropped with a reason.
 
 from __future__ import annotations
 
-import shutil
 import unicodedata
 from collections import Counter
 from contextlib import ExitStack
@@ -54,7 +53,8 @@ from pipeline.data.selection.survey import (
 )
 from pipeline.data.text.clean import CLEANING_VERSION
 from pipeline.errors import DataError
-from pipeline.files import make_directory, one_at_a_time, sync_directory, whole_file
+from pipeline.files import make_directory, one_at_a_time, whole_file
+from pipeline.whole_folders import TakenError, publish_folder, scratch_folder
 
 DEDUP: dict[str, Likeness | None] = {"none": None, "exact": EXACT, "near": NEAR}
 """Values of `--dedup`."""
@@ -130,20 +130,19 @@ def decide(selection: Selection, executor: Executor, part: tuple[int, int] = (1,
     with one_at_a_time(selection.directory.with_name(f".{selection.mark}.lock")):
         if selection.directory.exists():
             return
-        scratch = selection.directory.with_name(f".{selection.mark}.tmp")
-        shutil.rmtree(scratch, ignore_errors=True)  # from an interrupted run
-        (scratch / "decisions").mkdir(parents=True)
         try:
-            counts = _join(selection, scratch)
-            (scratch / "decisions").rename(selection.directory)
-            sync_directory(selection.directory.parent)
+            with scratch_folder(selection.directory) as scratch:
+                (scratch / "decisions").mkdir()
+                counts = _join(selection, scratch)
+                publish_folder(scratch / "decisions", selection.directory)
+        except TakenError:  # where locks exclude nobody; both decide the same
+            print(f"selection: another process made {selection.directory} first", flush=True)
+            return
         except OSError as error:
             raise DataError(
-                f"cannot write to {scratch}: {error.strerror}; free about 600 bytes per document "
-                "and rerun"
+                f"cannot write to {selection.directory.parent}: {error.strerror}; free about 600 "
+                "bytes per document and rerun"
             ) from error
-        finally:
-            shutil.rmtree(scratch)
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if reason)
     print(f"selection: {sum(counts.values()):,} documents; dropped {dropped or 'none'}", flush=True)
 

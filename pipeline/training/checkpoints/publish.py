@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.errors import CheckpointError, PipelineError
-from pipeline.files import sync_directory, write_whole
+from pipeline.files import write_whole
 from pipeline.training.checkpoints.fragment_files import (
     check_file,
     describe,
@@ -38,6 +38,7 @@ from pipeline.training.checkpoints.read import (
     step_name,
 )
 from pipeline.training.cluster.ranks import format_rank_error
+from pipeline.whole_folders import publish_folder
 
 POLL_SECONDS = 0.1
 """Seconds between two checks for the other ranks' files; a check lists the directory once."""
@@ -111,10 +112,7 @@ def publish(temporary: Path, state: State, *, keep: int, keep_every: int) -> lis
     _complete(temporary, state)
     checkpoints, name = temporary.parent, step_name(state.step)
     final, replaced = checkpoints / name, checkpoints / f".{name}.replaced"
-    if final.exists():
-        final.rename(replaced)
-    temporary.rename(final)
-    sync_directory(checkpoints)
+    publish_folder(temporary, final, replaced)
     write_whole(checkpoints / LATEST, f"{name}\n".encode())
     superseded = _superseded(checkpoints, state.step, keep, keep_every)
     obsolete = [replaced, *superseded] if replaced.exists() else superseded
@@ -154,7 +152,6 @@ def _complete(temporary: Path, state: State) -> None:
     files += [describe(temporary / index_name(rank)) for rank in range(state.world_size)]
     record = {"format": FORMAT, **asdict(state), "files": [asdict(file) for file in files]}
     write_synced(temporary / STATE, [seal(record)])
-    sync_directory(temporary)
 
 
 def _remove(paths: list[Path]) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from model.hugging_face.conversion import (
     Model,
@@ -40,9 +39,10 @@ from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
 from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabulary
 from pipeline.errors import CheckpointError
-from pipeline.files import sync_directory, write_whole
+from pipeline.files import write_whole
 from pipeline.loading.loader import Loader
 from pipeline.training.checkpoints.read import Checkpoint, choose_from, open_checkpoint
+from pipeline.training.checkpoints.weight_file import write_weights
 from pipeline.training.cluster.engine import compute_device
 from pipeline.training.weights.build import build_model
 from pipeline.typed_json import read_object
@@ -151,8 +151,6 @@ def write_folder(model: Model, tokenizer: Path, folder: Path, length: int | None
             _write(*to_hugging_face(model), family(model), tokenizer, folder, length)
     except ValueError as error:
         raise CheckpointError(f"transformers has no class for this encoder: {error}") from error
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"cannot write {folder}: {error}") from error
 
 
 def _write(
@@ -174,18 +172,15 @@ def _write(
         "bos_token_id": vocabulary.bos,
         "eos_token_id": vocabulary.eos,
     }
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     copy_for_transformers(tokenizer, folder, vocabulary, length)
     named = {name: weight for name, weight in weights.items() if name not in own.tied}
     for prefix, file in BESIDE.items():
         beside = {name: named.pop(name) for name in list(named) if name.startswith(prefix)}
         if beside:
-            save_file(beside, folder / file, {"format": "pt"})
-    save_file(named, folder / WEIGHTS, {"format": "pt"})
-    for path in folder.glob("*.safetensors"):  # written with mode 600 whatever the umask
-        shutil.copymode(folder / "tokenizer.json", path)
+            write_weights(beside, folder / file)
+    write_weights(named, folder / WEIGHTS)
     write_whole(folder / CONFIG, json.dumps(config | {"dtype": "float32"}, indent=1).encode())
-    sync_directory(folder)
 
 
 def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -17,7 +17,7 @@ from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import articles, members
-from tests.pipeline.preparing import Prepare, contents, write_jsonl
+from tests.pipeline.preparing import Prepare, at_once_without_locks, contents, write_jsonl
 
 SMALL = ("--recipe", "roberta_tiny", "--workers", 1, "--set", "data.duplicates=1")
 FEW = (*SMALL, "--set", "data.vocab_size=270")
@@ -210,6 +210,23 @@ def test_one_published_during_the_training_is_used(
     monkeypatch.setattr(tokenizer, "train_tokenizer", train_beside_another)
     run("--corpus", "wikipedia", "--input", text_of(tmp_path / "w.jsonl", "cat"), *FEW)
     assert published(root) == [NAME] and sha256_of(root, "wikipedia") == sha256_of(root, "cc-news")
+
+
+@pytest.mark.parametrize("corpus", ["wikipedia", "own"])
+def test_two_train_at_once_where_locks_exclude_nobody(
+    corpus: str, root: Path, tmp_path: Path
+) -> None:
+    """The first one's tokenizer is that of both."""
+    text = text_of(tmp_path / "in.jsonl", "cat")
+    given = ("prepare", "--corpus", corpus, "--input", text, *FEW)
+    outputs = [tmp_path / name for name in ("a", "b")]
+    prepares = [(*given, "--output", output) for output in outputs]
+    found = at_once_without_locks(tmp_path / "meeting", *prepares)
+    assert [code for code, *_ in found] == [0, 0], found
+    assert sum("was written by another process meanwhile" in said for _, said, _ in found) == 1
+    assert len(published(root)) == 1 and contents(outputs[0]) == contents(outputs[1])
+    left = [path.name for path in (root / "tokenizers").rglob("*") if path.is_dir()]
+    assert sorted(left) == sorted([".unfinished", *published(root)])
 
 
 def test_an_obstacle_to_the_shared_folder_is_named(

@@ -27,6 +27,7 @@ from tests.benchmarks.planted import copy_of, document, jaccard
 from tests.pipeline.preparing import (
     FORKED,
     MPIEXEC,
+    at_once_without_locks,
     contents,
     finish,
     started,
@@ -188,7 +189,6 @@ def test_killed_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not decided.directory.exists()
         for survey in decided.surveys[1:]:
             survey.target.unlink(missing_ok=True)
-    (decided.directory.parent / f".{decided.mark}.tmp" / "left").mkdir(parents=True)
     assert outcome(decided) == expected
     assert contents(small / "documents") == files
 
@@ -200,6 +200,24 @@ def test_two_processes_decide_the_same(small: Path) -> None:
     shutil.rmtree(small / "documents")
     decide(decided, local_executor(2))
     assert contents(small / "documents") == files and len(decided.surveys) > 4
+
+
+def test_two_decide_at_once_where_locks_exclude_nobody(
+    small: Path, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """Each sorts signatures in files of its own, and the first one's decisions count for both."""
+    root = {"TENFOLD_ROOT": str(tmp_path / "root")}
+    prepares = [
+        ("prepare", "--corpus", "first", "--input", small / "first", "--dedup", "near",
+         *tiny(tiny_tokenizer, tmp_path / name), "--workers", 1)
+        for name in ("a", "b")
+    ]  # fmt: skip
+    found = at_once_without_locks(tmp_path / "meeting", *prepares, **root)
+    assert [code for code, *_ in found] == [0, 0], found
+    assert sum("another process made" in said for _, said, _ in found) == 1
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    places = [path.name for path in (tmp_path / "root/documents/decisions").iterdir()]
+    assert len([name for name in places if not name.endswith(".lock")]) == 1
 
 
 def test_a_corpus_of_only_copies_is_an_error(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import CheckpointError
+from pipeline.errors import CheckpointError, DataError
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_folder, load_run, write_folder
+from pipeline.whole_folders import whole_folder
 from tests.damaged_json import changed, damaged
 
 
@@ -84,8 +85,11 @@ def test_words_that_are_split_already_get_the_ids_of_their_text(
 def test_a_folder_that_cannot_be_written(trained: Path, lesson: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     saved, _ = load_run(trained / "1x16")
-    with pytest.raises(CheckpointError, match="cannot write"):
-        write_folder(saved.model, lesson / "tokenizer", tmp_path / "file" / "model")
+    with (
+        pytest.raises(DataError, match=r"cannot write .*/file/model: Not a directory; fix this"),
+        whole_folder(tmp_path / "file" / "model") as folder,
+    ):
+        write_folder(saved.model, lesson / "tokenizer", folder)
 
 
 def test_word_pieces_work_with_positions_after_their_pad(
