@@ -1,6 +1,6 @@
 """The seeds of a fine-tuning, each finished once: what is done is a file.
 
-OUTPUT/jobs/ARM-POINT-SEED/result.json is written last, so a seed that has it is done. Processes
+OUTPUT/jobs/ARM-POINT-SEED appears whole, with result.json, so a seed that has it is done. Processes
 share the jobs by number: ranks of torchrun and elements of a Slurm array take every n-th one, and
 need not meet; whoever finds all results writes the scores.
 """
@@ -29,6 +29,7 @@ from pipeline.downstream.training import fine_tune, predict
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import make_directory, only_once, open_lock, try_lock, write_whole
 from pipeline.typed_json import read_object, require
+from pipeline.whole_folders import TakenError, whole_folder
 
 MODEL, BAG, RANDOM = "model", "bag", "random"
 ARMS = (MODEL, BAG, RANDOM)
@@ -138,10 +139,11 @@ def claimed(work: TuningWork, job: TuningJob) -> Iterator[None]:
 
 
 def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
-    """Fine-tune, score, and write the job's files, the result last."""
+    """Fine-tune, score, and publish the job's folder. Where locks exclude nobody, another process
+    may do the same job, and the result is that of the first."""
     folder = work.folder(job)
-    shutil.rmtree(folder, ignore_errors=True)
-    make_directory(folder)
+    if not is_done(work, job):  # half of one, by an older version; or the user removed the result
+        shutil.rmtree(folder, ignore_errors=True)
     protocol = work.points[job.point]
     model = _model(work, job, protocol)
     began = time.monotonic()
@@ -155,14 +157,19 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
         found = predict_examples(work, model, examples, features)
         metrics |= {f"{prefix}{name}": value for name, value in score(found, work.task).items()}
         lines += [part.line(prefix.rstrip("_")) for part in found]
-    write_whole(folder / PREDICTIONS, b"".join(lines))
-    if job.arm == MODEL:
-        save_weights(model, folder / WEIGHTS)
     result = {
         "arm": job.arm, "seed": job.seed, "peak_lr": rates.peak_lr, "rows": protocol.rows,
         "steps": fit.steps, "loss": fit.loss, "seconds": round(seconds, 3), "metrics": metrics,
     }  # fmt: skip
-    write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
+    try:
+        with whole_folder(folder) as written:
+            write_whole(written / PREDICTIONS, b"".join(lines))
+            if job.arm == MODEL:
+                save_weights(model, written / WEIGHTS)
+            write_whole(written / RESULT, json.dumps(result, indent=1).encode())
+    except TakenError:
+        print(f"{folder} was finished by another process first; its result counts", flush=True)
+        return result_of(folder / RESULT)
     if job.arm == MODEL:
         _drop_worse_weights(work, job.point)
     return result

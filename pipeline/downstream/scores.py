@@ -17,13 +17,11 @@ best            seed and folder of the weights that are kept
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 
 from model.tasks.task_model import TaskModel, fill_task_model
 from pipeline import __version__
@@ -48,7 +46,9 @@ from pipeline.downstream.scoring.statistics import summary
 from pipeline.downstream.starting_weights import FINE_TUNED, StartingWeights, save_folder
 from pipeline.errors import CheckpointError
 from pipeline.files import lock_of, make_directory, one_at_a_time, write_whole
+from pipeline.training.weights.folders import load_weights
 from pipeline.typed_json import read_object
+from pipeline.whole_folders import TakenError
 
 SCHEMA_VERSION = 1
 SCORES = "scores.json"
@@ -131,16 +131,23 @@ def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -
     best = TuningJob(MODEL, scores["best"]["point"], scores["best"]["seed"])
     folder = work.folder(best)
     names: list[str] = []
-    if (folder / WEIGHTS).exists():  # otherwise they have been published before
+    try:
+        weights = load_weights(folder / WEIGHTS)
+    except FileNotFoundError:
+        weights = {}  # they have been published before, or by another process just now
+    if weights:
         start = work.start.with_dropout(work.points[best.point].dropout)
         model = start.random_model(work.design, best.seed)
-        fill_task_model(model, load_file(folder / WEIGHTS))
-        save_folder(model, start, work.output / FINE_TUNED)
-        shutil.copyfile(folder / PREDICTIONS, work.output / PREDICTIONS)
+        fill_task_model(model, weights)
+        try:
+            save_folder(model, start, work.output / FINE_TUNED)
+        except TakenError as error:  # where locks exclude nobody; both write the same
+            print(error, flush=True)
+        write_whole(work.output / PREDICTIONS, (folder / PREDICTIONS).read_bytes())
         names = [f"{FINE_TUNED}/", PREDICTIONS, *_submit(work, model, encoder)]
     write_whole(work.output / SCORES, json.dumps(scores, indent=1).encode())
-    for path in work.output.glob(f"jobs/*/{WEIGHTS}"):
-        path.unlink()
+    for path in work.output.glob(f"jobs/[!.]*/{WEIGHTS}"):
+        path.unlink(missing_ok=True)
     return [*names, SCORES]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import torch
 import xxhash
-from safetensors.torch import save_file
 from torch import Tensor
 
 from model.config import EncoderConfig
@@ -32,6 +30,7 @@ from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabul
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
+from pipeline.training.checkpoints.weight_file import write_weights
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights.folders import (
     CONFIG,
@@ -41,6 +40,7 @@ from pipeline.training.weights.folders import (
     load_run,
     read_folder,
 )
+from pipeline.whole_folders import whole_folder
 
 FINE_TUNED = "model"
 """Folder of the best weights inside an output of fine-tuning."""
@@ -158,32 +158,24 @@ def load_fine_tuned(output: Path, start: StartingWeights) -> StartingWeights:
 
 def save_weights(model: TaskModel, path: Path) -> None:
     """Write the weights under transformers' names to one file."""
-    state, _ = write_task_model(model)
-    temporary = path.with_name(f".{path.name}.tmp")
-    save_file(state, temporary, {"format": "pt"})
-    temporary.replace(path)
+    write_weights(write_task_model(model)[0], path)
 
 
 def save_folder(model: TaskModel, start: StartingWeights, folder: Path) -> None:
     """Write a folder that transformers' class for the task loads. Replaces an earlier one."""
-    temporary = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
     state, config = write_task_model(model)
     vocabulary = start.vocabulary
     config |= {
         "pad_token_id": vocabulary.pad, "bos_token_id": vocabulary.bos,
         "eos_token_id": vocabulary.eos, "dtype": "float32",
     }  # fmt: skip
-    if not (start.tokenizer / "tokenizer.json").exists():
-        write_whole(temporary / "tokenizer.json", vocabulary.tokenizer_json.encode())
-    else:
-        copy_for_transformers(start.tokenizer, temporary, vocabulary, start.length)
-    save_file(state, temporary / WEIGHTS, {"format": "pt"})
-    shutil.copymode(temporary / "tokenizer.json", temporary / WEIGHTS)
-    write_whole(temporary / CONFIG, json.dumps(config, indent=1).encode())
-    shutil.rmtree(folder, ignore_errors=True)
-    temporary.replace(folder)
+    with whole_folder(folder, replaces=True) as written:
+        if not (start.tokenizer / "tokenizer.json").exists():
+            write_whole(written / "tokenizer.json", vocabulary.tokenizer_json.encode())
+        else:
+            copy_for_transformers(start.tokenizer, written, vocabulary, start.length)
+        write_weights(state, written / WEIGHTS)
+        write_whole(written / CONFIG, json.dumps(config, indent=1).encode())
 
 
 def _from_folder(path: Path, origin: str) -> StartingWeights:

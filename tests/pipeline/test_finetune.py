@@ -22,9 +22,10 @@ from pipeline import export, finetune
 from pipeline.downstream.protocols import BERT
 from pipeline.downstream.starting_weights import load_start
 from pipeline.errors import ConfigError
+from pipeline.files import is_locked
 from tests.conftest import Command
 from tests.pipeline.conftest import launch, torchrun_forked
-from tests.pipeline.preparing import Call, contents
+from tests.pipeline.preparing import Call, at_once_without_locks, contents, small_disk
 
 EXPORTS = Path(__file__).parents[1] / "golden/exports"
 
@@ -91,7 +92,7 @@ def test_a_seed_that_another_process_fine_tunes_is_refused(tmp_path: Path, call:
         env=os.environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + 120
-    while not (output / "jobs/model-0-0").exists():
+    while not is_locked(output / ".model-0-0.lock"):
         assert time.monotonic() < deadline and first.poll() is None
         time.sleep(0.002)
     first.send_signal(signal.SIGSTOP)
@@ -102,6 +103,33 @@ def test_a_seed_that_another_process_fine_tunes_is_refused(tmp_path: Path, call:
     assert "is being written by another pipeline.finetune" in error and error.count("\n") == 1
     assert first.wait(120) == 0 and len(results(output)) == 3
     call(finetune.main, *words(data, output))
+
+
+def test_a_full_disk_is_one_line_and_the_next_run_resumes(tmp_path: Path, call: Call) -> None:
+    data, output = write_glue(tmp_path / "glue"), tmp_path / "out"
+    with small_disk(30_000):
+        error = call(finetune.main, *words(data, output), code=2)
+    assert re.fullmatch(
+        rf"error: cannot write {output}/jobs/model-0-0/weights.safetensors, which takes 0\.\d MB: "
+        r"File too large; raise the limit of ulimit -f and rerun: nothing is lost\n",
+        error.splitlines(keepends=True)[-1],
+    )
+    assert not results(output) and not [*output.glob("jobs/*")]
+    call(finetune.main, *words(data, output))
+    assert len(results(output)) == 3 and (output / "model" / "model.safetensors").exists()
+
+
+def test_a_seed_of_two_processes_counts_once_where_locks_exclude_nobody(tmp_path: Path) -> None:
+    data, output = write_glue(tmp_path / "glue"), tmp_path / "out"
+    one_seed = ("--seeds", "1")
+    found = at_once_without_locks(
+        tmp_path / "meeting",
+        *[("finetune", *words(data, output, *one_seed)) for _ in range(2)],
+    )
+    assert [code for code, *_ in found] == [0, 0], found
+    assert sum("was finished by another process first" in said for _, said, _ in found) == 1
+    assert (output / "model" / "model.safetensors").exists() and len(results(output)) == 1
+    assert not [path for path in output.rglob(".*") if path.suffix != ".lock"]
 
 
 def test_ranks_of_torchrun_take_turns_at_the_seeds(tmp_path: Path) -> None:
