@@ -12,6 +12,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pipeline.shown_urls import shown_text
+
 EXIT_USER_ERROR = 2
 EXIT_DIVERGED = 3
 """Training diverged; with the same settings it would again."""
@@ -95,9 +97,10 @@ def escaped(text: str) -> str:
 def one_line(message: str) -> str:
     """A message as one line; characters of a damaged file that are not printable are escaped.
 
-    The middle of a long message is dropped: names in a damaged file have any length.
+    URLs lose what could be a secret: a message may quote any argument. The middle of a long message
+    is dropped: names in a damaged file have any length.
     """
-    line = escaped(_SPACES.sub(" ", message).strip())
+    line = escaped(_SPACES.sub(" ", shown_text(message)).strip())
     if len(line) <= LONGEST_MESSAGE:
         return line
     return f"{line[: LONGEST_MESSAGE // 2]} ... {line[-LONGEST_MESSAGE // 2 :]}"

@@ -41,6 +41,7 @@ from pipeline.experiments.measures import (
 )
 from pipeline.experiments.shards import LOGS, SHARDS, directories, prepare_shards
 from pipeline.files import make_directory, write_whole
+from pipeline.shown_urls import recorded_url
 from pipeline.typed_json import read_object, require
 
 SETTINGS = "settings.json"
@@ -268,7 +269,8 @@ def _read_settings(ablation: Ablation) -> dict[str, Any]:
     try:
         found = read_object(path)
         found.setdefault(_TASKS, {})  # earlier versions had none
-        require(found, {"table": str, "arms": dict, _TASKS: dict}, "it")
+        require(found, {"table": str, "arms": dict, "inputs": list[str], _TASKS: dict}, "it")
+        found["inputs"] = [*map(recorded_url, found["inputs"])]  # earlier versions: as given
         for task, each in found[_TASKS].items():
             require(each, {"data": str, "seeds": int}, f"{_TASKS}.{task}")
         return found
@@ -282,7 +284,7 @@ def _settings(ablation: Ablation) -> dict[str, Any]:
         "table": ablation.table.name,
         "baseline": ablation.baseline.name,
         "tune": ablation.tune,
-        "inputs": [*ablation.inputs],
+        "inputs": [*map(recorded_url, ablation.inputs)],
         "grammar": str(ablation.grammar.resolve()) if ablation.grammar else "",
         # batch.per_device changes no result; a run that is out of memory advises to lower it
         "arms": {

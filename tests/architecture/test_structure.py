@@ -23,15 +23,15 @@ SOURCES = sorted(
 )
 SHARED = {
     "__init__", "command_line", "durations", "errors", "files", "html_page", "kernel_cache",
-    "private_directories", "process_scope", "progress", "typed_json", "whole_folders",
+    "private_directories", "process_scope", "progress", "shown_urls", "typed_json", "whole_folders",
 }  # fmt: skip
 """Files of pipeline/ that are no commands."""
 MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
 MOST_FILES, MOST_LEVELS = 16, 3
 FLOW = (
     "model", "model/objectives", "model/hugging_face", "model/tasks",
-    "pipeline", "pipeline/errors", "pipeline/files", "pipeline/process_scope",
-    "pipeline/whole_folders", "pipeline/private_directories",
+    "pipeline", "pipeline/shown_urls", "pipeline/errors", "pipeline/files",
+    "pipeline/process_scope", "pipeline/whole_folders", "pipeline/private_directories",
     "pipeline/kernel_cache", "pipeline/typed_json", "pipeline/html_page", "pipeline/durations",
     "pipeline/progress", "pipeline/data",
     "pipeline/config", "pipeline/recipes", "pipeline/command_line",

@@ -66,6 +66,18 @@ def test_the_middle_of_a_long_message_is_dropped(capsys: pytest.CaptureFixture[s
     assert "999 ... 999" in error and error.endswith("999 is unknown; copy it again\n")
 
 
+def test_a_url_has_no_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever argument a message quotes."""
+
+    def main() -> None:
+        raise ConfigError("unknown corpus 's3://AKIA:s3cret@b/a', got https://h/a?sig=1; give one")
+
+    with pytest.raises(SystemExit):
+        run_command(main)
+    said = "error: unknown corpus 's3://b/a', got https://h/a; give one\n"
+    assert capsys.readouterr().err == said
+
+
 def test_several_problems_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     """Also if the error was pickled in another process."""
 

@@ -14,8 +14,8 @@ from pipeline.data.corpora.common_crawl import COMMON_CRAWL, LANGUAGE, list_mont
 from pipeline.data.corpora.wikimedia import WIKIMEDIA, list_dump
 from pipeline.data.documents.records import PublishedFile, Source
 from pipeline.data.fetching.kept_lists import Keeping
-from pipeline.data.fetching.shown_urls import shown_url
 from pipeline.errors import ConfigError
+from pipeline.shown_urls import shown_url
 
 NEWS, WIKIPEDIA = "cc-news", "wikipedia"
 ADDRESSES = {NEWS: COMMON_CRAWL, WIKIPEDIA: WIKIMEDIA}

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.settings import fingerprint
-from pipeline.data.fetching.shown_urls import shown_text, shown_url
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import one_at_a_time, remove_temporaries, whole_file
 from pipeline.progress import tracked
+from pipeline.shown_urls import object_url, shown_text, shown_url
 
 _AT_ONCE = 4
 """Files copied concurrently, if the service's package supports it."""
@@ -148,8 +148,8 @@ def _file(system: Any, path: str, about: dict[str, Any], base: str) -> RemoteFil
         shown=shown_url(str(system.unstrip_protocol(path))),
         label=_label(path, base),
         size=-1 if size is None else int(size),
-        # If the service reports no version, the query may hold one.
-        version=version or fingerprint({"path": path}),
+        # If the service reports no version, the query may hold one; a new signature is not one.
+        version=version or fingerprint({"path": object_url(path)}),
     )
 
 

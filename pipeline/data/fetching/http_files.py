@@ -33,9 +33,9 @@ from urllib.parse import urlsplit
 from pipeline import __version__
 from pipeline.config.settings import fingerprint
 from pipeline.data.documents.records import PublishedFile
-from pipeline.data.fetching.shown_urls import shown_text, shown_url
 from pipeline.errors import DataError
 from pipeline.files import make_directory, open_lock, sync_directory, try_lock
+from pipeline.shown_urls import shown_text, shown_url
 
 _SILENCE_SECONDS = 60
 """Timeout for a server that sends nothing."""

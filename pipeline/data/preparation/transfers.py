@@ -27,6 +27,7 @@ from pipeline.data.fetching.local_copies import fetch_all, is_here
 from pipeline.data.preparation.sources import list_published
 from pipeline.durations import in_words
 from pipeline.errors import DataError
+from pipeline.shown_urls import shown_url
 
 _PLACES = 4
 """Files of a corpus that are looked at."""
@@ -239,4 +240,4 @@ def _sizes(files: list[Source]) -> str:
 
 def _host(source: Source) -> str:
     assert source.published
-    return urlsplit(source.published.url).netloc
+    return urlsplit(shown_url(source.published.url)).netloc

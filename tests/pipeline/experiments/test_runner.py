@@ -175,6 +175,28 @@ def test_a_run_that_another_process_has_taken_is_waited_for(
     assert len(children.trained) == len(given.jobs()) - 1
 
 
+def test_urls_are_kept_without_secrets_and_known_again_with_others(tmp_path: Path) -> None:
+    def signed(address: str, secret: str) -> tuple[str, ...]:
+        return ("--input", f"{address}?X-Amz-Signature={secret}", f"s3://AKIA:{secret}@bucket/b")
+
+    given = replace(ablation(tmp_path), inputs=signed("https://host/a", "first"))
+    claim_output(given)
+    settings = tmp_path / "settings.json"
+    assert "first" not in settings.read_text() and "https://host/a (object" in settings.read_text()
+    shards = tmp_path / "shards/x"
+    shards.mkdir(parents=True)
+    (shards / "manifest.json").write_text("{}")
+    renewed = replace(given, inputs=signed("https://host/a", "second"))
+    claim_output(renewed)
+    earlier = json.loads(settings.read_text()) | {"inputs": [*given.inputs]}
+    settings.write_text(json.dumps(earlier))  # as earlier versions kept them
+    claim_output(renewed)
+    assert "first" not in settings.read_text()
+    with pytest.raises(ConfigError, match="was made with inputs") as error:
+        claim_output(replace(given, inputs=signed("https://host/c", "second")))
+    assert "first" not in str(error.value) and "second" not in str(error.value)
+
+
 def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> None:
     given = ablation(tmp_path / "out")
     claim_output(given)

@@ -50,13 +50,13 @@ def bucket() -> Iterator[Callable[[str, bytes], None]]:
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
-    """/name?sig=deadbeef returns a line of text; other queries are refused."""
+    """/name?sig=deadbeef[&se=...] returns a line of text; other queries are refused."""
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
         if path == "/missing.jsonl":
             self.send_error(404)
-        elif query != f"sig={SECRETS[1]}":
+        elif query.partition("&se=")[0] != f"sig={SECRETS[1]}":
             self.send_error(403)
         else:
             self.send_response(200)
@@ -173,6 +173,13 @@ def test_a_signed_url(web: str, tmp_path: Path) -> None:
     [path] = local_inputs([f"http://{web}/page.jsonl?sig={SECRETS[1]}"], tmp_path)
     assert Path(path).read_bytes() == LINE and Path(path).name == "page.jsonl"
     assert not [name for name in tmp_path.rglob("*") if SECRETS[1] in str(name)]
+
+
+def test_a_renewed_signature_finds_the_same_copy(web: str, tmp_path: Path) -> None:
+    """The service reports no version, so the URL stands for it."""
+    signed = f"http://{web}/page.jsonl?sig={SECRETS[1]}"
+    paths = local_inputs([signed], tmp_path)
+    assert local_inputs([f"{signed}&se=2030"], tmp_path, copying=False) == paths
 
 
 def test_errors_are_one_line_without_secrets(

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.documents.records import PublishedFile, Source
 from pipeline.data.fetching import http_files
+from pipeline.data.preparation.transfers import Transfer
 from tests.pipeline.data.dump import dump
 from tests.pipeline.data.dump import page as wiki_page
 from tests.pipeline.data.publishers import Publisher, Request, cut, publisher, saying
@@ -68,6 +70,16 @@ def downloaded(root: Path) -> list[str]:
     """Names of the copies, whole or not, below the downloads."""
     files = [path for path in (root / "downloads").rglob("*.*") if path.is_file()]
     return sorted(path.name for path in files if path.suffix not in (".lock", ".json"))
+
+
+def test_a_mirrors_password_is_not_shown() -> None:
+    url = "https://me:s3cret@host/a"
+    file = PublishedFile(
+        url=url, path="a", size=1, hash="", version="", connections=1, is_kept=False
+    )
+    source = Source("cc-news", "/a", "a", 1, "warc", "gz", "", "file", "", published=file)
+    told = Transfer("cc-news", [source], here=[], missing=[source]).describe()
+    assert "from host; " in told and "s3cret" not in told
 
 
 def test_months_of_news_become_shards(
