@@ -12,7 +12,7 @@ import sys
 from pipeline.errors import ConfigError, run_command
 from pipeline.experiments.arguments import chosen_jobs, parse_ablate, read_ablation
 from pipeline.experiments.children import Children
-from pipeline.experiments.estimate import describe, estimate
+from pipeline.experiments.estimate import check_arms, describe, describe_arms, estimate
 from pipeline.experiments.results import collect
 from pipeline.experiments.runner import (
     AblationRunner,
@@ -31,12 +31,15 @@ def main() -> None:
     children = Children()
     runner = AblationRunner(ablation, children)
     children.listen()
+    if not arguments.collect:
+        print("\n".join(describe_arms(ablation)), flush=True)
     if arguments.dry_run:
         check_output(ablation)
         print("\n".join(describe(runner, estimate(runner))))
         return
     claim_output(ablation)
     if not arguments.collect:
+        check_arms(runner, jobs)
         runner.finish(jobs)
     if path := collect(runner):
         print(as_text(read_ablation_report(path)))

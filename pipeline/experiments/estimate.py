@@ -1,7 +1,11 @@
-"""What an ablation would run, and its hours: from finished runs, or from a few measured steps.
+"""What an ablation would run, whether it can, and its hours.
 
-The steps are trained in a temporary directory on the sample corpus, in the arm's format and sizes:
-seconds per token hardly depend on the text. Nothing is written to the output.
+Before anything is prepared, `check_arms` lets each arm's commands look at what they would do: one
+arm that cannot work ends the command before the others have trained for days.
+
+Hours are those of finished runs, or come from a few measured steps. These are trained in a
+temporary directory on the sample corpus, in the arm's format and sizes: seconds per token hardly
+depend on the text. Nothing is written to the output.
 """
 
 from __future__ import annotations
@@ -14,18 +18,120 @@ from pathlib import Path
 from statistics import fmean, median
 
 from pipeline.config.run import Run
-from pipeline.config.settings import override, to_dict
+from pipeline.config.settings import flatten, override, to_dict
+from pipeline.data.corpora.urls import is_url
+from pipeline.data.shards.manifest import MANIFEST
 from pipeline.durations import in_one_unit
-from pipeline.experiments.ablation import TUNING_FACTORS, AblationArm
-from pipeline.experiments.children import Children
+from pipeline.errors import ConfigError
+from pipeline.experiments.ablation import (
+    RUNS,
+    TUNING_FACTORS,
+    Ablation,
+    AblationArm,
+    AblationJob,
+    parts_of,
+)
+from pipeline.experiments.children import ChildError, Children
 from pipeline.experiments.fine_tuning import seconds_of
-from pipeline.experiments.runner import AblationRunner
+from pipeline.experiments.runner import AblationRunner, arm_file
+from pipeline.experiments.shards import (
+    LOGS,
+    directories,
+    prepare_command,
+    prepare_log,
+    shard_directory,
+)
 from pipeline.files import write_whole
-from pipeline.training.run_directory.status import METRICS
+from pipeline.recipes import recipe
+from pipeline.training.run_directory.status import METRICS, RECORD
 from pipeline.typed_json import as_object
 
 MEASURED_STEPS = 4
 """The first is not counted: it compiles."""
+
+
+def describe_arms(ablation: Ablation) -> Iterator[str]:
+    """The settings of the baseline, and what each other arm differs in."""
+    first = ablation.baseline
+    own = _differences(recipe(first.arm.recipe), first.run)
+    yield f"{first.name}, the baseline: {first.arm.recipe}{' with ' if own else ''}{own}"
+    for arm in ablation.arms[1:]:
+        differences = _differences(first.run, arm.run)
+        yield f"{arm.name}: {differences or f'no setting differs from {first.name}'}"
+
+
+def _differences(one: Run, other: Run) -> str:
+    """The settings of `other` that `one` has not, as `--set` takes them."""
+    before, after = flatten(to_dict(one)), flatten(to_dict(other))
+    return ", ".join(
+        f"{path}={value if isinstance(value, str) else json.dumps(value)}"
+        for path, value in after.items()
+        if path != "name" and before.get(path) != value
+    )
+
+
+def check_arms(runner: AblationRunner, jobs: Sequence[AblationJob]) -> None:
+    """Let the commands of each arm that has jobs, and no run that began, look at what they would
+    do. Raises ConfigError that names all arms that cannot run, with the reasons."""
+    ablation = runner.ablation
+    wanted = {job.arm.name for job in jobs if not runner.is_done(job)}
+    arms = [arm for arm in ablation.arms if arm.name in wanted and not _has_begun(ablation, arm)]
+    if not arms:
+        return
+    print(f"checking {len(arms)} arm{'s' * (len(arms) > 1)}", flush=True)
+    reasons: dict[str, str] = {}
+    """By what was looked at: a directory of shards or an arm; empty for one that can be made."""
+    refused: dict[str, list[str]] = {}
+    for arm in arms:
+        for part in parts_of(arm.run):
+            key = shard_directory(ablation, part).name
+            if key not in reasons:
+                reasons[key] = _why_not_prepared(ablation, part, runner.children)
+        found = {shard_directory(ablation, part).name: None for part in parts_of(arm.run)}
+        reason = next(filter(None, (reasons[key] for key in found)), "")
+        if reason := reason or _why_not_trained(ablation, arm, runner.children):
+            refused.setdefault(reason, []).append(arm.name)
+    problems = [f"{', '.join(names)}: {reason}" for reason, names in refused.items()]
+    if len(problems) == 1:
+        raise ConfigError(problems[0])
+    if problems:
+        count = sum(map(len, refused.values()))
+        raise ConfigError(f"{count} of {len(arms)} arms cannot run:", problems)
+
+
+def _has_begun(ablation: Ablation, arm: AblationArm) -> bool:
+    return any((ablation.output / RUNS / arm.name).glob(f"*/{RECORD}"))
+
+
+def _why_not_prepared(ablation: Ablation, part: Run, children: Children) -> str:
+    """Why the shards that a phase reads cannot be made; empty if they can, or are there."""
+    if (shard_directory(ablation, part) / MANIFEST).exists():
+        return ""
+    words, log = prepare_command(ablation, part), prepare_log(ablation, part)
+    try:
+        if any(map(is_url, ablation.inputs)):  # a dry run reads copies
+            children.run((*words, "--fetch"), log)
+        children.run((*words, "--dry-run"), log)
+    except ChildError as error:
+        return str(error)
+    return ""
+
+
+def _why_not_trained(ablation: Ablation, arm: AblationArm, children: Children) -> str:
+    """Why an arm cannot be planned; empty if it can."""
+    shards = directories(ablation, arm)
+    if all((directory / MANIFEST).exists() for directory in shards):
+        data: list[object] = ["--data", *shards]
+    elif any(part.batch.mixture for part in parts_of(arm.run)):
+        return ""  # names corpora that only shards have
+    else:
+        data = ["--tokens", "1e9"]
+    words = ["pipeline.plan", "--run", arm_file(ablation, arm), *data, "--cpu"]
+    try:
+        children.run(words, ablation.output / LOGS / f"{arm.name}-plan.log")
+    except ChildError as error:
+        return str(error)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

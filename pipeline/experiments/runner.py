@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,7 +66,8 @@ class AblationRunner:
     def finish(self, jobs: Sequence[AblationJob]) -> None:
         """Do all these runs, those that other processes have taken excepted until they are free.
 
-        A run that fails stops none of the others. Raises RunError for the first, at the end.
+        A run that fails says so at once and stops none of the others. Raises RunError for the
+        first, at the end.
         """
         failed: list[RunError] = []
         waiting = list(jobs)
@@ -144,6 +146,7 @@ class AblationRunner:
             except RunError:
                 raise  # of a run that tunes the rate
             except PipelineError as error:
+                print(f"{job.name} failed: {error}", file=sys.stderr, flush=True)
                 raise RunError(f"{job.name}: {error}") from error
             return True
 

@@ -53,12 +53,24 @@ def prepare_shards(ablation: Ablation, arm: AblationArm, children: Children) -> 
             _wait(lock)
             if (directory / MANIFEST).exists():
                 continue
-            settings = directory.with_name(f".{directory.name}.json")
-            write_whole(settings, json.dumps(to_dict(part), indent=1).encode())
             print(f"preparing {directory}", flush=True)
-            words = ("pipeline.prepare", *ablation.inputs, "--run", settings, "--output", directory)
-            children.run(words, ablation.output / LOGS / f"{directory.name}.log", lock)
+            words = (*prepare_command(ablation, part), "--output", directory)
+            children.run(words, prepare_log(ablation, part), lock)
     check_inputs(ablation)
+
+
+def prepare_command(ablation: Ablation, part: Run) -> tuple[object, ...]:
+    """What prepares the shards that a run's phase reads, without where they go."""
+    directory = shard_directory(ablation, part)
+    make_directory(directory.parent)
+    settings = directory.with_name(f".{directory.name}.json")
+    write_whole(settings, json.dumps(to_dict(part), indent=1).encode())
+    return ("pipeline.prepare", *ablation.inputs, "--run", settings)
+
+
+def prepare_log(ablation: Ablation, part: Run) -> Path:
+    """The log of what prepares them."""
+    return ablation.output / LOGS / f"{shard_directory(ablation, part).name}.log"
 
 
 def check_inputs(ablation: Ablation) -> None:

@@ -160,6 +160,13 @@ def test_what_a_run_says_of_its_settings_is_said(
 ) -> None:
     """A child's mistake ends the command with the child's line, and where the rest is."""
     missing = corpus.with_name("none.jsonl")
+    output = tmp_path / "contradiction"
+    more = ("--arm", "third", "--set", "data.vocab_size=300")  # fewer ids than the tokenizer has
+    found = command("ablate", *words(corpus, tiny_tokenizer, output, *more), **environment())
+    assert found.returncode == 2 and found.stderr.count("\n") == 1
+    assert found.stderr.startswith("error: third: tokenizer ") and "has 2,048 ids" in found.stderr
+    assert "high: optimizer.peak_lr=0.02\nthird: data.vocab_size=300\n" in found.stdout
+    assert not [*output.glob("shards/*/manifest.json")] and not (output / "runs").exists()
     found = command("ablate", *words(missing, tiny_tokenizer, tmp_path / "o"), **environment())
     assert found.returncode == 2 and found.stderr.count("\n") == 1
     assert "none.jsonl" in found.stderr and "/logs/" in found.stderr

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.config.settings import override
+from pipeline.errors import EXIT_USER_ERROR, ConfigError
 from pipeline.experiments import estimate as module
-from pipeline.experiments.children import Children
+from pipeline.experiments.ablation import Ablation, make_arms
+from pipeline.experiments.arms import arms_from_arguments
+from pipeline.experiments.children import ChildError, Children
 from pipeline.experiments.estimate import (
+    check_arms,
     describe,
+    describe_arms,
     estimate,
     measured_seconds,
     tokens_of,
@@ -23,6 +30,80 @@ from pipeline.experiments.runner import AblationRunner
 from pipeline.recipes import recipe
 from tests.pipeline.experiments.small_ablation import SETTINGS, finished_result
 from tests.pipeline.experiments.test_ablation import ablation
+
+
+class Looking(Children):
+    """Notes what is looked at, and refuses what has one of these words."""
+
+    def __init__(self, *refused: str) -> None:
+        super().__init__()
+        self.refused = refused
+        self.seen: list[str] = []
+
+    def run(self, words: Sequence[object], *others: Any, **options: Any) -> str:
+        line = " ".join(map(str, words))
+        self.seen.append(line)
+        for word in self.refused:
+            if word in line:
+                raise ChildError(f"{word} is refused", EXIT_USER_ERROR)
+        return ""
+
+
+def several(output: Path, *inputs: str) -> Ablation:
+    """Arms one and two that read the same shards, and three that reads others."""
+    arms = [("one", []), ("two", ["encoder.heads=4"]), ("three", ["data.sequence_length=16"])]
+    table = arms_from_arguments("roberta_tiny", arms)
+    made = make_arms(table, ["encoder.layers=1"], 0)
+    return replace(ablation(output), table=table, arms=made, inputs=("--input", *inputs))
+
+
+def test_what_each_arm_differs_in_is_told(tmp_path: Path) -> None:
+    lines = [*describe_arms(several(tmp_path))]
+    first, two, three = lines
+    assert first.startswith("one, the baseline: roberta_tiny with encoder.layers=1, ")
+    assert (two, three) == ("two: encoder.heads=4", "three: data.sequence_length=16")
+    assert [*describe_arms(ablation(tmp_path))][1] == "two: no setting differs from one"
+
+
+def test_all_arms_are_looked_at_before_any_is_prepared(tmp_path: Path) -> None:
+    given, children = several(tmp_path, "a"), Looking()
+    check_arms(AblationRunner(given, children), given.jobs())
+    kinds = [line.split()[0] for line in children.seen]
+    assert kinds == [f"pipeline.{name}" for name in ("prepare", "plan", "plan", "prepare", "plan")]
+    assert all(" --output " not in line for line in children.seen)
+    assert children.seen[0].startswith("pipeline.prepare --input a --run ")
+    assert children.seen[0].endswith(" --dry-run") and " --tokens 1e9 --cpu" in children.seen[1]
+    [of_one] = [job for job in given.jobs() if job.name == "three:0"]
+    alone = Looking()
+    check_arms(AblationRunner(given, alone), [of_one])
+    assert alone.seen == children.seen[3:]
+
+
+def test_urls_are_copied_before_a_dry_run(tmp_path: Path) -> None:
+    given, children = several(tmp_path, "s3://bucket/a"), Looking()
+    check_arms(AblationRunner(given, children), given.jobs())
+    assert [line.split()[-1] for line in children.seen[:2]] == ["--fetch", "--dry-run"]
+
+
+def test_an_arm_that_cannot_run_is_refused_with_the_others(tmp_path: Path) -> None:
+    given = several(tmp_path, "a")
+    children = Looking("full_sentences-32", "three.json")
+    with pytest.raises(ConfigError, match="3 of 3 arms cannot run") as error:
+        check_arms(AblationRunner(given, children), given.jobs())
+    assert error.value.problems == (
+        "one, two: full_sentences-32 is refused", "three: three.json is refused"
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match=r"^two: two\.json is refused$"):
+        check_arms(AblationRunner(given, Looking("two.json")), given.jobs())
+
+
+def test_an_arm_whose_runs_have_begun_is_not_looked_at_again(tmp_path: Path) -> None:
+    given, children = several(tmp_path, "a"), Looking("one.json", "three.json")
+    for arm in ("one", "three"):
+        (tmp_path / f"runs/{arm}/seed-0").mkdir(parents=True)
+        (tmp_path / f"runs/{arm}/seed-0/run.json").touch()
+    check_arms(AblationRunner(given, children), given.jobs())
+    assert len(children.seen) == 2 and "two.json" in children.seen[1]
 
 
 def test_finished_runs_are_taken_before_measured_steps(

@@ -86,12 +86,18 @@ def test_each_arms_rate_is_tuned_with_another_seed(tmp_path: Path, children: Rec
     "error",
     [ChildError("the disk is full", EXIT_USER_ERROR), DataError("the file is damaged")],
 )
-def test_a_run_that_fails_stops_no_other(
-    error: PipelineError, tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_fails_says_so_at_once_and_stops_no_other(
+    error: PipelineError,
+    tmp_path: Path,
+    children: Recording,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     given = ablation(tmp_path)
+    told = []
 
     def fail(self: Recording, words: Sequence[object], *others: Any, **options: Any) -> str:
+        told.append(capsys.readouterr().err)
         if "seed=1" in words:
             raise error
         return Recording.trained_by(self, words)
@@ -100,6 +106,8 @@ def test_a_run_that_fails_stops_no_other(
     with pytest.raises(PipelineError, match=rf"one:1: {error}; 1 more runs failed"):
         AblationRunner(given, children).finish(given.jobs())
     assert len(children.trained) == len(given.jobs()) - 2
+    failed = [f"{name} failed: {error}\n" for name in ("one:1", "two:1")]
+    assert told == ["", "", "", *failed, ""]  # each before the next run begins
 
 
 def test_a_run_that_diverges_is_done_and_neither_repeated_nor_fine_tuned(
