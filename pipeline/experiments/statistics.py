@@ -41,9 +41,9 @@ class PairedDifference:
     """The 95 % interval of the mean, by Student's t."""
     p: float
     """Two-sided p-value of no difference, before any correction for the number of rows."""
-    visible: float
+    visible: float | None
     """The smallest true difference that 80 % of such experiments would have found, if no other row
-    of the table has one."""
+    of the table has one; None if all seeds differ alike, as the spread is then not known."""
     seeds: int
 
 
@@ -62,11 +62,12 @@ def paired_difference(
     mean, spread = fmean(differences), stdev(differences)
     error = spread / math.sqrt(seeds)
     half = t_quantile(seeds - 1) * error
+    visible = None
     if spread > _ROUNDING * abs(mean):
         p = 1 - t_within(abs(mean) / error, seeds - 1)
+        visible = visible_effect(seeds, rows) * spread
     else:
         p = 2.0 ** (1 - seeds) if mean else 1.0
-    visible = visible_effect(seeds, rows) * spread
     return PairedDifference(mean, spread, mean - half, mean + half, p, visible, seeds)
 
 

@@ -32,6 +32,8 @@ RECOVERED = {
 }  # fmt: skip
 HEAD = ("arm", "mean", "difference", "95 % interval", "p, Holm", "visible from", "")
 FEW = 2
+LEVEL = 0.05
+"""Of significance."""
 
 
 def read_ablation_report(directory: Path) -> Report:
@@ -83,9 +85,9 @@ def _verdict(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
     found = f"{name}: {difference['mean']:+.4f} nats to {content['baseline']}"
     if content.get("generated"):
         found += " of the generator"
-    if not difference["significant"] and not difference["standard_deviation"]:
+    if not difference["significant"] and _is_alike(difference):
         found += f", the same in all {difference['seeds']} seeds"
-        found += ", and a sign test of so few finds nothing" if difference["mean"] else ""
+        found += f"; {_too_few(difference)}" if difference["mean"] else ""
     elif not difference["significant"]:
         seen = f"{difference['visible']:.4f}"
         found += f", not significant; differences from {seen} on would have been seen"
@@ -261,8 +263,10 @@ def _row(
     verdict = "noise"
     if "p_holm" in found:
         verdict = "significant" if found["significant"] else "not significant"
-        if not found["mean"] and not found["standard_deviation"]:
+        if _is_alike(found) and not found["mean"]:
             verdict = "identical in every seed"
+        elif _is_alike(found) and not found["significant"]:
+            verdict = f"the same in every seed; {_too_few(found)}"
     if found.get("biased"):
         verdict += f"; biased: {_survivors(content, found)}"
     return (
@@ -271,9 +275,20 @@ def _row(
         f"{found['mean']:+.{digits}f}",
         f"{found['low']:+.{digits}f} to {found['high']:+.{digits}f}",
         _p(found) if "p_holm" in found else "",
-        f"{found['visible']:.{digits}f}" if found["standard_deviation"] else "",
+        "" if _is_alike(found) else f"{found['visible']:.{digits}f}",
         verdict,
     )
+
+
+def _is_alike(found: Mapping[str, Any]) -> bool:
+    """Whether all seeds have the same difference; 0 in tables of earlier versions."""
+    return not found["visible"] or not found["standard_deviation"]
+
+
+def _too_few(found: Mapping[str, Any]) -> str:
+    """Why the same difference in all seeds is not significant."""
+    rows = " with so many arms" if found["p"] <= LEVEL else ""
+    return f"{found['seeds']} seeds cannot reach 5 %{rows}: their sign test has p {_p(found)}"
 
 
 def _p(found: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from pipeline import __version__
 from pipeline.data.shards.manifest import Manifest
 from pipeline.durations import in_words
+from pipeline.reporting.comparable import groups_of, is_loss, why_apart
 from pipeline.reporting.curves import Curve, Point
 from pipeline.reporting.run_summary import RunSummary, changes
 from pipeline.reporting.score_files import Score
@@ -168,11 +169,20 @@ def _identity(run: RunSummary, several: bool) -> Section:
 def _compared(runs: Sequence[RunSummary]) -> Section:
     """Tables of results and of the settings that differ."""
     names = [run.name for run in runs]
-    results = []
-    for name, called in COMPARED:
-        values = [run.curves.last.get(name) for run in runs]
-        if any(value is not None for value in values):
-            results.append((called, *map(number_text, values)))
+    groups = groups_of(runs)
+    lines = ["One run each: a difference may be the seed's."]
+    if len(groups) == 1:
+        tables = _last_values("last values", runs, COMPARED)
+    else:
+        losses = [part for part in COMPARED if is_loss(part[0])]
+        rest = [part for part in COMPARED if not is_loss(part[0])]
+        tables = [table for group in groups for table in _last_values("last losses", group, losses)]
+        tables += _last_values("last values", runs, rest)
+        lines += [
+            f"{', '.join(run.name for run in group)} stand{'s' * (len(group) == 1)} apart from "
+            f"{names[0]}: {why_apart(runs[0], group[0])}; these losses do not compare"
+            for group in groups[1:]
+        ]
     paths = sorted({path for run in runs for path in run.settings})
     settings = []
     for path in paths:
@@ -182,11 +192,21 @@ def _compared(runs: Sequence[RunSummary]) -> Section:
     prints = [" + ".join(m.fingerprint if m else "gone" for _, m in run.data) for run in runs]
     if len(set(prints)) > 1:
         settings.append(("data", *prints))
-    tables = [TextTable(("last values", *names), results)] if results else []
     if settings:
         tables.append(TextTable(("differing settings", *names), settings))
-    line = "One run each: a difference may be the seed's."
-    return Section("Side by side", [line], tables)
+    return Section("Side by side", lines, tables)
+
+
+def _last_values(
+    title: str, runs: Sequence[RunSummary], compared: Iterable[tuple[str, str]]
+) -> list[TextTable]:
+    """A table of these metrics of the runs, if any has one of them."""
+    rows = []
+    for name, called in compared:
+        values = [run.curves.last.get(name) for run in runs]
+        if any(value is not None for value in values):
+            rows.append((called, *map(number_text, values)))
+    return [TextTable((title, *(run.name for run in runs)), rows)] if rows else []
 
 
 def _plots(runs: Sequence[RunSummary]) -> Iterable[Plot]:
@@ -198,7 +218,9 @@ def _plots(runs: Sequence[RunSummary]) -> Iterable[Plot]:
             yield _one(runs[0], title, unit, fields)
         else:
             for name, called in fields.items():
-                yield _several(runs, f"{title}: {called}" if len(fields) > 1 else title, unit, name)
+                yield from _several(
+                    runs, f"{title}: {called}" if len(fields) > 1 else title, unit, name
+                )
     for title, unit, prefix in FAMILIES:
         names = sorted({n for run in runs for n in run.curves.curves if n.startswith(prefix)})
         fields = {name: name.removeprefix(prefix) for name in names}
@@ -206,7 +228,7 @@ def _plots(runs: Sequence[RunSummary]) -> Iterable[Plot]:
             yield _one(runs[0], title, unit, fields)
         else:
             for name, called in fields.items():
-                yield _several(runs, f"{title}: {called}", unit, name)
+                yield from _several(runs, f"{title}: {called}", unit, name)
 
 
 def _one(run: RunSummary, title: str, unit: str, fields: dict[str, str]) -> Plot:
@@ -216,8 +238,12 @@ def _one(run: RunSummary, title: str, unit: str, fields: dict[str, str]) -> Plot
     return Plot(title, unit, series, run.curves.phases, run.starts)
 
 
-def _several(runs: Sequence[RunSummary], title: str, unit: str, name: str) -> Plot:
-    return Plot(title, unit, [(run.name, _columns(run.curves.curves.get(name))) for run in runs])
+def _several(runs: Sequence[RunSummary], title: str, unit: str, name: str) -> Iterable[Plot]:
+    """The runs in one frame, or in one for each group whose losses compare."""
+    for group in groups_of(runs) if is_loss(name) else [runs]:
+        series = [(run.name, _columns(run.curves.curves.get(name))) for run in group]
+        names = ", ".join(run.name for run in group)
+        yield Plot(title if len(group) == len(runs) else f"{title} ({names})", unit, series)
 
 
 def _columns(curve: Curve | None) -> list[Point]:

@@ -36,6 +36,8 @@ def test_equal_differences_have_no_spread() -> None:
     assert paired_difference([1.0, 2.0], [1.5, 2.5]).p == 0.5
     assert paired_difference([0.0, 0.2], [0.1, 0.30000000000000004]).p == 0.5
     assert paired_difference([1.0] * 6, [2.0] * 6).p == 2**-5
+    for arm in ([1.0, 2.0], [1.5, 2.5]):
+        assert paired_difference([1.0, 2.0], arm).visible is None
 
 
 def test_one_seed_has_no_interval() -> None:

@@ -68,6 +68,25 @@ def test_several_runs_are_laid_over_one_another(tmp_path: Path) -> None:
     assert "Loss: held-out" in [plot.title for plot in plots]
 
 
+def test_losses_that_do_not_compare_stand_apart(tmp_path: Path) -> None:
+    runs = [read_run(write_run(tmp_path / name)) for name in "abc"]
+    runs[1].record["tokenizer_sha256"] = "ef"
+    found = section(runs, "Side by side")
+    assert [tuple(table.head) for table in found.tables] == [
+        ("last losses", "a", "c"), ("last losses", "b"), ("last values", "a", "b", "c"),
+    ]  # fmt: skip
+    assert found.lines[1] == (
+        "b stands apart from a: another vocabulary; these losses do not compare"
+    )
+    assert next(iter(found.tables[2].rows))[0] == "tokens"
+    frames = {
+        plot.title: [name for name, _ in plot.series] for plot in section(runs, "Curves").plots
+    }
+    assert frames["Loss: held-out (a, c)"] == ["a", "c"]
+    assert frames["Loss: held-out (b)"] == ["b"]
+    assert frames["Gradient norm"] == ["a", "b", "c"]
+
+
 def test_problems_come_last(tmp_path: Path) -> None:
     report = make_report([read_run(write_run(tmp_path / "run"))], [], "again")
     assert report.sections[-1].title == "Not readable"

@@ -1,0 +1,51 @@
+"""Losses compare within one vocabulary, one set of shards and one objective."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.reporting.comparable import groups_of, is_loss, why_apart
+from pipeline.reporting.run_summary import RunSummary, read_run
+from tests.pipeline.reporting.small_runs import write_run
+
+
+def read(path: Path, **record: Any) -> RunSummary:
+    run = read_run(write_run(path))
+    run.record.update(record)
+    return run
+
+
+def test_runs_are_grouped_by_what_their_losses_are_of(tmp_path: Path) -> None:
+    a, b = read(tmp_path / "a"), read(tmp_path / "b")
+    words = read(tmp_path / "words", tokenizer_sha256="ef")
+    data = read(tmp_path / "data", data=[{"directory": "x", "fingerprint": "other"}])
+    kind = read(tmp_path / "kind")
+    kind.settings["objective.kind"] = "mlm_sbo"
+    groups = groups_of([a, words, b, data, kind])
+    assert [[run.name for run in group] for group in groups] == [
+        ["a", "b"], ["words"], ["data"], ["kind"],
+    ]  # fmt: skip
+    assert why_apart(a, b) == ""
+    assert why_apart(a, words) == "another vocabulary"
+    assert why_apart(a, data) == "other data or held-out masks"
+    assert why_apart(a, kind) == "another objective (objective.kind=mlm_sbo)"
+
+
+def test_a_run_that_cannot_be_read_stands_apart(tmp_path: Path) -> None:
+    a, unknown = read(tmp_path / "a"), read(tmp_path / "b")
+    unknown.record.clear()
+    unknown.settings.clear()
+    assert why_apart(a, unknown).endswith("another objective (unknown)")
+
+
+@pytest.mark.parametrize("name", ["loss", "validation_mask_loss", "validation_mlm_accuracy"])
+def test_losses(name: str) -> None:
+    assert is_loss(name)
+
+
+@pytest.mark.parametrize("name", ["loss_spikes", "tokens_per_second", "grad_norm"])
+def test_what_always_compares(name: str) -> None:
+    assert not is_loss(name)
