@@ -69,14 +69,12 @@ def is_plain_name(name: str) -> bool:
     return bool(_PLAIN_NAME.fullmatch(name))
 
 
-def make_directory(directory: Path) -> None:
-    """Create the directory if needed. Raises DataError if that fails."""
+def make_directory(directory: Path, remedy: str = "set TENFOLD_ROOT") -> None:
+    """Create the directory if needed. Raises DataError with the remedy if that fails."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(
-            f"cannot write to {directory}: {error.strerror}; set TENFOLD_ROOT"
-        ) from error
+        raise DataError(f"cannot write to {directory}: {error.strerror}; {remedy}") from error
 
 
 def remove_temporaries(directory: Path) -> None:

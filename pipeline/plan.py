@@ -30,7 +30,7 @@ from pipeline.diagnosis.checks import FAIL, WARN
 from pipeline.diagnosis.placement import LaunchPlace
 from pipeline.diagnosis.shards import QUICK_SECONDS, check_shards
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.planning.schedule import batch_advice
+from pipeline.training.planning.schedule import batch_advice, check_warm_ups
 from pipeline.training.start import open_data
 
 GPUS_PER_NODE = 8
@@ -52,6 +52,7 @@ def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
     hardware, file = _hardware(arguments), read_deepspeed_file(arguments.ds)
     given = read_recipe(arguments.recipe, arguments.run)
     run = override(given, arguments.set)
+    check_warm_ups(run)
     warnings = list(filter(None, [file.advice(run.precision), batch_advice(given, run)]))
     if arguments.data:
         warnings += _look_at(arguments.data, run)
@@ -86,7 +87,8 @@ def _hardware(arguments: argparse.Namespace) -> Hardware:
     """The machines of the command line. Raises ConfigError for numbers that are none."""
     if arguments.cpu and arguments.nics is not None:
         raise ConfigError("--nics belongs to --gpu; remove it: --cpu assumes 1 GB/s between ranks")
-    per_node = arguments.gpus_per_node or (1 if arguments.cpu else GPUS_PER_NODE)
+    usual = 1 if arguments.cpu else GPUS_PER_NODE
+    per_node = usual if arguments.gpus_per_node is None else arguments.gpus_per_node
     nics = per_node if arguments.nics is None else arguments.nics
     check_least(
         ("--nodes", arguments.nodes, 1),

@@ -89,7 +89,7 @@ def claim_output(output: Path, settings: dict[str, Any]) -> None:
 
     Raises ConfigError naming the first setting that differs.
     """
-    make_directory(output / "jobs")
+    make_directory(output / "jobs", "name another --output")
     path = output / SETTINGS
     with only_once(path) as temporary:
         if temporary is not None:

@@ -157,7 +157,7 @@ def _submit(work: TuningWork, model: TaskModel, encoder: RowEncoder) -> list[str
     for name, examples in work.tests.items():
         features = encoder.encode(examples, work.task.kind, work.design.labels)
         found = predict_examples(work, model, examples, features)
-        make_directory(work.output / "submission")
+        make_directory(work.output / "submission", "name another --output")
         write_whole(work.output / "submission" / name, submission(found, name))
         names.append(f"submission/{name}")
     return names

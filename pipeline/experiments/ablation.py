@@ -16,6 +16,7 @@ from pipeline.config.settings import override
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.errors import ConfigError
 from pipeline.experiments.table import Arm, Table, run_of
+from pipeline.training.planning.schedule import check_warm_ups
 
 POINTS = 20
 """Validations of a run, from which the steps to a fixed loss are read."""
@@ -136,6 +137,7 @@ def _check_changes(arm: Arm, steps: int) -> None:
 def _made(arm: Arm, common: Sequence[str], steps: int) -> AblationArm:
     run = run_of(replace(arm, changes=(*common, *arm.changes)))
     run = shortened(run, steps) if steps else run
+    check_warm_ups(run, f"arm {arm.name}: ")
     every = max(1, run.steps // POINTS)
     return AblationArm(arm=arm, run=override(run, [f"validation.every={every}"]))
 

@@ -64,7 +64,7 @@ class Children:
         if it was asked to stop.
         """
         self.check_stopped()
-        make_directory(log.parent)
+        make_directory(log.parent, "name another --output")
         passed = (lock.fileno(),) if lock else ()
         with log.open("ab") as file:
             begin = file.tell()
@@ -121,6 +121,6 @@ def _reason(log: Path, code: int, begin: int) -> str:
 @contextmanager
 def taken(path: Path) -> Iterator[IO[Any] | None]:
     """Hold the lock on a file, for a child too; None if another process holds it."""
-    make_directory(path.parent)
+    make_directory(path.parent, "name another --output")
     with open_lock(path) as lock:
         yield None if try_lock(lock) is False else lock

@@ -164,7 +164,7 @@ class AblationRunner:
             if error.code != EXIT_DIVERGED:
                 raise
             result = diverged_result(job, rate, str(error))
-        make_directory(directory)
+        make_directory(directory, "name another --output")
         write_whole(directory / RESULT, json.dumps(result, indent=1).encode())
         if why := divergence(result):
             print(f"{job.name}: diverged: {why}", flush=True)
@@ -226,7 +226,7 @@ def claim_output(ablation: Ablation) -> None:
     Raises ConfigError naming the first setting that differs.
     """
     check_output(ablation)
-    make_directory(ablation.output / ARMS)
+    make_directory(ablation.output / ARMS, "name another --output")
     for arm in ablation.arms:
         content = json.dumps({"run": to_dict(arm.run)}, indent=1).encode()
         write_whole(arm_file(ablation, arm), content)  # equal but for what changes no result

@@ -48,7 +48,7 @@ def prepare_shards(ablation: Ablation, arm: AblationArm, children: Children) -> 
         directory = shard_directory(ablation, part)
         if (directory / MANIFEST).exists():
             continue
-        make_directory(directory.parent)
+        make_directory(directory.parent, "name another --output")
         with open_lock(directory.with_name(f".{directory.name}.lock")) as lock:
             _wait(lock)
             if (directory / MANIFEST).exists():
@@ -62,7 +62,7 @@ def prepare_shards(ablation: Ablation, arm: AblationArm, children: Children) -> 
 def prepare_command(ablation: Ablation, part: Run) -> tuple[object, ...]:
     """What prepares the shards that a run's phase reads, without where they go."""
     directory = shard_directory(ablation, part)
-    make_directory(directory.parent)
+    make_directory(directory.parent, "name another --output")
     settings = directory.with_name(f".{directory.name}.json")
     write_whole(settings, json.dumps(to_dict(part), indent=1).encode())
     return ("pipeline.prepare", *ablation.inputs, "--run", settings)

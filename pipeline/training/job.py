@@ -11,7 +11,7 @@ from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.errors import ConfigError
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.training.planning.schedule import batch_advice
+from pipeline.training.planning.schedule import batch_advice, check_warm_ups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,7 @@ def read_job(arguments: argparse.Namespace) -> Job:
     """The job of a command line. Raises ConfigError for contradictory options."""
     given = read_recipe(arguments.recipe, arguments.run)
     run = override(given, arguments.set)
+    check_warm_ups(run)
     if arguments.stop_at is not None and not 1 <= arguments.stop_at <= run.steps:
         raise ConfigError(
             f"--stop-at {arguments.stop_at} is not a step of the run; choose one in "

@@ -10,6 +10,7 @@ from pipeline.errors import DataError
 from pipeline.files import (
     is_locked,
     lock_of,
+    make_directory,
     one_at_a_time,
     open_lock,
     remove_orphans,
@@ -38,6 +39,14 @@ def test_a_failed_write_leaves_the_old_file(
         write_whole(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"old"
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_directory_that_cannot_be_made_has_its_owners_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="Not a directory; set TENFOLD_ROOT"):
+        make_directory(tmp_path / "file" / "new")
+    with pytest.raises(DataError, match="Not a directory; name another --output"):
+        make_directory(tmp_path / "file" / "new", "name another --output")
 
 
 def test_a_lock_is_taken_by_one_at_a_time(tmp_path: Path) -> None:

@@ -94,6 +94,10 @@ def test_damaged_shards_end_it(
         ("roberta_tiny --tokens nan --cpu", "--tokens nan is not a size"),
         ("roberta_tiny --tokens 1e6 --cpu --nics 2", "--nics belongs to --gpu"),
         ("roberta_tiny --tokens 1e6 --cpu --nodes 0", "--nodes must be 1 or more, got 0"),
+        ("roberta_tiny --tokens 1e6 --cpu --gpus-per-node 0", "--gpus-per-node must be 1 or more"),
+        ("roberta_tiny --tokens 1e6 --gpu h100 --nics 0", "--nics must be 1 or more, got 0"),
+        ("roberta_tiny --tokens 1e6 --cpu --cores 0", "--cores must be 1 or more, got 0"),
+        ("roberta_tiny --tokens 1e6 --cpu --set steps=60", "warmup_steps=100 is longer than the"),
         ("roberta_tiny --tokens 1e6 --gpu h100 --price -1", "--price -1 is not a price"),
     ],
 )

@@ -51,13 +51,14 @@ def work_directory(
     *,
     shared: bool = False,
     explain: Callable[[Path], object] = lambda work: None,
+    made_of: str = "recipe, input, tokenizer or version",
 ) -> Iterator[WorkDirectory | None]:
     """OUT/.work, locked and checked against fingerprint and plan; None if `output` is complete.
 
     plan: what must not change between a run and its restart, as JSON; shared: allow other processes
     that do shares of the same work; explain: called if the plan differs and the fingerprint does
-    not, to raise a more precise error. Raises DataError if `output` holds something else, is in
-    use, or cannot be written.
+    not, to raise a more precise error; made_of: what decides the fingerprint, in words. Raises
+    DataError if `output` holds something else, is in use, or cannot be written.
     """
     directory = output / WORK
     # In this order: other processes may start or finish between any two of these checks.
@@ -69,7 +70,7 @@ def work_directory(
         yield None
         return
     with work.lock:
-        _check_plan(directory, {"fingerprint": fingerprint} | plan, explain)
+        _check_plan(directory, {"fingerprint": fingerprint} | plan, explain, made_of)
         yield work
 
 
@@ -104,16 +105,16 @@ def _lock(lock: BinaryIO, output: Path, shared: bool) -> bool:
         fcntl.flock(lock, operation | fcntl.LOCK_NB)
     except BlockingIOError as error:
         if not shared:
-            raise DataError(f"another pipeline.prepare is writing {output}; wait for it") from error
+            raise DataError(f"another process is writing {output}; wait for it") from error
         # Usually a part that briefly checks whether all are done.
-        print(f"waiting for another pipeline.prepare that has locked {output}", flush=True)
+        print(f"waiting for another process that has locked {output}", flush=True)
         fcntl.flock(lock, operation)
     except OSError:
         # Parts appear by rename, so two runs at a time only waste work.
         advice = (
             "when all parts are finished, run the command without --part"
             if shared
-            else "start one prepare at a time"
+            else "start one command at a time"
         )
         print(f"note: {output} is on a file system without locks; {advice}", flush=True)
         return False
@@ -133,7 +134,7 @@ def _read_plan(path: Path) -> dict[str, Any]:
 
 
 def _check_plan(
-    directory: Path, content: dict[str, Any], explain: Callable[[Path], object]
+    directory: Path, content: dict[str, Any], explain: Callable[[Path], object], made_of: str
 ) -> None:
     """Write the plan, or compare it with the existing one; one process at a time."""
     path = directory / "plan.json"
@@ -144,6 +145,6 @@ def _check_plan(
             if found.get("fingerprint") == content["fingerprint"]:
                 explain(directory)
             raise DataError(
-                f"{directory.parent} holds unfinished work of another recipe, input, tokenizer or "
-                f"version; remove {directory} to start over, or name another --output"
+                f"{directory.parent} holds unfinished work of another {made_of}; "
+                f"remove {directory} to start over, or name another --output"
             )

@@ -128,7 +128,7 @@ def _in_pool(stage: Stage[AnyTask], tasks: list[AnyTask], workers: int) -> Itera
             yield futures[future]
     except BrokenProcessPool as error:
         raise DataError(
-            f"one of {workers} workers died, killed or out of memory; finished splits are "
+            f"one of {workers} workers died, killed or out of memory; finished work is "
             "kept: run the same command again, with fewer --workers if memory is short"
         ) from error
     except BaseException:

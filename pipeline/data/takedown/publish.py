@@ -40,7 +40,9 @@ def take_down(
     What a killed takedown has finished is kept. manifest: of `data`.
     """
     mark = request.fingerprint(manifest.fingerprint)
-    with work_directory(output, mark, {}, lambda: _is_complete(output, mark)) as work:
+    with work_directory(
+        output, mark, {}, lambda: _is_complete(output, mark), made_of="--data or --documents"
+    ) as work:
         if work is None:
             return read_manifest(output)
         folders = {(output / file.file).parent for s in manifest.shards for file in s.files()}

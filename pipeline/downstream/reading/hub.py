@@ -138,7 +138,7 @@ def fetch(task: str, directory: Path) -> None:
     if task not in HUB:
         raise ConfigError(f"--fetch knows {', '.join(HUB)}, not {task}; give its files by --data")
     source = HUB[task]
-    make_directory(directory)
+    make_directory(directory, "name another --data")
     with one_at_a_time(directory / ".lock"):
         for name, split in zip(FILES, source.splits):
             if not (directory / name).exists():

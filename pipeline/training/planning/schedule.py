@@ -38,6 +38,7 @@ from math import cos, pi, sqrt
 
 from pipeline.config.run import Run
 from pipeline.config.training_settings import BatchSettings
+from pipeline.errors import ConfigError
 
 
 def learning_rate(run: Run, step: int) -> float:
@@ -112,6 +113,23 @@ def sequences_until(batch: BatchSettings, steps: int) -> int:
         held = max(0, min(end, steps) - counted)
         total, counted = total + held * sequences, counted + held
     return total + (steps - counted) * batch.sequences
+
+
+def check_warm_ups(run: Run, whose: str = "") -> None:
+    """Raises ConfigError for a warm-up that the run ends in; whose: before the message.
+
+    Checked where a run is to train, not by the Run itself: one that has trained so can be exported.
+    """
+    for owner, steps, reached in (
+        ("schedule", run.schedule.warmup_steps, "the peak of the learning rate"),
+        ("batch", run.batch.warmup_steps, "the full batch"),
+    ):
+        if steps > run.steps:
+            raise ConfigError(
+                f"{whose}{owner}.warmup_steps={steps} is longer than the run of steps={run.steps}, "
+                f"which never reaches {reached}; add --set {owner}.warmup_steps="
+                f"{max(1, run.steps // 10)}, or --set steps={10 * steps}"
+            )
 
 
 def batch_advice(recipe: Run, run: Run) -> str:

@@ -132,7 +132,7 @@ class WeightsAndBiases:
             settings=wandb.Settings(console="off", silent=True, finish_timeout=FINISH_SECONDS),
         )
         if not known:
-            make_directory(self.run / WANDB)
+            make_directory(self.run / WANDB, "name another --output")
             write_whole(self.run / WANDB / ID, chosen.encode())
         return board
 

@@ -28,6 +28,9 @@ def test_another_fine_tuning_does_not_continue_it(tmp_path: Path) -> None:
         claim_output(tmp_path, {"task": "rte", "examples": (1, 2)})
     with pytest.raises(ConfigError, match=r"was made with examples \[1, 2\], not None"):
         claim_output(tmp_path, {"task": "sst2"})  # fewer development files
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="Not a directory; name another --output"):
+        claim_output(tmp_path / "file", {"task": "sst2"})
     (tmp_path / "finetune.json").write_text("")
     with pytest.raises(DataError, match=r"finetune\.json is damaged: it is empty; give another"):
         claim_output(tmp_path, {"task": "sst2"})

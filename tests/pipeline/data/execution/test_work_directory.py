@@ -122,7 +122,7 @@ def test_a_file_system_without_locks(
     assert "when all parts are finished, run the command without --part" in capsys.readouterr().out
     with work_directory(tmp_path / "out", "f", PLAN, not_done) as work:
         assert work
-    assert "start one prepare at a time" in capsys.readouterr().out
+    assert "start one command at a time" in capsys.readouterr().out
 
 
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:

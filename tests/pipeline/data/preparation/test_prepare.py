@@ -29,7 +29,7 @@ def test_a_directory_in_use_is_left_alone(
     with (tmp_path / "out" / ".work" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         error = run("--corpus", path, *tiny(tiny_tokenizer, tmp_path / "out"), code=2)
-    assert "another pipeline.prepare is writing" in error
+    assert "another process is writing" in error
 
 
 def test_unfinished_work_of_another_job_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,12 @@ def test_a_killed_takedown_is_nothing_and_goes_on(
         call(takedown.main, *arguments, code=130)
     assert "holds no manifest.json" in call(inspect.main, tmp_path / "new", code=2)
     other = ["--data", old, "--documents", id_of(old, "d"), *output]
-    assert "unfinished work" in call(takedown.main, *other, code=2)
+    error = call(takedown.main, *other, code=2)
+    assert "unfinished work of another --data or --documents; remove" in error
+    with (tmp_path / "new/.work/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        error = call(takedown.main, *arguments, code=2)
+    assert error == f"error: another process is writing {tmp_path / 'new'}; wait for it\n"
     call(takedown.main, *arguments)
     check(old, tmp_path / "new", "c")
     assert not list((tmp_path / "new").rglob(".*")), "nothing is left of the work"

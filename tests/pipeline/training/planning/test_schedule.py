@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from pipeline.config.run import Run
+from pipeline.config.settings import override
 from pipeline.errors import ConfigError
 from pipeline.loading.order import Share
 from pipeline.recipes import recipe
-from pipeline.training.planning.schedule import batch_advice, growth, learning_rate, sequences_until
+from pipeline.training.planning.schedule import (
+    batch_advice,
+    check_warm_ups,
+    growth,
+    learning_rate,
+    sequences_until,
+)
+from tests.remedies import alternatives
 
 
 def run(warmup_steps: int, steps: int, end_lr: float = 0.0) -> Run:
@@ -149,6 +157,18 @@ def test_a_batch_cannot_shrink() -> None:
     base = run(0, 9)
     with pytest.raises(ConfigError, match=r"first_sequences=65 is above batch\.sequences=64"):
         replace(base, batch=replace(base.batch, warmup_steps=1, first_sequences=65))
+
+
+@pytest.mark.parametrize("owner", ["schedule", "batch"])
+def test_a_warm_up_that_the_run_ends_in_is_refused(owner: str) -> None:
+    base = override(recipe("roberta_tiny"), ["steps=60", "schedule.warmup_steps=0"])
+    check_warm_ups(override(base, [f"{owner}.warmup_steps=60"]))
+    long = override(base, [f"{owner}.warmup_steps=100"])
+    said = rf"^arm a: {owner}\.warmup_steps=100 is longer than the run of steps=60"
+    with pytest.raises(ConfigError, match=said) as error:
+        check_warm_ups(long, "arm a: ")
+    for remedy in alternatives(str(error.value)):
+        check_warm_ups(override(long, remedy))
 
 
 def test_traps_29_a_changed_batch_with_an_unchanged_rate_is_reported() -> None:
