@@ -31,20 +31,25 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def as_object(content: bytes | str) -> dict[str, Any]:
     """The object in a JSON text. Raises ValueError for any other content."""
+    found = as_value(content)
+    if not isinstance(found, dict):
+        raise ValueError(f"it holds {WORDS[type(found)]}, not an object")
+    return found
+
+
+def as_value(content: bytes | str) -> Any:
+    """The value of a JSON text. Raises ValueError for any other content."""
     if not content:
         raise ValueError("it is empty")
     try:
         found = json.loads(content)
+        json.dumps(found, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         raise ValueError("it is not text") from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    try:
-        json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:  # half of a pair: it could not be printed
         raise ValueError("it holds text that is not Unicode") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"it holds {WORDS[type(found)]}, not an object")
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     return found
 
 

@@ -18,10 +18,18 @@ from typing import Any
 
 from pipeline.data.compression.codecs import decompressed
 from pipeline.data.documents.records import PublishedFile
-from pipeline.data.fetching.http_files import is_gone, look_up, read_small
-from pipeline.data.fetching.kept_lists import Entries, Keeping, kept_list, published_files
+from pipeline.data.fetching.http_files import look_up, read_small
+from pipeline.data.fetching.http_requests import is_gone
+from pipeline.data.fetching.kept_lists import (
+    Entries,
+    Keeping,
+    is_length,
+    kept_list,
+    published_files,
+)
 from pipeline.errors import ConfigError, DataError
 from pipeline.progress import tracked
+from pipeline.shown_urls import shown_url
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
 CONNECTIONS = 8
@@ -29,8 +37,10 @@ CONNECTIONS = 8
 LANGUAGE = "en"
 """RoBERTa's CC-News is English (Liu et al. 2019, sec. 3.2)."""
 FIRST_MONTH = "2016-08"
-_MOST_LIST_BYTES = 64 << 20
-"""Of a list of paths, which has about a hundred kilobytes."""
+_MOST_LIST_BYTES = 16 << 20
+"""Of a list of paths unpacked, which has about a hundred kilobytes."""
+_MOST_SHOWN = 200
+"""Characters shown of a word that is no path."""
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
 
 
@@ -84,17 +94,26 @@ def _look_up_month(month: str, base: str, skip_missing: bool) -> Entries:
     url = f"{base}/{_folder(month)}/warc.paths.gz"
     packed = read_small(url)
     try:
-        lines = _unpacked(packed).decode("ascii").split()
+        text = _unpacked(packed).decode("ascii")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{url} is not a list of paths in gzip ({error}); use a mirror") from error
-    paths = sorted(set(lines))
-    wrong = next((path for path in paths if not _is_of(month, path)), None)
-    if wrong is not None or not paths:
+        raise DataError(
+            f"{shown_url(url)} is not a list of paths in gzip ({error}); use a mirror"
+        ) from error
+    found, wrong = set(), None
+    for word in re.finditer(r"\S+", text):  # one by one: words take up to 17 times their bytes
+        if not _is_of(month, word[0]):
+            wrong = word[0][:_MOST_SHOWN]
+            break
+        found.add(word[0])
+    if wrong is not None or not found:
         what = "no files" if wrong is None else f"{wrong!r}, which is not a WARC file of {month}"
-        raise DataError(f"{url} lists {what}; use a mirror, or leave {month} out of --months")
+        raise DataError(
+            f"{shown_url(url)} lists {what}; use a mirror, or leave {month} out of --months"
+        )
+    paths = sorted(found)
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        found = pool.map(_look_up_file, [base] * len(paths), paths)
-        entries = [*tracked(found, f"listing {month}", "files", len(paths))]
+        looks = pool.map(_look_up_file, [base] * len(paths), paths)
+        entries = [*tracked(looks, f"listing {month}", "files", len(paths))]
     if not skip_missing:
         _report_missing(month, entries, skip_missing)  # before they are kept
     return entries
@@ -136,7 +155,7 @@ def _report_missing(month: str, entries: Entries, skip_missing: bool) -> None:
 def _checked(month: str, entries: Entries) -> Entries:
     """The entries of a list; raises ValueError, TypeError or KeyError for other content."""
     for entry in entries:
-        is_sound = isinstance(entry["size"], int) and isinstance(entry["version"], str)
+        is_sound = is_length(entry["size"]) and isinstance(entry["version"], str)
         if not is_sound or not _is_of(month, entry["path"]):
             raise ValueError(entry)
     return entries

@@ -13,9 +13,10 @@ from pipeline.data.corpora.catalogue import CORPORA, GROUPS
 from pipeline.data.corpora.common_crawl import COMMON_CRAWL, LANGUAGE, list_months, parse_months
 from pipeline.data.corpora.wikimedia import WIKIMEDIA, list_dump
 from pipeline.data.documents.records import PublishedFile, Source
+from pipeline.data.fetching.http_requests import encoded_url
 from pipeline.data.fetching.kept_lists import Keeping
 from pipeline.errors import ConfigError
-from pipeline.shown_urls import shown_url
+from pipeline.shown_urls import shown_text, shown_url
 
 NEWS, WIKIPEDIA = "cc-news", "wikipedia"
 ADDRESSES = {NEWS: COMMON_CRAWL, WIKIPEDIA: WIKIMEDIA}
@@ -74,10 +75,14 @@ class Selected:
                     raise ConfigError(f"{shown}: say of what, {NEWS}=URL {WIKIPEDIA}=URL")
             if name not in names:
                 raise ConfigError(f"{shown}: mirrors are of {' and '.join(names)} here")
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-                raise ConfigError(f"{shown}: give an address such as {ADDRESSES[name]}, no query")
-            addresses[name] = url.rstrip("/")
+            advice = f"{shown}: give an address such as {ADDRESSES[name]}, no query"
+            try:
+                address = encoded_url(url)
+            except ValueError as error:
+                raise ConfigError(f"{advice} ({shown_text(str(error), url)})") from error
+            if urlsplit(address).query:
+                raise ConfigError(advice)
+            addresses[name] = address.rstrip("/")
         return addresses
 
 

@@ -7,14 +7,21 @@ hashes, `<wiki>-<date>-sha1sums.txt` has. The list is kept beside the files.
 from __future__ import annotations
 
 import functools
-import json
 import re
 from typing import Any
 
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.http_files import read_small
-from pipeline.data.fetching.kept_lists import Entries, Keeping, kept_list, published_files
+from pipeline.data.fetching.kept_lists import (
+    Entries,
+    Keeping,
+    is_length,
+    kept_list,
+    published_files,
+)
 from pipeline.errors import ConfigError, DataError
+from pipeline.shown_urls import shown_url
+from pipeline.typed_json import as_object
 
 WIKIMEDIA = "https://dumps.wikimedia.org"
 CONNECTIONS = 3
@@ -44,16 +51,16 @@ def list_dump(dump: str, base: str, keeping: Keeping) -> list[PublishedFile]:
 
 def _look_up(dump: str, base: str) -> Entries:
     url = f"{base}/{dump}/dumpstatus.json"
-    content = read_small(url)
+    shown, content = shown_url(url), read_small(url)
     try:
-        jobs = json.loads(content)["jobs"]
+        jobs = as_object(content)["jobs"]
         found = [jobs[name] for name in _JOBS if name in jobs]
         finished = [job for job in found if job["status"] == "done"]
         if not finished:
             states = ", ".join(str(job["status"]) for job in found) or "not there"
             raise DataError(
-                f"{url}: the dump of the articles is {states}; wait for it, or name an earlier "
-                f"date of {base}/{dump.partition('/')[0]}/"
+                f"{shown}: the dump of the articles is {states}; wait for it, or name an earlier "
+                f"date of {shown_url(base)}/{dump.partition('/')[0]}/"
             )
         files = finished[0]["files"]
         if not all(about.get("sha1") or about.get("md5") for about in files.values()):
@@ -61,9 +68,9 @@ def _look_up(dump: str, base: str) -> Entries:
             files = {name: about | {"sha1": hashes[name]} for name, about in files.items()}
         entries = _checked(dump, _entries(dump, files))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{url} is not a list of a dump ({error!r}); use a mirror") from error
+        raise DataError(f"{shown} is not a list of a dump ({error!r}); use a mirror") from error
     if not entries:
-        raise DataError(f"{url} lists no file of articles; name another dump")
+        raise DataError(f"{shown} lists no file of articles; name another dump")
     return entries
 
 
@@ -80,7 +87,7 @@ def _entries(dump: str, files: dict[str, dict[str, Any]]) -> Entries:
 def _checked(dump: str, entries: Entries) -> Entries:
     """The entries of a list; raises ValueError, TypeError or KeyError for other content."""
     for entry in entries:
-        is_sound = isinstance(entry["size"], int) and re.fullmatch(_HASH, entry["hash"])
+        is_sound = is_length(entry["size"]) and re.fullmatch(_HASH, entry["hash"])
         if not is_sound or not _part(dump, entry["name"]):
             raise ValueError(entry)
     return entries

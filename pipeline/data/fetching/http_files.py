@@ -12,7 +12,6 @@ for as long as Retry-After asks within limits, and pauses double.
 
 from __future__ import annotations
 
-import email.utils
 import fcntl
 import hashlib
 import http.client
@@ -21,8 +20,6 @@ import re
 import secrets
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,15 +27,18 @@ from time import sleep
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from pipeline import __version__
 from pipeline.config.settings import fingerprint
 from pipeline.data.documents.records import PublishedFile
-from pipeline.errors import DataError
+from pipeline.data.fetching.http_requests import (
+    TryAgainError,
+    blocks,
+    length_of,
+    opened,
+)
+from pipeline.errors import DataError, one_line
 from pipeline.files import make_directory, open_lock, sync_directory, try_lock
 from pipeline.shown_urls import shown_text, shown_url
 
-_SILENCE_SECONDS = 60
-"""Timeout for a server that sends nothing."""
 _ATTEMPTS = 30
 """Failures in a row before a file is given up; with pauses, about 50 minutes."""
 _FIRST_ATTEMPTS = 5
@@ -54,55 +54,32 @@ _LONG_SECONDS = 8.0
 """A pause that the user is told of."""
 _POLL_SECONDS = 0.2
 _BLOCK_BYTES = 1 << 20
-_MOST_LIST_BYTES = 256 << 20
-_FINAL = {
-    400: "is refused as a bad request",
-    401: "is refused",
-    403: "is refused",
-    404: "does not exist",
-    410: "no longer exists",
-    416: "is shorter than listed",
-}
-"""Answers that another attempt does not change."""
+_MOST_LIST_BYTES = 16 << 20
+"""Of a list as it is sent; the lists of dumps and months have up to about a megabyte."""
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _HASHES = {32: "md5", 40: "sha1", 64: "sha256"}
 """By the number of hexadecimal digits."""
 
-_GONE = (404, 410)
-
 Answer = TypeVar("Answer")
-
-
-class _TryAgainError(Exception):
-    """A failure that another attempt may not have."""
-
-    def __init__(self, why: str, *, wait: float = 0.0, answered: bool = True) -> None:
-        """wait: seconds that the server asks for; answered: whether there is a server."""
-        super().__init__(why)
-        self.wait = wait
-        self.answered = answered
-
-
-def is_gone(error: DataError) -> bool:
-    """Whether an error of a function here means that the server has no such file."""
-    cause = error.__cause__
-    return isinstance(cause, urllib.error.HTTPError) and cause.code in _GONE
 
 
 def read_small(url: str) -> bytes:
     """A list or another small file. Raises DataError if it cannot be fetched."""
 
     def attempt() -> bytes:
-        with _opened(url) as response:
-            content = b"".join(_blocks(response))
-            stated = response.headers.get("Content-Length", "")
-            if stated.isdecimal() and len(content) != int(stated):
-                raise _TryAgainError(f"cut after {len(content):,} of {int(stated):,} bytes")
-            if len(content) > _MOST_LIST_BYTES:
-                raise DataError(
-                    f"{shown_url(url)} is no list: it has over {_MOST_LIST_BYTES >> 20} MiB"
-                )
-            return content
+        with opened(url) as response:
+            stated = length_of(response.headers.get("Content-Length", ""))
+            content = bytearray()
+            for block in blocks(response):
+                content += block
+                if max(len(content), stated or 0) > _MOST_LIST_BYTES:
+                    raise DataError(
+                        f"{shown_url(url)} is no list: it has over {_MOST_LIST_BYTES >> 20} MiB; "
+                        "check the address, or use another mirror"
+                    )
+            if stated is not None and len(content) != stated:
+                raise TryAgainError(f"cut after {len(content):,} of {stated:,} bytes")
+            return bytes(content)
 
     return _patiently(url, attempt)
 
@@ -111,13 +88,13 @@ def look_up(url: str) -> tuple[int, str]:
     """The length and version (ETag or date) of a file that the server states, "" for none."""
 
     def attempt() -> tuple[int, str]:
-        with _opened(url, method="HEAD") as response:
-            stated = response.headers.get("Content-Length", "")
-            if not stated.isdecimal():
+        with opened(url, method="HEAD") as response:
+            length = length_of(response.headers.get("Content-Length", ""))
+            if length is None:
                 raise DataError(
                     f"{shown_url(url)}: the server does not state its length; use another mirror"
                 )
-            return int(stated), _version(response)
+            return length, _version(response)
 
     return _patiently(url, attempt)
 
@@ -126,10 +103,10 @@ def read_start(url: str, size: int) -> tuple[bytes, float]:
     """The first `size` bytes of a file, or all if it is shorter, and the seconds they took."""
 
     def attempt() -> tuple[bytes, float]:
-        with _opened(url, headers={"Range": f"bytes=0-{size - 1}"}) as response:
+        with opened(url, headers={"Range": f"bytes=0-{size - 1}"}) as response:
             began_at = time.perf_counter()
             content = b""
-            for block in _blocks(response):
+            for block in blocks(response):
                 content += block
                 if len(content) >= size:  # a server without ranges sends all of it
                     break
@@ -214,7 +191,7 @@ def _fetch(file: PublishedFile, partial: Path) -> None:
                     f"{shown_url(file.url)}: fetched twice, its {_HASHES[len(stated)]} is {found}, "
                     f"and {stated} is published; use another mirror"
                 )
-            raise _TryAgainError("the hash differs")
+            raise TryAgainError("the hash differs")
 
     _patiently(file.url, attempt, lambda: _size(partial), file.size)
 
@@ -226,12 +203,12 @@ def _continue(file: PublishedFile, partial: Path, have: int) -> None:
         headers["Range"] = f"bytes={have}-"
         if file.version:
             headers["If-Range"] = file.version
-    with _opened(file.url, headers=headers) as response:
+    with opened(file.url, headers=headers) as response:
         start = _start(file, response, have)
         with partial.open("r+b" if start else "wb") as place:
             place.seek(start)
             place.truncate()
-            for block in _blocks(response):
+            for block in blocks(response):
                 place.write(block)
                 if place.tell() > file.size:
                     break
@@ -240,7 +217,7 @@ def _continue(file: PublishedFile, partial: Path, have: int) -> None:
         partial.unlink()
         raise DataError(_differs(file, f"more than {file.size:,} bytes"))
     if found < file.size:
-        raise _TryAgainError(f"cut after {found:,} of {file.size:,} bytes")
+        raise TryAgainError(f"cut after {found:,} of {file.size:,} bytes")
 
 
 def _start(file: PublishedFile, response: http.client.HTTPResponse, have: int) -> int:
@@ -248,7 +225,7 @@ def _start(file: PublishedFile, response: http.client.HTTPResponse, have: int) -
     start, whole = 0, response.headers.get("Content-Length", "")
     if response.status == http.HTTPStatus.PARTIAL_CONTENT:
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        if not found or int(found[1]) != have:
+        if not found or length_of(found[1]) != have:
             raise DataError(
                 f"{shown_url(file.url)}: asked for bytes from {have:,}, got others; use a mirror"
             )
@@ -256,8 +233,8 @@ def _start(file: PublishedFile, response: http.client.HTTPResponse, have: int) -
     version = _version(response)
     if file.version and version and version != file.version:
         raise DataError(_differs(file, f"version {version}, not {file.version}"))
-    if whole.isdecimal() and int(whole) != file.size:
-        raise DataError(_differs(file, f"{int(whole):,} bytes, not {file.size:,}"))
+    if (length := length_of(whole)) is not None and length != file.size:
+        raise DataError(_differs(file, f"{length:,} bytes, not {file.size:,}"))
     return start
 
 
@@ -306,7 +283,7 @@ def _patiently(
     while True:
         try:
             return attempt()
-        except _TryAgainError as error:
+        except TryAgainError as error:
             now = fetched()
             if now - best > _GAIN * size:
                 failures, best = 0, now
@@ -320,68 +297,6 @@ def _patiently(
             pause = min(_PAUSE_SECONDS * 2 ** (failures - 1), _LONGEST_PAUSE_SECONDS)
             pause = max(pause, min(error.wait, _LONGEST_WISH_SECONDS))
             if pause >= _LONG_SECONDS:
-                print(f"{shown}: {why}; next attempt in {pause:.0f} s", file=sys.stderr, flush=True)
+                line = one_line(f"{shown}: {why}; next attempt in {pause:.0f} s")
+                print(line, file=sys.stderr, flush=True)
             sleep(pause)
-
-
-@contextmanager
-def _opened(
-    url: str, *, method: str = "GET", headers: dict[str, str] | None = None
-) -> Iterator[http.client.HTTPResponse]:
-    """An answer with status 200 or 206."""
-    about = {"User-Agent": user_agent(), "Accept-Encoding": "identity"} | (headers or {})
-    request = urllib.request.Request(url, headers=about, method=method)
-    try:
-        response = urllib.request.urlopen(request, timeout=_SILENCE_SECONDS)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise _refusal(url, error) from error
-    except (OSError, http.client.HTTPException) as error:
-        raise _TryAgainError(_why(error), answered=False) from error
-    with response:
-        yield response
-
-
-def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
-    what = _FINAL.get(error.code)
-    if what:
-        return DataError(
-            f"{shown_url(url)} {what} (HTTP {error.code}); check the name and the address"
-        )
-    wait = _seconds(error.headers.get("Retry-After", ""))
-    return _TryAgainError(f"HTTP {error.code} {error.reason}", wait=wait)
-
-
-def _seconds(wish: str) -> float:
-    """Retry-After in seconds; 0 if it cannot be read."""
-    if wish.strip().isdecimal():
-        return float(wish)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(wish).timestamp() - time.time())
-    except ValueError:
-        return 0.0
-
-
-def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    while True:
-        try:
-            block = response.read(_BLOCK_BYTES)
-        except (OSError, http.client.HTTPException) as error:
-            raise _TryAgainError(_why(error)) from error
-        if not block:
-            return
-        yield block
-
-
-def _why(error: Exception) -> str:
-    reason = getattr(error, "reason", None) or error
-    return " ".join(str(reason).split()) or type(error).__name__
-
-
-def user_agent() -> str:
-    """Who asks; publishers block clients that do not say it.
-
-    $TENFOLD_CONTACT, a mail address or a page, is where they reach the user.
-    """
-    contact = " ".join(os.environ.get("TENFOLD_CONTACT", "").split())
-    return f"Tenfold/{__version__} (text for pretraining{'; ' * bool(contact)}{contact})"

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.data.documents.records import PublishedFile
+from pipeline.data.fetching.http_requests import MOST_FILE_BYTES
 from pipeline.errors import DataError
 from pipeline.files import make_directory, one_at_a_time, write_whole
+from pipeline.typed_json import as_value
 
 LIST = ".list.json"
+_MOST_BYTES = 64 << 20
+"""Of a list that is kept; what is fetched has a quarter of it at most."""
 
 Entries = list[dict[str, Any]]
 
@@ -74,9 +78,16 @@ def kept_list(
                 write_whole(kept, json.dumps(entries, indent=0).encode())
                 return entries
     try:
-        found = json.loads(kept.read_bytes())
+        if kept.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"over {_MOST_BYTES >> 20} MiB")
+        found = as_value(kept.read_bytes())
         if not isinstance(found, list) or not found:
             raise ValueError(found)
         return check(found)
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"{kept} is damaged; remove it to read the list again") from error
+
+
+def is_length(value: object) -> bool:
+    """Whether a value of a list can be the length of a file in bytes."""
+    return type(value) is int and 0 <= value <= MOST_FILE_BYTES

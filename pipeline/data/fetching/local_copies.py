@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pipeline.data.documents.records import PublishedFile, Source
 from pipeline.data.execution.workers import Executor, Stage
-from pipeline.data.fetching.http_files import fetch_file, is_gone, partial_path
+from pipeline.data.fetching.http_files import fetch_file, partial_path
+from pipeline.data.fetching.http_requests import is_gone
 from pipeline.data.fetching.kept_lists import LIST
 from pipeline.errors import DataError
 from pipeline.files import make_directory

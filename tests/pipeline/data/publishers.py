@@ -31,6 +31,8 @@ class Publisher:
     at_once: int = 0
     """Most GETs of files that were answered at a time."""
     running: int = 0
+    stated: str = ""
+    """Content-Length of every file, in place of its own."""
     is_md5: bool = True
     """Whether ETags are MD5, as of files that were uploaded in one piece."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -123,7 +125,8 @@ class Request(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
         self.send_header("ETag", tag)
-        self.send_header("Content-Length", str(len(content) if stated is None else stated))
+        length = str(len(content) if stated is None else stated)
+        self.send_header("Content-Length", self.publisher.stated or length)
         self.end_headers()
         if self.command == "GET":
             with suppress(ConnectionError):  # a killed client
@@ -145,12 +148,16 @@ def stating(size: int) -> Answer:
 
 def saying(status: int, retry_after: str = "") -> Answer:
     """An error, with what the server wishes."""
+    return answering(status, {"Retry-After": retry_after} if retry_after else {})
+
+
+def answering(status: int, headers: dict[str, str]) -> Answer:
+    """An answer without content."""
 
     def answer(request: Request) -> None:
         request.send_response(status)
-        if retry_after:
-            request.send_header("Retry-After", retry_after)
-        request.send_header("Content-Length", "0")
+        for name, value in ({"Content-Length": "0"} | headers).items():
+            request.send_header(name, value)
         request.end_headers()
 
     return answer

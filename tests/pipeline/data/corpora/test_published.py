@@ -52,6 +52,13 @@ def test_a_file_is_the_same_from_every_mirror(tmp_path: Path) -> None:
         (Selected(months="2019-02", mirrors=["a.org"]), "give an address such as https://data"),
         (Selected(months="2019-02", mirrors=["ftp://a.org"]), "give an address such as"),
         (Selected(months="2019-02", mirrors=["file:///x"]), "give an address such as"),
+        (
+            Selected(months="2019-02", mirrors=["http://[a"]),
+            r"--mirror http://\[a: give an address",
+        ),
+        (Selected(months="2019-02", mirrors=["http://a:x"]), "give an address such as"),
+        (Selected(months="2019-02", mirrors=["http://a\udcff"]), "give an address such as"),
+        (Selected(months="2019-02", mirrors=["http://me:key@a"]), "--mirror http://a: give"),
         (Selected(months="2019-02", mirrors=["http://me:key@a/?key"]), "--mirror http://a/: give"),
         (Selected(mirrors=["http://me:key@a"]), "--mirror http://a is for"),
         (Selected(months="2019-02", mirrors=["wikipedia=http://a"]), "mirrors are of cc-news here"),
@@ -61,6 +68,15 @@ def test_a_file_is_the_same_from_every_mirror(tmp_path: Path) -> None:
 def test_what_has_no_effect_is_refused(selected: Selected, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         selected.sources(tmp_path)
+
+
+def test_a_mirror_with_letters_that_http_does_not_have(tmp_path: Path) -> None:
+    with publisher() as server:
+        server.put_month("2019-02", {"00001": b"a"})
+        server.files = {f"%C3%BC/[x]/{path}": content for path, content in server.files.items()}
+        selected = Selected(months="2019-02", mirrors=[f"{server.address}/ü/[x]/"])
+        [file] = selected.sources(tmp_path)["cc-news"]
+    assert file.published and file.published.url.isascii() and file.size == 1
 
 
 def test_english_unless_told_otherwise(tmp_path: Path) -> None:

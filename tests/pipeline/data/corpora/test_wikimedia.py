@@ -85,3 +85,24 @@ def test_what_is_no_list_of_the_dump_is_refused(server: Publisher, tmp_path: Pat
     (tmp_path / DUMP / ".list.json").write_text('[{"name": "../x", "size": 1, "hash": ""}]')
     with pytest.raises(DataError, match="is damaged; remove it"):
         list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=False))
+
+
+@pytest.mark.parametrize("size", ["-1", "true", "9" * 5000, str(10**18), "1.5", '"1"'])
+def test_what_is_no_length_is_refused(server: Publisher, tmp_path: Path, size: str) -> None:
+    [path] = server.put_dump(DUMP, {".xml.bz2": b"all"})
+    status = server.files[f"{DUMP}/dumpstatus.json"]
+    server.files[f"{DUMP}/dumpstatus.json"] = status.replace(
+        b'"size": 3', f'"size": {size}'.encode()
+    )
+    with pytest.raises(DataError, match="is not a list of a dump"):
+        list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=False))
+    entry = f'[{{"name": "{Path(path).name}", "size": {size}, "hash": "{"0" * 40}"}}]'
+    (tmp_path / DUMP / ".list.json").write_text(entry)
+    with pytest.raises(DataError, match="is damaged; remove it"):
+        list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=False))
+
+
+def test_a_list_that_is_nested_deeply_is_refused(server: Publisher, tmp_path: Path) -> None:
+    server.files[f"{DUMP}/dumpstatus.json"] = b"[" * 100_000
+    with pytest.raises(DataError, match=r"is not a list of a dump .*nested too deeply"):
+        list_dump(DUMP, server.address, Keeping(downloads=tmp_path, is_kept=False))

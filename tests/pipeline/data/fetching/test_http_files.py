@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import __version__
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching import http_files
 from pipeline.data.fetching.http_files import (
@@ -22,12 +21,12 @@ from pipeline.data.fetching.http_files import (
     partial_path,
     read_small,
     read_start,
-    user_agent,
 )
 from pipeline.errors import DataError
 from tests.pipeline.data.publishers import (
     Publisher,
     Request,
+    answering,
     cut,
     in_seconds,
     publisher,
@@ -263,7 +262,38 @@ def test_a_file_system_without_locks(
     assert partial.read_bytes() == CONTENT[:30_000], "it is another's"
 
 
-def test_publishers_can_reach_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert user_agent() == f"Tenfold/{__version__} (text for pretraining)"
-    monkeypatch.setenv("TENFOLD_CONTACT", "me@lab.org\r\nX: y")
-    assert user_agent() == f"Tenfold/{__version__} (text for pretraining; me@lab.org X: y)"
+@pytest.mark.parametrize("length", ["9" * 5000, "-5", str(10**18), "x"])
+def test_what_is_no_length_is_not_planned_with(
+    server: Publisher, tmp_path: Path, length: str, pauses: list[float]
+) -> None:
+    url = f"{server.address}/{PATH}"
+    server.stated = length
+    with pytest.raises(DataError, match="does not state its length; use another mirror"):
+        look_up(url)
+    assert read_small(url) == CONTENT
+    assert fetched(listed(server), tmp_path) == CONTENT
+    server.moods[PATH] = [answering(206, {"Content-Range": f"bytes {length}-9/10"})]
+    with pytest.raises(DataError, match="got others; use a mirror"):
+        fetch_file(listed(server, version="x"), tmp_path / "other" / PATH, tmp_path)
+    assert not pauses
+
+
+def test_a_list_of_any_length_is_not_held(
+    server: Publisher, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    monkeypatch.setattr(http_files, "_MOST_LIST_BYTES", 49_999)
+    with pytest.raises(DataError, match="is no list: it has over 0 MiB"):
+        read_small(f"{server.address}/{PATH}")
+    server.moods[PATH] = [cut(100)]
+    with pytest.raises(DataError, match="is no list"):
+        read_small(f"{server.address}/{PATH}")
+    assert not pauses
+
+
+@pytest.mark.parametrize(
+    "wish", ["9" * 5000, "Mon, 1 Jan 1 00:00:00 +0000", f"1 Jan 2030 +{9**99}"]
+)
+def test_any_wish_to_wait(server: Publisher, wish: str, pauses: list[float]) -> None:
+    server.moods[PATH] = [saying(503, wish)]
+    assert read_small(f"{server.address}/{PATH}") == CONTENT
+    assert pauses in ([1], [600])

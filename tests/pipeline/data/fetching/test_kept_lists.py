@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.fetching import kept_lists
 from pipeline.data.fetching.kept_lists import LIST, Entries, Keeping, kept_list, published_files
 from pipeline.errors import DataError
 
@@ -29,10 +30,17 @@ def test_a_list_is_read_once(tmp_path: Path) -> None:
 
 
 def test_a_damaged_list_is_named(tmp_path: Path) -> None:
-    for content in ("", "{", "[1]", "[{}]"):
+    for content in ("", "{", "[1]", "[{}]", "[" * 100_000, "[" + "9" * 5000, '["\\ud800"]'):
         (tmp_path / LIST).write_text(content)
         with pytest.raises(DataError, match=r"\.list\.json is damaged; remove it"):
             kept_list(tmp_path, list, checked, recording=True)
+
+
+def test_a_list_of_any_length_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_lists, "_MOST_BYTES", 9)
+    (tmp_path / LIST).write_text('[{"path": "a"}]')
+    with pytest.raises(DataError, match="is damaged; remove it"):
+        kept_list(tmp_path, list, checked, recording=True)
 
 
 def test_files_of_a_list(tmp_path: Path) -> None:

@@ -1,0 +1,193 @@
+"""One request of a file over HTTP: its address and headers, and which failures are final.
+
+Servers, mirrors and what is between them can answer anything. What another attempt may change is a
+TryAgainError; all else is a DataError at once: an address that cannot be one, an answer such as
+404, a redirect to another scheme or the eleventh in a row.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import functools
+import http.client
+import os
+import re
+import string
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import IO
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from pipeline import __version__
+from pipeline.errors import DataError
+from pipeline.shown_urls import shown_text, shown_url
+
+MOST_FILE_BYTES = 1 << 44
+"""16 TiB, the largest file of ext4; a length above it is damage."""
+_SILENCE_SECONDS = 60
+"""Timeout for a server that sends nothing."""
+_BLOCK_BYTES = 1 << 20
+_FINAL = {
+    400: "is refused as a bad request",
+    401: "is refused",
+    403: "is refused",
+    404: "does not exist",
+    410: "no longer exists",
+    416: "is shorter than listed",
+}
+"""Answers that another attempt does not change; redirects that are not followed are others."""
+_GONE = (404, 410)
+_SCHEMES = ("http", "https")
+_MOST_REDIRECTS = 10
+_AS_IT_IS = "%/:=&?~#+!$,;'@()*[]"
+"""Characters of a path or a query that are not percent-encoded, or are what encodes others."""
+
+
+class TryAgainError(Exception):
+    """A failure that another attempt may not have."""
+
+    def __init__(self, why: str, *, wait: float = 0.0, answered: bool = True) -> None:
+        """wait: seconds that the server asks for; answered: whether there is a server."""
+        super().__init__(why)
+        self.wait = wait
+        self.answered = answered
+
+
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a few redirects, but none from https to http; what it refuses is an HTTPError."""
+
+    max_redirections = _MOST_REDIRECTS
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        scheme = urlsplit(newurl).scheme
+        if scheme not in _SCHEMES or (req.type, scheme) == ("https", "http"):
+            raise urllib.error.HTTPError(newurl, code, f"from {req.type} to {scheme}", headers, fp)
+        fp.close()  # or all of its body would be read, of any length
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def is_gone(error: DataError) -> bool:
+    """Whether an error of a request means that the server has no such file."""
+    cause = error.__cause__
+    return isinstance(cause, urllib.error.HTTPError) and cause.code in _GONE
+
+
+@contextmanager
+def opened(
+    url: str, *, method: str = "GET", headers: dict[str, str] | None = None
+) -> Iterator[http.client.HTTPResponse]:
+    """An answer with status 200 or 206. Raises TryAgainError or DataError for any other."""
+    about = {"User-Agent": user_agent(), "Accept-Encoding": "identity"} | (headers or {})
+    try:
+        request = urllib.request.Request(encoded_url(url), headers=about, method=method)
+        response = _opener().open(request, timeout=_SILENCE_SECONDS)
+    except urllib.error.HTTPError as error:
+        with closing(error):
+            raise _refusal(url, error) from error
+    except (ValueError, http.client.InvalidURL) as error:  # the URL's, or that of a redirect
+        why = shown_text(_why(error), url)
+        raise DataError(
+            f"{shown_url(url)} cannot be fetched ({why}); check the address, or use another mirror"
+        ) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise TryAgainError(_why(error), answered=False) from error
+    with response:
+        yield response
+
+
+def encoded_url(url: str) -> str:
+    """The URL as HTTP takes it: its host in IDNA, other letters percent-encoded (RFC 3987, 3.1).
+
+    Raises ValueError if it is not the address of a server.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        raise ValueError("it is not an address that begins with http:// or https://")
+    if "@" in parts.netloc:
+        raise ValueError("it has a user or a password, which are not sent")
+    host = parts.hostname
+    if ":" in host:
+        host = f"[{host}]"
+    elif not host.isascii():
+        host = host.encode("idna").decode()
+    if quote(host, safe=":[]") != host:
+        raise ValueError("its host is not a name")
+    place = host if parts.port is None else f"{host}:{parts.port}"
+    path, query = quote(parts.path, safe=_AS_IT_IS), quote(parts.query, safe=_AS_IT_IS)
+    return urlunsplit((parts.scheme, place, path, query, ""))
+
+
+def blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """The content of an answer. Raises TryAgainError if it is cut."""
+    while True:
+        try:
+            block = response.read(_BLOCK_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise TryAgainError(_why(error)) from error
+        if not block:
+            return
+        yield block
+
+
+def length_of(text: str) -> int | None:
+    """The length that a header states; None if that is no length of a file."""
+    if not re.fullmatch(r"\s*[0-9]{1,20}\s*", text):  # int() refuses 5,000 digits
+        return None
+    return length if (length := int(text)) <= MOST_FILE_BYTES else None
+
+
+def user_agent() -> str:
+    """Who asks; publishers block clients that do not say it.
+
+    $TENFOLD_CONTACT, a mail address or a page, is where they reach the user. Headers are ASCII:
+    other letters are percent-encoded, as in the addresses of mail and pages (RFC 6068, RFC 3987).
+    """
+    contact = " ".join(os.environ.get("TENFOLD_CONTACT", "").split())
+    contact = quote(contact, safe=f"{string.punctuation} ", errors="surrogateescape")
+    return f"Tenfold/{__version__} (text for pretraining{'; ' * bool(contact)}{contact})"
+
+
+@functools.cache
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(Redirects)
+
+
+def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
+    what = _FINAL.get(error.code)
+    if what:
+        return DataError(
+            f"{shown_url(url)} {what} (HTTP {error.code}); check the name and the address"
+        )
+    if 300 <= error.code < 400:
+        return DataError(
+            f"{shown_url(url)} is redirected to {shown_url(error.url)}, which is not followed "
+            f"(HTTP {error.code} {shown_text(_why(error), url)}); use another mirror"
+        )
+    wait = _seconds(error.headers.get("Retry-After", ""))
+    return TryAgainError(f"HTTP {error.code} {error.reason}", wait=wait)
+
+
+def _seconds(wish: str) -> float:
+    """Retry-After in seconds; 0 if it cannot be read."""
+    if wish.strip().isdecimal():
+        return float(wish)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(wish).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "reason", None) or error
+    return " ".join(str(reason).split()) or type(error).__name__

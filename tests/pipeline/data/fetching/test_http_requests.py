@@ -1,0 +1,118 @@
+"""Addresses, headers and redirects: what cannot work is refused at once."""
+
+from __future__ import annotations
+
+import io
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.client import HTTPMessage
+
+import pytest
+
+from pipeline import __version__
+from pipeline.data.fetching import http_files
+from pipeline.data.fetching.http_files import read_small
+from pipeline.data.fetching.http_requests import Redirects, encoded_url, is_gone, user_agent
+from pipeline.errors import DataError
+from tests.pipeline.data.publishers import Publisher, answering, publisher
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+    def sleep(seconds: float) -> None:
+        raise AssertionError(f"it is tried again after {seconds} s")
+
+    monkeypatch.setattr(http_files, "sleep", sleep)
+    with publisher() as found:
+        found.files["list"] = b"content"
+        yield found
+
+
+def test_publishers_can_reach_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert user_agent() == f"Tenfold/{__version__} (text for pretraining)"
+    monkeypatch.setenv("TENFOLD_CONTACT", "me@lab.org\r\nX: y")
+    assert user_agent() == f"Tenfold/{__version__} (text for pretraining; me@lab.org X: y)"
+
+
+def test_a_contact_in_any_script(server: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENFOLD_CONTACT", "Jürgen 王 <j%40@lab.org>\x7f\udcff")
+    assert read_small(f"{server.address}/list") == b"content"
+    [(_, _, headers)] = server.asked
+    contact = headers["User-Agent"].partition("; ")[2]
+    assert contact == "J%C3%BCrgen %E7%8E%8B <j%40@lab.org>%7F%FF)"
+
+
+@pytest.mark.parametrize(
+    ("url", "encoded"),
+    [
+        ("https://data.commoncrawl.org/a/b.gz", "https://data.commoncrawl.org/a/b.gz"),
+        ("http://Bücher.example:80/ü", "http://xn--bcher-kva.example:80/%C3%BC"),
+        ("http://[::1]:80/a [b]%20", "http://[::1]:80/a%20[b]%20"),
+        ("http://a/b?c=ü&d#e", "http://a/b?c=%C3%BC&d"),
+    ],
+)
+def test_addresses_are_encoded(url: str, encoded: str) -> None:
+    assert encoded_url(url) == encoded == encoded_url(encoded)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[", "http://a]b/", "http://a:x/", "http://a:99999/", "http://", "ftp://a/", "a.org",
+        f"http://{'ü' * 70}/", "http://a b/", "http://me:key@a/", "http://a/\udcff", "http://ü..a/",
+        "http://[1", "http://℀/",
+    ],
+)  # fmt: skip
+def test_what_is_no_address_is_refused_at_once(server: Publisher, url: str) -> None:
+    with pytest.raises(DataError, match=r"cannot be fetched \(.*\); check the address") as caught:
+        read_small(url)
+    assert "key" not in str(caught.value)
+
+
+def test_letters_in_the_path_of_a_mirror(server: Publisher) -> None:
+    server.files["%C3%BC[1]%20x"] = b"here"
+    assert read_small(f"{server.address}/ü[1] x") == b"here"
+
+
+def test_redirects_are_followed(server: Publisher) -> None:
+    for number in range(10):
+        server.moods[f"{number}"] = [answering(302, {"Location": f"/{number + 1}"})]
+    server.files["10"] = b"found"
+    assert read_small(f"{server.address}/0") == b"found"
+    server.moods["start"] = [answering(302, {"Location": "/1"})]
+    server.moods["1"] = [answering(307, {"Location": "/gone"})]
+    with pytest.raises(DataError, match="HTTP 404") as caught:
+        read_small(f"{server.address}/start")
+    assert is_gone(caught.value)
+
+
+@pytest.mark.parametrize(
+    "location", ["/list0", "ftp://127.0.0.1/list", "file:///etc/passwd", "data:,x", "", "mailto:a"]
+)
+def test_redirects_that_are_final(server: Publisher, location: str) -> None:
+    for number in range(12):
+        to = f"/list{number + 1}" if location == "/list0" else location
+        server.moods[f"list{number}"] = [answering(301, {"Location": to} if to else {})]
+    with pytest.raises(DataError, match=r"redirected .*, which is not followed \(HTTP 301"):
+        read_small(f"{server.address}/list0")
+    assert len(server.asked) <= 11
+
+
+@pytest.mark.parametrize("location", ["http://[", "http://a:x/", f"http://{'a' * 64}.org/"])
+def test_redirects_to_what_is_no_address(server: Publisher, location: str) -> None:
+    server.moods["list"] = [answering(302, {"Location": location})]
+    with pytest.raises(DataError, match="check the address"):
+        read_small(f"{server.address}/list")
+
+
+def test_a_redirect_leaves_no_secure_connection() -> None:
+    request = urllib.request.Request("https://a.org/list")
+    with pytest.raises(urllib.error.HTTPError, match="from https to http"):
+        Redirects().redirect_request(
+            request, io.BytesIO(), 302, "", HTTPMessage(), "http://a.org/list"
+        )
+    found = Redirects().redirect_request(
+        request, io.BytesIO(), 302, "", HTTPMessage(), "https://b.org/list"
+    )
+    assert found and found.full_url == "https://b.org/list"
