@@ -100,11 +100,9 @@ class Vocabulary:
         spaces do."""
         vocab = json.loads(self.tokenizer_json)["model"]["vocab"]
         ids = vocab if isinstance(vocab, dict) else {pair[0]: id for id, pair in enumerate(vocab)}
-        inside = {token: id for token, id in ids.items() if _continues(self.kind, token)}
-        return any(
-            not self.special[id] and begins_spaceless(_text(self.kind, token))
-            for token, id in inside.items()
-        )
+        inside = [token for token in ids if _continues(self.kind, token)]
+        starting = [token for token in inside if begins_spaceless(_text(self.kind, token))]
+        return not self.special[[ids[token] for token in starting]].all()
 
     @property
     def names(self) -> dict[str, str]:
