@@ -34,6 +34,7 @@ from pipeline.downstream.jobs import (
     ARMS,
     BAG,
     MODEL,
+    TFIDF,
     TuningJob,
     TuningWork,
     claim_output,
@@ -67,11 +68,14 @@ from pipeline.downstream.tasks import (
     read_tests,
     scored_by_tags,
 )
+from pipeline.downstream.tfidf import why_not
 from pipeline.training.cluster.engine import compute_device
 
 MOST_SEED = 2**31
 """Of --first-seed; generators take no larger ones."""
-ARMS_OF = {"all": ARMS, "bag": (MODEL, BAG), "majority": (MODEL,)}
+ARMS_OF = {
+    "all": (*ARMS, TFIDF), "bag": (MODEL, BAG), "tfidf": (MODEL, TFIDF), "majority": (MODEL,),
+}  # fmt: skip
 """Arms that are trained, by --baselines."""
 
 
@@ -79,6 +83,8 @@ def main() -> None:
     arguments = parse_finetune()
     task = chosen_task(arguments)
     part, parts = chosen_part(arguments)
+    missing = why_not(task.kind)
+    arms = chosen_arms(arguments.baselines, missing)
     data = read_data(arguments, task)
     start = load_start(arguments.model)
     if arguments.init_from:
@@ -92,12 +98,14 @@ def main() -> None:
     tests = arguments.data or data.train.path.parent
     work = prepare(arguments.output, task, data, tests, start, protocol, encoder)
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    jobs = plan_jobs(seeds, len(work.points), ARMS_OF[arguments.baselines])
+    jobs = plan_jobs(seeds, len(work.points), arms)
     claim_output(arguments.output, settings(arguments, data, start, protocol))
     copies = find_copies(data)
     if part == 0:  # ranks share a terminal
         for line in describe_data(task, data, copies):
             note(line)
+        if missing and arguments.baselines == "all":
+            note(f"without tfidf: {missing}")
     for job in jobs[part::parts]:
         with claimed(work, job):
             if not is_done(work, job):
@@ -110,10 +118,20 @@ def main() -> None:
         "grid": arguments.grid,
         "data": about_data(data, encoder, copies),
     }
-    scores = assemble(work, jobs, data.train.examples, about)
+    scores = assemble(work, jobs, about)
     publish(work, scores, encoder)
     print(report(scores), flush=True)
     print(arguments.output)
+
+
+def chosen_arms(baselines: str, missing: str) -> tuple[str, ...]:
+    """Arms that are trained; missing: why TF-IDF is not, which `all` passes over.
+
+    Raises ConfigError if it was asked for by name.
+    """
+    if missing and baselines == TFIDF:
+        raise ConfigError(f"{missing}; or give another of --baselines")
+    return tuple(arm for arm in ARMS_OF[baselines] if not (missing and arm == TFIDF))
 
 
 def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
@@ -186,6 +204,7 @@ def prepare(
         design=TaskDesign("classification" if task.kind == "regression" else task.kind, labels),
         start=start,
         points=protocol.points(),
+        training=data.train.examples,
         train=encoder.encode(data.train.examples, task.kind, labels),
         dev=[
             (prefix, split.examples, encoder.encode(split.examples, task.kind, labels))
@@ -244,9 +263,13 @@ def note(text: str) -> None:
 def tell(work: TuningWork, job: TuningJob, result: dict[str, Any]) -> None:
     """One line per finished seed."""
     metric = work.task.metrics[0]
+    said = f"{metric} {result['metrics'][metric]:.4f}"
+    if job.arm == TFIDF:
+        note(f"{job.arm}: {said}, {result['seconds']:.0f} s")
+        return
     note(
-        f"{job.arm} seed {job.seed}, rate {result['peak_lr']:g}, {result['rows']} rows: {metric} "
-        f"{result['metrics'][metric]:.4f}, loss {result['loss']:.4f}, {result['seconds']:.0f} s"
+        f"{job.arm} seed {job.seed}, rate {result['peak_lr']:g}, {result['rows']} rows: {said}, "
+        f"loss {result['loss']:.4f}, {result['seconds']:.0f} s"
     )
 
 

@@ -179,10 +179,11 @@ def _add_protocol(parser: Parser) -> None:
     )
     parser.add_argument(
         "--baselines",
-        choices=("all", "bag", "majority"),
+        choices=("all", "bag", "tfidf", "majority"),
         default="all",
-        help="all also fine-tunes a bag of words and random weights with the same seeds; bag "
-        "leaves out random weights (default: all)",
+        help="all also fine-tunes a bag of word embeddings and random weights with the same seeds, "
+        "and fits TF-IDF of words and word pairs if scikit-learn is installed; bag and tfidf leave "
+        "out the others, majority all (default: all)",
     )
     for option, kind, meaning in (
         ("--epochs", float, "passes over the training examples"),

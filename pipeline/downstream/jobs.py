@@ -20,20 +20,21 @@ import torch
 
 from model.tasks.task_model import TaskDesign, TaskModel, word_bag_model
 from pipeline.downstream.features import Feature
-from pipeline.downstream.predictions import Predicted, predictions, score
+from pipeline.downstream.predictions import Predicted, predictions, score, unsure
 from pipeline.downstream.protocols import TuningProtocol
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.starting_weights import StartingWeights, save_weights
 from pipeline.downstream.tasks import LabelledTask
+from pipeline.downstream.tfidf import fit_predict
 from pipeline.downstream.training import fine_tune, predict
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import make_directory, only_once, open_lock, try_lock, write_whole
 from pipeline.typed_json import read_object, require
 from pipeline.whole_folders import TakenError, whole_folder
 
-MODEL, BAG, RANDOM = "model", "bag", "random"
+MODEL, BAG, RANDOM, TFIDF = "model", "bag", "random", "tfidf"
 ARMS = (MODEL, BAG, RANDOM)
-"""The weights in question, and what they are compared with."""
+"""The weights in question, and what they are compared with by the same protocol."""
 BAG_RATE = 1e-2
 """Learning rate of the bag of words, whose embeddings move too little at an encoder's rate."""
 RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.jsonl", "weights.safetensors"
@@ -65,6 +66,8 @@ class TuningWork:
     start: StartingWeights
     points: list[TuningProtocol]
     train: list[Feature]
+    training: list[Example]
+    """The examples of `train`."""
     dev: list[tuple[str, list[Example], list[Feature]]]
     """Development files: prefix of their metrics, examples, features."""
     tests: dict[str, list[Example]]
@@ -78,10 +81,12 @@ class TuningWork:
 
 
 def plan_jobs(seeds: Sequence[int], points: int, arms: Sequence[str]) -> list[TuningJob]:
-    """The jobs in the order of their work: the model's seeds first."""
-    return [
+    """The jobs in the order of their work: the model's seeds first. TF-IDF has neither seeds nor
+    grid points, and is one job."""
+    jobs = [
         TuningJob(arm, point, seed) for arm in arms for point in range(points) for seed in seeds
     ]
+    return [job for job in jobs if job.arm != TFIDF or (job.point, job.seed) == (0, seeds[0])]
 
 
 def claim_output(output: Path, settings: dict[str, Any]) -> None:
@@ -139,32 +144,25 @@ def claimed(work: TuningWork, job: TuningJob) -> Iterator[None]:
 
 
 def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
-    """Fine-tune, score, and publish the job's folder. Where locks exclude nobody, another process
-    may do the same job, and the result is that of the first."""
+    """Fit, score, and publish the job's folder. Where locks exclude nobody, another process may do
+    the same job, and the result is that of the first."""
     folder = work.folder(job)
     if not is_done(work, job):  # half of one, by an older version; or the user removed the result
         shutil.rmtree(folder, ignore_errors=True)
-    protocol = work.points[job.point]
-    model = _model(work, job, protocol)
-    began = time.monotonic()
-    pad = work.start.vocabulary.pad
-    rates = _of_bag(protocol) if job.arm == BAG else protocol
-    fit = fine_tune(model, work.train, work.task.kind, rates, pad, job.seed, work.device, job.name)
-    seconds = time.monotonic() - began
+    if job.arm == TFIDF:
+        model, fitted, found = None, *_run_tfidf(work, job)
+    else:
+        model, fitted, found = _run_fine_tuning(work, job)
     metrics: dict[str, float] = {}
     lines: list[bytes] = []
-    for prefix, examples, features in work.dev:
-        found = predict_examples(work, model, examples, features)
-        metrics |= {f"{prefix}{name}": value for name, value in score(found, work.task).items()}
-        lines += [part.line(prefix.rstrip("_")) for part in found]
-    result = {
-        "arm": job.arm, "seed": job.seed, "peak_lr": rates.peak_lr, "rows": protocol.rows,
-        "steps": fit.steps, "loss": fit.loss, "seconds": round(seconds, 3), "metrics": metrics,
-    }  # fmt: skip
+    for (prefix, _, _), predicted in zip(work.dev, found, strict=True):
+        metrics |= {f"{prefix}{name}": value for name, value in score(predicted, work.task).items()}
+        lines += [part.line(prefix.rstrip("_")) for part in predicted]
+    result = {"arm": job.arm, "seed": job.seed, **fitted, "metrics": metrics}
     try:
         with whole_folder(folder) as written:
             write_whole(written / PREDICTIONS, b"".join(lines))
-            if job.arm == MODEL:
+            if model is not None and job.arm == MODEL:
                 save_weights(model, written / WEIGHTS)
             write_whole(written / RESULT, json.dumps(result, indent=1).encode())
     except TakenError:
@@ -173,6 +171,33 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
     if job.arm == MODEL:
         _drop_worse_weights(work, job.point)
     return result
+
+
+def _run_fine_tuning(
+    work: TuningWork, job: TuningJob
+) -> tuple[TaskModel, dict[str, Any], list[list[Predicted]]]:
+    """Fine-tune: the model, entries of its result, and predictions of each development file."""
+    protocol = work.points[job.point]
+    model = _model(work, job, protocol)
+    began = time.monotonic()
+    pad = work.start.vocabulary.pad
+    rates = _of_bag(protocol) if job.arm == BAG else protocol
+    fit = fine_tune(model, work.train, work.task.kind, rates, pad, job.seed, work.device, job.name)
+    seconds = time.monotonic() - began
+    found = [predict_examples(work, model, examples, own) for _, examples, own in work.dev]
+    return model, {
+        "peak_lr": rates.peak_lr, "rows": protocol.rows, "steps": fit.steps, "loss": fit.loss,
+        "seconds": round(seconds, 3),
+    }, found  # fmt: skip
+
+
+def _run_tfidf(work: TuningWork, job: TuningJob) -> tuple[dict[str, Any], list[list[Predicted]]]:
+    """Fit the baseline of `tfidf`; its result has no hyperparameters of a fine-tuning."""
+    began = time.monotonic()
+    sets = [examples for _, examples, _ in work.dev]
+    fitted = fit_predict(work.training, sets, work.task.kind)
+    found = [unsure(examples, own) for examples, own in zip(sets, fitted)]
+    return {"seconds": round(time.monotonic() - began, 3)}, found
 
 
 def merit(work: TuningWork, result: Mapping[str, Any]) -> tuple[float, int]:

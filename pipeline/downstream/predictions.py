@@ -127,15 +127,23 @@ def majority(
         ]
         constant = max(sorted({str(name) for name in names}), key=names.count)
     answerless = any(gold == () for gold in golds)
-    found = []
+    values: list[Prediction] = []
     for example in examples:
         own: Prediction = constant
         if task.kind == "tags":
             own = [str(constant)] * len(example.texts)
         elif task.kind == "spans" and not answerless:
             own = example.texts[1]
-        found.append(Predicted(example.id, _plain(example), own, 0.0))
-    return found
+        values.append(own)
+    return unsure(examples, values)
+
+
+def unsure(examples: Sequence[Example], values: Sequence[Prediction]) -> list[Predicted]:
+    """Predictions of a baseline, which has no probabilities."""
+    return [
+        Predicted(example.id, _plain(example), value, 0.0)
+        for example, value in zip(examples, values, strict=True)
+    ]
 
 
 def submission(found: Sequence[Predicted], name: str) -> bytes:

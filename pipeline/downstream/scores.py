@@ -9,8 +9,8 @@ grid            name, points tried (0 means no grid), each point's median
 data            training and development examples, skipped lines, rows without a label, development
                 examples that are training examples, what truncation lost
 scores          metric -> median, mean, standard_deviation, low, high (95 %), n, values
-baselines       majority: metric -> value; bag, random: as scores
-runs            every job: arm, seed, peak_lr, rows, steps, loss, seconds, metrics
+baselines       majority, tfidf: metric -> value; bag, random: as scores
+runs            every fine-tuning: arm, seed, peak_lr, rows, steps, loss, seconds, metrics
 best            seed and folder of the weights that are kept
 """
 
@@ -33,6 +33,7 @@ from pipeline.downstream.jobs import (
     PREDICTIONS,
     RANDOM,
     RESULT,
+    TFIDF,
     WEIGHTS,
     TuningJob,
     TuningWork,
@@ -41,7 +42,6 @@ from pipeline.downstream.jobs import (
     result_of,
 )
 from pipeline.downstream.predictions import majority, score, submission
-from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.scoring.statistics import summary
 from pipeline.downstream.starting_weights import FINE_TUNED, StartingWeights, save_folder
 from pipeline.errors import CheckpointError
@@ -73,11 +73,11 @@ def check_started_from(output: Path, start: StartingWeights) -> None:
 def assemble(
     work: TuningWork,
     jobs: Sequence[TuningJob],
-    training: Sequence[Example],
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The content of scores.json; about: the parts that are known before training."""
-    results = [(job, result_of(work.folder(job) / RESULT)) for job in jobs]
+    found = [(job, result_of(work.folder(job) / RESULT)) for job in jobs]
+    results = [(job, result) for job, result in found if job.arm != TFIDF]
     metric = work.task.metrics[0]
     medians = [
         summary(_values(results, MODEL, point, metric))["median"]
@@ -86,7 +86,10 @@ def assemble(
     chosen = max(range(len(medians)), key=lambda point: medians[point])  # type: ignore[arg-type,return-value]
     own = [item for item in results if item[0].arm == MODEL and item[0].point == chosen]
     best = max(own, key=lambda item: merit(work, item[1]))[0]
-    baselines: dict[str, Any] = {"majority": _majority(work, training)}
+    baselines: dict[str, Any] = {"majority": _majority(work)}
+    for job, result in found:
+        if job.arm == TFIDF:
+            baselines[TFIDF] = result["metrics"]
     for arm in (BAG, RANDOM):
         points = {job.point for job, _ in results if job.arm == arm}
         if points:
@@ -232,9 +235,9 @@ def _summaries(
     return {name: summary(_values(results, arm, point, name)) for name in names}
 
 
-def _majority(work: TuningWork, training: Sequence[Example]) -> dict[str, float]:
+def _majority(work: TuningWork) -> dict[str, float]:
     found: dict[str, float] = {}
     for prefix, examples, _ in work.dev:
-        own = score(majority(examples, training, work.task), work.task)
+        own = score(majority(examples, work.training, work.task), work.task)
         found |= {f"{prefix}{name}": value for name, value in own.items()}
     return found

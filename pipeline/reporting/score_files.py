@@ -81,6 +81,7 @@ def _fine_tuned(content: Mapping[str, Any]) -> list[Score]:
         score = value if isinstance(value, Mapping) else {"median": value}
         if score.get("median") is not None:
             words = {"majority": "the commonest class", "bag": "a bag of word embeddings",
+                     "tfidf": "TF-IDF of words and word pairs",
                      "random": "the same encoder from random weights"}  # fmt: skip
             found.append(
                 Score(words.get(kind, kind), f"{content['task']}: {main}", float(score["median"]),

@@ -38,6 +38,7 @@ def small_work(output: Path, **changes: object) -> TuningWork:
         design=TaskDesign("classification", LABELS),
         start=start,
         points=points,
+        training=train,
         train=encoder.encode(train, "classification", LABELS),
         dev=[("", dev, encoder.encode(dev, "classification", LABELS))],
         tests={},

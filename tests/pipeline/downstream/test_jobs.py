@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.downstream.jobs import ARMS, TuningJob, claim_output, is_done, plan_jobs, run_job
+from pipeline.downstream.jobs import (
+    ARMS,
+    TFIDF,
+    TuningJob,
+    claim_output,
+    is_done,
+    plan_jobs,
+    run_job,
+)
 from pipeline.errors import ConfigError, DataError, DivergedError
 from tests.pipeline.downstream.small_work import small_work
 
@@ -17,6 +25,7 @@ def test_every_job_once() -> None:
     jobs = plan_jobs(range(3), 2, ARMS)
     assert len({job.name for job in jobs}) == len(jobs) == 18
     assert [job.name for job in jobs[:4]] == ["model-0-0", "model-0-1", "model-0-2", "model-1-0"]
+    assert [j.name for j in plan_jobs(range(4, 6), 2, ("model", TFIDF))][4:] == ["tfidf-0-4"]
     shares = [jobs[part::4] for part in range(4)]
     assert sorted(job.name for share in shares for job in share) == sorted(j.name for j in jobs)
 

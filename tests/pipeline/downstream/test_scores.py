@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from pipeline.downstream import scores
 from pipeline.downstream.features import RowEncoder
-from pipeline.downstream.jobs import ARMS, RESULT, plan_jobs, run_job
+from pipeline.downstream.jobs import ARMS, RESULT, TFIDF, plan_jobs, run_job
 from pipeline.downstream.scores import (
     assemble,
     check_started_from,
@@ -38,7 +38,7 @@ RUN = {"point", "arm", "seed", "peak_lr", "rows", "steps", "loss", "seconds", "m
 
 def test_everything_is_in_the_file(tmp_path: Path) -> None:
     work = replace(small_work(tmp_path / "out"), tests={"SST-2.tsv": small_examples(3)})
-    jobs = plan_jobs(range(2), 2, ARMS)
+    jobs = plan_jobs(range(2), 2, (*ARMS, TFIDF))
     results = {job.name: run_job(work, job) for job in jobs}
     lost = {"texts": 0, "answers": 1, "words": 0}
     about = {
@@ -49,11 +49,12 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
             "copies": [{"name": "development", "checked": 10, "in_train": 10}],
         },
     }
-    found = assemble(work, jobs, small_examples(24), about)
+    found = assemble(work, jobs, about)
     assert found.keys() == SCHEMA and found["schema_version"] == 1
     assert found["scores"]["accuracy"].keys() == SUMMARY
     assert all(run.keys() == RUN for run in found["runs"]) and len(found["runs"]) == 12
-    assert found["baselines"].keys() == {"majority", "bag", "random"}
+    assert found["baselines"].keys() == {"majority", "bag", "random", "tfidf"}
+    assert found["baselines"]["tfidf"] == {"accuracy": 1.0}  # one word decides
     assert found["baselines"]["majority"] == {"accuracy": 0.5}
     best = max(found["grid"]["medians"], key=lambda point: point["median"])
     assert found["scores"]["accuracy"]["median"] == best["median"]
@@ -68,6 +69,7 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
     assert not list(work.output.rglob("weights.safetensors"))
     assert publish(work, found, encoder) == ["scores.json"]  # again, by another part
     assert "95 %" in report(found) and "1 answers" in report(found)
+    assert "    tfidf          1.0000\n" in report(found)
     assert "  warning: 10 of 10 development examples (100.0%) have the texts" in report(found)
     lines = (work.output / "predictions.jsonl").read_text().splitlines()
     model = AutoModelForSequenceClassification.from_pretrained(work.output / "model").eval()
@@ -96,7 +98,7 @@ def test_the_point_with_the_best_median_is_reported_with_its_own_baselines(tmp_p
         result = json.dumps({"metrics": metrics, "seconds": 1.0, "seed": job.seed})
         (work.folder(job) / RESULT).write_text(result)
     about = {"model": {}, "grid": "published", "data": {}}
-    found = assemble(work, jobs, small_examples(24), about)
+    found = assemble(work, jobs, about)
     assert (found["best"]["point"], found["best"]["seed"]) == (1, 1)
     assert [point["median"] for point in found["grid"]["medians"]] == [0.5, 0.7]
     for arm, summary in {**found["baselines"], "model": found["scores"]}.items():
@@ -124,7 +126,7 @@ def test_a_damaged_result_is_named(tmp_path: Path, content: str) -> None:
     run_job(work, jobs[0])
     (work.folder(jobs[0]) / "result.json").write_text(content)
     with pytest.raises(DataError, match=r"model-0-0/result\.json is damaged: .*; remove it, and"):
-        assemble(work, jobs, small_examples(24), {"model": {}, "grid": "none", "data": {}})
+        assemble(work, jobs, {"model": {}, "grid": "none", "data": {}})
 
 
 def test_parts_that_finish_together_publish_once(
@@ -135,7 +137,7 @@ def test_parts_that_finish_together_publish_once(
     for job in jobs:
         run_job(work, job)
     about = {"model": {}, "grid": "published", "data": {}}
-    found = assemble(work, jobs, small_examples(24), about)
+    found = assemble(work, jobs, about)
     encoder = RowEncoder(work.start.vocabulary, 32, False)
     saved = []
 

@@ -16,7 +16,8 @@ FINE_TUNED: dict[str, Any] = {
     "grid": {"name": "none", "points": 0}, "kind": "classification",
     "protocol": {"source": "Devlin", "peak_lr": 2e-5, "rows": 32, "epochs": 3, "max_steps": 0},
     "scores": {"accuracy": {"median": 0.8, "n": 5, "low": 0.78, "high": 0.82}},
-    "baselines": {"majority": {"accuracy": 0.51}, "bag": {"accuracy": {"median": 0.7}}},
+    "baselines": {"majority": {"accuracy": 0.51}, "bag": {"accuracy": {"median": 0.7}},
+                  "tfidf": {"accuracy": 0.75}},
 }  # fmt: skip
 PAIR = {"accuracy": 0.7, "standard_error": 0.01, "frequency_accuracy": 0.5, "pairs": 2000}
 ZERO_SHOT: dict[str, Any] = {
@@ -52,11 +53,12 @@ def test_fine_tuned_scores_and_their_baselines(tmp_path: Path) -> None:
     assert [(s.model, s.name, s.value) for s in found] == [
         ("runs/a", "sst2: accuracy", 0.8), ("the commonest class", "sst2: accuracy", 0.51),
         ("a bag of word embeddings", "sst2: accuracy", 0.7),
+        ("TF-IDF of words and word pairs", "sst2: accuracy", 0.75),
     ]  # fmt: skip
     assert (found[0].low, found[0].high, found[0].note) == (
         0.78, 0.82, "fine-tuned, median of 5 seeds; Devlin: rate 2e-05, 32 rows, 3 epochs",
     )  # fmt: skip
-    assert [score.kind for score in found] == ["classification", "", ""]
+    assert [score.kind for score in found] == ["classification", "", "", ""]
 
 
 def test_grammar(tmp_path: Path) -> None:
