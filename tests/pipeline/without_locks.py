@@ -1,6 +1,6 @@
 """PLACE COUNT COMMAND ARGUMENTS...: a command where locks exclude nobody, as with localflock.
 
-Each process that is about to publish a folder waits in PLACE until COUNT of them are.
+Each process that is about to publish a folder waits in PLACE until COUNT of them are, or ended.
 """
 
 from __future__ import annotations
@@ -32,5 +32,9 @@ def publish_together(place: Path, count: int) -> None:
 if __name__ == "__main__":
     fcntl.flock = lambda *_: None  # type: ignore[assignment]
     publish_together(Path(sys.argv[1]), int(sys.argv[2]))
+    own = Path(sys.argv[1], str(os.getpid()))
     module, sys.argv = sys.argv[3], sys.argv[3:]
-    run_command(importlib.import_module(f"pipeline.{module}").main)
+    try:
+        run_command(importlib.import_module(f"pipeline.{module}").main)
+    finally:
+        own.touch()
