@@ -39,7 +39,7 @@ def refused(
             "--new names what does not come from --init MODEL_DIR; give --init too",
         ),
         (["--set", "optimizer.lr=1"], "unknown setting optimizer.lr"),
-        (["--set", "schedule.warmup_steps=21"], "schedule.warmup_steps=21 is longer than the run"),
+        (["--set", "batch.warmup_steps=21"], "batch.warmup_steps=21 is longer than the run"),
     ],
 )
 def test_a_contradictory_command_line_is_refused(
