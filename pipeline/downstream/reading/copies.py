@@ -9,18 +9,14 @@ from pipeline.data.selection.minhash import word_hashes
 from pipeline.data.text.clean import clean
 from pipeline.downstream.reading.examples import Example
 
-Key = tuple[int | str, ...]
-
 
 def count_copies(examples: Sequence[Example], training: Sequence[Example]) -> int:
     """How many examples have the texts of a training example, in order, whatever the label."""
     texts = sorted({text for part in (examples, training) for e in part for text in e.texts})
-    cleaned = clean(["", *texts])
-    wordless, *hashes = word_hashes(cleaned.buffer, cleaned.offsets)[:, 0].tolist()
-    # texts of punctuation alone are compared as they are
-    keys = {text: text if key == wordless else key for text, key in zip(texts, hashes)}
+    cleaned = clean(texts)
+    keys = dict(zip(texts, word_hashes(cleaned.buffer, cleaned.offsets)[:, 0].tolist()))
 
-    def key_of(example: Example) -> Key:
+    def key_of(example: Example) -> tuple[int, ...]:
         return tuple(keys[text] for text in example.texts)
 
     known = set(map(key_of, training))
