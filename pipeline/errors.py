@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import signal
@@ -25,8 +26,9 @@ EXIT_INTERRUPTED = 75
 LONGEST_MESSAGE = 4000
 """Characters of one line of a message."""
 _SPACES = re.compile(r"[ \t\n\r\f\v]+")  # others, such as no-break spaces, are part of names
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors without a file name that the user can fix."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EAGAIN)
+"""Errors without a file name that the user can fix; the last is a process too many."""
+_NO_THREAD = "can't start new thread"
 
 
 class PipelineError(Exception):
@@ -107,6 +109,8 @@ def one_line(message: str) -> str:
 
 
 def _run(main: Callable[[], None]) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may be ASCII
     try:
         main()
     except PipelineError as error:
@@ -125,6 +129,15 @@ def _run(main: Callable[[], None]) -> None:
         where = f"{error.filename}: " if error.filename else ""
         reason = error.strerror or str(error)
         print(one_line(f"error: {where}{reason}; fix this and rerun"), file=sys.stderr)
+        sys.exit(EXIT_USER_ERROR)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and str(error) != _NO_THREAD:
+            raise
+        print(
+            f"error: out of memory ({str(error) or 'MemoryError'}); run the same command again "
+            "with fewer --workers, or raise the limits on memory and processes (`ulimit -v`, `-u`)",
+            file=sys.stderr,
+        )
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -137,3 +138,38 @@ def test_exit_at_once_keeps_the_exit_code(body: str, code: int) -> None:
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (code, "done\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(), MemoryError("Unable to allocate 3 GiB"),
+        RuntimeError("can't start new thread"), BlockingIOError(errno.EAGAIN, "fork"),
+    ],
+)  # fmt: skip
+def test_memory_and_processes_that_are_not_there(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def main() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as stop:
+        run_command(main)
+    said = capsys.readouterr().err
+    assert stop.value.code == 2 and said.startswith("error: ") and said.count("\n") == 1
+    with pytest.raises(RuntimeError, match="ours"):
+        run_command(lambda: next(iter_that_raises()))
+
+
+def iter_that_raises() -> Iterator[None]:
+    raise RuntimeError("ours")
+    yield
+
+
+def test_a_terminal_without_the_letters() -> None:
+    code = "from pipeline.errors import run_command; run_command(lambda: print('é│█'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "\\xe9\\u2502\\u2588\n"), done.stderr
