@@ -48,12 +48,13 @@ class Curve:
         """At most two points for each of `columns` equal stretches of steps, and the ends."""
         if len(self.points) <= 2 * columns:
             return self.points
-        first, last = self.points[0][0], self.points[-1][0]
+        points = sorted(self.points, key=lambda point: point[0])  # lines may be in any order
+        first, last = points[0][0], points[-1][0]
         stretches: list[list[Point]] = [[] for _ in range(columns)]
-        for point in self.points:
+        for point in points:
             place = (point[0] - first) * columns // max(1, last - first)
             stretches[min(columns - 1, place)].append(point)
-        return thinned(self.points, stretches)
+        return thinned(points, stretches)
 
     @property
     def lowest(self) -> Point:
@@ -94,6 +95,11 @@ class RunCurves:
     """Lines that cannot be read."""
     step_seconds: float = 0.0
     """Time in steps, from the first line to the last."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The last value of each field that is a number."""
+        return {name: value for name, value in self.last.items() if not isinstance(value, str)}
 
     def step_at(self, time: int) -> int | None:
         """The last step that was made at a time; None before the first line."""

@@ -69,6 +69,7 @@ def read_run(path: Path, last_step: float = math.inf) -> RunSummary:
                 into.update(read_object(path / name))
             except (ValueError, OSError) as error:
                 found.problems.append(f"{path / name} cannot be read: {error}")
+    _check_record(found)
     _read_settings(found)
     _read_data(found)
     found.starts = _starts(path, found.curves)
@@ -96,6 +97,18 @@ def changes(settings: Mapping[str, Any], name: str) -> list[tuple[str, Any, Any]
         for path, value in settings.items()
         if path != "name" and published.get(path) != value
     ]
+
+
+def _check_record(found: RunSummary) -> None:
+    """Leave out entries of the record that are not what a report shows."""
+    for name, kind in (("versions", dict), ("initial_weights", dict), ("plans", list)):
+        value = found.record.get(name, kind())
+        is_sound = isinstance(value, kind)
+        if kind is list and is_sound:
+            is_sound = all(isinstance(entry, dict) for entry in value)
+        if not is_sound:
+            found.problems.append(f"{found.path / RECORD}: {name} is {str(value)[:40]}")
+            del found.record[name]
 
 
 def _read_settings(found: RunSummary) -> None:

@@ -113,7 +113,7 @@ def make_report(runs: Sequence[RunSummary], scores: Sequence[Score], again: str)
 
 def verdict(run: RunSummary) -> str:
     """One sentence: state, progress, the loss that counts, and what went wrong."""
-    last, status = run.curves.last, run.status
+    last, status = run.curves.numbers, run.status
     steps = status.progress.steps
     words = [f"{run.name}: {status.state}, step {status.progress.step:,}"]
     words[0] += f" of {steps:,}" if steps else ""
@@ -154,7 +154,7 @@ def _identity(run: RunSummary, several: bool) -> Section:
     for number, plan in enumerate(record.get("plans", []), 1):
         what = f"phase {number}" if len(record["plans"]) > 1 else "plan"
         named = ("world_size", "zero_stage", "sequences", "accumulation", "parameters")
-        rows.append((what, ", ".join(f"{k} {plan[k]:,}" for k in named if k in plan)))
+        rows.append((what, ", ".join(f"{k} {number_text(plan[k])}" for k in named if k in plan)))
     tables = [TextTable(("", ""), rows)]
     differences = changes(run.settings, run.recipe)
     lines = []
@@ -253,7 +253,7 @@ def _columns(curve: Curve | None) -> list[Point]:
 def _time(run: RunSummary, several: bool) -> Section:
     """Speed, and where the time went."""
     curves, status, rows, lines = run.curves, run.status, [], []
-    last = curves.last
+    last = curves.numbers
     if "tokens_per_second" in last:
         rows.append(("speed", f"{last['tokens_per_second']:,.0f} tokens per second at the end"))
     if last.get("step_seconds"):
@@ -385,7 +385,9 @@ def number_text(value: Any) -> str:
     """A number with four digits after the point, or text; empty for None."""
     if not _is_number(value):
         return "" if value is None else str(value)
-    if isinstance(value, int) or abs(value) >= 1_000:
+    if isinstance(value, int):
+        return f"{value:,}"  # of any length: no float has 400 digits
+    if abs(value) >= 1_000:
         return f"{value:,.0f}"
     return f"{value:.4g}" if abs(value) < 1e-3 else f"{value:.4f}"
 

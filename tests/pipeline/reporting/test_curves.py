@@ -23,6 +23,15 @@ def test_spikes_ends_and_order_stay_in_a_long_curve() -> None:
     assert curve.last == 2 + math.sin(200_000)
 
 
+def test_lines_in_any_order() -> None:
+    """As in a file that was joined from two: the first step is the highest."""
+    curve = Curve()
+    for step in (10_000, *range(1000)):
+        curve.add(step, float(step))
+    points = curve.columns()
+    assert points == sorted(points) and (points[0][0], points[-1][0]) == (0, 10_000)
+
+
 def test_a_short_curve_is_kept_whole() -> None:
     curve = Curve()
     for step in range(10):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from pipeline.data.shards.manifest import read_manifest
+from pipeline.reporting.renderings import as_text
 from pipeline.reporting.run_summary import changes, flat, read_run
+from pipeline.reporting.sections import make_report
 from tests.pipeline.reporting.small_runs import write_run
 
 
@@ -38,6 +41,22 @@ def test_what_is_gone_or_damaged_is_said(tmp_path: Path) -> None:
     problems = "\n".join(read_run(path).problems)
     assert "run.json cannot be read" in problems and "plan.json cannot be read" in problems
     assert "1 lines cannot be read" in problems
+
+
+def test_entries_of_other_types_are_said_and_left_out(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    record = json.loads((path / "run.json").read_bytes())
+    record |= {"versions": 3, "initial_weights": [1], "plans": [{"sequences": "many"}, 4]}
+    (path / "run.json").write_text(json.dumps(record))
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 101, "tokens_per_second": "fast", "step_seconds": "x"}\n')
+    found = read_run(path)
+    for name in ("versions is 3", "initial_weights is [1]", "plans is [{"):
+        assert any(name in problem for problem in found.problems)
+    assert as_text(make_report([found], [], "again"))
+    record |= {"versions": {"a": None}, "initial_weights": {}, "plans": [{"sequences": "many"}]}
+    (path / "run.json").write_text(json.dumps(record))
+    assert "sequences many" in as_text(make_report([read_run(path)], [], "again"))
 
 
 def test_an_empty_run(tmp_path: Path) -> None:
