@@ -56,7 +56,7 @@ def read_scores(path: Path) -> list[Score]:
             return _fine_tuned(content)
         if "model" in content:
             return _zero_shot(content)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise DataError(f"--scores {path} is damaged: {error!r}") from error
     raise DataError(
         f"--scores {path} holds no scores; give scores.json of pipeline.finetune, or the output of "

@@ -16,6 +16,7 @@ from pipeline.typed_json import as_object
 
 Record = dict[str, Any]
 _LARGEST_FIELD = 1 << 27
+_MOST_DIGITS = 19  # int() refuses 5,000 digits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -232,7 +233,7 @@ def _choice(record: Record, columns: TableColumns, texts: tuple[str, ...], place
     value, count = str(record[columns.label]).strip(), len(texts) - 1
     if len(value) == 1 and value.isascii() and value.isalpha():
         value = str(ord(value.upper()) - ord("A"))
-    if not value.isdecimal() or int(value) >= count:
+    if not 0 <= _whole(value) < count:
         raise DataError(
             f"{place}: {record[columns.label]!r} names none of {count} choices; give a number "
             "from 0, or a letter from A"
@@ -271,12 +272,14 @@ def found_answer(paragraph: str, text: str, start: object, place: str) -> Answer
 
 def _whole(value: object) -> int:
     text = str(value).strip()
-    return int(text) if text.isdecimal() else -1
+    return int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else -1
 
 
 def _tags(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
     value = record[columns.label]
-    tags = value.split() if isinstance(value, str) else [str(tag) for tag in value or []]
+    if not isinstance(value, str | list):
+        raise DataError(f"{place}: {value!r} is no list of tags; give one per word")
+    tags = value.split() if isinstance(value, str) else [str(tag) for tag in value]
     check_tags(texts, tags, place)
     return tuple(tags)
 

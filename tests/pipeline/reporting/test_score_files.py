@@ -81,3 +81,9 @@ def test_other_files_are_refused(content: object, message: str, tmp_path: Path) 
         return
     with pytest.raises(DataError, match=message):
         read(tmp_path / "a", content)
+
+
+def test_a_number_beyond_any_float_is_refused(tmp_path: Path) -> None:
+    scores = {"accuracy": FINE_TUNED["scores"]["accuracy"] | {"median": 10**400}}
+    with pytest.raises(DataError, match="is damaged: OverflowError"):
+        read(tmp_path / "scores.json", FINE_TUNED | {"scores": scores})

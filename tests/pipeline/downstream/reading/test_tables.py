@@ -85,6 +85,9 @@ def test_short_lines_are_counted_or_refused(tmp_path: Path) -> None:
         ("classification", "x.jsonl", '{"t": "\\ud800", "l": 1}\n', "text that is not Unicode"),
         ("classification", "x.jsonl", "[]\n", "not a JSON object"),
         ("tags", "x.jsonl", '{"t": ["a"], "l": [""]}\n', "line 1 has an empty tag"),
+        ("tags", "x.jsonl", '{"t": ["a"], "l": 5}\n', "5 is no list of tags; give one per word"),
+        ("tags", "x.jsonl", '{"t": ["a"], "l": null}\n', "None is no list of tags"),
+        ("choices", "x.tsv", f"t\tl\na\t{'9' * 5000}\n", "names none of 0 choices"),
         ("classification", "x.jsonl", '{"t": 3, "l": 1}\n', "'t' is 3, not text"),
         ("classification", "x.jsonl", '{"t": "a", "l": 0.5}\n', "neither text nor a whole number"),
         ("tags", "x.jsonl", '{"t": ["a"], "l": ["O", "O"]}\n', "1 words and 2 tags"),
@@ -122,7 +125,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
 
 def test_an_answer_is_in_its_paragraph() -> None:
     assert found_answer("a cat, a cat", "cat", 9, "q") == Answer("cat", 9)
-    for start in (None, 1):
+    for start in (None, 1, "9" * 5000):
         with pytest.raises(DataError, match="the answer 'dog' is not in its paragraph"):
             found_answer("a cat", "dog", start, "q")
     with pytest.raises(DataError, match="2 words and 1 tags"):
