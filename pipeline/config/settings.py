@@ -250,7 +250,7 @@ def _read(text: str, kind: Any) -> object:
     if entry_type(kind) or is_text_list(kind):
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)

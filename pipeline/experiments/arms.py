@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import runpy
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pipeline.config.settings import find_near
@@ -60,7 +60,9 @@ def arms_from_file(path: str | Path) -> Table:
         raise ConfigError(f"{path} is not a file; give a Python file that defines ARMS")
     try:
         arms = runpy.run_path(str(path)).get("ARMS")
-    except Exception as error:  # whatever the user's own code raises
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the user's own code raises, SystemExit too
         ours = isinstance(error, PipelineError)
         said = str(error) if ours else f"{type(error).__name__}: {error}; fix the file"
         raise ConfigError(f"{path}{_line_of(error, path)}: {' '.join(said.split())}") from error
@@ -70,6 +72,9 @@ def arms_from_file(path: str | Path) -> Table:
             f'{path} {found}; write ARMS = [Arm("one", "roberta_tiny", ()), ...] after `from '
             "pipeline.experiments.arms import Arm`"
         )
+    for number, arm in enumerate(arms):
+        if wrong := _wrong_field(arm):
+            raise ConfigError(f"{path}: ARMS[{number}] has {wrong}; fix the file")
     return _own(str(path), tuple(arms))
 
 
@@ -93,7 +98,24 @@ def _own(name: str, arms: tuple[Arm, ...]) -> Table:
     )
 
 
-def _line_of(error: Exception, path: Path) -> str:
+def _wrong_field(arm: Arm) -> str:
+    """The first field of an arm that is of another type than `Arm` says; empty if all are right."""
+    for name in ("name", "recipe", "source"):
+        if not isinstance(value := getattr(arm, name), str):
+            return f"{name}={value!r}, which is not text"
+    changes = arm.changes
+    if not isinstance(changes, list | tuple) or not all(isinstance(one, str) for one in changes):
+        return f"changes={changes!r}, which is no tuple of path=value"
+    published = arm.published
+    if not isinstance(published, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, int | float)
+        for name, value in published.items()
+    ):
+        return f"published={published!r}, which has no number by measure"
+    return ""
+
+
+def _line_of(error: BaseException, path: Path) -> str:
     """`, line 3` if the error has come out of a line of this file."""
     lines = [
         frame.lineno

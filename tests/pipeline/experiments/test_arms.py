@@ -23,6 +23,7 @@ ARMS = [
     Arm("long", "roberta_tiny", ("steps=20",)),
 ]
 """
+ONE = "from pipeline.experiments.arms import Arm\n"
 
 
 @pytest.mark.parametrize(("name", "scale"), EVERY)
@@ -65,6 +66,12 @@ def test_a_file_of_arms_is_the_users_program(tmp_path: Path) -> None:
             "\n\nARMS = missing\n",
             ", line 3: NameError: name 'missing' is not defined; fix the file",
         ),
+        ("import sys\nsys.exit(3)\n", ", line 2: SystemExit: 3; fix the file"),
+        (f"{ONE}ARMS = [Arm(1, 'x', ()), Arm('b', 'x', ())]", "[0] has name=1, which is not text"),
+        (f"{ONE}ARMS = [Arm('a', [], ()), Arm('b', 'x', ())]", "recipe=[], which is not text"),
+        (f"{ONE}ARMS = [Arm('a', 'x', 'y=1')]", "changes='y=1', which is no tuple of path=value"),
+        (f"{ONE}ARMS = [Arm('a', 'x', (1,))]", "changes=(1,), which is no tuple of path=value"),
+        (f"{ONE}ARMS = [Arm('a', 'x', (), '', 3)]", "published=3, which has no number by measure"),
         ("from pipeline.recipes import recipe\nrecipe('x')\n", "py, line 2: unknown recipe 'x'"),
     ],
 )
