@@ -43,12 +43,18 @@ from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import CONFIG, load_folder, write_folder
 from tests.fuzz.formats import column_mutated, footer_mutated, headers_mutated
 from tests.fuzz.mutations import as_json, bytes_mutated, json_mutated, value_mutated
+from tests.fuzz.small_files import (
+    Read,
+    build_report,
+    open_arms,
+    open_lists,
+    open_report,
+    open_scores,
+    open_tasks,
+)
 from tests.pipeline.data.dump import small_dump
 from tests.pipeline.data.web_archive import articles, conversion, members
 from tests.pipeline.training.toy_checkpoints import save
-
-Read = Callable[[Random, Path], Iterator[str]]
-"""Writes a case into a folder and reads it; yields the reasons to count."""
 
 TEXTS = [f"Document {n} begins. " + f"It says {n} again, the {n}th time. " * n for n in range(40)]
 
@@ -358,6 +364,11 @@ TARGETS = {
         Target("checkpoint", lambda good: save(good, 3, 2), _open_checkpoint),
         Target("tokenizer", _build_tokenizers, _open_tokenizer),
         Target("config", _build_models, _open_models),
+        Target("report", build_report, open_report),
+        Target("scores", _nothing, open_scores),
+        Target("tasks", _nothing, open_tasks),
+        Target("arms", _nothing, open_arms),
+        Target("lists", _nothing, open_lists),
         *(Target(name, _nothing, partial(_open_corpus, name)) for name in CORPORA),
     )
 }

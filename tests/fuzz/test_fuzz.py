@@ -12,6 +12,7 @@ from tests.fuzz.mutations import bytes_mutated, value_mutated
 from tests.fuzz.targets import TARGETS
 from tests.launching import process
 
+SMALL = ("scores", "tasks", "arms", "lists")
 FUZZ = Path(__file__).with_name("fuzz.py")
 
 
@@ -24,9 +25,14 @@ def findings(target: str, cases: int) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("target", sorted(TARGETS.keys() - {"manifest", "shards"}))
+@pytest.mark.parametrize("target", sorted(TARGETS.keys() - {"manifest", "shards", *SMALL}))
 def test_a_few_cases(target: str) -> None:
     assert not (found := findings(target, 25)), found
+
+
+@pytest.mark.parametrize("target", SMALL)
+def test_a_few_hundred_cases_of_small_files(target: str) -> None:
+    assert not (found := findings(target, 200)), found
 
 
 @pytest.mark.slow
