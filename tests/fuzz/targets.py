@@ -46,6 +46,7 @@ from tests.fuzz.mutations import as_json, bytes_mutated, json_mutated, value_mut
 from tests.fuzz.small_files import (
     Read,
     build_report,
+    mutated,
     open_arms,
     open_lists,
     open_report,
@@ -204,7 +205,7 @@ def _open_models(good: Path) -> Read:
         folder = random.choice(folders)
         _link(folder, place)
         (place / CONFIG).unlink()
-        (place / CONFIG).write_bytes(json_mutated((folder / CONFIG).read_bytes(), random))
+        (place / CONFIG).write_bytes(mutated((folder / CONFIG).read_bytes(), random))
         load_folder(place)
         yield "model"
 
