@@ -12,7 +12,7 @@ from pipeline.config.settings import fingerprint, from_dict, to_dict
 from pipeline.data.preparation.fingerprint import shard_identity
 from pipeline.recipes import recipe
 
-VOCABULARY = SimpleNamespace(sha256="ab" * 32, text_tokens=[])
+VOCABULARY = SimpleNamespace(sha256="ab" * 32, text_tokens=[], has_spaceless_letters=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +38,13 @@ def test_a_later_setting_changes_the_fingerprint_only_beyond_its_legacy_value() 
 
 def test_shards_made_before_added_tokens_were_text_have_another_fingerprint() -> None:
     data = recipe("roberta_base").data
-    added = SimpleNamespace(sha256=VOCABULARY.sha256, text_tokens=[{"content": "[GENE]"}])
+    added = SimpleNamespace(**(vars(VOCABULARY) | {"text_tokens": [{"content": "[GENE]"}]}))
     identity = shard_identity(data, [], added, "fast", "none")  # type: ignore[arg-type]
     assert fingerprint(identity) != mark(data)
+
+
+def test_only_vocabularies_with_letters_of_scripts_without_spaces_count_the_rule_of_words() -> None:
+    data = recipe("roberta_base").data
+    spaceless = SimpleNamespace(**(vars(VOCABULARY) | {"has_spaceless_letters": True}))
+    identity = shard_identity(data, [], spaceless, "fast", "none")  # type: ignore[arg-type]
+    assert identity["words"] == "2" and fingerprint(identity) != mark(data)

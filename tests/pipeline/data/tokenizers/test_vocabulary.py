@@ -225,3 +225,16 @@ def test_words_of_text_without_spaces_are_its_letters_in_gpt2s_vocabulary(real_d
         edges = np.union1d(edges, [0])
         pieces = [tokenizer.decode(ids[a:b].tolist()) for a, b in itertools.pairwise(edges)]
         assert pieces == words
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(["a", "##ん"], True), (["a", "ん", "中"], False), (["a", "##b"], False), (["##中"], False)],
+)
+def test_letters_that_can_start_a_word_in_the_middle_are_found(
+    words: list[str], expected: bool
+) -> None:
+    """Not `##中`, which no text produces: ideographs are words of their own there."""
+    ids = {token: index for index, token in enumerate(BERT + words)}
+    found = vocabulary(wordpiece_json(ids, lower_case=False), "toy")
+    assert found.has_spaceless_letters is expected
