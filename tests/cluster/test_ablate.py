@@ -16,7 +16,7 @@ from tests.pipeline.experiments.small_ablation import (
 )
 
 BATCH_FILE = "slurm/ablate.sbatch"
-SMALL = ("--cpus-per-task=1", "--mem=1G", "--gres=none", "--time=10")
+SMALL = ("--cpus-per-task=1", "--mem=1G", "--gres=none", "--time=60")
 ONE_SEED = ("--seeds", "1")
 ELEMENTS = 3
 """Two arms with one seed, and one more of the baseline."""

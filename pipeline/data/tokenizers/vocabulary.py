@@ -13,7 +13,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -92,41 +93,40 @@ class Vocabulary:
     @property
     def text_tokens(self) -> list[dict[str, Any]]:
         """The added tokens that are text, as tokenizer.json describes them."""
-        return _text_tokens(self._added, self.names.values())
+        return _text_tokens(_parsed(self.tokenizer_json)["added_tokens"], self.names.values())
 
     @property
     def has_spaceless_letters(self) -> bool:
-        """Whether tokens without a mark of a word's start start one, as letters of scripts without
-        spaces do."""
-        vocab = json.loads(self.tokenizer_json)["model"]["vocab"]
+        """Whether letters of scripts without spaces start words where no mark of a start is."""
+        vocab = _parsed(self.tokenizer_json)["model"]["vocab"]
         ids = vocab if isinstance(vocab, dict) else {pair[0]: id for id, pair in enumerate(vocab)}
         inside = [token for token in ids if _continues(self.kind, token)]
-        starting = [token for token in inside if begins_spaceless(_text(self.kind, token))]
-        return not self.special[[ids[token] for token in starting]].all()
+        starting = [ids[token] for token in inside if begins_spaceless(_text(self.kind, token))]
+        return not self.special[starting].all()
 
     @property
     def names(self) -> dict[str, str]:
         """The special tokens by role."""
-        added = {token["id"]: token["content"] for token in self._added}
+        added = {t["id"]: t["content"] for t in _parsed(self.tokenizer_json)["added_tokens"]}
         return {role: added[getattr(self, role)] for role in ROLES}
 
     @property
     def has_fast_engine(self) -> bool:
         """Whether a fast engine knows how words are split: not for byte-level BPE with another
         regular expression than GPT-2's, which only `tokenizers` encodes."""
-        splitter = json.loads(self.tokenizer_json).get("pre_tokenizer") or {}
+        splitter = _parsed(self.tokenizer_json).get("pre_tokenizer") or {}
         gpt2 = splitter.get("type") == "ByteLevel" and splitter.get("use_regex", True)
         return self.kind != BYTE_BPE or gpt2
 
-    @property
-    def _added(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.tokenizer_json)["added_tokens"]
-        return found
-
     def describe(self) -> dict[str, Any]:
         """The tokenizer's entry in the manifest."""
-        names = ("sha256", "kind", "size", *ROLES)
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("sha256", "kind", "size", *ROLES)}
+
+
+@lru_cache(maxsize=2)
+def _parsed(tokenizer_json: str) -> dict[str, Any]:
+    """tokenizer.json, to be read only: 50,000 tokens take 60 ms to parse."""
+    return cast(dict[str, Any], json.loads(tokenizer_json))
 
 
 def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
