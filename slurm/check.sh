@@ -37,11 +37,12 @@ check() {
   fi
 }
 
-# Every TENFOLD_ variable is one that Tenfold reads.
+# Every TENFOLD_ variable is one that Tenfold reads. site.env is not searched: what a user adds to it
+# is checked, too.
 check_names() {
   local name known
   known=$(grep -rhoE 'TENFOLD_[A-Z_]*[A-Z]' --include='*.py' --include='*.sh' --include='*.sbatch' \
-    --include='*.env' "$TENFOLD_HOME/pipeline" "$TENFOLD_HOME/slurm")
+    "$TENFOLD_HOME/pipeline" "$TENFOLD_HOME/slurm")
   for name in $(compgen -e TENFOLD_); do
     grep -qxF "$name" <<<"$known" ||
       fail "unknown setting $name; the settings are those in slurm/README.md"
@@ -56,7 +57,7 @@ check_python() {
 
 # The shards that training will find when prepare has ended: those of this corpus alone.
 check_shards() {
-  local corpus found others=()
+  local corpus found others=() -
   [ -n "${TENFOLD_CORPUS:-}" ] ||
     fail "TENFOLD_CORPUS is not set; name a corpus, and its files in TENFOLD_INPUT"
   if [ -n "${TENFOLD_DATA:-}" ]; then
@@ -64,6 +65,7 @@ check_shards() {
     return
   fi
   corpus=$(basename "$TENFOLD_CORPUS")
+  set +f # until this function returns
   for found in "$TENFOLD_ROOT"/shards/*-"$TENFOLD_RECIPE"-*/; do
     [[ ! -e $found || $(basename "$found") == "$corpus-$TENFOLD_RECIPE-"* ]] || others+=("$found")
   done

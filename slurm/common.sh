@@ -1,13 +1,20 @@
 # shellcheck shell=bash
 # Shared by all batch files. A batch file sets its resources and calls
 #
-#   train
+#   train RECIPE
 #
 # which starts one Python process per GPU, forwards signals, and checks the run's files when the
 # ranks have ended: RUN/INTERRUPTED means that the run is saved and must be started again. Settings
-# come from the environment, then from site.env; slurm/README.md lists them.
+# come from the environment, then from site.env, then from the batch file, which therefore calls
+# read_site before it looks at any; slurm/README.md lists them.
 
-set -uo pipefail
+# -f: a * in arguments, which are split into words, must not become names of files. Where paths are
+# meant, +f is set.
+set -ufo pipefail
+
+# Steps get the environment of this shell whatever sbatch was told: after --export=NONE, which sites
+# make the default by SBATCH_EXPORT, Slurm sets SLURM_EXPORT_ENV=NONE, and srun passes nothing on.
+export SRUN_EXPORT_ENV=ALL # overrides it
 
 SITE_VERSION=1
 among=()
@@ -36,11 +43,11 @@ check_numbers() {
   done
 }
 
+# train RECIPE: trains it, unless the settings name another one.
 train() {
   asked='' passed='' ranks=''
   trap stop USR1 # may arrive at any time, and would otherwise end this shell
-  TENFOLD_RECIPE=${TENFOLD_RECIPE:-}
-  read_site
+  read_site "$1"
   [ -n "$TENFOLD_RECIPE" ] ||
     fail "TENFOLD_RECIPE is not set; name a recipe, here or in slurm/site.env"
   choose_data
@@ -57,17 +64,25 @@ train() {
 
 # ---- settings ---------------------------------------------------------------------------------
 
+# read_site [RECIPE]: reads site.env; RECIPE is the one of a batch file whose settings name none. What
+# the environment sets prevails, also over plain assignments, KEY=VALUE; empty values count as unset.
 read_site() {
-  local site=${TENFOLD_SITE_ENV:-$TENFOLD_HOME/slurm/site.env}
+  local site=${TENFOLD_SITE_ENV:-$TENFOLD_HOME/slurm/site.env} name given=()
   [ -r "$site" ] || fail "cannot read $site; copy slurm/site.env there, or unset TENFOLD_SITE_ENV"
   TENFOLD_SITE_VERSION=
-  set -a
+  for name in $(compgen -v TENFOLD_); do [ -z "${!name}" ] || given+=("$name=${!name}"); done
+  set -a +f
   # shellcheck source=slurm/site.env
   . "$site"
-  set +a
+  set +a -f
+  declare -g "${given[@]}" # at least TENFOLD_HOME
+  [[ ${SLURM_EXPORT_ENV:-ALL} == ALL* ]] ||
+    say "--export or SBATCH_EXPORT kept settings in sbatch's environment from this job; it has" \
+      "those of $site"
   [ "$TENFOLD_SITE_VERSION" = "$SITE_VERSION" ] ||
     fail "$site has TENFOLD_SITE_VERSION=${TENFOLD_SITE_VERSION:-none}, slurm/common.sh needs" \
       "$SITE_VERSION; copy your values to a new copy of slurm/site.env"
+  : "${TENFOLD_RECIPE:=${1:-}}"
   : "${TENFOLD_ROOT:=$TENFOLD_HOME/data}"
   : "${TENFOLD_RUN:=$TENFOLD_ROOT/runs/$TENFOLD_RECIPE}"
   TENFOLD_RUN=$(realpath -m -- "$TENFOLD_RUN")
@@ -76,7 +91,8 @@ read_site() {
 
 # Sets data=(directories of shards): those in TENFOLD_DATA, or the only ones there are.
 choose_data() {
-  local here=$TENFOLD_ROOT/shards directory
+  local here=$TENFOLD_ROOT/shards directory -
+  set +f # until this function returns
   if [ -z "${TENFOLD_DATA:-}" ]; then
     data=("$here"/*-"$TENFOLD_RECIPE"-*/)
     # shards of another size of the family also fit: training compares every setting
@@ -117,7 +133,6 @@ add_scored() {
 split_inputs() {
   local given member path
   data=() inputs=()
-  set -f # globs are expanded after MEMBER= is removed
   for given in ${TENFOLD_INPUT:-}; do
     member=''
     if [[ ! -e $given && $given =~ ^([a-z0-9-]+=)(.*)$ ]]; then
@@ -127,14 +142,13 @@ split_inputs() {
       inputs+=("$member$given")
       continue
     fi
-    set +f
+    set +f # now that MEMBER= is removed
     for path in $given; do
       path=$(realpath -m -- "$path")
       data+=("$path") inputs+=("$member$path")
     done
     set -f
   done
-  set +f
 }
 
 # Sets python=(command) and container=(srun options that it needs).
@@ -166,7 +180,7 @@ run_command(lambda: recipe(sys.argv[1]))' "$TENFOLD_RECIPE" || exit 2
 
 # The code that runs is the image's; the checkout provides the batch files.
 choose_container() {
-  local runtime=$TENFOLD_CONTAINER mounts directory twice=''
+  local runtime=$TENFOLD_CONTAINER mounts directories directory twice=''
   unset PYTHONPATH
   if [ -z "$runtime" ] && command -v apptainer >/dev/null; then runtime=apptainer; fi
   if [ -z "$runtime" ] && srun --help 2>&1 | grep -q -e --container-image; then runtime=pyxis; fi
@@ -176,10 +190,12 @@ choose_container() {
   mkdir -p "$TENFOLD_RUN" || exit 2
   mounts=$(IFS=, && echo "$TENFOLD_HOME,$TENFOLD_LOCAL,$TENFOLD_RUN,${data[*]}")
   mounts+=${TENFOLD_MOUNTS:+,$TENFOLD_MOUNTS}
-  for directory in ${mounts//,/ }; do twice+=,$directory:$directory; done
+  IFS=, read -ra directories <<<"$mounts"
+  for directory in "${directories[@]}"; do twice+=,$directory:$directory; done
   case $runtime in
   apptainer)
     [ -e "$TENFOLD_IMAGE" ] || fail "TENFOLD_IMAGE=$TENFOLD_IMAGE does not exist"
+    unset APPTAINER_CLEANENV SINGULARITY_CLEANENV # each rank must know which one it is
     # --nv adds the driver of the node's GPUs
     python=(apptainer exec --nv --bind "$mounts" "$TENFOLD_IMAGE" python)
     ;;

@@ -9,7 +9,7 @@
 # them are for that job alone. So each job has its own resources: those in its file unless given.
 # Training uses slurm/RECIPE.sbatch, or slurm/train.sbatch if there is none.
 #
-# Other settings come from the environment, see README.md. Prints the three job ids.
+# Other settings come from the environment or site.env, see README.md. Prints the three job ids.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -28,6 +28,8 @@ read_arguments() {
     --check) checking=yes ;;
     --prepare | --train | --export) stage=${argument#--} ;;
     *)
+      [[ $argument != --export=* || $argument == --export=ALL* ]] ||
+        fail "$argument would keep the settings from the jobs; leave it out"
       if [ -z "$recipe" ]; then
         [[ $argument != -* ]] || fail "name a recipe before $argument"
         recipe=$argument
@@ -60,6 +62,8 @@ after() { echo "--dependency=afterok:$1 --kill-on-invalid-dep=yes"; }
 
 read_arguments "$@"
 export TENFOLD_RECIPE=${TENFOLD_RECIPE:-$recipe}
+# Many sites set NONE, which would keep this and all other settings from the jobs.
+[[ ${SBATCH_EXPORT:-} == ALL* ]] || export SBATCH_EXPORT=ALL
 train_file=slurm/$recipe.sbatch
 [ -r "$train_file" ] || train_file=slurm/train.sbatch
 train=("--job-name=$recipe" "${train[@]}")

@@ -43,6 +43,15 @@ def test_shellcheck(path: Path) -> None:
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.parametrize("path", BATCH_FILES, ids=name)
+def test_site_env_is_read_first(path: Path) -> None:
+    """Before any setting but the checkout is used, or site.env would come too late for it."""
+    after = path.read_text().partition('. "$TENFOLD_HOME/slurm/common.sh"\n')[2]
+    body = re.sub(r"(?ms)^\w+\(\) \{$.*?^\}$|^ *#.*?$", "", after)
+    before = re.split(r"(?m)^(?:read_site|train)\b", body)[0]
+    assert before != body and not re.search(r"[$]|\(\)", before), before
+
+
 def test_numbers_are_checked_before_bash_calculates_with_them() -> None:
     """Bash runs commands in subscripts: `RANDOM[$(rm x)]` read from a file is one in `$((...))`."""
     for path in [*SHELL, ROOT / ".ci" / "run"]:

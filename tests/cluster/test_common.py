@@ -76,9 +76,16 @@ def test_pyxis_gets_every_directory_at_its_own_path(tmp_path: Path) -> None:
     printed = bash(
         script, TENFOLD_IMAGE="registry#tenfold", TENFOLD_VENV="", TENFOLD_CONTAINER="pyxis",
         TENFOLD_RUN=f"{tmp_path}/run", TENFOLD_LOCAL=f"{tmp_path}/local", TENFOLD_RECIPE="x",
-        TENFOLD_MOUNTS="/scratch", PYTHONPATH="/elsewhere",
+        TENFOLD_MOUNTS="/my scratch", PYTHONPATH="/elsewhere",
     )  # fmt: skip
-    directories = [ROOT, tmp_path / "local", tmp_path / "run", "/shards/a", "/shards/b", "/scratch"]
+    directories = [
+        ROOT,
+        tmp_path / "local",
+        tmp_path / "run",
+        "/shards/a",
+        "/shards/b",
+        "/my scratch",
+    ]
     assert printed.splitlines() == [
         "--container-image=registry#tenfold",
         "--no-container-mount-home",

@@ -13,11 +13,12 @@ from tests.cluster.slurm import ROOT
 
 RECORDS = """#!/bin/sh
 echo "$*" >>{record}
+echo "${{SBATCH_EXPORT:-}} ${{TENFOLD_RECIPE:-}}" >>{record}.environment
 wc -l <{record}
 """
 
 
-def pipeline(folder: Path, *words: str) -> tuple[int, str, list[str]]:
+def pipeline(folder: Path, *words: str, **environment: str) -> tuple[int, str, list[str]]:
     """Exit code, errors, and the arguments of each sbatch."""
     record = folder / "record"
     (folder / "sbatch").write_text(RECORDS.format(record=record))
@@ -25,7 +26,7 @@ def pipeline(folder: Path, *words: str) -> tuple[int, str, list[str]]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TENFOLD_", "SLURM_"))}
     result = subprocess.run(
         [ROOT / "slurm" / "pipeline.sh", *words], capture_output=True, text=True, check=False,
-        env=kept | {"PATH": f"{folder}:{kept['PATH']}", "TENFOLD_VENV": sys.prefix},
+        env=kept | {"PATH": f"{folder}:{kept['PATH']}", "TENFOLD_VENV": sys.prefix} | environment,
     )  # fmt: skip
     calls = record.read_text().splitlines() if record.exists() else []
     return result.returncode, result.stderr, calls
@@ -49,12 +50,29 @@ def test_a_recipe_with_a_file_of_its_own(tmp_path: Path) -> None:
     assert calls[1].endswith("--job-name=roberta_base slurm/roberta_base.sbatch")
 
 
+@pytest.mark.parametrize("site", ["", "NONE", "A=1", "ALL,A=1"])
+def test_every_job_gets_the_recipe(site: str, tmp_path: Path) -> None:
+    """Whatever a site makes the default of sbatch's --export; also over a recipe in site.env."""
+    recipes = tmp_path / "site.env"
+    text = (ROOT / "slurm" / "site.env").read_text()
+    recipes.write_text(f"{text}\nTENFOLD_RECIPE=bert_base\n")
+    words = ("bert_tiny", "--export=ALL,B=2")
+    code, errors, calls = pipeline(
+        tmp_path, *words, SBATCH_EXPORT=site, TENFOLD_SITE_ENV=str(recipes)
+    )
+    assert (code, errors) == (0, "") and all(" --export=ALL,B=2 " in call for call in calls)
+    passed = (tmp_path / "record.environment").read_text().splitlines()
+    assert passed == [f"{site if site.startswith('ALL') else 'ALL'} bert_tiny"] * 3
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("roberta_base --nodes=4", "--nodes=4 would be for all three jobs; give it after"),
         ("roberta_base -p gpu -N 4", "-N would be for all three jobs"),
         ("roberta_base --time=1:00", "--time=1:00 would be for all three jobs"),
+        ("roberta_base --export=NONE", "--export=NONE would keep the settings from the jobs"),
+        ("roberta_base --train --export=A", "--export=A would keep the settings from the jobs"),
         ("", "usage: slurm/pipeline.sh [--check] RECIPE"),
         ("--partition=gpu", "name a recipe before --partition=gpu"),
         ("roberta_huge", "unknown recipe 'roberta_huge'"),
