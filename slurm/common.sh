@@ -43,11 +43,13 @@ check_numbers() {
   done
 }
 
-# train RECIPE: trains it, unless the settings name another one.
+# train RECIPE: trains it, or with an empty one the recipe of the settings.
 train() {
   asked='' passed='' ranks=''
   trap stop USR1 # may arrive at any time, and would otherwise end this shell
-  read_site "$1"
+  # A file that is named for a recipe trains it, whatever the site's usual recipe is.
+  [ -z "$1" ] || TENFOLD_RECIPE=${TENFOLD_RECIPE:-$1}
+  read_site
   [ -n "$TENFOLD_RECIPE" ] ||
     fail "TENFOLD_RECIPE is not set; name a recipe, here or in slurm/site.env"
   choose_data
