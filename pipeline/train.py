@@ -20,9 +20,11 @@ from pipeline.errors import EXIT_INTERRUPTED, run_command
 from pipeline.model_folder import check_imports
 from pipeline.training.arguments import parse_train
 from pipeline.training.cluster.stop_request import Deadline, StopRequest, exit_on_stop_signals
+from pipeline.training.cluster.watchdog import Watchdog, print_stacks_on_usr2
 
 if __name__ == "__main__":
     exit_on_stop_signals()
+    print_stacks_on_usr2()
     run_command(partial(check_imports, parse_train))  # before torch and `model` are imported
 
 from model.hugging_face.conversion import Model, logical_parameters
@@ -38,7 +40,6 @@ from pipeline.training.cluster.ranks import (
     launched_rank,
     reported_once,
 )
-from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.job import Job, read_job
 from pipeline.training.loop import Trainer
 from pipeline.training.loss_watch import LossWatch

@@ -109,16 +109,24 @@ def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
     assert lines(run) == lines(trained / "2x8-long")
 
 
-def wait_for_end(*given: int, seconds: float = 120) -> None:
-    """Wait until these processes are gone; kill them if they do not end."""
+def wait_for_end(
+    *given: int, started_by: subprocess.Popen[str] | None = None, seconds: float = 120
+) -> None:
+    """Wait until these processes are gone; kill them if they do not end.
+
+    started_by: has their stderr, with the stacks of those that are left.
+    """
     left = {process: processes.started(process) for process in given}
     deadline = time.monotonic() + seconds
     while left and time.monotonic() < deadline:
         left = {p: began for p, began in left.items() if processes.started(p) == began}
         time.sleep(0.01)
-    for process in left:
-        os.kill(process, signal.SIGKILL)
-    assert not left, f"still there after {seconds} s"
+    for number in (signal.SIGUSR2, signal.SIGKILL) if left else ():
+        for process in left:
+            os.kill(process, number)
+        time.sleep(1)
+    stacks = started_by.communicate(timeout=60)[1] if left and started_by else ""
+    assert not left, f"still there after {seconds} s: {sorted(left)}; {stacks}"
 
 
 def wait_for_a_step(run: Path, process: subprocess.Popen[str]) -> None:
@@ -150,7 +158,7 @@ def test_ranks_whose_torchrun_was_killed_save_and_the_same_command_resumes(
         ranks = children(process.pid)
         assert sorted(map(rank_of, ranks)) == ["0", "1"]
         process.kill()
-        wait_for_end(*ranks)
+        wait_for_end(*ranks, started_by=process)
         output, errors = process.communicate(timeout=60)
     warning = f"warning: the launcher (process {process.pid}) is gone; saving and stopping\n"
     assert errors.count(warning) == 1 and "Traceback" not in errors, errors

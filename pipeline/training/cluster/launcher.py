@@ -9,6 +9,11 @@ A rank's launcher is its nearest ancestor that was started without the rank's ow
 skips wrapper scripts in between. Every launcher is a Python process. If the launcher dies before
 the first check, process 1 or another reaper has adopted the rank; a reaper that is not Python shows
 that the launcher is gone. Any other ancestor proves nothing, and the rank continues.
+
+With torchrun its store dies too, and so may any other rank at any moment: what a rank still waits
+for may never come, and torch's own limits are half an hour. So one limit holds for all of it, from
+the last step to the end of the process: a rank that is still there after ORPHAN_SECONDS, or the
+time that its step and its checkpoint need if that is longer, prints its stacks and ends.
 """
 
 from __future__ import annotations
@@ -19,11 +24,13 @@ import select
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from pipeline.training.cluster import processes
 from pipeline.training.cluster.stop_request import StopRequest
+from pipeline.training.cluster.watchdog import end_with_stacks
 
 TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Set by torch's elastic agent: torchrun, `accelerate launch`, `elastic_launch`."""
@@ -34,6 +41,9 @@ RUNNERS = ("deepspeed", "ds", "deepspeed.launcher.runner")
 REAPERS = ("systemd", "slurmstepd", "containerd-shim", "conmon", "tini")
 """Processes other than process 1 that adopt orphans."""
 CHECK_SECONDS = 1.0
+ORPHAN_SECONDS = 90.0
+"""How long a rank without a launcher may take to save and end. A file server may show another
+rank's files after 60 s (acdirmax of nfs(5)), and a board of Weights & Biases is given 45 s."""
 PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
 
@@ -82,7 +92,21 @@ class LauncherWatch:
 
     def _end(self, reason: str) -> None:
         _discard_broken_outputs()
+        threading.Thread(target=self._limit, args=(reason,), name="orphan", daemon=True).start()
         self._stop.request(reason)
+
+    def _limit(self, reason: str) -> None:
+        """End this process if it is still here after the limit.
+
+        Counts its own wake-ups, as the watchdog does: time in which the process was stopped does
+        not count.
+        """
+        pause, waited = min(CHECK_SECONDS, ORPHAN_SECONDS / 10), 0.0
+        while waited < max(ORPHAN_SECONDS, self._stop.seconds_to_save()):
+            time.sleep(pause)
+            waited += pause
+        rank = os.environ.get("RANK", "0")
+        end_with_stacks(f"rank {rank}", f"has not ended in {waited:.0f} s although {reason}")
 
 
 def _find_launcher() -> tuple[int, str]:

@@ -60,9 +60,13 @@ class Deadline:
         now = time.monotonic()
         self._gaps.append(max(0.0, now - self._asked_at))
         self._asked_at = now
+        return now + self.needed() > self._ends_at
+
+    def needed(self) -> float:
+        """Seconds from a request to the end of the process."""
         # The answer is used after the next micro-batch: time for that one, and for a slower one.
-        needed = 2 * max(self._gaps) + 2 * self._save_seconds() + LEAVING_SECONDS
-        return now + needed > self._ends_at
+        slowest = max(self._gaps, default=0.0)
+        return 2 * slowest + 2 * self._save_seconds() + LEAVING_SECONDS
 
 
 def process_seconds() -> float:
@@ -99,6 +103,10 @@ class StopRequest:
         """
         late = self.deadline is not None and self.deadline.reached()
         return late or self.signalled
+
+    def seconds_to_save(self) -> float:
+        """How long it takes to save and end, as known now; 0 before training."""
+        return self.deadline.needed() if self.deadline else 0.0
 
     def listen(self) -> None:
         """Make signals request a stop. Call this from the main thread."""

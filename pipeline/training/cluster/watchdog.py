@@ -1,5 +1,7 @@
 """A rank that hangs -> the stacks of all its threads on stderr, and the end of its process.
 
+`kill -USR2 PID` prints the stacks of a rank that has not hung for that long; it continues.
+
 A rank that waits forever (for a dead peer, a file server, in a deadlock) blocks the whole job and
 its GPUs. The launcher sees the process end, and ends or restarts the others. Ranks that wait for
 the hung one print their own stacks, so the log shows where each rank was.
@@ -9,13 +11,14 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 EXIT_HUNG = 70
 """EX_SOFTWARE of sysexits.h: an internal failure, not a user's mistake."""
@@ -23,6 +26,14 @@ PATIENCE = 10
 """Multiple of the longest silence so far: what is slow from the start is not hung."""
 
 T = TypeVar("T")
+
+
+def print_stacks_on_usr2() -> None:
+    """On SIGUSR2, print the stacks of all threads on stderr, even while Python waits in torch.
+
+    Batch systems ask for a stop with SIGTERM or SIGUSR1.
+    """
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
 
 
 class Watchdog:
@@ -76,11 +87,16 @@ class Watchdog:
                 self._end(silent)
 
     def _end(self, silent: float) -> None:
-        print(
-            f"error: rank {self._rank} on {socket.gethostname()} has made no progress for "
-            f"{silent:.0f} s and ends; its threads' stacks follow; run the same command again",
-            file=sys.stderr,
-            flush=True,
-        )
-        faulthandler.dump_traceback(all_threads=True)
-        os._exit(EXIT_HUNG)
+        end_with_stacks(f"rank {self._rank}", f"has made no progress for {silent:.0f} s")
+
+
+def end_with_stacks(who: str, why: str) -> NoReturn:
+    """End this process, with a line and the stacks of its threads; any thread may call this."""
+    print(
+        f"error: {who} on {socket.gethostname()} {why} and ends; its threads' stacks follow; run "
+        "the same command again",
+        file=sys.stderr,
+        flush=True,
+    )
+    faulthandler.dump_traceback(all_threads=True)
+    os._exit(EXIT_HUNG)

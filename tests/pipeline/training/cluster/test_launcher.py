@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,6 +47,9 @@ if mode == "without prctl":
 watch.start()
 stop.can_save = mode != "waiting"
 write("rank", os.getpid())
+if mode == "stuck":
+    launcher.ORPHAN_SECONDS = 0.3
+    sys.stdin.read()
 until = time.monotonic() + seconds
 while time.monotonic() < until and not stop.signalled and not (folder / "enough").exists():
     time.sleep(0.01)
@@ -157,7 +161,8 @@ def tree(
     foreign = ("TORCHELASTIC_RUN_ID", "CROSS_RANK", "RANK", "LOCAL_RANK")
     environment = {name: value for name, value in os.environ.items() if name not in foreign}
     outermost = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        command, text=True, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=environment | {"PYTHONPATH": str(Path(__file__).parents[4])},
     )  # fmt: skip
     try:
@@ -241,6 +246,25 @@ def test_before_the_ranks_have_met_a_rank_exits_at_once(tmp_path: Path) -> None:
         os.kill(found.above(1), signal.SIGKILL)
         assert found.end() == ""
         assert found.errors().endswith(" is gone; exiting before training starts\n")
+
+
+def test_a_rank_that_waits_for_what_died_with_its_launcher_shows_its_stacks_and_ends(
+    tmp_path: Path,
+) -> None:
+    """The limits of torch are half an hour."""
+    with tree(tmp_path, "torchrun", "stuck") as found:
+        launcher = found.above(1)
+        os.kill(launcher, signal.SIGKILL)
+        assert found.end() == ""
+        first, second, *stacks = found.errors().splitlines()
+    assert first == f"warning: the launcher (process {launcher}) is gone; saving and stopping"
+    assert re.fullmatch(
+        r"error: rank 0 on \S+ has not ended in \d+ s although the launcher "
+        rf"\(process {launcher}\) is gone and ends; its threads' stacks follow; run "
+        "the same command again",
+        second,
+    )
+    assert any("rank.py" in line for line in stacks)
 
 
 @pytest.mark.parametrize("kind", ["torchrun", "launch"])

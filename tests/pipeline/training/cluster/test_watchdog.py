@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from pipeline.training.cluster.watchdog import EXIT_HUNG, Watchdog
 
@@ -32,6 +33,31 @@ def test_a_hung_rank_shows_where_it_is_and_ends() -> None:
     assert result.stdout == "beaten\n"
     assert "error: rank 3 on " in result.stderr
     assert "in waits_for_a_peer" in result.stderr
+
+
+def test_a_signal_prints_the_stacks_of_a_process_which_continues(tmp_path: Path) -> None:
+    code = (
+        "import threading; from pipeline.training.cluster.watchdog import print_stacks_on_usr2\n"
+        "def waits_for_a_peer():\n"
+        "    print('waits', flush=True)\n"
+        "    input()\n"
+        "print_stacks_on_usr2()\n"
+        "threading.Thread(target=waits_for_a_peer).start()"
+    )
+    stderr = tmp_path / "stderr"
+    with stderr.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
+        )  # fmt: skip
+    assert process.stdout and process.stdout.readline() == "waits\n"
+    os.kill(process.pid, signal.SIGUSR2)
+    deadline = time.monotonic() + 60
+    while "in waits_for_a_peer" not in stderr.read_text():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.communicate("\n", timeout=50)
+    assert process.returncode == 0
 
 
 def test_what_was_slow_from_the_start_is_not_hung() -> None:
