@@ -10,7 +10,7 @@ history.py describes history.tsv, and `tenfold status` shows what all of them sa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.errors import CheckpointError
@@ -67,6 +67,7 @@ def claim(run: Path) -> Iterator[None]:
     with hold(run):
         check_renames(run)
         remove_leftovers(run)
+        _remove_half_written(run)
         (run / READY).unlink(missing_ok=True)
         (run / SLOW_NODES).unlink(missing_ok=True)
         note(run, BEGAN, own_log())
@@ -79,6 +80,15 @@ def claim(run: Path) -> Iterator[None]:
             note(run, INTERRUPTION if (run / INTERRUPTED).exists() else ENDED)
         finally:
             (run / READY).unlink(missing_ok=True)
+
+
+def _remove_half_written(run: Path) -> None:
+    """Remove what a killed process had not renamed yet, but for the files of `lease`: a process
+    that looks whether RUN is held may be writing one now."""
+    for path in run.glob(".*.tmp"):
+        if not path.name.startswith(f".{LEASE}."):
+            with suppress(OSError):  # what cannot be removed is in nobody's way
+                path.unlink()
 
 
 def has_checkpoints(run: Path) -> bool:

@@ -61,3 +61,13 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with claim(tmp_path):
         pass
+
+
+def test_what_a_killed_process_had_not_renamed_is_removed(tmp_path: Path) -> None:
+    """But for a file by which another process may look at the lease now."""
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in (".plan.json.0123456789abcdef.tmp", ".lease.json.0123.tmp"):
+        (run / name).touch()
+    with claim(run):
+        assert [path.name for path in run.glob(".*.tmp")] == [".lease.json.0123.tmp"]
