@@ -127,7 +127,11 @@ def publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) ->
     another.
     """
     with one_at_a_time(lock_of(work.output / SCORES)):
-        return _publish(work, scores, encoder)
+        names = _publish(work, scores, encoder)
+        for path in work.output.glob(".*.tmp"):
+            if path.is_file():  # of a killed process: whoever writes here now has this lock
+                path.unlink(missing_ok=True)
+        return names
 
 
 def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -> list[str]:

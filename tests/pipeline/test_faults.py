@@ -162,7 +162,7 @@ def test_ranks_whose_torchrun_was_killed_save_and_the_same_command_resumes(
         output, errors = process.communicate(timeout=60)
     warning = f"warning: the launcher (process {process.pid}) is gone; saving and stopping\n"
     assert errors.count(warning) == 1 and "Traceback" not in errors, errors
-    assert "saved; run the same command again" in output
+    assert "saved; run the same command again" in output, output + errors
     resumes(run, forkrun("-m", "pipeline.train", *arguments(run, **LONG)), trained)
 
 

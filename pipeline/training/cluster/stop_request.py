@@ -124,8 +124,8 @@ class StopRequest:
 
         reason: for the line that the first rank of each node prints.
         """
-        repeated, self.signalled = self.signalled, True
         if self.can_save:
+            repeated, self.signalled = self.signalled, True
             if not repeated:
                 _say(f"warning: {reason}; saving and stopping")
             return
@@ -153,4 +153,5 @@ class StopRequest:
 def _say(line: str) -> None:
     if os.environ.get("LOCAL_RANK", "0") == "0":
         with suppress(OSError, ValueError):
-            print(line, file=sys.stderr, flush=True)
+            # in one write, as the process may end before a second one
+            print(f"{line}\n", end="", file=sys.stderr, flush=True)

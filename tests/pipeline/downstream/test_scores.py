@@ -146,8 +146,11 @@ def test_parts_that_finish_together_publish_once(
         time.sleep(0.3)
         save_folder(*arguments)  # type: ignore[arg-type]
 
+    half_written = work.output / ".scores.json.0123.tmp"  # of a process that was killed
+    half_written.write_text("{")
     monkeypatch.setattr(scores, "save_folder", save_slowly)
     with ThreadPoolExecutor(2) as parts:
         written = list(parts.map(lambda _: publish(work, found, encoder), range(2)))
     assert saved == [work.output / "model"]
     assert sorted(written) == [["model/", "predictions.jsonl", "scores.json"], ["scores.json"]]
+    assert not half_written.exists()
