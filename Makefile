@@ -5,7 +5,7 @@ BIN := .venv/bin
 TORCH := torch==2.13.0
 LOCKS := $(wildcard .ci/*.lock)
 
-.PHONY: venv demo check test pytest test-all test-browser test-cluster bench clean test-image lock
+.PHONY: venv demo check test pytest test-all test-null test-browser test-cluster bench clean test-image lock
 
 venv: .venv/installed
 
@@ -34,6 +34,12 @@ pytest: venv
 test-all: check
 	$(BIN)/python -m pytest -m "not cluster and not browser" --numprocesses 2 --dist loadfile \
 		--no-loadscope-reorder
+	$(BIN)/python -m tests.null_gpu.run --all --or-skip
+
+# What the GPU's path asks of a GPU that computes nothing, see tests/null_gpu/README.md. Needs no
+# driver; installs CUDA's torch into build/null-gpu, 6 GB.
+test-null: venv
+	@$(BIN)/python tests/timed.py $(BIN)/python -m tests.null_gpu.run $(NULL_GPU)
 
 # Builds the container image on this machine: as root, on Debian, needs neither Docker nor a GPU.
 test-image: venv

@@ -1,6 +1,6 @@
 """`make venv`: installs what the locks of this folder pin, and no file that has another hash.
 
-    .venv/bin/python .ci/install.py
+    .venv/bin/python .ci/install.py [--cuda]
 
 First `build.lock`: uv, and what builds the packages that have no wheel; so no build fetches
 anything of its own. Then `packages.lock`, one build of torch, and this checkout.
@@ -8,7 +8,8 @@ anything of its own. Then `packages.lock`, one build of torch, and this checkout
 torch without CUDA is on an index of its own, PyTorch's, so `torch-cpu.lock` is tried first: pip
 finds it if it is configured for that index or has the wheel. Otherwise `torch-cuda.lock` is
 installed, the build of the package index. One list cannot hold both: pip would always prefer the
-package index's, which has hashes in it for more systems.
+package index's, which has hashes in it for more systems. `--cuda` takes the latter in any case,
+for the environment of the null GPU (tests/null_gpu).
 """
 
 from __future__ import annotations
@@ -79,7 +80,11 @@ def main() -> None:
         failed = (
             attempt(FOLDER / "build.lock", *PIP)
             or install_packages(FOLDER / "packages.lock")
-            or install_torch(FOLDER / "torch-cpu.lock", FOLDER / "torch-cuda.lock")
+            or (
+                install_packages(FOLDER / "torch-cuda.lock")
+                if "--cuda" in sys.argv[1:]
+                else install_torch(FOLDER / "torch-cpu.lock", FOLDER / "torch-cuda.lock")
+            )
         )
     except HashError as error:
         print(f"error: {error}", file=sys.stderr)

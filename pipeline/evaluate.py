@@ -46,6 +46,7 @@ from pipeline.files import write_whole
 from pipeline.loading.compatibility import check_datasets
 from pipeline.loading.dataset import Dataset
 from pipeline.training.checkpoints.read import choose_from
+from pipeline.training.cluster.engine import compute_device, device_name
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.validation.evaluate import (
     SequenceLosses,
@@ -102,7 +103,8 @@ def main() -> None:
     if arguments.json:
         # JSON has no NaN
         unknown = [k for k, found in result.items() if isinstance(found, float) and found != found]
-        print(json.dumps({"model": name} | result | dict.fromkeys(unknown)))
+        about = {"model": name, "device": device_name(compute_device())}
+        print(json.dumps(about | result | dict.fromkeys(unknown)))
     else:
         report(name, result)
         print("\n".join(tables), end="\n" if tables else "")

@@ -30,6 +30,7 @@ if __name__ == "__main__":
 from model.hugging_face.conversion import Model, logical_parameters
 from pipeline.kernel_cache import set_torch_caches
 from pipeline.loading.example import print_example
+from pipeline.null_device import NULL
 from pipeline.training.announce import dry_run, print_plan
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster.engine import ZeroEngine, initialize
@@ -228,9 +229,9 @@ def build_plan_check(
     """Compares the first steps with the plan, unless an earlier life did; first rank only.
 
     hosts, usable: of each rank, its host and numbers of the cores it may use. None with
-    offload: the rates of a site are of runs without it.
+    offload: the rates of a site are of runs without it. None on the null device, which has no rate.
     """
-    if cluster.rank != 0 or job.deepspeed.uses_host():
+    if cluster.rank != 0 or job.deepspeed.uses_host() or start.record.device == NULL:
         return None
     with suppress(OSError):  # one rank alone must not end here
         if (job.output / PLAN).exists():

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pipeline.null_device import NULL, recorded_device
+
 CPU = "cpu"
 CPU_CORE_FLOPS = (8e9, 30e9, 110e9)
 """Least, usual and most per second and core in fp32. The most is RoBERTa-base on two cores of a
@@ -151,6 +153,8 @@ def peak_flops_of(name: str) -> float:
 
 
 def _find(name: str) -> DeviceRates | float:
+    if recorded_device(name) == NULL:  # whose name has the board that it stands for
+        return 0.0
     return next(
         (known for part, known in BOARDS if re.search(rf"\b{part}\b", name, re.IGNORECASE)), 0.0
     )

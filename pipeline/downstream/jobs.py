@@ -29,6 +29,7 @@ from pipeline.downstream.tfidf import fit_predict
 from pipeline.downstream.training import fine_tune, predict
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import make_directory, only_once, open_lock, try_lock, write_whole
+from pipeline.training.cluster.engine import device_name
 from pipeline.typed_json import read_object, require
 from pipeline.whole_folders import TakenError, whole_folder
 
@@ -187,7 +188,7 @@ def _run_fine_tuning(
     found = [predict_examples(work, model, examples, own) for _, examples, own in work.dev]
     return model, {
         "peak_lr": rates.peak_lr, "rows": protocol.rows, "steps": fit.steps, "loss": fit.loss,
-        "seconds": round(seconds, 3),
+        "seconds": round(seconds, 3), "device": device_name(work.device),
     }, found  # fmt: skip
 
 

@@ -10,7 +10,7 @@ data            training and development examples, skipped lines, rows without a
                 examples that are training examples, what truncation lost
 scores          metric -> median, mean, standard_deviation, low, high (95 %), n, values
 baselines       majority, tfidf: metric -> value; bag, random: as scores
-runs            every fine-tuning: arm, seed, peak_lr, rows, steps, loss, seconds, metrics
+runs            every fine-tuning: arm, seed, peak_lr, rows, steps, loss, seconds, device, metrics
 best            seed and folder of the weights that are kept
 """
 
@@ -46,6 +46,7 @@ from pipeline.downstream.scoring.statistics import summary
 from pipeline.downstream.starting_weights import FINE_TUNED, StartingWeights, save_folder
 from pipeline.errors import CheckpointError
 from pipeline.files import lock_of, make_directory, one_at_a_time, write_whole
+from pipeline.training.cluster.engine import device_name
 from pipeline.training.weights.folders import load_weights
 from pipeline.typed_json import read_object
 from pipeline.whole_folders import TakenError
@@ -147,7 +148,8 @@ def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -
         model = start.random_model(work.design, best.seed)
         fill_task_model(model, weights)
         try:
-            save_folder(model, start, work.output / FINE_TUNED)
+            device = describe_device(work.device)
+            save_folder(model, start, work.output / FINE_TUNED, device=device)
         except TakenError as error:  # where locks exclude nobody; both write the same
             print(error, flush=True)
         write_whole(work.output / PREDICTIONS, (folder / PREDICTIONS).read_bytes())
@@ -171,9 +173,9 @@ def _submit(work: TuningWork, model: TaskModel, encoder: RowEncoder) -> list[str
 
 
 def describe_device(device: torch.device) -> str:
-    """The GPU's name, or the number of CPU threads."""
+    """The GPU's name, `null` for one that computes nothing, or the number of CPU threads."""
     if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device))
+        return device_name(device)
     return f"CPU, {torch.get_num_threads()} threads"
 
 

@@ -30,6 +30,7 @@ from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabul
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
+from pipeline.null_device import KEY, NULL
 from pipeline.training.checkpoints.weight_file import write_weights
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights.folders import (
@@ -161,9 +162,16 @@ def save_weights(model: TaskModel, path: Path) -> None:
     write_weights(write_task_model(model)[0], path)
 
 
-def save_folder(model: TaskModel, start: StartingWeights, folder: Path) -> None:
-    """Write a folder that transformers' class for the task loads. Replaces an earlier one."""
+def save_folder(
+    model: TaskModel, start: StartingWeights, folder: Path, *, device: str = ""
+) -> None:
+    """Write a folder that transformers' class for the task loads. Replaces an earlier one.
+
+    device: on which the weights were computed; only the null device is written.
+    """
     state, config = write_task_model(model)
+    if device == NULL:
+        config[KEY] = NULL
     vocabulary = start.vocabulary
     config |= {
         "pad_token_id": vocabulary.pad, "bos_token_id": vocabulary.bos,

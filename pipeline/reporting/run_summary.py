@@ -16,6 +16,7 @@ from pipeline.config.run import Run
 from pipeline.config.settings import from_dict, to_dict
 from pipeline.data.shards.manifest import Manifest, read_manifest
 from pipeline.errors import PipelineError
+from pipeline.null_device import refuse_null
 from pipeline.recipes import RECIPES, recipe
 from pipeline.reporting.curves import RunCurves, read_curves, seconds_of
 from pipeline.training.run_directory.history import HISTORY, lives
@@ -57,7 +58,10 @@ class RunSummary:
 
 
 def read_run(path: Path, last_step: float = math.inf) -> RunSummary:
-    """Read the files of a run directory, its metrics up to `last_step`."""
+    """Read the files of a run directory, its metrics up to `last_step`.
+
+    Raises CheckpointError for a run on the null device.
+    """
     status = read_status(path)
     found = RunSummary(path, status, read_curves(path / METRICS, last_step), {}, {})
     found.problems += status.problems
@@ -69,6 +73,7 @@ def read_run(path: Path, last_step: float = math.inf) -> RunSummary:
                 into.update(read_object(path / name))
             except (ValueError, OSError) as error:
                 found.problems.append(f"{path / name} cannot be read: {error}")
+    refuse_null(found.record.get("device"), path)
     _check_record(found)
     _read_settings(found)
     _read_data(found)

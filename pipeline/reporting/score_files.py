@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import DataError
+from pipeline.null_device import refuse_null
 from pipeline.typed_json import read_object
 
 THROUGH = " through "
@@ -46,11 +47,17 @@ def scored_weights(path: Path) -> tuple[str, str]:
 
 
 def read_scores(path: Path) -> list[Score]:
-    """The scores in a file. Raises DataError if it is neither of the two."""
+    """The scores in a file.
+
+    Raises DataError if it is neither of the two, CheckpointError if it is from the null device.
+    """
     try:
         content = read_object(path)
     except (ValueError, OSError) as error:
         raise DataError(f"--scores {path} cannot be read: {error}") from error
+    model = content.get("model")
+    about = model if isinstance(model, Mapping) else content
+    refuse_null(about.get("device"), f"--scores {path}")
     try:
         if "schema_version" in content and "task" in content:
             return _fine_tuned(content)

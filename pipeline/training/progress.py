@@ -105,6 +105,7 @@ def state_of(
         stage=engine.stage,
         shapes={part.name: tuple(part.shape) for part in engine.optimizer.logical},
         versions=dict(record.versions),
+        device=record.device,
     )
 
 

@@ -16,6 +16,7 @@ from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.sigbus import announce_bus_errors
 from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
+from pipeline.training.cluster.engine import device_name
 from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.feed import Feed
@@ -132,7 +133,8 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
         cluster.device.type,
     )
     plans = [phase.plan.to_dict() for phase in data.phases]
-    record = RunRecord.of(job.run, plans, data.train, attention)
+    device = device_name(cluster.device)
+    record = RunRecord.of(job.run, plans, data.train, attention, device=device)
     if earlier:
         record = replace(
             record,

@@ -23,14 +23,15 @@ SOURCES = sorted(
 )
 SHARED = {
     "__init__", "command_line", "durations", "errors", "files", "html_page", "kernel_cache",
-    "private_directories", "process_scope", "progress", "shown_urls", "typed_json", "whole_folders",
+    "null_device", "private_directories", "process_scope", "progress", "shown_urls", "typed_json",
+    "whole_folders",
 }  # fmt: skip
 """Files of pipeline/ that are no commands."""
 MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
 MOST_FILES, MOST_LEVELS = 16, 3
 FLOW = (
     "model", "model/objectives", "model/hugging_face", "model/tasks",
-    "pipeline", "pipeline/shown_urls", "pipeline/errors", "pipeline/files",
+    "pipeline", "pipeline/shown_urls", "pipeline/errors", "pipeline/null_device", "pipeline/files",
     "pipeline/process_scope", "pipeline/whole_folders", "pipeline/private_directories",
     "pipeline/kernel_cache", "pipeline/typed_json", "pipeline/html_page", "pipeline/durations",
     "pipeline/progress", "pipeline/data",

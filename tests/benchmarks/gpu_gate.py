@@ -46,8 +46,10 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
+from pipeline.null_device import NULL
 from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
+from pipeline.training.cluster.engine import device_name
 from pipeline.training.cluster.stop_request import process_seconds
 from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.planning.plan import encoder_config
@@ -314,7 +316,9 @@ def heading(device: torch.device, dry_run: bool) -> str:
     where = "CPU, a DRY RUN: its figures mean nothing"
     if device.type == "cuda" and not dry_run:
         properties = torch.cuda.get_device_properties(device)
-        where = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
+        where = "device: null, which computes nothing: its figures mean nothing"
+        if device_name(device) != NULL:
+            where = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
     packages = ("torch", "deepspeed", "transformers", "triton", "numpy")
     versions = {"Python": platform.python_version(), "CUDA": torch.version.cuda or "none"}
     versions |= {package: version_of(package) for package in packages}

@@ -23,6 +23,7 @@ from pipeline.files import write_whole
 from pipeline.loading.compatibility import runs_of
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import ORDER_VERSION
+from pipeline.null_device import check_same_device
 from pipeline.training.checkpoints.read import State
 from pipeline.typed_json import build, read_object, require
 
@@ -60,6 +61,8 @@ class RunRecord:
     """Version of the order of samples, see `pipeline.loading.order`."""
     attention: str
     """The attention backend."""
+    device: str = ""
+    """`cpu`, a GPU's name, or `null`, see `pipeline.null_device`; "" in older files."""
     begun_from: str
     """The checkpoint that the run was forked from, "" if it is not a fork."""
     initial_weights: Mapping[str, Any]
@@ -77,6 +80,7 @@ class RunRecord:
         datasets: Sequence[Dataset],
         attention: str,
         begun_from: str = "",
+        device: str = "",
     ) -> RunRecord:
         """The record of a run on this machine."""
         return cls(
@@ -86,6 +90,7 @@ class RunRecord:
             tokenizer_sha256=datasets[0].manifest.tokenizer["sha256"],
             order_version=ORDER_VERSION,
             attention=attention,
+            device=device,
             begun_from=begun_from,
             initial_weights={},
             versions={name: _version(name) for name in PACKAGES},
@@ -129,7 +134,7 @@ class RunRecord:
         content = {
             "run": to_dict(self.run), "plans": self.plans, "data": self.data,
             "tokenizer_sha256": self.tokenizer_sha256, "order_version": self.order_version,
-            "attention": self.attention, "begun_from": self.begun_from,
+            "attention": self.attention, "device": self.device, "begun_from": self.begun_from,
             "initial_weights": self.initial_weights, "versions": self.versions,
             "initial_length": self.initial_length,
         }  # fmt: skip
@@ -199,6 +204,7 @@ def check_same(earlier: RunRecord, run: Run, datasets: Sequence[Dataset], direct
 
 def check_source(state: State, record: RunRecord, directory: Path, forked: bool) -> None:
     """Raises CheckpointError if a run cannot resume from a checkpoint, or fork it."""
+    check_same_device(state.device, record.device, directory)
     saved = from_dict(Run, state.run)
     for path in setting_types(Run):
         before, now = attrgetter(path)(saved), attrgetter(path)(record.run)

@@ -41,6 +41,7 @@ from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabul
 from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
 from pipeline.loading.loader import Loader
+from pipeline.null_device import KEY, refuse_null
 from pipeline.training.checkpoints.read import Checkpoint, choose_from, open_checkpoint
 from pipeline.training.checkpoints.weight_file import write_weights
 from pipeline.training.cluster.engine import compute_device
@@ -85,6 +86,7 @@ def load_run(path: Path) -> tuple[SavedRun, list[str]]:
     """The model of RUN, RUN/STEP or a checkpoint's directory, and messages for the user."""
     directory, messages = choose_from(path)
     checkpoint = open_checkpoint(directory)
+    refuse_null(checkpoint.state.device, directory)
     run = from_dict(Run, checkpoint.state.run)
     model = build_model(run, seed=0)
     _fill(model, checkpoint)
@@ -186,7 +188,7 @@ def _write(
 def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Weights, including extra files, and configuration.
 
-    Raises CheckpointError for a pickle and for a damaged file.
+    Raises CheckpointError for a pickle, a damaged file and weights of the null device.
     """
     if (folder / PICKLED).exists() and not (folder / WEIGHTS).exists():
         raise CheckpointError(
@@ -197,6 +199,7 @@ def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         config = read_object(folder / CONFIG)
     except ValueError as error:
         raise CheckpointError(f"{folder / CONFIG} is damaged: {error}; copy it again") from error
+    refuse_null(config.get(KEY), folder)
     state = load_weights(folder / WEIGHTS)
     for file in BESIDE.values():
         if (folder / file).exists():

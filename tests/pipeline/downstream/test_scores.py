@@ -33,7 +33,7 @@ SCHEMA = {
     "baselines", "seconds", "runs", "best",
 }  # fmt: skip
 SUMMARY = {"median", "mean", "standard_deviation", "low", "high", "n", "values"}
-RUN = {"point", "arm", "seed", "peak_lr", "rows", "steps", "loss", "seconds", "metrics"}
+RUN = {"point", "arm", "seed", "peak_lr", "rows", "steps", "loss", "seconds", "device", "metrics"}
 
 
 def test_everything_is_in_the_file(tmp_path: Path) -> None:
@@ -141,10 +141,10 @@ def test_parts_that_finish_together_publish_once(
     encoder = RowEncoder(work.start.vocabulary, 32, False)
     saved = []
 
-    def save_slowly(*arguments: object) -> None:
+    def save_slowly(*arguments: object, device: str) -> None:
         saved.append(arguments[-1])
         time.sleep(0.3)
-        save_folder(*arguments)  # type: ignore[arg-type]
+        save_folder(*arguments, device=device)  # type: ignore[arg-type]
 
     half_written = work.output / ".scores.json.0123.tmp"  # of a process that was killed
     half_written.write_text("{")

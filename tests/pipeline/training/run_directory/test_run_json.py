@@ -120,7 +120,7 @@ def test_a_checkpoint_of_another_run_is_named(dataset: Dataset, tmp_path: Path) 
     def refusal(forked: bool, *settings: str, **fingerprints: str) -> str:
         run = override(now.run, settings)
         own = now.fingerprints | {name.replace("_", "-"): v for name, v in fingerprints.items()}
-        state = SimpleNamespace(run=to_dict(run), fingerprints=own)
+        state = SimpleNamespace(run=to_dict(run), fingerprints=own, device="")
         try:
             check_source(state, now, tmp_path, forked)  # type: ignore[arg-type]
         except CheckpointError as error:
@@ -159,7 +159,9 @@ def test_a_run_from_before_a_setting_opens_resumes_and_forks(
 ) -> None:
     old = record(dataset)
     old.write(tmp_path)
-    checkpoint = SimpleNamespace(run=to_dict(old.run), fingerprints=old.fingerprints)
+    checkpoint = SimpleNamespace(
+        run=to_dict(old.run), fingerprints=old.fingerprints, device=old.device
+    )
     monkeypatch.setattr(run_json, "Run", LaterRun)
     monkeypatch.setattr("pipeline.config.run_file.Run", LaterRun)
     found = read_record(tmp_path)

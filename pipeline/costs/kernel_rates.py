@@ -1,0 +1,83 @@
+"""How fast GPUs run the kernels of a micro-step: the constants of the counted model, with sources.
+
+A micro-step's time is counted, not measured: FLOPs of its products and of its attention over their
+rates, plus bytes that all other kernels move over the bandwidth. Gaps between launches, gradient
+accumulation by DeepSpeed and the optimizer are left out, so it is a lower bound. `DeviceRates` has
+the peaks; these are what kernels of our shapes reach of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+AttentionName = Literal["flash", "cudnn", "memory_efficient"]
+"""torch's fused attention: FlashAttention-2, cuDNN's, and the memory-efficient one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRates:
+    """What a GPU reaches in bf16, at rows of 512 tokens and heads of 64."""
+
+    products: float
+    """FLOP per second of a layer's products."""
+    bandwidth: float
+    """Bytes per second of kernels that only move."""
+    attention: Mapping[AttentionName, tuple[float, float]]
+    """FLOP per second, forward and backward."""
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepWork:
+    """What a micro-step asks of a device."""
+
+    product_flops: float
+    attention_flops: Mapping[AttentionName, tuple[float, float]]
+    """Forward and backward, by the kernel that computes it."""
+    moved_bytes: float
+    """By all other kernels."""
+
+
+_HOPPER_ATTENTION: Mapping[AttentionName, tuple[float, float]] = {
+    "flash": (282e12, 198e12),  # Shah et al. 2024, FlashAttention-3, figures 5 and 6: its baseline
+    "cudnn": (335e12, 266e12),  # the same figures
+    "memory_efficient": (190e12, 110e12),  # assumed: 2/3 and 5/9 of FlashAttention-2
+}
+_BANDWIDTH_SHARE = 5 / 6
+"""Of the data sheet's bandwidth, 4.0 of an H200's 4.8 TB/s; assumed for the others too."""
+KERNEL_RATES: Mapping[str, KernelRates] = {
+    "h100": KernelRates(
+        products=680e12, bandwidth=_BANDWIDTH_SHARE * 3.35e12, attention=_HOPPER_ATTENTION,
+        source="products as on an H200, which has the same processors",
+    ),
+    "h200": KernelRates(
+        products=680e12, bandwidth=_BANDWIDTH_SHARE * 4.8e12, attention=_HOPPER_ATTENTION,
+        source="products: 86 % of the 790 TFLOP/s that large ones reach on an H200, assumed",
+    ),
+    "a100": KernelRates(
+        products=234e12, bandwidth=_BANDWIDTH_SHARE * 2.04e12,
+        attention={
+            "flash": (150e12, 125e12),
+            "cudnn": (150e12, 125e12),
+            "memory_efficient": (100e12, 70e12),
+        },
+        source="assumed: products at 75 % of the peak, attention between 22 and 48 %",
+    ),
+}  # fmt: skip
+"""By the keys of `devices.GPUS`."""
+
+
+def step_seconds(work: StepWork, rates: KernelRates) -> dict[str, float]:
+    """The least seconds of a micro-step by part: products, attention, moving."""
+    attention = sum(
+        flops / rate
+        for kernel, both in work.attention_flops.items()
+        for flops, rate in zip(both, rates.attention[kernel], strict=True)
+    )
+    return {
+        "products": work.product_flops / rates.products,
+        "attention": attention,
+        "moving": work.moved_bytes / rates.bandwidth,
+    }

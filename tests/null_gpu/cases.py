@@ -1,0 +1,97 @@
+"""The cases that are counted, and what is held of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+STAGES = (0, 1, 2)
+MOST_SPILLED = 368
+"""Bytes of stack that one kernel of today has: LayerNorm's backward pass with dropout."""
+SLOWER = 0.02
+"""Largest loss of a predicted rate."""
+MEMORY = 0.10
+"""Largest distance of the counted peak from the planned one."""
+RECORDED = (
+    "attention", "evaluation_attention", "waits_per_micro_batch", "waits_per_update", "copies",
+    "collectives", "predicted_sequences_per_second", "spilled_bytes",
+)  # fmt: skip
+"""Fields of a case that expected.json keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Cases of one process: a recipe with its rows, at some stages, on a board."""
+
+    recipe: str
+    rows: str
+    stages: tuple[int, ...] = (1,)
+    board: str = "H200"
+    settings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return "-".join((self.recipe, self.rows, self.board))
+
+
+USUAL = (
+    *(
+        Cell(f"{family}_base", "padded", STAGES)
+        for family in ("roberta", "bert", "albert", "electra", "spanbert")
+    ),
+    Cell("roberta_base", "full"),
+)
+"""In CI: every family and stage with pads, as rows of all formats have, and full rows once."""
+ALL = (
+    *USUAL,
+    *(Cell(f"{family}_base", "full") for family in ("bert", "albert", "electra", "spanbert")),
+    Cell("albert_base_v1", "padded"),
+    Cell("roberta_base", "documents", settings=("batch.attention=document",)),
+    Cell("roberta_large", "padded", STAGES),
+    Cell("roberta_large", "full"),
+    Cell("roberta_large", "padded", board="A100"),
+    Cell("roberta_large", "padded", board="B200"),
+)
+
+
+def key(case: Mapping[str, Any]) -> str:
+    """The name of a case in expected.json."""
+    return f"{case['recipe']} {case['rows']} stage {case['stage']} {case['board']}"
+
+
+def recorded(case: Mapping[str, Any]) -> dict[str, Any]:
+    """What expected.json keeps of a case."""
+    return {name: case[name] for name in RECORDED}
+
+
+def problems(case: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[str]:
+    """What does not hold of a case; expected: its record."""
+    name = key(case)
+    for what in ("attention", "evaluation_attention"):
+        if (found := sorted(case[what])) != (wanted := sorted(expected[what])):
+            yield f"{name}: {what} runs {_words(found)}, expected {_words(wanted)}"
+    for what in ("waits_per_micro_batch", "waits_per_update"):
+        if case[what] > expected[what]:
+            yield f"{name}: {what} is {case[what]:g}, expected {expected[what]:g}"
+    if case["stage"] < 2 and case["waits_per_micro_batch"]:
+        yield f"{name}: the host waits for the device in a micro-batch: {case['waits']}"
+    for way, count in case["copies"].items():
+        if "pageable" in way and count > expected["copies"].get(way, 0):
+            yield f"{name}: {count:g} copies {way} per micro-batch; pin that memory"
+    if case["collectives"] != expected["collectives"]:
+        yield f"{name}: collectives {case['collectives']}, expected {expected['collectives']}"
+    for kernel, size in case["spilled_bytes"].items():
+        if size > MOST_SPILLED:
+            yield f"{name}: {kernel} spills {size} bytes, at most {MOST_SPILLED}"
+    distance = case["peak_gb"] / case["planned_gb"] - 1
+    if abs(distance) > MEMORY:
+        yield f"{name}: peak {case['peak_gb']} GB is {distance:+.0%} from {case['planned_gb']}"
+    for gpu, rate in case["predicted_sequences_per_second"].items():
+        before = expected["predicted_sequences_per_second"][gpu]
+        if rate < (1 - SLOWER) * before:
+            yield f"{name}: {rate} sequences/s predicted on {gpu}, {before} before"
+
+
+def _words(kernels: list[str]) -> str:
+    return " and ".join(kernels) or "no fused kernel"

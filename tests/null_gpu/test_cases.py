@@ -1,0 +1,76 @@
+"""What is held of a case: each rule goes red when it is broken."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from tests.null_gpu.cases import USUAL, key, problems
+from tests.null_gpu.run import EXPECTED, held, row
+
+RECORDED = json.loads(EXPECTED.read_text())["cases"]
+FULL = "roberta_base full stage 1 H200"
+ABOUT = {
+    "recipe": "roberta_base", "rows": "full", "stage": 1, "board": "H200", "waits": {},
+    "peak_gb": 10.0, "planned_gb": 10.0, "host_ms": 50.0,
+}  # fmt: skip
+
+
+@pytest.fixture
+def case() -> dict[str, Any]:
+    return copy.deepcopy(RECORDED[FULL]) | ABOUT
+
+
+def test_a_recorded_case_holds(case: dict[str, Any]) -> None:
+    assert held(case, RECORDED) == []
+    assert row(case)[:2] == [FULL, "flash"]
+
+
+def test_a_mask_that_is_put_back_is_red(case: dict[str, Any]) -> None:
+    case["attention"] = {"memory_efficient": [12, 12]}
+    (found,) = problems(case, RECORDED[FULL])
+    assert found == f"{FULL}: attention runs memory_efficient, expected flash"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"evaluation_attention": []}, "evaluation_attention runs no fused kernel, expected cudnn"),
+        ({"waits_per_micro_batch": 1.0}, "the host waits for the device in a micro-batch"),
+        ({"waits_per_update": 3}, "waits_per_update is 3, expected 2"),
+        ({"copies": {"pageable -> device": 9.0}}, "9 copies pageable -> device per micro-batch"),
+        ({"collectives": {}}, "collectives {}"),
+        ({"spilled_bytes": {"triton_a": 369}}, "triton_a spills 369 bytes, at most 368"),
+        ({"peak_gb": 11.2}, "peak 11.2 GB is +12% from 10.0"),
+        ({"peak_gb": 8.8}, "peak 8.8 GB is -12% from 10.0"),
+    ],
+)
+def test_what_is_held(case: dict[str, Any], change: dict[str, Any], message: str) -> None:
+    found = [*problems(case | change, RECORDED[FULL])]
+    assert any(message in problem for problem in found), found
+
+
+def test_a_slower_prediction_is_red(case: dict[str, Any]) -> None:
+    rates = case["predicted_sequences_per_second"]
+    rates["A100"] *= 0.985
+    assert not [*problems(case, RECORDED[FULL])]
+    rates["A100"] *= 0.985
+    (found,) = problems(case, RECORDED[FULL])
+    assert "predicted on A100" in found
+
+
+def test_an_unknown_case_asks_to_be_recorded(case: dict[str, Any]) -> None:
+    (found,) = held(case, {})
+    assert "--record" in found
+
+
+def test_every_cell_of_ci_is_recorded() -> None:
+    wanted = {
+        key({"recipe": cell.recipe, "rows": cell.rows, "stage": stage, "board": cell.board})
+        for cell in USUAL
+        for stage in cell.stages
+    }
+    assert wanted <= RECORDED.keys()
