@@ -232,7 +232,7 @@ class BatchBuilder:
                 row = np.searchsorted(starts, places, side="right") - 1
                 places = row * self.length + places - starts[row]
             bits = draws(self.extras.draws_seed, samples, places, self.length)
-            found["draws"] = torch.from_numpy(bits)
+            found["draws"] = self._tensor(bits)
         if self.packed or self.documents:
             pieces = decode.pieces(records, starts, size, self.documents)
             found["cu_seqlens"] = self._tensor(pieces)

@@ -19,7 +19,11 @@ def model_inputs(batch: MicroBatch, device: torch.device, mask_id: int) -> Input
         batch = without_empty_lines(batch)
     full = batch.tokens == batch.input_ids.numel()
     edge_ids = batch.edge_ids
-    of_lines = batch.row_weights[batch.row_starts % batch.input_ids.shape[1] == 0]
+    of_lines = None  # rows that do not share lines are lines
+    if batch.cu_seqlens is not None:
+        of_lines = batch.row_weights[batch.row_starts % batch.input_ids.shape[1] == 0]
+        if device.type == "cuda":
+            of_lines = of_lines.pin_memory()  # else the copy would wait
     batch = batch.to(device)
     used = len(batch.positions)
     if device.type == "cpu":
@@ -33,7 +37,9 @@ def model_inputs(batch: MicroBatch, device: torch.device, mask_id: int) -> Input
         mask_id=mask_id,
         segment_ids_BS=batch.segment_ids,
         pair_labels_R=batch.pair_labels,
-        row_weights_B=of_lines.to(device, non_blocking=True),
+        row_weights_B=(
+            batch.row_weights if of_lines is None else of_lines.to(device, non_blocking=True)
+        ),
         draws_K=None if batch.draws is None else batch.draws[:used],
         edge_ids=edge_ids,
         row_starts_R=None if batch.cu_seqlens is None else batch.row_starts,

@@ -51,6 +51,22 @@ def test_shapes_and_types(random_shards: Path) -> None:
     assert batch.to("cpu").labels.tolist() == batch.labels.tolist()
 
 
+def test_what_is_not_decoded_into_pinned_memory_is_pinned(
+    random_shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy from other memory to a GPU waits."""
+    pinned: list[torch.Tensor] = []
+
+    def pin(self: BatchBuilder, values: np.ndarray) -> torch.Tensor:
+        pinned.append(torch.from_numpy(values))
+        return pinned[-1]
+
+    monkeypatch.setattr(BatchBuilder, "_tensor", pin)
+    batch = batch_of(random_shards, documents=True, extras=Extras(draws_seed=1))
+    for tensor in (batch.row_starts, batch.cu_seqlens, batch.draws):
+        assert any(tensor is one for one in pinned)
+
+
 def test_counts_are_those_of_the_table(random_shards: Path) -> None:
     lengths = arrow_files.read_table(random_shards / "rows/train-00000.arrow")["input_ids"][:5]
     masks = arrow_files.read_table(random_shards / "mask-0/train-00000.arrow")["positions"][:5]

@@ -29,6 +29,7 @@ def test_a_cpu_gets_the_used_slots_only(lesson: Path) -> None:
     inputs = model_inputs(batch, CPU, 4)
     assert inputs.segment_ids_BS is None and inputs.pair_labels_R is None
     assert inputs.row_starts_R is None and inputs.cu_seqlens is None
+    assert inputs.row_weights_B is batch.row_weights  # another tensor would be another copy
     assert inputs.input_ids_BS.shape == (4, 32) and inputs.mask_id == 4
     assert inputs.lengths_B is None or torch.equal(inputs.lengths_B, batch.lengths)
     slots = [len(part) for part in (inputs.positions_K, inputs.labels_K, inputs.weights_K)]
