@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.null_gpu.cases import ALL, USUAL, Cell, key, problems, recorded
+from tests.null_gpu.commands import check_commands
 from tests.null_gpu.environment import ROOT, make_environment, packages_of, variables
 from tests.null_gpu.spills import assembler_of, spilled_bytes
 
@@ -47,6 +48,7 @@ def main() -> None:
         found = [*pool.map(cases_of, cells)]
     cases = [case for own, _ in found for case in own]
     failed = [message for _, message in found if message]
+    failed += commands(gate=given.all) if not given.only else []
     RESULT.write_text(json.dumps(cases, indent=1))
     if given.record:
         record(cases)
@@ -82,6 +84,15 @@ def cases_of(cell: Cell) -> tuple[list[dict[str, Any]], str]:
     spilled = spilled_bytes(scratch / "triton", assembler)
     about = {"board": cell.board, "spilled_bytes": spilled}
     return [case | about for case in json.loads(result.stdout.splitlines()[-1])], ""
+
+
+def commands(*, gate: bool) -> list[str]:
+    """What does not hold of commands that run on the null GPU."""
+    folder = FOLDER / "commands"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    own = variables(FOLDER / "venv", FOLDER / "device", folder, "H200")
+    return [*check_commands(FOLDER / "venv" / "bin" / "python", own, folder, gate=gate)]
 
 
 def held(case: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
