@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from model.objectives.heads import CHUNK_BYTES
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.costs.estimate import Estimate
@@ -46,11 +47,18 @@ def largest_micro_batch(
     run: Run, ranks: int, device_bytes: int, file: DeepSpeedFile, *, on_gpu: bool = True
 ) -> int:
     """The largest `batch.per_device` whose upper ends fit on a device together; 0 if none does."""
-    one, two = (
-        sum(part.most for part in memory(_with_rows(run, rows), ranks, file, on_gpu=on_gpu))
-        for rows in (1, 2)
-    )
-    return 1 + int((device_bytes - one) // (two - one)) if one <= device_bytes else 0
+
+    def fits(rows: int) -> bool:
+        parts = memory(_with_rows(run, rows), ranks, file, on_gpu=on_gpu)
+        return sum(part.most for part in parts) <= device_bytes
+
+    least, beyond = 0, 1
+    while fits(beyond):
+        least, beyond = beyond, 2 * beyond
+    while beyond - least > 1:
+        middle = (least + beyond) // 2
+        least, beyond = (middle, beyond) if fits(middle) else (least, middle)
+    return least
 
 
 def not_planned(run: Run, ranks: int, file: DeepSpeedFile) -> list[str]:
@@ -193,10 +201,16 @@ def _rows(run: Run, on_gpu: bool) -> list[Estimate]:
     path = "a GPU's path, layers not compiled" if on_gpu else "the CPU's path"
     words = f"{path}; {rows:,} full rows of {run.data.sequence_length:,}"
     slots = max_predictions(run.data)
+    # of the whole micro-batch: chunks are as large as their limit, whatever the rows
+    chunk = min(CHUNK_BYTES["cuda"], 4 * slots * rows * run.data.vocab_size)
+    chunks = [
+        _bytes("head chunks", 2 * chunk, "fp32 logits and their shifted copy, a chunk at a time")
+    ]
     return [
         _bytes("activations", found.encoders * rows, f"of embeddings and layers: {words}"),
         _bytes("head slots", found.heads * rows, f"{path}; {slots:,} slots per row, with logits"),
         _bytes("backward pass", found.working * rows, f"{path}; before it frees activations"),
+        *(chunks if on_gpu else ()),
     ]
 
 

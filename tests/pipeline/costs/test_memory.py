@@ -39,7 +39,7 @@ def test_the_path_of_a_cpu_has_no_gpu_in_it() -> None:
         for on_gpu in (True, False)
     )
     assert here["activations"] > there["activations"]
-    assert set(there) - set(here) == {"update block", "CUDA and NCCL"}
+    assert set(there) - set(here) == {"head chunks", "update block", "CUDA and NCCL"}
 
 
 def test_bands_are_where_something_is_not_computed() -> None:
@@ -101,3 +101,18 @@ def test_weights_go_to_the_host_with_or_without_the_optimizer() -> None:
         host = {part.name: part for part in host_memory(run, 8, both)}
         assert host["host: weights"] == weights
         assert host["host: moments"].most == 2 * host["host: moments"].value
+
+
+def test_head_chunks_are_as_large_as_their_limit() -> None:
+    """Two fp32 copies of some slots' logits; the null GPU counts them (tests/null_gpu)."""
+    run = recipe("roberta_base")
+    chunks = {
+        rows: next(
+            part.value
+            for part in memory(replace(run, batch=replace(run.batch, per_device=rows)), 1, ZERO1)
+            if part.name == "head chunks"
+        )
+        for rows in (1, 2, 128, 256)
+    }
+    assert chunks[2] == 2 * chunks[1] == 2 * 2 * 4 * 77 * 50_265
+    assert chunks[128] == chunks[256] == 2 * 2**30
