@@ -80,12 +80,34 @@ cudaError_t waited(const char* what) {
   return cudaSuccess;
 }
 
+int attribute_of(cudaDeviceAttr attribute) {
+  switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor:
+      return board().major;
+    case cudaDevAttrComputeCapabilityMinor:
+      return board().minor;
+    case cudaDevAttrMultiProcessorCount:
+      return board().processors;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      return null_gpu::kSharedByDefault;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      return board().shared_per_block;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      return board().shared_per_processor;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      return null_gpu::kThreadsPerProcessor;
+    case cudaDevAttrWarpSize:
+      return null_gpu::kWarp;
+    default:
+      return 1;  // the others are asked as "can you?"
+  }
+}
+
 }  // namespace
 
 extern "C" {
 
 // --- the device
-
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
   return cudaSuccess;
@@ -141,34 +163,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = board().major;
-      break;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = board().minor;
-      break;
-    case cudaDevAttrMultiProcessorCount:
-      *value = board().processors;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = null_gpu::kSharedByDefault;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = board().shared_per_block;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = board().shared_per_processor;
-      break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = null_gpu::kThreadsPerProcessor;
-      break;
-    case cudaDevAttrWarpSize:
-      *value = null_gpu::kWarp;
-      break;
-    default:
-      *value = 1;  // the others are asked as "can you?"
-  }
+  *value = attribute_of(attribute);
   return cudaSuccess;
 }
 
@@ -191,7 +186,6 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) { return token(pool); }
 
 // --- memory
-
 cudaError_t cudaMemGetInfo(std::size_t* left, std::size_t* total) {
   *left = *total = board().memory;
   return cudaSuccess;
@@ -242,7 +236,6 @@ cudaError_t cudaGetSymbolAddress(void** address, const void*) {
 }
 
 // --- copies and fills
-
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   waited("cudaMemcpy");
   return copied(to, from, bytes);
@@ -250,11 +243,6 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t) {
-  return copied(to, from, bytes);
-}
-
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
-                                cudaStream_t) {
   return copied(to, from, bytes);
 }
 
@@ -269,7 +257,6 @@ cudaError_t cudaMemsetAsync(void*, int, std::size_t, cudaStream_t) {
 }
 
 // --- streams, events and waits
-
 cudaError_t cudaDeviceSynchronize() { return waited("cudaDeviceSynchronize"); }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return waited("cudaStreamSynchronize"); }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return waited("cudaEventSynchronize"); }
@@ -320,7 +307,6 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t func
 }
 
 // --- kernels
-
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* found, const void*) {
   std::memset(found, 0, sizeof *found);
   found->maxThreadsPerBlock = null_gpu::kThreadsPerBlock;
@@ -342,11 +328,6 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, 
 }
 
 cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void**, std::size_t, cudaStream_t) {
-  return launched(function);
-}
-
-cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, void**, std::size_t,
-                                        cudaStream_t) {
   return launched(function);
 }
 
@@ -401,7 +382,6 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
 }
 
 // --- the driver, for those who ask the runtime for its functions
-
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
