@@ -45,6 +45,7 @@ from pipeline.downstream.zero_shot.word_frequencies import count_tokens
 from pipeline.files import write_whole
 from pipeline.loading.compatibility import check_datasets
 from pipeline.loading.dataset import Dataset
+from pipeline.null_device import null_entry
 from pipeline.training.checkpoints.read import choose_from
 from pipeline.training.cluster.engine import compute_device, device_name
 from pipeline.training.run_directory.run_json import read_record
@@ -213,7 +214,8 @@ def score(
     result: dict[str, Any] = corpus_fields(scores, "") | {"predictions": predictions}
     result |= loss_entry(model.parts)
     if per_sequence and losses:
-        write_whole(per_sequence, json.dumps(in_file_order(losses, datasets)).encode())
+        listed = in_file_order(losses, datasets) | null_entry(device_name(device))
+        write_whole(per_sequence, json.dumps(listed).encode())
     if sequences:
         tokenizer = datasets[0].manifest.tokenizer
         special = {int(tokenizer[name]) for name in ("bos", "pad", "eos", "unk", "mask")}

@@ -21,6 +21,11 @@ def recorded_device(name: str) -> str:
     return NULL if name.startswith(_NAME) else name
 
 
+def null_entry(device: str) -> dict[str, str]:
+    """The entry of a file that names no device unless it is the null one; device: as recorded."""
+    return {"device": NULL} if device == NULL else {}
+
+
 def refuse_null(device: object, what: object) -> None:
     """Raises CheckpointError for a file that says it is from the null device.
 

@@ -23,6 +23,7 @@ from pipeline.config.run import Run
 from pipeline.errors import DataError
 from pipeline.loading.loader import NO_STEP, Step
 from pipeline.loading.micro_batch import LossCounts
+from pipeline.null_device import null_entry
 from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.read import State
 from pipeline.training.checkpoints.saver import Saver
@@ -264,6 +265,7 @@ class Trainer:
         phase, last = self.feed.phase, self.feed.last_sample(self.progress)
         epoch, dataset = int(last.pass_number[0]), phase.train[int(last.dataset[0])]
         line: dict[str, float | str] = {"step": self.progress.step, "time": now_utc(), **scored}
+        line |= null_entry(self.record.device)
         if len(self.feed.phases) > 1:
             line |= {"phase": phase.number, "sequence_length": phase.sequence_length}
         line |= {

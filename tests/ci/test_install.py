@@ -142,6 +142,29 @@ def test_else_the_package_index_has_torch(
     assert lines == [] if not warned else len(lines) == 1 and lines[0].startswith(warned)
 
 
+@pytest.mark.parametrize(
+    ("options", "version"), [([], "2.0+cpu"), (["--cuda"], "1.0")], ids=["usual", "cuda"]
+)
+def test_torch_with_cuda_if_it_is_asked_for(
+    options: list[str],
+    version: str,
+    target: Path,
+    tmp_path: Path,
+    hashes: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For the null GPU, also where there is a build without CUDA."""
+    write_lock(tmp_path, "2.0+cpu", hashes["2.0+cpu"], "torch-cpu.lock")
+    write_lock(tmp_path, "1.0", hashes["1.0"], "torch-cuda.lock")
+    for name in ("build", "packages"):
+        (tmp_path / f"{name}.lock").write_text("")
+    monkeypatch.setattr(install, "FOLDER", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["install.py", *options])
+    with pytest.raises(SystemExit):  # there is no checkout beside these locks
+        install.main()
+    assert (target / "small.py").read_text() == f"version = {version!r}\n"
+
+
 def test_the_whole_script_ends_in_one_line(
     tmp_path: Path, wheels: Path, hashes: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,9 @@ def trained(recipe: str, output: Path, printed: str) -> Iterator[str]:
     for path in (output / "run.json", *output.glob("checkpoints/*/state.json")):
         if json.loads(path.read_bytes()).get("device") != "null":
             yield f"{path} does not say device: null"
+    for line in (output / "metrics.jsonl").read_text().splitlines():
+        if json.loads(line).get("device") != "null":
+            yield f"{output / 'metrics.jsonl'} has a line that does not say device: null"
     steps = [
         json.loads(line.removeprefix(COUNTED))
         for line in printed.splitlines()

@@ -14,7 +14,7 @@ import pytest
 from pipeline import evaluate, export, finetune, report
 from pipeline.costs.devices import peak_flops_of, rates_of
 from pipeline.errors import CheckpointError, run_command
-from pipeline.null_device import NULL, check_same_device, recorded_device, refuse_null
+from pipeline.null_device import NULL, check_same_device, null_entry, recorded_device, refuse_null
 from pipeline.training.checkpoints.fragment_files import seal, unseal
 from pipeline.training.weights.folders import read_folder
 from tests.pipeline.reporting.small_runs import write_run
@@ -41,6 +41,10 @@ def test_refuse_null() -> None:
         refuse_null(device, "RUN")
     with pytest.raises(CheckpointError, match="RUN was made on a null GPU"):
         refuse_null(NULL, "RUN")
+
+
+def test_null_entry() -> None:
+    assert null_entry(NULL) == {"device": "null"} and null_entry("NVIDIA H200") == {}
 
 
 def test_weights_do_not_move_between_it_and_a_real_device() -> None:

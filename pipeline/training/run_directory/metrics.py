@@ -5,6 +5,7 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
 
     step                    optimizer steps made
     time                    at which the line was written, UTC
+    device                  null on a GPU that computes nothing (null_device.py), else absent
     memory_gb               peak memory of the first rank's GPU, or of its process if it has none
     loss                    of this step: the weighted sum of its parts, in nats
     mlm_loss, pair_loss, sbo_loss, rtd_loss     its parts, each a mean over the global batch's
