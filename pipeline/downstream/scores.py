@@ -17,7 +17,9 @@ best            seed and folder of the weights that are kept
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,7 @@ from pipeline.files import lock_of, make_directory, one_at_a_time, write_whole
 from pipeline.training.cluster.engine import device_name
 from pipeline.training.weights.folders import load_weights
 from pipeline.typed_json import read_object
-from pipeline.whole_folders import TakenError
+from pipeline.whole_folders import STALE_SECONDS, TakenError
 
 SCHEMA_VERSION = 1
 SCORES = "scores.json"
@@ -129,10 +131,17 @@ def publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) ->
     """
     with one_at_a_time(lock_of(work.output / SCORES)):
         names = _publish(work, scores, encoder)
-        for path in work.output.glob(".*.tmp"):
-            if path.is_file():  # of a killed process: whoever writes here now has this lock
-                path.unlink(missing_ok=True)
+        _remove_half_written(work.output)
         return names
+
+
+def _remove_half_written(output: Path) -> None:
+    """Remove files that a killed process had not renamed: old ones, because another process may be
+    writing where locks exclude nobody."""
+    for path in output.glob(".*.tmp"):
+        with suppress(OSError):
+            if path.is_file() and time.time() - path.stat().st_mtime > STALE_SECONDS:
+                path.unlink()
 
 
 def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -146,11 +147,13 @@ def test_parts_that_finish_together_publish_once(
         time.sleep(0.3)
         save_folder(*arguments, device=device)  # type: ignore[arg-type]
 
-    half_written = work.output / ".scores.json.0123.tmp"  # of a process that was killed
-    half_written.write_text("{")
+    old, new = (work.output / f".scores.json.{number}.tmp" for number in range(2))
+    for half_written in (old, new):
+        half_written.write_text("{")
+    os.utime(old, (0, 0))  # of a process that was killed; another one may be writing the other
     monkeypatch.setattr(scores, "save_folder", save_slowly)
     with ThreadPoolExecutor(2) as parts:
         written = list(parts.map(lambda _: publish(work, found, encoder), range(2)))
     assert saved == [work.output / "model"]
     assert sorted(written) == [["model/", "predictions.jsonl", "scores.json"], ["scores.json"]]
-    assert not half_written.exists()
+    assert new.exists() and not old.exists()

@@ -47,7 +47,9 @@ def test_what_is_saved_is_restored(tmp_path: Path) -> None:
         step=9, readings=(Reading(16, 64, ((3, 5),)), Reading(32, 8)), tokens=7000,
         predictions=900, skipped=2, skipped_in_a_row=1,
     )  # fmt: skip
-    record: Any = SimpleNamespace(run=Settings(), fingerprints={"tokenizer": "t"}, versions={})
+    record: Any = SimpleNamespace(
+        run=Settings(), fingerprints={"tokenizer": "t"}, versions={}, device=""
+    )
     before = engine()
     before.flat.copy_(torch.arange(18.0).view(3, 6))
     before.optimizer.steps = 7
