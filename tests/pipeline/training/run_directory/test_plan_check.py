@@ -105,7 +105,7 @@ def test_runs_with_offload_give_no_rate(
     zero = {"stage": 3} | {section: {"device": "cpu"} for section in sections}
     job: Any = SimpleNamespace(output=tmp_path, deepspeed=DeepSpeedFile("mine.json", zero))
     cluster: Any = SimpleNamespace(rank=0, device=torch.device("cpu"))
-    start: Any = SimpleNamespace(record=None)
+    start: Any = SimpleNamespace(record=SimpleNamespace(device="cpu"))
     made = build_plan_check(job, cluster, start, cast(Any, None), ["a", "a"], ["0 1", "2"])
     assert (made is not None) == is_checked
 
