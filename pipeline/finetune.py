@@ -69,7 +69,7 @@ from pipeline.downstream.tasks import (
     scored_by_tags,
 )
 from pipeline.downstream.tfidf import why_not
-from pipeline.null_device import NULL
+from pipeline.null_device import null_entry
 from pipeline.training.cluster.engine import compute_device, device_name
 
 MOST_SEED = 2**31
@@ -234,7 +234,7 @@ def settings(
         "seeds": arguments.seeds,
         "first seed": arguments.first_seed,
         "baselines": arguments.baselines,
-        **({"device": NULL} if device_name(compute_device()) == NULL else {}),
+        **null_entry(device_name(compute_device())),
         **{
             f"{name} examples": f"{len(split.examples):,} with hash {content_hash(split.examples)}"
             for name, split in examples.items()
